@@ -20,8 +20,7 @@ from typing import Any
 from bench.gpu_share_measure import line, measure
 from bench.gpu_share_rows import rows
 from bench.gpu_share_session import BELOW, PLAIN, Session
-from bench.gpu_share_slicing import line as slicing_line
-from bench.gpu_share_slicing import slicing
+from bench.gpu_share_slicing import line as slicing_line, slicing
 from headway.kernels.dial import Dial
 from headway.live.kernels.build import build
 

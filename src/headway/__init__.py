@@ -7,25 +7,26 @@ is first asked for: inside a training program this costs next to nothing.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headway.api import Work as Work
-    from headway.api import backtest as backtest
-    from headway.api import compare as compare
-    from headway.api import environment as environment
-    from headway.api import fleet as fleet
-    from headway.api import gpu as gpu
-    from headway.api import jobs as jobs
-    from headway.api import open as open
-    from headway.api import plan as plan
-    from headway.api import predict as predict
-    from headway.api import run as run
-    from headway.api import simulate as simulate
-    from headway.api import sweep as sweep
-    from headway.api import synthetic as synthetic
-    from headway.api import work as work
+    from headway.api import (
+        Work as Work,
+        backtest as backtest,
+        compare as compare,
+        environment as environment,
+        fleet as fleet,
+        gpu as gpu,
+        jobs as jobs,
+        open as open,
+        plan as plan,
+        predict as predict,
+        run as run,
+        simulate as simulate,
+        sweep as sweep,
+        synthetic as synthetic,
+        work as work,
+    )
     from headway.errors import HeadwayError as HeadwayError
     from headway.program.cached import CachedDataset as CachedDataset
-    from headway.program.steps import step as step
-    from headway.program.steps import steps as steps
+    from headway.program.steps import step as step, steps as steps
 
 __version__ = "0.1.0"
 

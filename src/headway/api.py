@@ -19,8 +19,7 @@ from headway.experiment.pool import LocalPool
 from headway.experiment.registry import DOMAINS, domain, domain_of
 from headway.experiment.result import Comparison, Run, played, silent
 from headway.experiment.stored import stored
-from headway.experiment.sweep import Sweep
-from headway.experiment.sweep import sweep as run_sweep
+from headway.experiment.sweep import Sweep, sweep as run_sweep
 from headway.formats import toml
 from headway.formats.training.settings import check_synergy, check_synthetic
 from headway.plugins import GIVEN

@@ -10,8 +10,7 @@ import pytest
 
 from headway.live.kernels import mps
 from tests.live.kernels.shares import program_at
-from tests.native.conftest import built as built
-from tests.native.conftest import native_folder as native_folder
+from tests.native.conftest import built as built, native_folder as native_folder
 from tests.native.harness import NATIVE, Built, compiled
 
 CONTROL = """

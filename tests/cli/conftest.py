@@ -10,8 +10,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from tests.native.conftest import native_folder as native_folder
-from tests.native.harness import ROOT, Built
-from tests.native.harness import built as build_into
+from tests.native.harness import ROOT, Built, built as build_into
 
 
 @pytest.fixture(scope="session")

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from headway.cli import main
-from headway.live.kernels import gpu as gpus
-from headway.live.kernels import places
+from headway.live.kernels import gpu as gpus, places
 
 
 @pytest.fixture(autouse=True)

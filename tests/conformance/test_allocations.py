@@ -8,8 +8,7 @@ from random import Random
 from typing import Any, ClassVar
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
 from headway.errors import InfeasibleActionError, StalledRunError
 from headway.training.actions import Action, Grant, Placement, ReallocateJob

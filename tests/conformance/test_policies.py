@@ -4,8 +4,7 @@ The tests are parametrised over the registry's tables: a new part is covered by 
 """
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.policies.registry import BACKFILLS, MIGRATIONS, ORDERS, PLACEMENTS, build

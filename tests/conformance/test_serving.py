@@ -10,8 +10,7 @@ from dataclasses import replace
 from itertools import product
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
 from headway.errors import InfeasibleActionError, StalledRunError
 from headway.serving.actions import Action, DropRequest, PlaceRequest, RunBatch

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from headway.core.tape import COLUMNS, FINAL_NAME, STREAM_NAME, Row, Tape, TapeWriter, read
 from headway.errors import TapeError

@@ -1,8 +1,7 @@
 """Times and sizes at the edge, and named random streams."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from headway.errors import InputError
 from headway.streams import small_stream, stream

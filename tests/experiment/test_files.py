@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from headway.core.tape import TapeWriter
-from headway.core.tape import read as read_tape
+from headway.core.tape import TapeWriter, read as read_tape
 from headway.errors import ExperimentError, HeadwayError, InfeasibleJobError, TapeError, TraceError
 from headway.experiment import files, play
 from headway.experiment.folder import open_run

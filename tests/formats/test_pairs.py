@@ -8,8 +8,7 @@ import pytest
 
 from headway.errors import ProfileError
 from headway.formats import pairs as pair_file
-from headway.profiling.kernel_store import KernelStore
-from headway.profiling.kernel_store import folder as kernel_folder
+from headway.profiling.kernel_store import KernelStore, folder as kernel_folder
 
 ROW = {
     "program": "a",

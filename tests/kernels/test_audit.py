@@ -6,8 +6,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from headway.core.audit import Finding
 from headway.core.tape import COLUMNS, Tape

@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from headway.kernels.dial import DEEPEST_NS, LEAST_PPM, MILLION, MOST_PPM, MS, Dial, Rules, Seen, _ahead
 

@@ -1,7 +1,6 @@
 """What a gated client knows of its own work: as much as events say, and only when it looks."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from headway.kernels.flight import IDLE_MARK_NS, LONG_NS, MARK_NS, STUCK_NS, Flight, mark
 

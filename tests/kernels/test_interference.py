@@ -3,8 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from headway.errors import ProfileError
 from headway.kernels.interference import MOST_SLOWDOWN_PPM, Found, PairTable, expanded

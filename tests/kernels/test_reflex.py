@@ -1,8 +1,7 @@
 """The reflex, a reason at a time: what goes, what waits, until when, and what it is expected to cost those above."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from headway.kernels.reflex import CLEAR_NS, HEAVY_NS, MILLION, POLL_NS, Look, Reason, Waiter, choose, decide, lags
 

@@ -12,8 +12,7 @@ import pytest
 from headway.cli import main
 from headway.errors import ExperimentError
 from headway.experiment.domain import RunResult
-from headway.experiment.gpu import predict as predicting
-from headway.experiment.gpu import scene as wiring
+from headway.experiment.gpu import predict as predicting, scene as wiring
 from headway.experiment.gpu.sources import program_of
 from headway.formats.kernels import trace as kernel_trace
 from headway.formats.kernels.profile import mix

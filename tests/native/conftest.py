@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.native.harness import Built
-from tests.native.harness import built as build_into
+from tests.native.harness import Built, built as build_into
 from tests.native.mini_broker import MiniBroker
 
 

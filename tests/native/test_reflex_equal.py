@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from headway.kernels.reflex import HEAVY_NS, Look, Reason, Verdict, Waiter, choose, decide
 from tests.native.harness import program

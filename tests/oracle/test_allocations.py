@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations_with_replacement, product
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from headway.training.actions import Grant
 from headway.training.cluster import uniform

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 from itertools import product
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from headway.serving.catalogue import Configuration
 from headway.serving.fleet import Prices

@@ -5,8 +5,7 @@ from functools import cache
 from itertools import permutations
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from headway.training.cluster import uniform
 from headway.training.policies.registry import BACKFILLS, ORDERS, build

@@ -1,7 +1,6 @@
 """Launches and CUPTI's records: each launch gets its own times, also where one side lacks some."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from headway.profiling.kernels_join import join
 from tests.profiling.recordings import COPY, GRAPH, KERNEL, recorded, text_of

@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from headway.formats.kernels.trace import KernelTrace
 from headway.profiling.kernels_summary import EDGES_NS, gaps_of, histogram, readable, summarise

@@ -1,8 +1,7 @@
 """The cache of fixed hit rate: Synergy's formula, and what a run without a cache says about the loader."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from headway.profiling.memory import Cache, columns
 

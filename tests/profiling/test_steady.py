@@ -4,8 +4,7 @@ import random
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from headway.profiling.steady import never_falling, rate
 

@@ -1,7 +1,6 @@
 """Short names of runs."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from headway.report.names import cut_apart, shortened
 

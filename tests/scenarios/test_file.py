@@ -171,8 +171,7 @@ def test_the_scenario_on_the_page_is_built_as_its_comments_say(tmp_path: Path) -
 
 
 def test_every_key_of_a_scenario_stands_on_the_page() -> None:
-    from headway.formats.serving import profile as serving_profile
-    from headway.formats.serving import scenario_tables
+    from headway.formats.serving import profile as serving_profile, scenario_tables
 
     text = "\n".join(block.text for block in blocks(PAGE))
     kinds = [kind for module in (scenario_tables, serving_profile) for kind in vars(module).values()]

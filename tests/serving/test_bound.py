@@ -3,8 +3,7 @@
 from dataclasses import replace
 from itertools import product
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from headway.serving.bound import _series_parallel, least_cost
 from headway.serving.catalogue import Catalogue, Configuration, Function, Model, Profile

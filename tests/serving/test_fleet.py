@@ -1,8 +1,7 @@
 """What lies between workers, and where instances go on a GPU: the places that the hardware has, no two at once."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from headway.serving.fleet import GIB, MIG, MIG_PLACES, MIG_SPAN, Fleet, Gpu, Links, Worker, places
 from headway.units import SECOND

@@ -1,8 +1,7 @@
 """Graphs: who waits for whom, the longest way through, and what is not a graph."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from headway.errors import ExperimentError
 from headway.serving.graph import Graph, Task

@@ -3,8 +3,7 @@
 from heapq import heapify, heappop, heappush
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from headway.errors import ExperimentError
 from headway.formats.run_settings import RunTable

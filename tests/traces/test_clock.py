@@ -4,8 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from headway.traces.clock import span, stamp
 from headway.units import DAY, HOUR, MINUTE, SECOND

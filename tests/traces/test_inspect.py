@@ -6,8 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from headway.traces import Dropped, Trace, load_scale, offered_load, philly_like
 from headway.traces.inspect import MOST_ROWS, MOST_STEPS, edges_of, formats, inspect, inspect_requests

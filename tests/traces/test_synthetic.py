@@ -5,8 +5,7 @@ from fractions import Fraction
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from headway.errors import ExperimentError
 from headway.traces import estimates, load_scale, offered_load, philly_like

@@ -6,8 +6,7 @@ from pathlib import Path
 from statistics import mean
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from headway.errors import ExperimentError
 from headway.formats.training.profile_file import shipped

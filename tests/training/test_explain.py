@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from headway.training.cluster import Cluster, Level, Node, Partition, Tenant, uniform
 from headway.training.explain import Cause, CauseKind, why_waiting

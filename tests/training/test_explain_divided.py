@@ -3,8 +3,7 @@
 from copy import copy
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from headway.training.cluster import Cluster, Node
 from headway.training.explain import CauseKind, why_waiting

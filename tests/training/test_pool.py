@@ -1,7 +1,6 @@
 """Free resources: ``take`` and ``give`` undo each other, and what is looked up is what a count would give."""
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from headway.training.cluster import Cluster, Node, uniform
 from headway.training.events import JobArrived

@@ -1,7 +1,6 @@
 """The queue and the ranking of running jobs, against sorted lists."""
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from headway.training.queue import Queue, Ranked

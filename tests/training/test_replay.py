@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from headway.core.scheduler import Scheduler, act, happen
 from headway.core.tape import Tape, TapeWriter

@@ -6,8 +6,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
 from headway.core.scheduler import Scheduler
 from headway.core.tape import Tape, TapeWriter

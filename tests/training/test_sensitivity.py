@@ -4,8 +4,7 @@ from dataclasses import replace
 from itertools import accumulate
 
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 from headway.errors import ProfileError
 from headway.formats.training.profile_file import off_by, shipped

@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from headway.training.actions import UNCOUNTED, Grant, Placement
 from headway.training.cluster import Cluster, Level, Node, uniform

@@ -5,8 +5,7 @@ drained: ``check`` must agree with the model on every placement, and every index
 """
 
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from headway.core.tape import Row

@@ -15,8 +15,7 @@ from headway.cli import console
 from headway.cli.flags import JsonFlag
 from headway.cli.kernel_profiles import profile
 from headway.errors import InputError, ProfileError, unknown_name
-from headway.profiling import model as model_profile
-from headway.profiling import store
+from headway.profiling import model as model_profile, store
 from headway.profiling.job import profile as measured
 from headway.profiling.matrix import wanted_cpus
 from headway.profiling.model_session import Effort, Grid

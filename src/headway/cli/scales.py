@@ -22,8 +22,7 @@ from headway.experiment.domain import Domain
 from headway.experiment.flags import Flag, split_policies, split_values
 from headway.experiment.pool import LocalPool
 from headway.experiment.stopping import status
-from headway.experiment.sweep import Sweep, compared_key, grid_of
-from headway.experiment.sweep import sweep as run_grid
+from headway.experiment.sweep import Sweep, compared_key, grid_of, sweep as run_grid
 from headway.formats import toml
 from headway.live.ray_pool import RayPool
 from headway.report.terminal import width_of

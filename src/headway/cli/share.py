@@ -17,8 +17,7 @@ from headway.cli import console
 from headway.cli.app import app
 from headway.cli.share_wiring import library, part, program_key
 from headway.errors import HeadwayError, ShareError
-from headway.live.kernels import gpu as gpus
-from headway.live.kernels import launch, places, serve
+from headway.live.kernels import gpu as gpus, launch, places, serve
 from headway.live.kernels.launch import Program
 from headway.live.kernels.mps import WISHES, Mps
 from headway.live.kernels.serve import PLAIN, Settings

@@ -1,7 +1,6 @@
 """The commands for sharing a GPU, all of them; the program on its own where a GPU machine lacks what others need."""
 
-from headway.cli import share as first
-from headway.cli import share_status
+from headway.cli import share as first, share_status
 from headway.cli.app import app
 
 __all__ = ["app", "share"]

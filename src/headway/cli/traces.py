@@ -22,9 +22,11 @@ from headway.formats.training.settings import Synergy, Synthetic, check_synergy,
 from headway.report.training import inspection
 from headway.traces.cut import cut
 from headway.traces.head import head_of
-from headway.traces.inspect import formats as formats_known
-from headway.traces.inspect import inspect as inspected
-from headway.traces.inspect import inspect_requests as inspected_requests
+from headway.traces.inspect import (
+    formats as formats_known,
+    inspect as inspected,
+    inspect_requests as inspected_requests,
+)
 from headway.traces.requests import REQUEST_FORMATS, load_requests, request_format
 from headway.traces.trace import dropped_note
 from headway.training.job import Job

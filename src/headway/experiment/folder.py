@@ -17,12 +17,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import msgspec
 import numpy as np
 
-from headway.core.tape import FINAL_NAME, STREAM_NAME, Tape, holds_tape
-from headway.core.tape import read as read_tape
+from headway.core.tape import FINAL_NAME, STREAM_NAME, Tape, holds_tape, read as read_tape
 from headway.errors import ExperimentError, InputError, TapeError
 from headway.experiment.domain import Domain, StoredRun
-from headway.experiment.files import SCHEMA_VERSION as SCHEMA_VERSION
-from headway.experiment.files import check_version, scale_of
+from headway.experiment.files import SCHEMA_VERSION as SCHEMA_VERSION, check_version, scale_of
 from headway.files import write_whole
 from headway.formats import toml
 

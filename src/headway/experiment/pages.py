@@ -11,8 +11,7 @@ from headway.core.tape import holds_tape
 from headway.errors import ExperimentError, InputError, TapeError, unknown_name
 from headway.experiment.cells import CELLS_NAME
 from headway.experiment.domain import Row, Shown, Tell
-from headway.experiment.folder import check_output, open_run, scale_name, unproven
-from headway.experiment.folder import read as read_folder
+from headway.experiment.folder import check_output, open_run, read as read_folder, scale_name, unproven
 from headway.experiment.registry import domain, domain_of
 from headway.experiment.several import noted_order
 from headway.experiment.stored import Note, cut_short, inside, what_followed

@@ -21,8 +21,7 @@ from headway.errors import InputError
 from headway.report import figures, sections
 from headway.report.packing import deflated
 from headway.report.thin import without_tail
-from headway.report.training import clustermap
-from headway.report.training import first_screen as first
+from headway.report.training import clustermap, first_screen as first
 from headway.report.training.causes import WaitCauses, why_waited
 from headway.report.training.headline import answer, at_once, in_full
 from headway.report.training.measured import Comparison, Measured

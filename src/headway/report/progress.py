@@ -8,8 +8,7 @@ from types import TracebackType
 
 from rich.progress import BarColumn, Progress, ProgressColumn, TaskID, TimeElapsedColumn, TimeRemainingColumn
 
-from headway.core.tasks import Far
-from headway.core.tasks import Progress as Told
+from headway.core.tasks import Far, Progress as Told
 from headway.report.terminal import PlainColumn, err
 from headway.units import format_duration
 

@@ -12,16 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import ExperimentError, ProfileError, unknown_name
-from headway.formats import pairs as pair_file
-from headway.formats import toml
+from headway.formats import pairs as pair_file, toml
 from headway.formats.serving import profile as serving_profile
 from headway.formats.serving.scenario_tables import ScenarioTable, check_prices
 from headway.formats.serving.settings import ServingExperiment
 from headway.kernels.interference import PairTable, expanded
 from headway.plugins import check_trusted, imported, loading
-from headway.scenarios.build import LAW, Builder, check_memory
-from headway.scenarios.build import Built as Built
-from headway.scenarios.build import WorkloadDefaults as WorkloadDefaults
+from headway.scenarios.build import LAW, Builder, Built as Built, WorkloadDefaults as WorkloadDefaults, check_memory
 from headway.units import REFERENCE_SPEED_PPM
 
 FOLDER = Path(__file__).parent

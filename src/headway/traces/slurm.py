@@ -18,8 +18,7 @@ from headway.traces.sheet import Sheet
 from headway.traces.slurm_cells import FATES, Cells
 from headway.traces.slurm_fold import folded, without_steps
 from headway.traces.slurm_rows import HOLDINGS, ended, typed
-from headway.traces.slurm_tables import recognises as recognises
-from headway.traces.slurm_tables import table
+from headway.traces.slurm_tables import recognises as recognises, table
 from headway.traces.table import Table
 from headway.traces.trace import Dropped, Trace
 from headway.units import SECOND

@@ -7,8 +7,7 @@ A row is one attempt of a job. The rules it must keep are applied here; what bel
 import polars as pl
 
 from headway.errors import InputError
-from headway.formats.slurm import cells as slurm
-from headway.formats.slurm import lists as slurm_lists
+from headway.formats.slurm import cells as slurm, lists as slurm_lists
 from headway.formats.slurm.cells import Fate
 from headway.traces.slurm_cells import FATES, Cells, seconds
 from headway.traces.table import SURPLUS

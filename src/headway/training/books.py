@@ -151,7 +151,7 @@ class Books:
         yield from self._host(life, +1)
 
     def _host(self, life: Life, sign: int) -> Iterator[tuple[str, str]]:
-        for node, mask in self._existing(life):
+        for node, mask in self._existing(life) if any(life.grant) else ():
             machine = self.cluster.nodes[node]
             has = (machine.cpu_milli, machine.memory_bytes, machine.storage_bytes_per_second)
             for index, what in enumerate(("CPU thousandths", "bytes", "bytes a second of storage")):

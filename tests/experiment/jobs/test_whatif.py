@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, assume, event, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, assume, event, given, settings, strategies as st
 
 from headway.cli import main
-from headway.core.tape import FINAL_NAME, STREAM_NAME, TapeWriter
-from headway.core.tape import read as read_tape
+from headway.core.tape import FINAL_NAME, STREAM_NAME, TapeWriter, read as read_tape
 from headway.errors import ExperimentError, InfeasibleJobError, InputError
 from headway.experiment.domain import StoredRun
 from headway.experiment.folder import open_run

@@ -9,8 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headway.errors import TraceError
-from headway.formats.kernels import programs as kernel_programs
-from headway.formats.kernels import trace as kernel_trace
+from headway.formats.kernels import programs as kernel_programs, trace as kernel_trace
 from headway.formats.kernels.profile import from_profile, mix
 from headway.formats.kernels.trace import KernelTrace
 from headway.kernels.alone import requests

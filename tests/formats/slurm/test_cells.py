@@ -1,8 +1,7 @@
 """The cells that Slurm writes: spans, sizes, resources, states, and lists of hosts and tasks."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from headway.errors import InputError
 from headway.formats.slurm import lists as slurm_lists

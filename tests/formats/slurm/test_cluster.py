@@ -5,13 +5,10 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from headway.errors import ExperimentError
-from headway.formats.slurm import cluster_json as slurm_cluster_json
-from headway.formats.slurm import scontrol as slurm_scontrol
-from headway.formats.slurm import sinfo as slurm_sinfo
+from headway.formats.slurm import cluster_json as slurm_cluster_json, scontrol as slurm_scontrol, sinfo as slurm_sinfo
 from headway.formats.training import cluster_file, cluster_table
 from headway.formats.training.cluster_records import Described
 

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from headway.errors import ShareError
-from headway.live.kernels import gpu as gpus
-from headway.live.kernels import launch, places, processes, serve
+from headway.live.kernels import gpu as gpus, launch, places, processes, serve
 from headway.live.kernels.block import SharedBlock
 from headway.live.kernels.doctor import checks
 from headway.live.kernels.places import Place

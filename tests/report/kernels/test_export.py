@@ -4,8 +4,7 @@ import json
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from polars.testing import assert_frame_equal
 
 from headway.kernels.device import Device

@@ -7,8 +7,7 @@ from html import unescape
 
 import plotly.graph_objects as go
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from headway.core.tape import Tape
 from headway.experiment.gpu.scene import GpuScene, Setting, numbers

@@ -1,8 +1,7 @@
 """Stories of programs on a shared GPU: they add up to the tape, and each request says what it waited for."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from headway.core.tape import Tape
 from headway.errors import TapeError

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from polars.testing import assert_frame_equal
 
 from headway.metrics.serving.ledger import Ledger
@@ -14,8 +13,7 @@ from headway.report.export import write_tables
 from headway.report.serving.export import tables
 from headway.serving.rows import Kind
 from headway.units import SECOND
-from tests.docs.pages import read
-from tests.docs.pages import tables as tables_of_page
+from tests.docs.pages import read, tables as tables_of_page
 from tests.serving.restless import Restless
 from tests.serving.worlds import Run, World, drive, worlds
 

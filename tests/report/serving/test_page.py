@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from headway.core.tape import Tape
 from headway.experiment.files import typed

@@ -7,8 +7,7 @@ import zlib
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from headway.core.tape import Tape
 from headway.metrics.training.ledger import Ledger

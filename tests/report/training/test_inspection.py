@@ -1,7 +1,6 @@
 """An inspection as text: every part of it is there, charts fit, and no trace is too strange to be told."""
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from headway.report.training.inspection import CHART_COLUMNS, CHART_ROWS, chart, lines
 from headway.traces import Dropped, Trace, philly_like

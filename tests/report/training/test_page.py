@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from headway.cli import main
 from headway.metrics.series import Series

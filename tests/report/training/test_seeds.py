@@ -20,8 +20,7 @@ from headway.report.training import headline
 from headway.report.training.measured import Comparison, Measured
 from headway.report.words import change
 from tests.cli.test_jobs import call
-from tests.report.made import leave
-from tests.report.made import opened as measured
+from tests.report.made import leave, opened as measured
 from tests.report.pages import Page
 
 DRAWN = (

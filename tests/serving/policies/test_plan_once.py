@@ -2,8 +2,7 @@
 
 from itertools import product
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from headway.serving.catalogue import Catalogue, Configuration, Function, Profile
 from headway.serving.graph import Graph, Task

@@ -1,8 +1,7 @@
 """The deadline divided by dominators: chains, forks, forks in forks, graphs without; and its gap to the best."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from headway.serving.catalogue import Configuration
 from headway.serving.fleet import Prices

@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 
 from headway.core.scheduler import Scheduler
 from headway.core.tape import Tape, TapeWriter

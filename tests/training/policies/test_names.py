@@ -4,8 +4,7 @@ import inspect
 from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from headway.errors import ExperimentError, InputError
 from headway.training.policies import registry

@@ -1,8 +1,7 @@
 """What holds for all orders: their names and switches, and that they serve any small workload to its end."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from headway.errors import ExperimentError
 from headway.training.cluster import uniform

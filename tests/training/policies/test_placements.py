@@ -3,8 +3,7 @@
 from copy import copy
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from headway.errors import ExperimentError
 from headway.training.actions import Placement

@@ -17,13 +17,9 @@ from headway.metrics.compare import Replication
 from headway.metrics.serving.summary import messages, summarise
 from headway.report.export import Tables, Written, write_pieces
 from headway.report.names import shortened
-from headway.report.serving import export as serving_export
-from headway.report.serving import figures
-from headway.report.serving import page as serving_page
-from headway.report.serving import tables as serving_tables
+from headway.report.serving import export as serving_export, figures, page as serving_page, tables as serving_tables
 from headway.report.serving.perfetto import trace_events
-from headway.report.serving.story import RequestStory as Story
-from headway.report.serving.story import story
+from headway.report.serving.story import RequestStory as Story, story
 from headway.serving.bound import least_cost
 from headway.serving.catalogue import Catalogue
 from headway.serving.fleet import Fleet

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import ExperimentError, TraceError, unknown_name
-from headway.formats.kernels import programs as kernel_programs
-from headway.formats.kernels import trace as kernel_trace
+from headway.formats.kernels import programs as kernel_programs, trace as kernel_trace
 from headway.formats.kernels.profile import from_profile
 from headway.kernels.program import Program
 from headway.profiling.kernel_store import KernelStore, stores

@@ -10,9 +10,7 @@ from headway.experiment.domain import Outcome, Row, RunResult, Shown, StoredRun,
 from headway.experiment.gpu.scene import GpuScene, numbers, summary
 from headway.metrics.compare import Replication
 from headway.report.export import Tables, Written, write_pieces
-from headway.report.kernels import export as kernel_export
-from headway.report.kernels import page as kernel_page
-from headway.report.kernels import tables as kernel_tables
+from headway.report.kernels import export as kernel_export, page as kernel_page, tables as kernel_tables
 from headway.report.kernels.story import Story, story
 from headway.units import format_duration
 

@@ -15,8 +15,7 @@ from headway.experiment.measured import numbers
 from headway.metrics.training.difference import as_json, difference
 from headway.metrics.training.ledger import Ledger
 from headway.report.training.differences import tables
-from headway.report.training.explanation import Explanation, moment_to_ask
-from headway.report.training.explanation import explain as explained
+from headway.report.training.explanation import Explanation, explain as explained, moment_to_ask
 from headway.training.state import TrainingState
 from headway.units import SECOND, counted, format_duration, parse_duration, seconds
 

@@ -26,8 +26,7 @@ from headway.report import figures, page, pivot
 from headway.report.bars import bars
 from headway.report.export import Tables, Written, write_perfetto
 from headway.report.progress import progress_bar, share_bar
-from headway.report.training import export as notebook
-from headway.report.training import tables
+from headway.report.training import export as notebook, tables
 from headway.report.training.explanation import Explanation
 from headway.report.training.measured import Comparison, Measured
 from headway.report.training.story import Story, story

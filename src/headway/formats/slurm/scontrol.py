@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from headway.errors import ExperimentError, InputError
-from headway.formats.slurm import cells as slurm
-from headway.formats.slurm import lists as slurm_lists
+from headway.formats.slurm import cells as slurm, lists as slurm_lists
 from headway.formats.training.cluster_records import Described, NodeRecord, PartitionRecord
 
 _OPENS = ("NodeName=", "PartitionName=")

@@ -16,9 +16,7 @@ from msgspec import structs
 
 from headway.errors import ExperimentError
 from headway.formats import kubernetes, toml
-from headway.formats.slurm import cluster_json as slurm_cluster_json
-from headway.formats.slurm import scontrol as slurm_scontrol
-from headway.formats.slurm import sinfo as slurm_sinfo
+from headway.formats.slurm import cluster_json as slurm_cluster_json, scontrol as slurm_scontrol, sinfo as slurm_sinfo
 from headway.formats.training import openb
 from headway.formats.training.cluster_records import Described, NodeRecord, PartitionRecord
 from headway.formats.training.cluster_table import ClusterTable, NodeGroup, PartitionTable

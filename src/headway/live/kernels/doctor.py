@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import HeadwayError
-from headway.live.kernels import gpu as gpus
-from headway.live.kernels import mps as mps_
-from headway.live.kernels import places
+from headway.live.kernels import gpu as gpus, mps as mps_, places
 from headway.live.kernels.block import SharedBlock
 from headway.live.kernels.gpu import Gpu
 from headway.units import format_size

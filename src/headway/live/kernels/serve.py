@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from headway import __version__
 from headway.errors import ShareError
 from headway.kernels.dial import MILLION, Dial
-from headway.live.kernels import gpu as gpus
-from headway.live.kernels import mps as mps_
-from headway.live.kernels import places, processes
+from headway.live.kernels import gpu as gpus, mps as mps_, places, processes
 from headway.live.kernels.block import SharedBlock
 from headway.live.kernels.broker import Broker
 from headway.live.kernels.gpu import Gpu

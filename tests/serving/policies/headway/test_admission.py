@@ -1,7 +1,6 @@
 """Who is given up, and what is dear when it is scarce."""
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from headway.serving.catalogue import Catalogue, Configuration, Function, Profile
 from headway.serving.fleet import Fleet, Gpu, Worker

@@ -5,8 +5,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, assume, given, settings, strategies as st
 
 from headway.core.tape import TapeRow
 from headway.serving.catalogue import Catalogue, Configuration, Function, Model, Profile

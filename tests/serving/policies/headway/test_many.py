@@ -5,8 +5,7 @@ from dataclasses import replace
 from unittest.mock import patch
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from headway.serving.actions import Action
 from headway.serving.events import WorkerFailed, WorkerRecovered

@@ -1,8 +1,7 @@
 """Which task headway runs first, with whom and with what, and how much of a backlog it takes to go before a task."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from headway.errors import ExperimentError
 from headway.serving.actions import PlaceRequest

@@ -3,8 +3,7 @@
 from dataclasses import replace
 from itertools import pairwise
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from headway.serving.actions import MoveTask, PlaceRequest, RunBatch
 from headway.serving.catalogue import Catalogue, Configuration, Function, Profile

@@ -4,8 +4,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from headway.errors import ExperimentError
 from headway.serving.catalogue import Catalogue, Configuration, Function, Model, Profile

@@ -1,7 +1,6 @@
 """las and tiresias: by what jobs have had, with exact schedules on one node."""
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from headway.training.rows import Kind
 from headway.units import MINUTE

@@ -1,7 +1,6 @@
 """The Fair Tree: accounts before users, ties together, ranks as factors."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from headway.training.job import Job, workload
 from headway.training.policies.orders.fair_tree import fair_tree

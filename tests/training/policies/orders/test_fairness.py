@@ -1,8 +1,7 @@
 """ftf, drf, priority and multifactor: who is owed most comes first."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from headway.training.cluster import Partition, Tenant, uniform
 from headway.training.events import JobArrived

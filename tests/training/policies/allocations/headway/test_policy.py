@@ -5,8 +5,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from random import Random
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from headway.formats.training import profile_file
 from headway.training.actions import Grant, MigrateJob, PreemptJob, ReallocateJob, StartJob, WakeAt
