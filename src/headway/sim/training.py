@@ -171,7 +171,8 @@ class SimulatedCluster:
         state = self._state
         if state.over():
             return True
-        self._count_failures(events)
+        if self.faults is not None:
+            self._count_failures(events)
         if state.running or state.to_come or any(not isinstance(e, NodeFailed | NodeRecovered | Woke) for e in events):
             self._idle = 0
         elif not self._away() or not all(isinstance(e, Woke) for e in events):

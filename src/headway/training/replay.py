@@ -87,7 +87,9 @@ def grant_of(rows: Sequence[Sequence[int]]) -> Grant | None:
 
 def _action(rows: list[list[int]]) -> Action:
     """Return the action that a row and those that continue it record."""
-    kind, job = rows[0][1:3]
+    _, kind, job, _, node, mask, _ = rows[0]
+    if kind == _START and len(rows) == 1:  # nearly all are such
+        return StartJob(job, ((node, mask),))
     if kind == _PREEMPT:
         return PreemptJob(job)
     if kind == _WAKE_AT:

@@ -11,7 +11,6 @@ from headway.training.actions import Grant, Placement, ReallocateJob
 from headway.training.feasible import grant_refusal
 from headway.training.job import Job
 from headway.training.jobstate import JobState
-from headway.training.policies.allocations.shared.memo import remembered
 from headway.training.policies.allocations.shared.tightest import placed
 from headway.training.policies.parts import PlacementRule
 from headway.training.pool import members
@@ -63,9 +62,12 @@ class Wants:
     def demand(self, job: Job, due_a_gpu: Grant, pace_ppm: int = REFERENCE_SPEED_PPM) -> Grant:
         """What would give it all the speed there is on GPUs of this pace, as far as it is counted."""
         width = job.gpus * job.gpu_milli
+        key = (job.model, width, pace_ppm)
+        if (known := self._known.get(key)) is not None:
+            return known
         if (profile := self.profile(job)) is not None:
-            key = (job.model, width, pace_ppm)
-            return remembered(self._known, key, lambda: self._counted(for_width(_demand_at(profile, pace_ppm), width)))
+            found = self._known[key] = self._counted(for_width(_demand_at(profile, pace_ppm), width))
+            return found
         if not job.gpus:
             return Grant(job.cpu_milli, job.memory_bytes)
         due = times(due_a_gpu, width)
