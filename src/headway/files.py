@@ -48,7 +48,7 @@ def replacing(path: Path, error: type[InputError] = TapeError, what: str = "") -
 
 @contextmanager
 def packed(file: BinaryIO, path: Path) -> Iterator[IO[bytes]]:
-    """Where to write what goes into a file: packed where its name ends in ``.gz``."""
+    """Yield where to write what goes into a file: packed where its name ends in ``.gz``."""
     if path.suffix.lower() != ".gz":
         yield file
         return

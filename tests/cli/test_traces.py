@@ -1,7 +1,6 @@
 """The commands about trace files: what they print, what they write, and what they refuse in one line."""
 
 import gzip
-import json
 import os
 import re
 from pathlib import Path
@@ -13,6 +12,7 @@ from headway.cli import main
 from headway.traces import FORMATS, load, philly_like, synergy_like, write
 from headway.traces.cut import cut
 from headway.units import HOUR
+from tests.cli.test_jobs import Ended
 from tests.docs.pages import read, tables
 
 TEXT = """submit_s,work_s,gpus,name,tenant
@@ -37,20 +37,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "cut.csv.gz").write_bytes(gzip.compress(TEXT.encode(), mtime=0)[:-12])
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-class Ended:
-    """How a command ended: its status and what it wrote."""
-
-    def __init__(self, status: int, out: str, err: str) -> None:
-        self.status = status
-        self.out = out
-        self.err = err
-
-    @property
-    def json(self) -> Any:
-        """All of stdout, as JSON."""
-        return json.loads(self.out)
 
 
 @pytest.fixture

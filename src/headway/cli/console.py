@@ -17,7 +17,7 @@ PLAIN_WIDTH = 180
 
 
 def out(least: int = 0) -> PlainConsole:
-    """Where tables go; at least so wide, whatever the terminal says: it wraps lines, and nothing is cut."""
+    """Return where tables go; at least so wide, whatever the terminal says: it wraps lines, and nothing is cut."""
     width = PlainConsole().width if sys.stdout.isatty() else PLAIN_WIDTH
     return PlainConsole(width=max(width, least), height=25)  # without a height a dumb terminal has 80 columns
 

@@ -208,7 +208,7 @@ def _checks(checks: list[dict[str, Any]]) -> Table:
 
 
 def _verdict(document: store.Document) -> Iterator[str]:
-    """What a person wants to know, in sentences."""
+    """Yield what a person wants to know, in sentences."""
     wants, measured = wanted_cpus(document), document["measured"]
     cpus, column = [0.0, *document["cpus"]], [0.0, *(row[-1] for row in document["throughput"])]
     yield f"wants {wants:g} CPUs a GPU; at 1 CPU {100 * np.interp(1.0, cpus, column):.0f} % of its speed"

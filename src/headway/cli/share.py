@@ -214,7 +214,7 @@ def build() -> None:
 
 
 def place_named(gpu: int | None) -> places.Place:
-    """Where that GPU's files are; no GPU is asked for them, so that they can be cleared without a driver."""
+    """Return where that GPU's files are; no GPU is asked for them, so that they can be cleared without a driver."""
     if gpu is not None:
         return places.place_of(gpu)
     found = places.places()

@@ -257,7 +257,7 @@ def _read(
 
 
 def _free(out: str, force: bool) -> Path:
-    """Where to write to, refused before anything is read if that could not be done."""
+    """Return where to write to, refused before anything is read if that could not be done."""
     path = Path(out)
     check_output(path, "trace")
     if not path.name.lower().endswith(ENDINGS):

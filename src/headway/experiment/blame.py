@@ -13,7 +13,7 @@ MORE = "HEADWAY_DEBUG=1 shows all"
 
 
 def blamed(problem: BaseException) -> str | None:
-    """Where in a part that is not headway's own an exception came about, in one line; None if in none."""
+    """Return where in a part that is not headway's own an exception came about, in one line; None if in none."""
     if isinstance(problem, HeadwayError | KeyboardInterrupt | Terminated):  # a signal comes wherever it comes
         return None
     foreign = _foreign_modules()

@@ -34,7 +34,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """What it is called in a progress bar or a message."""
+        """Return what it is called in a progress bar or a message."""
         said = [f"{key.rpartition('.')[2]}={value}" if key != POLICY else str(value) for key, value in self.values]
         return ", ".join([*said, f"seed {self.seed}"])
 
@@ -73,7 +73,7 @@ class Store:
         return record if record.pop("checksum", "") == _checksum(record) else None
 
     def kept(self, cell: Cell) -> bool:
-        """Whether the folder of its run is there, and the run went to its end."""
+        """Return whether the folder of its run is there, and the run went to its end."""
         return is_complete(_record(self.run_of(cell) / RESULT_NAME))
 
     def run_of(self, cell: Cell) -> Path:

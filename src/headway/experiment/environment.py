@@ -68,7 +68,7 @@ class Environment:
 
     @property
     def tape(self) -> Tape:
-        """What has happened so far."""
+        """Return what has happened so far."""
         return self._tape.close()
 
     def _advance(self) -> None:

@@ -164,7 +164,7 @@ def store_result(folder: Path, result: Mapping[str, Any]) -> None:
 
 
 def is_run(folder: Path) -> bool:
-    """Whether a folder holds a run, or what followed a change of one; not so for tables that were exported."""
+    """Return whether a folder holds a run, or what followed a change of one; not so for tables that were exported."""
     if (folder / STREAM_NAME).exists() or (folder / WHATIF_NAME).exists():
         return True
     return (folder / FINAL_NAME).exists() and (folder / EXPERIMENT_NAME).exists()

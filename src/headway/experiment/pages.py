@@ -86,7 +86,7 @@ def folders(given: Sequence[str], note: Note) -> list[Place]:
 
 
 def shown_as(given: Path, folder: Path) -> str:
-    """How a command names a folder in the one that it was given, or that one; without what is above them."""
+    """Return how a command names a folder in the one that it was given, or that one; without what is above them."""
     shown = given.name or given.resolve().name if given.is_absolute() else given.as_posix()
     within = folder.relative_to(given).as_posix()
     return shown if within == "." else within if shown == "." else f"{shown}/{within}"
@@ -192,7 +192,7 @@ def _told_apart(shown: Sequence[Shown]) -> list[Shown]:
 
 
 def _folder(run: Shown) -> Path:
-    """Where a run lies, with all its seeds."""
+    """Return where a run lies, with all its seeds."""
     folder = run.stored.folder.resolve()
     return folder.parent if run.seeds else folder
 

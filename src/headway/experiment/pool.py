@@ -51,7 +51,7 @@ class LocalPool:
     _stopping: bool = False
 
     def run(self, tasks: Sequence[Any], work: Work, told: Told | None = None) -> Generator[Done, None, None]:
-        """What became of each task, as they end; after a stop, of those at work and then of those not begun."""
+        """Yield what became of each task, as they end; after a stop, of those at work and then of those not begun."""
         ahead = deque(range(len(tasks)))
         attempts = [0] * len(tasks)
         self._stopping = False

@@ -56,7 +56,7 @@ class Tabled(ABC):
     @property
     @abstractmethod
     def view(self) -> View:
-        """What can be shown of its scale."""
+        """Return what can be shown of its scale."""
 
     @property
     @abstractmethod
@@ -136,7 +136,7 @@ class Run(Tabled):
 
     @property
     def view(self) -> View:
-        """What can be shown of its scale."""
+        """Return what can be shown of its scale."""
         return domain_of(self.stored.scene.experiment).view
 
     def story(self, subject: Any) -> Answer:
@@ -237,7 +237,7 @@ class Comparison(Tabled):
 
     @property
     def view(self) -> View:
-        """What can be shown of their scale."""
+        """Return what can be shown of their scale."""
         return domain_of(self.experiments[0][1]).view
 
     @cached_property
@@ -249,7 +249,7 @@ class Comparison(Tabled):
 
     @property
     def names(self) -> list[str]:
-        """What each run is called in short."""
+        """Return what each run is called in short."""
         return shortened([str(row.get("variant") or row["policy"]) for row in self.rows])
 
     @cached_property

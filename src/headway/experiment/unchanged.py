@@ -93,7 +93,7 @@ def _names(kind: type) -> Collection[str]:
 
 
 def _difference(was: Any, thing: Any) -> str:
-    """Where a thing is not what it was: ``, work: 3600 became 1``."""
+    """Return where a thing is not what it was: ``, work: 3600 became 1``."""
     for name, value in zip(_names(type(thing)), was, strict=False):
         now = getattr(thing, name, None)
         if _plain(now) != value:

@@ -37,7 +37,7 @@ class Room:
 
     @property
     def memory(self) -> bool:
-        """Whether memory can be limited."""
+        """Return whether memory can be limited."""
         return "memory" in self.folders
 
 

@@ -45,12 +45,12 @@ class Limits:
 
     @property
     def fractions(self) -> bool:
-        """Whether parts of a CPU can be given."""
+        """Return whether parts of a CPU can be given."""
         return self.room is not None
 
     @property
     def means(self) -> str:
-        """How CPUs are limited, in words."""
+        """Return how CPUs are limited, in words."""
         return "affinity, whole CPUs only" if self.room is None else f"cgroup v{self.room.version} quota"
 
     def check_memory(self, size_bytes: int) -> None:

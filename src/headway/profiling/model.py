@@ -56,7 +56,7 @@ class Check(NamedTuple):
 
     @property
     def off(self) -> float:
-        """How far the sum is from what was measured, as a share of that."""
+        """Return how far the sum is from what was measured, as a share of that."""
         return self.sum_ms / self.whole_ms - 1
 
 

@@ -34,7 +34,7 @@ class Stored:
 
     @property
     def key(self) -> str:
-        """What it is found by."""
+        """Return what it is found by."""
         return str(_measured(self.document).get("key", ""))
 
 

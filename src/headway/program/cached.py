@@ -128,12 +128,12 @@ class CachedDataset:
 
     @property
     def cached(self) -> int:
-        """How many items are kept."""
+        """Return how many items are kept."""
         return self._store.kept
 
     @property
     def cached_bytes(self) -> int:
-        """What they take."""
+        """Return what they take."""
         return self._store.used_bytes
 
     # --- in other processes -----------------------------------------------------------------------------------

@@ -127,23 +127,23 @@ class Store:
 
     @property
     def used_bytes(self) -> int:
-        """What the kept items take."""
+        """Return what the kept items take."""
         return self._table[_USED]
 
     @property
     def kept(self) -> int:
-        """How many items are kept."""
+        """Return how many items are kept."""
         return self._table[_KEPT]
 
     @property
     def full(self) -> bool:
-        """Whether another item like those seen would not fit."""
+        """Return whether another item like those seen would not fit."""
         seen, seen_bytes = self.measured
         return seen > 0 and self.used_bytes + seen_bytes // seen > self.budget_bytes
 
     @property
     def measured(self) -> tuple[int, int]:
-        """How many items were seen, kept or not, and their bytes."""
+        """Return how many items were seen, kept or not, and their bytes."""
         return self._table[_MEASURED], self._table[_MEASURED_BYTES]
 
     @property

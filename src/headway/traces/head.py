@@ -31,7 +31,7 @@ class Head:
 
     @property
     def json(self) -> bool:
-        """Whether it begins as JSON does."""
+        """Return whether it begins as JSON does."""
         return self.text.lstrip()[:1] in ("{", "[")
 
 

@@ -79,7 +79,7 @@ class Mapped:
 
     @property
     def kind(self) -> str:
-        """How its cells are read."""
+        """Return how its cells are read."""
         return KINDS[self.field]
 
 

@@ -109,7 +109,7 @@ def _no_host(job: Job, nodes: list[Node]) -> str:
 
 
 def _over_quota(tenant: Tenant | None, job: Job) -> str | None:
-    """Why the tenant could never start the job even when it holds nothing."""
+    """Return why the tenant could never start the job even when it holds nothing."""
     if tenant is None:
         return None
     limits = [(tenant.limit_gpus, "limit")] if tenant.limit_gpus is not None else []

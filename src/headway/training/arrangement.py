@@ -42,7 +42,7 @@ class Arrangement(Protocol):
         """With ``divides``: what a job with GPUs waits for besides them."""
 
     def expects(self, js: JobState, placement: Placement) -> Grant:
-        """What a waiting job is taken to hold if it starts here, for how long it will then run."""
+        """Return what a waiting job is taken to hold if it starts here, for how long it will then run."""
 
     def ended(self, now: int, js: JobState) -> None:
         """A job left for good."""

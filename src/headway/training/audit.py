@@ -56,7 +56,7 @@ def audit(
     completions: int = 0,
     progress: Callable[[int], None] | None = None,
 ) -> list[Finding]:
-    """What cannot be on this tape; empty when it is sound.
+    """Return what cannot be on this tape; empty when it is sound.
 
     With ``policy``, fresh, it is also proved that guarantees were met. ``complete`` asks for the end of every job,
     ``punctual`` for jobs to end at the very nanosecond at which their work is done (or, with ``completions``, at the

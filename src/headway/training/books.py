@@ -45,7 +45,7 @@ class Life:
 
     @property
     def asked(self) -> Grant:
-        """What it asked for besides GPUs."""
+        """Return what it asked for besides GPUs."""
         return Grant(self.job.cpu_milli, self.job.memory_bytes)
 
     def done_at(self, now: int) -> int:
@@ -74,7 +74,7 @@ class Life:
         return self.done + spent * self.speed // 1_000_000
 
     def _begins_write(self, spent: int) -> bool:
-        """Whether a periodic checkpoint falls due at the end of so much time with progress."""
+        """Return whether a periodic checkpoint falls due at the end of so much time with progress."""
         return bool(self.every and spent) and self._after(spent) // self.every > self._after(spent - 1) // self.every
 
     def _taken(self, spent: int) -> int:
@@ -183,7 +183,7 @@ class Books:
             yield "shape", f"wants {job.nodes} equal nodes and got {counts}"
 
     def over_quota(self, job: Job) -> str | None:
-        """Why the job's tenant may not hold what it holds now that this job has started; None when it may."""
+        """Return why the job's tenant may not hold what it holds now that this job has started; None when it may."""
         tenant = self._tenants.get(job.tenant)
         if tenant is None:
             return None
@@ -206,5 +206,5 @@ def gpus_in(mask: int) -> Iterator[int]:
 
 
 def _part(amount: int, gpus: int, of: int) -> int:
-    """What of an amount goes with so many of a job's GPUs, rounded up."""
+    """Return what of an amount goes with so many of a job's GPUs, rounded up."""
     return (amount * gpus + of - 1) // of if of else amount

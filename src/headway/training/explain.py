@@ -65,12 +65,12 @@ class Cause:
 
     @property
     def identity(self) -> tuple[CauseKind, str]:
-        """What it is, apart from the numbers of the moment."""
+        """Return what it is, apart from the numbers of the moment."""
         return self.kind, self.level
 
     @property
     def title(self) -> str:
-        """What it is, in words: ``fragmentation at node``."""
+        """Return what it is, in words: ``fragmentation at node``."""
         if self.kind is CauseKind.FRAGMENTATION:
             return f"{self.kind} at {self.level}"
         return str(self.kind)
@@ -184,11 +184,11 @@ class Ahead:
         """Those ahead that were promised GPUs."""
 
     def names(self, *jobs: int) -> tuple[str, ...]:
-        """What the trace calls jobs; the number of one without a name."""
+        """Return what the trace calls jobs; the number of one without a name."""
         return tuple(self._state.jobs[job].job.name or str(job) for job in jobs)
 
     def _rank(self, js: JobState) -> tuple[bool, Key]:
-        """What lanes are compared by ahead of keys: guaranteed jobs first, then what the order says of lanes."""
+        """Return what lanes are compared by ahead of keys: guaranteed jobs first, then what the order says of lanes."""
         policy, state = self._policy, self._state
         return state.quotas and not guaranteed(js), policy.order.lane_key(state, js)
 
@@ -197,7 +197,7 @@ class Ahead:
         return partition == self._js.job.partition or bool(self._state.eligible(partition, ()) & self._js.eligible)
 
     def _blocks(self, head: JobState) -> bool:
-        """Whether the head of a lane holds the job back in a strict queue, as ``walk`` has it."""
+        """Return whether the head of a lane holds the job back in a strict queue, as ``walk`` has it."""
         js, quotas = self._js, self._state.quotas
         if head.lane == js.lane:
             return True
@@ -283,7 +283,7 @@ def _round(now: int, policy: ComposedPolicy) -> Cause:
 
 
 def _shortage(state: TrainingState, policy: ComposedPolicy, js: JobState) -> Cause:
-    """What the placement rule lacks."""
+    """Return what the placement rule lacks."""
     pool = state.pool
     if (away := js.eligible & ~pool.schedulable) and _fits_on(pool, policy, js, away):
         names = [state.cluster.nodes[node].name for node in members(away)]
@@ -333,7 +333,7 @@ def _host(js: JobState) -> Cause:
 
 
 def _free_milli(pool: Pool, js: JobState) -> int:
-    """What is free where a job may run, in thousandths; for whole GPUs only whole ones count."""
+    """Return what is free where a job may run, in thousandths; for whole GPUs only whole ones count."""
     free = pool.free_among(js.eligible) * WHOLE_GPU_MILLI
     if js.gpu_milli != WHOLE_GPU_MILLI:
         free += sum(sum(pool.shares[node].values()) for node in members(pool.sharing & js.eligible & pool.schedulable))

@@ -86,7 +86,7 @@ class Job:
 
     @property
     def shared(self) -> bool:
-        """Whether it asks for part of a device."""
+        """Return whether it asks for part of a device."""
         return self.gpu_milli < WHOLE_GPU_MILLI
 
 

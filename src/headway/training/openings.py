@@ -42,7 +42,7 @@ class Opening:
 
     @property
     def jobs(self) -> tuple[int, ...]:
-        """Who is stopped or moved."""
+        """Return who is stopped or moved."""
         return tuple(action.job for action in self.steps if isinstance(action, PreemptJob | MigrateJob))
 
 
@@ -208,14 +208,14 @@ def _movable(state: TrainingState, node: int) -> list[JobState]:
 
 
 def _covered(state: TrainingState, js: JobState, node: int, here: list[JobState]) -> list[list[JobState]]:
-    """Who of these could leave a node so that the job's GPUs are free there: the fewest, and the narrowest."""
+    """Return who of these could leave a node so that the job's GPUs are free there: the fewest, and the narrowest."""
     deficit = _each(state, js) - state.pool.free_count[node]
     whole = [each for each in here if each.gpus and each.gpu_milli == WHOLE_GPU_MILLI and len(each.placement) == 1]
     return covers(whole, deficit) if deficit > 0 else []
 
 
 def _clearances(state: TrainingState, js: JobState, *, movable: bool) -> list[list[JobState]]:
-    """Who would have to leave each node, those first of which fewest and narrowest would."""
+    """Return who would have to leave each node, those first of which fewest and narrowest would."""
     found = []
     for node in _nodes(state, js):
         if state.pool.free_count[node] < _each(state, js):

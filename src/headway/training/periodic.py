@@ -29,7 +29,7 @@ def useful(elapsed: int, done: int, speed: int, every: int, write: int) -> tuple
 
 
 def duration(work: int, done: int, speed: int, every: int, write: int) -> int:
-    """How long so much more work takes, the writes on the way included."""
+    """Return how long so much more work takes, the writes on the way included."""
     progress = -(-work * REFERENCE_SPEED_PPM // speed)
     last = done + (progress - 1) * speed // REFERENCE_SPEED_PPM  # a nanosecond before it is done
     return progress + (last // every - done // every) * write
@@ -47,7 +47,7 @@ class Stretch:
     speed: int = 0
 
     def writes(self, until: int) -> Iterator[tuple[int, int]]:
-        """When it stands still to write: (begin, end) of each write, the last one as far as it gets."""
+        """Yield when it stands still to write: (begin, end) of each write, the last one as far as it gets."""
         job, left = self.job, self.job.ends_after - self.done
         if until <= self.base or left <= 0:
             return

@@ -78,7 +78,7 @@ def placement_of(rows: Sequence[Sequence[int]]) -> Placement:
 
 
 def grant_of(rows: Sequence[Sequence[int]]) -> Grant | None:
-    """What the GRANT and STORAGE rows among these give; None where there are none."""
+    """Return what the GRANT and STORAGE rows among these give; None where there are none."""
     given = next((row for row in rows if row[1] == _GRANT), None)
     if given is None:
         return None

@@ -31,7 +31,7 @@ def respeed_neighbours(state: "TrainingState", now: int, moved: JobState) -> Res
 
 
 def beside(state: "TrainingState", js: JobState) -> list[str]:
-    """What the others train that run on the GPU of which a job holds a share."""
+    """Return what the others train that run on the GPU of which a job holds a share."""
     if js.gpu_milli == 1000:
         return []
     others = state.on_node[js.placement[0][0]].values()

@@ -69,7 +69,7 @@ def placement_rows(now: int, kind: int, job: int, lease: int, placement: Placeme
 
 
 def grant_rows(now: int, job: int, lease: int, grant: Grant) -> Iterator[Row]:
-    """What a job holds besides GPUs, after the row that gave it."""
+    """Yield what a job holds besides GPUs, after the row that gave it."""
     yield (now, int(Kind.GRANT), job, lease, -1, grant.memory_bytes, grant.cpu_milli)
     if grant.storage:
         yield (now, int(Kind.STORAGE), job, lease, -1, 0, grant.storage)

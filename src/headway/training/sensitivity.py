@@ -134,7 +134,7 @@ def _bracket(points: tuple[int, ...], value: int) -> tuple[int, int, int]:
 
 
 def broken_rule(profile: Profile) -> str | None:
-    """What is wrong with a profile, and what to do about it; None when it is sound."""
+    """Return what is wrong with a profile, and what to do about it; None when it is sound."""
     rows, columns = profile.cpu_milli, profile.memory_bytes
     if not profile.model:
         return "has no model: say what the program is, as jobs name it"
@@ -205,7 +205,7 @@ def all_or_nothing(profile: Profile) -> Profile:
 
 
 def a_gpu(grant: Grant, width_milli: int) -> Grant:
-    """What a grant is for each whole GPU of so many thousandths."""
+    """Return what a grant is for each whole GPU of so many thousandths."""
     if width_milli == 1000:
         return grant
     cpu_milli, memory_bytes, storage = grant

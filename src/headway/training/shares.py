@@ -8,7 +8,7 @@ from headway.training.cluster import Cluster, Node
 
 
 def due_a_gpu(node: Node) -> Grant:
-    """What goes with one whole GPU of a node; nothing of what it does not count."""
+    """Return what goes with one whole GPU of a node; nothing of what it does not count."""
     return Grant(
         (node.cpu_milli or 0) // (node.gpus or 1),
         (node.memory_bytes or 0) // (node.gpus or 1),
@@ -25,7 +25,7 @@ def times(per_gpu: Grant, width_milli: int) -> Grant:
 
 
 def counted(cluster: Cluster) -> tuple[bool, bool, bool]:
-    """Whether CPUs, memory and storage bandwidth are counted, on any node."""
+    """Return whether CPUs, memory and storage bandwidth are counted, on any node."""
     return (
         any(node.cpu_milli is not None for node in cluster.nodes),
         any(node.memory_bytes is not None for node in cluster.nodes),
@@ -55,14 +55,14 @@ class Dues:
         """(due of a GPU, the nodes that have it), the largest first."""
 
     def a_gpu(self, placement: Placement) -> Grant:
-        """What each GPU of a placement is due."""
+        """Return what each GPU of a placement is due."""
         if len(placement) == 1:
             return self.of_node[placement[0][0]]
         dues = [self.of_node[node] for node, _ in placement]
         return Grant(min(d[0] for d in dues), min(d[1] for d in dues), min(d[2] for d in dues))
 
     def of(self, placement: Placement, width_milli: int) -> Grant:
-        """What a job of this width is due on a placement."""
+        """Return what a job of this width is due on a placement."""
         return times(self.a_gpu(placement), width_milli)
 
     def felt(self, grant: Grant) -> Grant:

@@ -40,7 +40,7 @@ class Interference(Protocol):
     """What programs on parts of one GPU cost each other, from a table that was measured."""
 
     def slowdown_ppm(self, program: str, co_runners: Sequence[str], share_ppm: int) -> int:
-        """How much longer a program takes beside others than alone, with the same share of the GPU."""
+        """Return how much longer a program takes beside others than alone, with the same share of the GPU."""
         ...
 
 
@@ -88,7 +88,7 @@ class SpeedModel:
         return felt(grant, self._counted)
 
     def pace(self, job: Job, placement: Placement, neighbours_milli: int = 0, beside: Sequence[str] = ()) -> int:
-        """How fast a job's GPUs would run a program that nothing else hinders."""
+        """Return how fast a job's GPUs would run a program that nothing else hinders."""
         speed = REFERENCE_SPEED_PPM
         if not self._same_gpus:
             speed = min(self._gpu_ppm[node] for node, _ in placement)

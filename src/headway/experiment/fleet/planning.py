@@ -236,7 +236,7 @@ class _Search:
         return replace(self.tried[count], fewer_hit_rate=fewer)
 
     def _good(self, count: int) -> bool:
-        """Whether so many are enough; what they do is kept."""
+        """Return whether so many are enough; what they do is kept."""
         if count not in self.tried:
             for part in (SHORT, 1):
                 row = self._run(count, part)
@@ -251,7 +251,7 @@ class _Search:
         return bool(missed > (1 - self.target) * (self.experiment.workload.requests or row["measured"]) + 0.5)
 
     def _is_hopeless(self) -> bool:
-        """Whether the last two steps up brought next to nothing to GPUs that stand idle, or made it worse."""
+        """Return whether the last two steps up brought next to nothing to GPUs that stand idle, or made it worse."""
         last = [self.tried[count] for count in sorted(self.tried)][-3:]
         missing = [self.target - plan.hit_rate for plan in last]
         steps = list(zip(missing[1:], missing[:-1], strict=True))
@@ -269,7 +269,7 @@ class _Search:
     # --- trials ---
 
     def _run(self, count: int, part: int) -> dict[str, Any]:
-        """What so many workers do with a part of the requests."""
+        """Return what so many workers do with a part of the requests."""
         if (count, part) in self.rows:
             return self.rows[count, part]
         built, experiment = self._fleet(count), self._shortened(part)
@@ -298,7 +298,7 @@ class _Search:
         return {**row, "measured": measured, "slo_hit_rate": share, "dropped_at_start": early}
 
     def _start(self) -> int:
-        """How long it takes to start the functions of a graph, one after the other; of the slowest graph."""
+        """Return how long it takes to start the functions of a graph, one after the other; of the slowest graph."""
         catalogue = self.built.catalogue
         return max(
             graph.critical_path([self._start_of(catalogue.functions[function]) for function in graph.functions])
@@ -317,7 +317,7 @@ class _Search:
         return self._with(count, first / count)
 
     def _start_of(self, function: Function) -> int:
-        """How long a function takes to run for the first time: a process, and weights from where they lie."""
+        """Return how long a function takes to run for the first time: a process, and weights from where they lie."""
         catalogue, fleet = self.built.catalogue, self.built.fleet
         whole = sum(model.size_bytes for model in catalogue.models)
         from_disk = not self.built.preloaded or self.kind.host_bytes < whole

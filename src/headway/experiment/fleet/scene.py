@@ -69,12 +69,12 @@ class FleetScene(Scene):
         return Kind, {"subject": (known, REQUEST_KINDS), "place": (workers, PLACED_KINDS)}
 
     def latency(self) -> LatencyModel:
-        """How long things take."""
+        """Return how long things take."""
         built = self.built
         return LatencyModel(built.catalogue, built.fleet, built.interference, built.by_share)
 
     def central(self) -> bool:
-        """Whether every row is read as it is: as the experiment says, else the scenario, else the policy."""
+        """Return whether every row is read as it is: as the experiment says, else the scenario, else the policy."""
         asked = self.experiment.serving.control
         if asked:
             return asked == "central"
@@ -93,7 +93,7 @@ class FleetScene(Scene):
         )
 
     def faults(self) -> WorkerFaults | None:
-        """What will befall the workers; drawn anew from the seed, so the same each time."""
+        """Return what will befall the workers; drawn anew from the seed, so the same each time."""
         last = self.requests[-1].arrival if self.requests else 0
         return faults_of(self.experiment, len(self.built.fleet.workers), last)
 

@@ -185,7 +185,7 @@ def _device_of(source: Source) -> Device:
 
 
 def _unfit(clients: Sequence[Client], gate: Mapping[str, Any], sources: Mapping[str, Source]) -> str:
-    """Why a prediction is no row of pairs; empty where it is one."""
+    """Return why a prediction is no row of pairs; empty where it is one."""
     if len(clients) != 2:
         return f"a pair is of two programs, these are {len(clients)}"
     if gate["slowdown_p50"] is None:

@@ -67,7 +67,7 @@ class Setting:
 
     @property
     def horizon(self) -> int:
-        """When the run ends."""
+        """Return when the run ends."""
         return self.settle + round(self.seconds * SECOND)
 
 
@@ -172,7 +172,7 @@ def prepare(experiment: "GpuExperiment") -> GpuScene:
 
 
 def options(slo: str | None, floor: str | None) -> dict[str, float]:
-    """What ``--slo 1.05`` and ``--floor 5%`` ask for."""
+    """Return what ``--slo 1.05`` and ``--floor 5%`` ask for."""
     found = {}
     for name, text in (("slo", slo), ("floor", floor)):
         if text is None:
@@ -236,7 +236,7 @@ def prioritised(text: str, usual: int) -> tuple[str, int]:
 
 
 def notes(clients: Sequence[Client]) -> list[str]:
-    """What the numbers of a run cannot say: a slow-down of a program above that never waits."""
+    """Return what the numbers of a run cannot say: a slow-down of a program above that never waits."""
     highest = min(client.priority for client in clients)
     return [
         f"{client.name} never waits for the GPU, so it has no request: no latency and no slow-down"
@@ -246,7 +246,7 @@ def notes(clients: Sequence[Client]) -> list[str]:
 
 
 def few(each: Setting, policies: Sequence[str]) -> list[str]:
-    """What is to be said of a run so short that the moments in which headway settles are much of what counts."""
+    """Return what is to be said of a run so short that the moments in which headway settles are much of what counts."""
     usual = ((each.high, 0), (each.low, LOW_PRIORITY))
     priorities = {prioritised(text, priority)[1] for texts, priority in usual for text in texts}
     settles = SETTLE - each.settle

@@ -29,7 +29,7 @@ Key = tuple[Any, ...]
 
 
 def source(table: TraceTable, gpus: int) -> tuple[Key, Key]:
-    """What jobs are read from, and how they are drawn; exactly one of the two says something."""
+    """Return what jobs are read from, and how they are drawn; exactly one of the two says something."""
     given = {"path": table.path, "synthetic table": table.synthetic, "synergy table": table.synergy}
     found = [name for name, value in given.items() if value]
     if len(found) != 1:
@@ -124,7 +124,7 @@ def _waiting_for(policy: ComposedPolicy, jobs: Sequence[Job]) -> Sequence[Job]:
 
 
 def label(job: Job) -> str:
-    """What a job is called: its name, or its number where the trace gives none."""
+    """Return what a job is called: its name, or its number where the trace gives none."""
     return job.name or f"#{job.id}"
 
 

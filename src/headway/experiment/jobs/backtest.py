@@ -46,7 +46,7 @@ def answer(document: toml.Document, policies: Sequence[str], config: str | PathL
 
 
 def recorded(each: Experiment) -> Mapping[str, int]:
-    """How long each job of the trace really waited for its first start, by its name, in nanoseconds."""
+    """Return how long each job of the trace really waited for its first start, by its name, in nanoseconds."""
     table = each.trace
     if not table.path:
         raise ExperimentError("a backtest needs a history: name a trace (headway jobs backtest TRACE …)")

@@ -79,7 +79,7 @@ class Plan:
 
     @property
     def nothing(self) -> bool:
-        """Whether everything stays as it was."""
+        """Return whether everything stays as it was."""
         return not self.told
 
 
@@ -153,7 +153,7 @@ def _experiment(was: Experiment, changes: Changes, told: list[str]) -> Experimen
 
 
 def _same_sensitivity(before: JobsScene, after: JobsScene, told: list[str]) -> bool:
-    """Whether jobs make the same of CPUs, memory and storage in both; told where they do not."""
+    """Return whether jobs make the same of CPUs, memory and storage in both; told where they do not."""
     was, now = before.speed().sensitivity, after.speed().sensitivity
     if was is None and now is not None:
         told.append(f"jobs run as fast as the CPUs and the memory that they are given let them ({now.name})")
@@ -304,7 +304,7 @@ def _whole(what: str, digits: str) -> int:
 
 
 def _path(scene: JobsScene, pattern: Node, index: int) -> tuple[str, ...]:
-    """Where a new node stands: racks are filled up as the experiment counts them."""
+    """Return where a new node stands: racks are filled up as the experiment counts them."""
     levels = scene.experiment.cluster.levels[: len(pattern.path)]
     if len(levels) < len(pattern.path):
         return pattern.path

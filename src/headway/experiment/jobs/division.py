@@ -81,7 +81,7 @@ def unknown_models(experiment: Experiment, jobs: Sequence[Job]) -> list[str]:
 
 
 def speed_of(experiment: Experiment, cluster: Cluster, facts: PolicyFacts) -> SpeedModel:
-    """How fast jobs run where, and with what."""
+    """Return how fast jobs run where, and with what."""
     penalty = round(experiment.cluster.sharing_penalty * REFERENCE_SPEED_PPM)
     pairs = pairs_of(experiment)
     table = experiment.speed

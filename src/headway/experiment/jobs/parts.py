@@ -79,7 +79,7 @@ def facts_of(experiment: Experiment) -> PolicyFacts:
 
 
 def costs_of(experiment: Experiment, facts: PolicyFacts) -> Costs:
-    """What stopping and moving cost in this run."""
+    """Return what stopping and moving cost in this run."""
     migration = optional_span(experiment.costs.migration, "migration cost") if facts.charged else 0
     return Costs(
         preemption=optional_span(experiment.costs.preemption, "preemption cost"),
@@ -98,18 +98,18 @@ def allocation_of(experiment: Experiment) -> str | None:
 
 
 def _names_one(experiment: Experiment) -> bool:
-    """Whether the policy's own string names an allocation."""
+    """Return whether the policy's own string names an allocation."""
     terms = resolve(experiment.policy.name).split("+")[1:]
     return any(term.partition("(")[0].strip() in ALLOCATIONS for term in terms)
 
 
 def divides(experiment: Experiment) -> bool:
-    """Whether what jobs hold besides GPUs is divided by the policy."""
+    """Return whether what jobs hold besides GPUs is divided by the policy."""
     return allocation_of(experiment) is not None or _names_one(experiment)
 
 
 def round_of(experiment: Experiment) -> int:
-    """How long rounds are, beside what the policy's string may say; 0: there are none."""
+    """Return how long rounds are, beside what the policy's string may say; 0: there are none."""
     given = experiment.policy.round
     if given != "":
         return span(given, "round")

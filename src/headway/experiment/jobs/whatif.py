@@ -56,7 +56,7 @@ class WhatIf:
 
     @property
     def continuation(self) -> Tape:
-        """What happened after the changes."""
+        """Return what happened after the changes."""
         return Tape(self.after.tape.rows[len(self.before.until(self.at)) :])
 
 
@@ -171,7 +171,7 @@ def _clear_of_steps(tape: Tape, at: int) -> int:
 
 
 def auditable(planned: Plan, left_out: Sequence[int]) -> bool:
-    """Whether one scene describes the whole run, before and after: only then it is stored as a run."""
+    """Return whether one scene describes the whole run, before and after: only then it is stored as a run."""
     return planned.same_cluster and not left_out
 
 

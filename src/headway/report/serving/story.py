@@ -181,7 +181,7 @@ class _Teller:
             self._say(row.time, index, f"given up, with {done}: {self._why(row.time)}")
 
     def _why(self, now: int) -> str:
-        """Why it was given up, as far as the tape and the profiles show it."""
+        """Return why it was given up, as far as the tape and the profiles show it."""
         left = self.request.deadline - now
         if not self.request.deadline or left < 0:
             return "its deadline has passed" if self.request.deadline else "the policy gave no reason"
@@ -202,14 +202,14 @@ class _Teller:
         return f"it takes {_ms(least)} more at least{who}, and its deadline is in {_ms(left)}"
 
     def _process_in(self, function: int, now: int) -> int:
-        """How long it is at least until a process of a function can compute; 0: one was there."""
+        """Return how long it is at least until a process of a function can compute; 0: one was there."""
         stays = (each.start for each in self.passages.stays.values() if each.function == function and each.begin <= now)
         asked = (each.end for each in self.passages.ahead.values() if each.function == function and each.begin <= now)
         whole = now + self.catalogue.functions[function].cold_start
         return max(0, min([whole, *(start for start in (*stays, *asked) if start >= 0)]) - now)
 
     def _fastest(self, function: int) -> int:
-        """What one task of a function takes at least, on any GPU of the fleet."""
+        """Return what one task of a function takes at least, on any GPU of the fleet."""
         first = {worker.gpu: index for index, worker in enumerate(self.fleet.workers)}
         return min(min(self.latency.cells(index, function).values()) for index in first.values())
 

@@ -50,7 +50,7 @@ class Allotted(PlacementRule):
         return self.allocation.place(self.state, js, self.rule)
 
     def allows(self, js: Demand, placement: Placement) -> bool:
-        """Whether a job with a guarantee can have its due there."""
+        """Return whether a job with a guarantee can have its due there."""
         state, dues = self.state, self._dues
         if state is None or dues is None or not self.allocation.guarantees or not js.gpus:
             return True

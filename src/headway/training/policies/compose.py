@@ -119,14 +119,14 @@ class ComposedPolicy:
         return self.allocation.asks(js, self.rule)
 
     def expects(self, js: JobState, placement: Placement) -> Grant:
-        """What it asks for; where it waits for GPUs alone, its due there."""
+        """Return what it asks for; where it waits for GPUs alone, its due there."""
         asked = js.grant
         return asked if self._dues is None or any(asked) or not js.gpus else self._dues.of(placement, js.width)
 
     # --- deciding ---------------------------------------------------------------------------------------------
 
     def decide(self, now: int, state: TrainingState) -> Iterable[Action]:
-        """What to do at this instant."""
+        """Return what to do at this instant."""
         if self._plain:
             self.blocked = None
             return self.backfill.decide(now, state, self) if state.queue.size else ()
@@ -143,7 +143,7 @@ class ComposedPolicy:
         return self._decide(now, state)
 
     def _looks_after_runs(self, state: TrainingState) -> bool:
-        """Whether there is something to decide though nobody waits."""
+        """Return whether there is something to decide though nobody waits."""
         if self.allocation is None:
             return self.migration is not None
         return self.migration is not None or self._divided_at != state.tenures or self.allocation.unsettled

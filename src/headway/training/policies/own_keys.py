@@ -32,7 +32,7 @@ class _CheckedKeys(Order):
     """In front of an order."""
 
     def key(self, now: int, js: JobState) -> Key:
-        """What the order behind it says, if keys can be sorted by it and the job is as it was."""
+        """Return what the order behind it says, if keys can be sorted by it and the job is as it was."""
         before = _slots(js)
         key = super().key(now, js)  # type: ignore[safe-super]
         if before != (after := _slots(js)):

@@ -117,7 +117,7 @@ def build(
 
 
 def _stays(named: dict[str, Any], allocation: Allocation) -> bool:
-    """Whether jobs are to stay where they are: no migration is wanted, or no preemption, which swaps need."""
+    """Return whether jobs are to stay where they are: no migration is wanted, or no preemption, which swaps need."""
     return named.get("migration") is False or (allocation.swaps and named.get("preemption") is False)
 
 

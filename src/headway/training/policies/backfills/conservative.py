@@ -97,7 +97,7 @@ class Conservative(Backfill):
     # --- whether the reservations stand -----------------------------------------------------------------------
 
     def _stands(self, now: int, state: TrainingState) -> bool:
-        """Whether everything went as expected since the last decision."""
+        """Return whether everything went as expected since the last decision."""
         if self._future.same(state):
             return True
         if not self._future.holds(now, state):
@@ -105,7 +105,7 @@ class Conservative(Backfill):
         return all(slot.js.gpu_milli == 1000 for slot in self._slots.values()) if state.pool.sharing else True
 
     def _in_step(self, state: TrainingState, policy: Admission) -> bool:
-        """Whether the jobs with reservations are the first of the queue; if not, reservations are made anew."""
+        """Return whether the jobs with reservations are the first of the queue; if not, reservations are made anew."""
         first = islice(_in_order(state, policy), len(self._slots))
         self._broken = (
             self._refreshed != state.refreshed
@@ -222,7 +222,7 @@ class Conservative(Backfill):
     def _reserve(
         self, now: int, state: TrainingState, policy: Admission, entry: Entry, js: JobState
     ) -> Placement | None:
-        """Where a job starts now; None when its reservation, made here, is for later."""
+        """Return where a job starts now; None when its reservation, made here, is for later."""
         profile = self._profile
         fresh = js.id in policy.stopped  # it starts at the next decision at the earliest
         placement = None if fresh else policy.placement.place(state.pool, js)

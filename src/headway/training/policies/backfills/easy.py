@@ -185,7 +185,7 @@ class Easy(Backfill):
         return [head for head in self._heads if head.territory & territory]
 
     def _overtake(self, now: int, state: TrainingState, policy: Admission, js: JobState) -> _Candidate | None:
-        """Where a job may start now without delaying the heads before it; None when nowhere."""
+        """Return where a job may start now without delaying the heads before it; None when nowhere."""
         placement = policy.placement.place(state.pool, js)
         if placement is None:
             return None
@@ -247,17 +247,17 @@ class Head:
         self.shadow = shadow_of(now, state, self.js, policy.placement)
 
     def holds(self, now: int) -> bool:
-        """Whether its shadow still lies ahead."""
+        """Return whether its shadow still lies ahead."""
         return self.shadow is not None and self.shadow.start > now
 
 
 def _has_lanes(policy: Admission) -> bool:
-    """Whether the order compares jobs by more than their keys."""
+    """Return whether the order compares jobs by more than their keys."""
     return type(policy.order).lane is not Order.lane
 
 
 def _over_quota(state: TrainingState, js: JobState, placement: Placement, head: JobState) -> bool:
-    """Whether the head could not start any more if its own tenant's job held this much."""
+    """Return whether the head could not start any more if its own tenant's job held this much."""
     with state.draft() as draft:
         draft.start(js, placement)
         return quota_refusal(head) is not None

@@ -140,7 +140,7 @@ class Profile:
     # --- looking ----------------------------------------------------------------------------------------------
 
     def fits(self, js: JobState, placement: Placement, start: int, length: int) -> bool:
-        """Whether a job could hold this placement from ``start`` on without touching what is reserved."""
+        """Return whether a job could hold this placement from ``start`` on without touching what is reserved."""
         for node, mask in placement:
             count = mask.bit_count()
             cpu_milli, memory_bytes = host_share(js, count)
@@ -210,7 +210,7 @@ class Profile:
         return NEVER, ()
 
     def _rooms(self, js: JobState, node: int, times: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """How many of a job's GPUs a node can give at each time."""
+        """Return how many of a job's GPUs a node can give at each time."""
         index = np.searchsorted(np.array(self._times[node], dtype=np.int64), times, side="right") - 1
         room = self._gpus[node]
         if self._hosted and js.cpu_milli:

@@ -30,11 +30,11 @@ class Future:
         self._changes = -1
 
     def same(self, state: TrainingState) -> bool:
-        """Whether nothing at all was started, stopped or moved since."""
+        """Return whether nothing at all was started, stopped or moved since."""
         return self._changes == state.changes
 
     def holds(self, now: int, state: TrainingState) -> bool:
-        """Whether all went as expected since: every job that is gone was to end by now, and none is overdue."""
+        """Return whether all went as expected since: every job that is gone was to end by now, and none is overdue."""
         if self._schedulable != state.pool.schedulable:
             return False
         ends, before = state.ends.of_rate(0), self._ends
@@ -50,7 +50,7 @@ class Future:
 
 
 def run_time(state: TrainingState, js: JobState, placement: Placement) -> int:
-    """How long a waiting job is believed to hold its GPUs if it starts here now."""
+    """Return how long a waiting job is believed to hold its GPUs if it starts here now."""
     speed = REFERENCE_SPEED_PPM
     if not state.speed.constant:
         speed = state.speed.of(js.job, placement, state.arrangement.expects(js, placement))
@@ -100,7 +100,7 @@ class Shadow:
         """Where the job is to start, as a set."""
 
     def spares(self, js: JobState, placement: Placement, rule: PlacementRule) -> Placement | None:
-        """Where the job can still start if another one holds this placement then; None when nowhere."""
+        """Return where the job can still start if another one holds this placement then; None when nowhere."""
         self.pool.take(js, placement)
         found = rule.place(self.pool, self.js)
         self.pool.give(js, placement)

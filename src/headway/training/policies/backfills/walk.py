@@ -27,7 +27,7 @@ class Blocked:
         self._seen: dict[Hashable, tuple[int, int]] = {}
 
     def still(self, lane: Lane, version: int) -> bool:
-        """Whether this lane was blocked already and nothing has changed since."""
+        """Return whether this lane was blocked already and nothing has changed since."""
         return version >= 0 and self._seen.get(lane.name) == (version, -1 if self._any_head else lane.head[1])
 
     def note(self, lane: Lane, version: int) -> None:
@@ -95,5 +95,5 @@ def _many_lanes(now: int, state: TrainingState, policy: Admission, memory: Block
 
 
 def guaranteed(js: JobState) -> bool:
-    """Whether a job is within what its tenant was promised."""
+    """Return whether a job is within what its tenant was promised."""
     return js.account.held + js.width <= js.account.guaranteed

@@ -74,7 +74,7 @@ class Drf(Order):
         return self._dominant(account.weight, self._holding(state, account))
 
     def next_turn(self, now: int, state: TrainingState) -> int:
-        """When jobs started now have had their quantum; never where there is one tenant only."""
+        """Return when jobs started now have had their quantum; never where there is one tenant only."""
         return now + self.quantum if self.quantum and len(state.accounts) > 1 else 0
 
     def victims(self, now: int, state: TrainingState, js: JobState) -> Iterable[JobState]:
@@ -96,7 +96,7 @@ class Drf(Order):
         self._fruitless.note(js, again)
 
     def _with(self, state: TrainingState, js: JobState) -> Holding:
-        """What a waiting job's tenant would hold with it."""
+        """Return what a waiting job's tenant would hold with it."""
         gpu_milli, cpu_milli, memory_bytes = self._holding(state, js.account)
         wanted = js.grant
         if self._demands is not None and not any(wanted):
@@ -104,7 +104,7 @@ class Drf(Order):
         return gpu_milli + js.width, cpu_milli + wanted.cpu_milli, memory_bytes + wanted.memory_bytes
 
     def _to_spare(self, state: TrainingState, least: float, jobs: dict[Account, list[JobState]]) -> Iterator[JobState]:
-        """What tenants can give up and still have ``least``, from the one that then has most."""
+        """Yield what tenants can give up and still have ``least``, from the one that then has most."""
         left = {account: self._holding(state, account) for account in jobs}
         for theirs in jobs.values():
             theirs.sort(key=lambda js: js.id)

@@ -18,7 +18,7 @@ class Fruitless:
         self._again: dict[int, int] = {}
 
     def still(self, now: int, state: TrainingState, js: JobState) -> bool:
-        """Whether the last search for this job failed and would fail now."""
+        """Return whether the last search for this job failed and would fail now."""
         version = state.changes if state.quotas else state.releases
         if version != self._version:
             self._version = version

@@ -95,7 +95,7 @@ class Multifactor(RoundOrder):
         return -int(grown + self._fair.get(self._who(js), self._fair_most) + fixed)
 
     def _fixed_part(self, width: int, qos: str, partition: str) -> float:
-        """What size, QOS and partition add, whenever it is asked."""
+        """Return what size, QOS and partition add, whenever it is asked."""
         size = min(1.0, width / self._total)
         return SCALE * (
             self.size_weight * (1.0 - size if self.favor_small else size)
@@ -109,7 +109,7 @@ class Multifactor(RoundOrder):
         self._ended[who] = self._ended.get(who, 0) + js.attained
 
     def _who(self, js: JobState) -> Who:
-        """Whose usage a job adds to: its tenant's, with the Fair Tree its user's."""
+        """Return whose usage a job adds to: its tenant's, with the Fair Tree its user's."""
         return js.job.tenant, js.job.user if self.fair_tree else ""
 
     def factor(self, tenant: str, user: str = "") -> float:

@@ -95,11 +95,11 @@ class Tiresias(Order):
         return queue, 1, js.since, (len(self._bounds) + 1, *place)
 
     def rekeys(self) -> bool:
-        """When jobs are promoted."""
+        """Return when jobs are promoted."""
         return self.promote > 0
 
     def key_due(self, now: int, since: int) -> bool:
-        """When one that waits is promoted."""
+        """Return when one that waits is promoted."""
         due = False
         while self._dues and self._dues[0][0] <= now:
             time, job = heappop(self._dues)

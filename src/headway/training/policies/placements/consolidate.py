@@ -143,7 +143,7 @@ def _has_room(pool: Pool, js: Demand, domain: int) -> bool:
 
 
 def _could_hold(pool: Pool, js: Demand, domains: Sequence[int]) -> bool:
-    """Whether one of these domains could hold a job if it were empty."""
+    """Return whether one of these domains could hold a job if it were empty."""
     for domain in domains:
         counts = [_capacity(pool, js, node) for node in members(js.eligible & domain)]
         if js.nodes > 1:
@@ -155,7 +155,7 @@ def _could_hold(pool: Pool, js: Demand, domains: Sequence[int]) -> bool:
 
 
 def _capacity(pool: Pool, js: Demand, node: int) -> int:
-    """How many of a job's GPUs an empty node could give."""
+    """Return how many of a job's GPUs an empty node could give."""
     machine = pool.cluster.nodes[node]
     count = min(machine.gpus, js.gpus)
     for has, wanted in zip(machine.host, (js.cpu_milli, js.memory_bytes, js.storage), strict=True):

@@ -88,7 +88,7 @@ def holding(pool: Pool, js: Demand) -> int:
 
 
 def one_node(pool: Pool, js: Demand) -> bool:
-    """Whether a job goes on one node or waits: it asks for one, or one of its nodes could hold it when empty."""
+    """Return whether a job goes on one node or waits: it asks for one, or one of its nodes could hold it when empty."""
     if js.nodes == 1 or js.gpus == 0:
         return True
     if js.gpus > pool.largest_among(js.eligible):
@@ -106,7 +106,7 @@ def one_node(pool: Pool, js: Demand) -> bool:
 
 
 def room(pool: Pool, js: Demand, node: int) -> int:
-    """How many of a job's GPUs a node can give now, with the CPUs and memory that go with them."""
+    """Return how many of a job's GPUs a node can give now, with the CPUs and memory that go with them."""
     count = pool.free_count[node]
     if js.cpu_milli:
         count = min(count, pool.cpu_free[node] * js.gpus // js.cpu_milli)

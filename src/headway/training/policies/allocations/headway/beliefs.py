@@ -45,7 +45,7 @@ class Beliefs:
         self._certain: set[tuple[str, Grant]] = set()
 
     def menu(self, js: JobState, due: Grant, pace: int, basin: Basin) -> Menu:
-        """What a job may be granted a GPU, of which its due is ``due``, on GPUs of a pace."""
+        """Return what a job may be granted a GPU, of which its due is ``due``, on GPUs of a pace."""
         job = js.job
         profile = self.wants.profile(job)
         key: tuple[object, ...] = (job.model, js.width, due, pace, basin)
@@ -58,13 +58,13 @@ class Beliefs:
         return found
 
     def speed(self, js: JobState, grant: Grant, pace: int) -> int:
-        """How fast a job is believed to be with a grant."""
+        """Return how fast a job is believed to be with a grant."""
         if self.wants.profile(js.job) is None:
             return REFERENCE_SPEED_PPM
         return self._believed(js.job.model, a_gpu(grant, js.width), pace)
 
     def owed(self, js: JobState, due: Grant, pace: int) -> int:
-        """How fast it is believed to be with its due, which is so much a GPU."""
+        """Return how fast it is believed to be with its due, which is so much a GPU."""
         return REFERENCE_SPEED_PPM if self.wants.profile(js.job) is None else self._believed(js.job.model, due, pace)
 
     # --- what was seen ----------------------------------------------------------------------------------------
@@ -86,11 +86,11 @@ class Beliefs:
         return True
 
     def certain(self, js: JobState) -> bool:
-        """Whether a job of its kind was seen with what it holds."""
+        """Return whether a job of its kind was seen with what it holds."""
         return (js.job.model, a_gpu(js.grant, js.width)) in self._certain or self.wants.profile(js.job) is None
 
     def doubts(self, js: JobState) -> bool:
-        """Whether its profile was seen to be wrong."""
+        """Return whether its profile was seen to be wrong."""
         return any(model == js.job.model for model, _ in self._seen)
 
     # --- jobs without a profile -------------------------------------------------------------------------------

@@ -161,7 +161,7 @@ class Exchanges:
         touched.clear()
 
     def decide(self, now: int, state: TrainingState) -> Iterator[Action]:
-        """What pays, best first; all there is then to be divided anew."""
+        """Yield what pays, best first; all there is then to be divided anew."""
         left = self.moves
         self._note(now)
         for _, floor in sorted(self._floors.items()):

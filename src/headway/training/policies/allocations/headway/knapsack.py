@@ -114,7 +114,7 @@ class Basin:
     # --- looking up -------------------------------------------------------------------------------------------
 
     def _place(self, spare: Sequence[int]) -> int:
-        """Where in a table an amount stands; below 0 when there is less than nothing of something."""
+        """Return where in a table an amount stands; below 0 when there is less than nothing of something."""
         cpu, memory, storage = spare
         if cpu < 0 or memory < 0 or storage < 0:
             return -1

@@ -51,7 +51,7 @@ class Book:
         return self.basin.gain(self.mark, self.spare)
 
     def add(self, item: Item) -> int:
-        """What the node would deliver more with one more job; below 0 where it has too little for it."""
+        """Return what the node would deliver more with one more job; below 0 where it has too little for it."""
         found = self.adds.get(item)
         if found is None:
             with_it = self.basin.gain(self.mark + item.mark, less(self.spare, item.corner))
@@ -90,13 +90,13 @@ class Books:
     # --- jobs -------------------------------------------------------------------------------------------------
 
     def pace(self, js: JobState, placement: Placement) -> int:
-        """How fast the GPUs of a placement are for a job."""
+        """Return how fast the GPUs of a placement are for a job."""
         if js.gpus == 1 or (len(placement) == 1 and not js.job.communication_ppm):
             return self._paces[placement[0][0]]
         return self.state.speed.pace(js.job, placement)
 
     def menu(self, js: JobState, placement: Placement) -> Menu:
-        """What a job may be granted a GPU on a placement."""
+        """Return what a job may be granted a GPU on a placement."""
         due = self.beliefs.wants.dues.a_gpu(placement)
         return self.beliefs.menu(js, due, self.pace(js, placement), self.basins[placement[0][0]])
 
@@ -203,7 +203,7 @@ class Books:
         book.spare = spare
 
     def promised(self, book: Book) -> dict[int, Grant]:
-        """What jobs over several nodes that are on one are to hold; they may still hold something else."""
+        """Return what jobs over several nodes that are on one are to hold; they may still hold something else."""
         return {js.id: self.granted.get(js.id, js.grant) for js, _ in book.wide}
 
     def regrant(self, js: JobState, grant: Grant) -> None:
@@ -221,17 +221,17 @@ class Books:
 
 
 def less(spare: Spare, grant: tuple[int, int, int]) -> Spare:
-    """What is left of something."""
+    """Return what is left of something."""
     return spare[0] - grant[0], spare[1] - grant[1], spare[2] - grant[2]
 
 
 def more(spare: Spare, grant: tuple[int, int, int]) -> Spare:
-    """What there is with something given back."""
+    """Return what there is with something given back."""
     return spare[0] + grant[0], spare[1] + grant[1], spare[2] + grant[2]
 
 
 def held(jobs: Iterable[tuple[JobState, Item]], picks: Mapping[Item, list[int]]) -> dict[int, Grant]:
-    """What each job holds; of several of one kind those that hold something already keep it."""
+    """Return what each job holds; of several of one kind those that hold something already keep it."""
     found: dict[int, Grant] = {}
     open_: dict[Item, tuple[list[JobState], list[Grant]]] = {}
     for js, item in jobs:

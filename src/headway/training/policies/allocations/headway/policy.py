@@ -59,7 +59,7 @@ class Headway(Allocation):
     # --- where a job goes -------------------------------------------------------------------------------------
 
     def place(self, state: TrainingState, js: Demand, rule: PlacementRule) -> Placement | None:
-        """Where the cluster gains most by it; with a placement other than best fit, where that puts it."""
+        """Return where the cluster gains most by it; with a placement other than best fit, where that puts it."""
         job, sites = state.jobs[js.id], self._sites
         if job.gpus > state.pool.free_gpus and job.gpu_milli == WHOLE_GPU_MILLI:
             return None
@@ -111,7 +111,7 @@ class Headway(Allocation):
         return found
 
     def _planned(self, state: TrainingState, js: JobState, placement: Placement, there: list[Book]) -> dict[int, Grant]:
-        """What all jobs of some nodes are to hold when one more comes."""
+        """Return what all jobs of some nodes are to hold when one more comes."""
         wanted: dict[int, Grant] = {}
         while True:
             found = self._alone(js, placement, there[0]) if len(placement) == 1 else self._over(js, placement, there)
@@ -166,7 +166,7 @@ class Headway(Allocation):
         return wanted
 
     def _choice(self, js: JobState, placement: Placement, there: list[Book], before: Grant) -> Grant | None:
-        """What a job over several nodes that holds this much should hold, for the best of all there."""
+        """Return what a job over several nodes that holds this much should hold, for the best of all there."""
         menu = self.books.menu(js, placement)
         totals = menu.rates * (js.width * js.account.weight) // WHOLE_GPU_MILLI
         for book, (_, mask) in zip(there, placement, strict=True):
@@ -211,7 +211,7 @@ class Headway(Allocation):
             yield WakeAt(now + _LOOK_AGAIN)
 
     def _settled(self, state: TrainingState, nodes: set[int]) -> dict[int, Grant]:
-        """What the jobs of these nodes are to hold, and those of others where that changes what they share."""
+        """Return what the jobs of these nodes are to hold, and those of others where that changes what they share."""
         books = self.books
         wanted: dict[int, Grant] = {}
         for js in {js.id: js for node in sorted(nodes) for js, _ in books.books[node].wide}.values():
@@ -241,7 +241,7 @@ class Headway(Allocation):
         return modest
 
     def _worthwhile(self, now: int, state: TrainingState, wanted: dict[int, Grant]) -> dict[int, Grant]:
-        """Where a change stops a job for a while: only what pays, all of a node or nothing of it."""
+        """Return where a change stops a job for a while: only what pays, all of a node or nothing of it."""
         kept = dict(wanted)
         growing = [
             js for job in wanted if above(wanted[job], (js := state.running[job]).grant) and len(js.placement) > 1

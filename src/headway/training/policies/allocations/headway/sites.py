@@ -67,7 +67,7 @@ class Sites:
         return None if best is None else ((best[1], 0),)
 
     def by_rule(self, js: JobState, rule: PlacementRule) -> Placement | None:
-        """Where a placement rule puts a job by GPUs alone; not where jobs without GPUs leave it too little."""
+        """Return where a placement rule puts a job by GPUs alone; not where jobs without GPUs leave it too little."""
         books = self.books
 
         def suits(found: Placement, node: int, count: int) -> bool:
@@ -122,7 +122,7 @@ class Sites:
         return narrower > self.state.pool.free_gpus - js.gpus
 
     def _slow(self, js: JobState, placement: Placement) -> bool:
-        """Whether a job is slower there than on one such node by more than one puts up with."""
+        """Return whether a job is slower there than on one such node by more than one puts up with."""
         node = placement[0][0]
         alone = self.state.speed.pace(js.job, ((node, (1 << js.gpus) - 1),))
         return self.books.pace(js, placement) < (1 - self.slowdown) * alone

@@ -41,7 +41,7 @@ class Room:
         return found
 
     def fits(self, placement: Placement, gpus: int, grant: Grant) -> bool:
-        """Whether the nodes of a placement can give a grant."""
+        """Return whether the nodes of a placement can give a grant."""
         for node, mask in placement:
             for has, wanted in zip(self.free(node), part(grant, mask.bit_count(), gpus), strict=True):
                 if wanted > has:
@@ -71,7 +71,7 @@ class Room:
 
 
 def part(grant: Grant, count: int, gpus: int) -> Grant:
-    """What of a grant goes with so many of a job's GPUs, rounded up as the pool does."""
+    """Return what of a grant goes with so many of a job's GPUs, rounded up as the pool does."""
     if gpus in (0, count):
         return grant
     cpu_milli, memory_bytes, storage = grant

@@ -12,7 +12,7 @@ from headway.training.wish import Wish
 
 
 def placed(pool: Pool, wish: Wish, rule: PlacementRule) -> Placement | None:
-    """Where a job goes with a grant; None where it does not fit."""
+    """Return where a job goes with a grant; None where it does not fit."""
     if type(rule) is not BestFit or wish.gpu_milli != 1000 or wish.nodes > 1 or not wish.gpus:
         return rule.place(pool, wish)
     for nodes in pool.buckets[wish.gpus :]:

@@ -46,11 +46,11 @@ class Wants:
             yield from ((due, pace, paces[pace]) for pace in sorted(paces, reverse=True))
 
     def pace(self, placement: Placement) -> int:
-        """How fast the slowest of these GPUs is; at least the reference, at which profiles are taken."""
+        """Return how fast the slowest of these GPUs is; at least the reference, at which profiles are taken."""
         return self._pace[placement[0][0]] if len(placement) == 1 else min(self._pace[node] for node, _ in placement)
 
     def profile(self, job: Job) -> Profile | None:
-        """What is known of a job; None: nothing."""
+        """Return what is known of a job; None: nothing."""
         return self.profiles.get(job.model) if job.gpus else None
 
     def due(self, js: JobState, placement: Placement) -> Grant:
@@ -60,7 +60,7 @@ class Wants:
         return self.dues.of(placement, js.width)
 
     def demand(self, job: Job, due_a_gpu: Grant, pace_ppm: int = REFERENCE_SPEED_PPM) -> Grant:
-        """What would give it all the speed there is on GPUs of this pace, as far as it is counted."""
+        """Return what would give it all the speed there is on GPUs of this pace, as far as it is counted."""
         width = job.gpus * job.gpu_milli
         key = (job.model, width, pace_ppm)
         if (known := self._known.get(key)) is not None:
@@ -96,7 +96,7 @@ def for_width(per_gpu: Grant, width_milli: int) -> Grant:
 
 
 def above(grant: Grant, due: Grant) -> bool:
-    """Whether a grant is more than another in some respect."""
+    """Return whether a grant is more than another in some respect."""
     return grant[0] > due[0] or grant[1] > due[1] or grant[2] > due[2]
 
 
@@ -141,7 +141,7 @@ def given_up(state: TrainingState, wanted: Mapping[int, Grant]) -> list[Realloca
 
 
 def due_place(state: TrainingState, wants: Wants, js: JobState, rule: PlacementRule) -> Placement | None:
-    """Where a job's due is free; else where its GPUs are and its due can be made free by bringing others down to
+    """Return where a job's due is free; else where its GPUs are and its due can be made free by bringing others down to
     theirs. Only what jobs without GPUs hold is out of reach."""
     found = place_by_kind(
         state, wants, js, rule, lambda due, pace: least(wants.demand(js.job, due, pace), times(due, js.width))
@@ -161,7 +161,7 @@ def place_by_kind(
 def place_by_gpus(
     state: TrainingState, js: JobState, rule: PlacementRule, suits: Callable[[Placement, int, int], bool]
 ) -> Placement | None:
-    """Where the rule puts a job by its GPUs alone; of a placement, each node suits it for so many of them."""
+    """Return where the rule puts a job by its GPUs alone; of a placement, each node suits it for so many of them."""
     pool, eligible = state.pool, js.eligible
     while (found := rule.place(pool, Wish(js, Grant(0, 0), eligible))) is not None:
         short = [node for node, mask in found if not suits(found, node, mask.bit_count())]

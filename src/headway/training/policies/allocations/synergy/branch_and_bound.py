@@ -117,7 +117,7 @@ class Programme(ABC, Generic[Answer]):
     def _halves(
         self, column: int, shares: Floats, lows: Floats, highs: Floats
     ) -> list[tuple[int, Floats, Floats, Floats]]:
-        """What is left when a column is no more than, or more than, its share now; the better half last."""
+        """Return what is left when a column is no more than, or more than, its share now; the better half last."""
         found: list[Branch] = []
         for low, high in ((lows[column], np.floor(shares[column])), (np.ceil(shares[column]), highs[column])):
             some, most = lows.copy(), highs.copy()

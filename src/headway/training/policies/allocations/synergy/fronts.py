@@ -124,7 +124,7 @@ class Stairs:
         self._high: list[int] = []
 
     def beats(self, low: int, high: int) -> bool:
-        """Whether there is a pair that is no larger in either."""
+        """Return whether there is a pair that is no larger in either."""
         at = bisect_right(self._low, low)
         return at > 0 and self._high[at - 1] <= high
 

@@ -34,7 +34,7 @@ class FullDemands:
         self._cut: dict[tuple[object, ...], Grant] = {}
 
     def of(self, js: JobState) -> Grant:
-        """What would give a job all the speed there is; what it asked for where nothing is divided."""
+        """Return what would give a job all the speed there is; what it asked for where nothing is divided."""
         job = js.job
         if not self._divides or not js.gpus:
             return Grant(job.cpu_milli, job.memory_bytes)
@@ -58,7 +58,7 @@ class FullDemands:
         return max((self._at_most(js, full, place) for place in places if place is not None), default=full)
 
     def _alone(self, js: JobState, rule: PlacementRule, grant: Grant, nodes: int) -> Placement | None:
-        """Where the rule puts a job on these nodes if it is alone; the rule is left as it is."""
+        """Return where the rule puts a job on these nodes if it is alone; the rule is left as it is."""
         return copy(rule).place(self._empty, Wish(js, grant, nodes))
 
     def _at_most(self, js: JobState, full: Grant, placement: Placement) -> Grant:

@@ -34,5 +34,5 @@ class Greedy(Allocation):
     def enter(
         self, now: int, state: TrainingState, js: JobState, placement: Placement
     ) -> tuple[list[ReallocateJob], Grant]:
-        """What it waited for; nobody gives anything up."""
+        """Return what it waited for; nobody gives anything up."""
         return [], js.grant

@@ -30,7 +30,7 @@ class Kinds:
         self._cells: dict[tuple[object, ...], tuple[Cell, ...]] = {}
 
     def cells(self, js: JobState, placement: Placement) -> tuple[Cell, ...]:
-        """What a job may be given where it is."""
+        """Return what a job may be given where it is."""
         job, due = js.job, self.wants.dues.a_gpu(placement)
         pace = self._speed.pace(job, placement)
         room = self._rooms[placement[0][0]] if len(placement) == 1 else self._room(placement, js.gpus)
@@ -41,7 +41,7 @@ class Kinds:
         return found
 
     def _room(self, placement: Placement, gpus: int) -> Room:
-        """What a job over several nodes can have at most: the least that one of them allows."""
+        """Return what a job over several nodes can have at most: the least that one of them allows."""
         each = [(self._rooms[node], mask.bit_count()) for node, mask in placement]
         most = [min(room[r] * gpus // count for room, count in each) for r in range(3)]
         return most[0], most[1], most[2]
@@ -83,7 +83,7 @@ class Kinds:
         return grid
 
     def _ppm(self, profile: Profile, grant: Grant, width: int, pace_ppm: int) -> int:
-        """How fast a job is believed to be with a grant, on its GPUs."""
+        """Return how fast a job is believed to be with a grant, on its GPUs."""
         return profile.speed_at(a_gpu(self.wants.dues.felt(grant), width), pace_ppm)
 
     def _worth(self, js: JobState, ppm: int) -> int:

@@ -14,13 +14,13 @@ def hand_out(room: Room, held: Sequence[Held], wants: Wants) -> None:
     believed = Matrix(wants.profiles)
 
     def gain(each: Held) -> int:
-        """What all its GPUs together would gain by having all that is left for it."""
+        """Return what all its GPUs together would gain by having all that is left for it."""
         pace = wants.pace(each.placement)
         now, then = (believed.of(each.js.job, wants.dues.felt(grant), pace) for grant in (each.grant, most(each)))
         return (then - now) * each.js.width
 
     def most(each: Held) -> Grant:
-        """What it holds, and what its nodes have left of all that it would like."""
+        """Return what it holds, and what its nodes have left of all that it would like."""
         gpus = each.js.gpus
         reach = [
             [(free + has) * gpus // mask.bit_count() for free, has in zip(room.free(node), here, strict=True)]

@@ -116,7 +116,7 @@ class Moves:
         return Mover(js, cells, max(1, min(left, self._horizon)), state.costs.of_migration(js.job) * cells[-1].worth)
 
     def _net(self, state: TrainingState, source: int, mover: Mover, node: int) -> float:
-        """What a move is worth over its span, less its cost; nothing where it cannot be made."""
+        """Return what a move is worth over its span, less its cost; nothing where it cannot be made."""
         js, shelves, pool = mover.js, self._shelves, state.pool
         if pool.free_count[node] < js.gpus or not js.eligible & pool.bits[node]:
             return 0

@@ -150,7 +150,7 @@ class Shelves:
         return self._more(shelf, room, shelf.kinds, (rest[0], rest[1], rest[2]), cells[0].worth)
 
     def loss(self, node: int, cells: tuple[Cell, ...]) -> int:
-        """What all on a node are worth less without one of its jobs, which has these cells."""
+        """Return what all on a node are worth less without one of its jobs, which has these cells."""
         shelf = self.at(node)
         if len(cells) > 1:
             kinds = list(shelf.kinds)

@@ -90,7 +90,7 @@ class Opt(Allocation):
 
     @property
     def bounds(self) -> Sequence[tuple[int, int]]:  # type: ignore[override]
-        """What every division reached, and programme 1's bound."""
+        """Return what every division reached, and programme 1's bound."""
         return [(each.achieved_ppm, each.bound_ppm) for each in self.divisions]
 
     # --- starting ---------------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ class Opt(Allocation):
     def enter(
         self, now: int, state: TrainingState, js: JobState, placement: Placement
     ) -> tuple[list[ReallocateJob], Grant]:
-        """What it has in the best division of its nodes with it; who has less in that gives it up."""
+        """Return what it has in the best division of its nodes with it; who has less in that gives it up."""
         if not js.gpus:
             return [], self.shelves.kinds.wants.due(js, placement)
         wanted = self.shelves.entered(js, placement)
@@ -163,7 +163,7 @@ class Opt(Allocation):
         self.divisions.append(self._told(now, state))
 
     def appraised(self, now: int, state: TrainingState) -> Division:
-        """What the best division would be worth with everybody where they are, whoever divides this state."""
+        """Return what the best division would be worth with everybody where they are, whoever divides this state."""
         self._wanted(state)
         return self._told(now, state)
 
@@ -174,7 +174,7 @@ class Opt(Allocation):
         yield MigrateJob(js.id, placement, grant)
 
     def _wanted(self, state: TrainingState) -> dict[int, Grant]:
-        """What jobs hold from now on, as far as their nodes changed."""
+        """Return what jobs hold from now on, as far as their nodes changed."""
         shelves = self.shelves
         wanted: dict[int, Grant] = {}
         for node, seen in enumerate(self._seen):
@@ -214,7 +214,7 @@ class Opt(Allocation):
         self._worth[node] = achieved
 
     def _told(self, now: int, state: TrainingState) -> Division:
-        """What the division is worth, and what programme 1 says of that."""
+        """Return what the division is worth, and what programme 1 says of that."""
         shelves = self.shelves
         crossing = {js.id: js for shelf in self._seen for js in shelf.across}
         groups = +self._groups

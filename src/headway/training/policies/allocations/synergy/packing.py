@@ -31,7 +31,7 @@ class Packing:
         """The state's changes, and the nodes in service, when ``_free`` was summed up."""
 
     def parts(self, js: JobState) -> Parts:
-        """What part of everything a job's full demand is."""
+        """Return what part of everything a job's full demand is."""
         wanted = (js.width, *self._demands.of(js))
         return tuple([amount * _WHOLE // total for amount, total in zip(wanted, self._totals, strict=True)])
 

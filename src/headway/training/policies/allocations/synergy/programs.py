@@ -55,7 +55,7 @@ def undominated(cells: Sequence[Cell]) -> tuple[Cell, ...]:
 
 
 def within(grant: Room, room: Room) -> bool:
-    """Whether there is room for a grant."""
+    """Return whether there is room for a grant."""
     return grant[0] <= room[0] and grant[1] <= room[1] and grant[2] <= room[2]
 
 
@@ -208,7 +208,7 @@ class _Spots(Programme[tuple[int, ...]]):
         return worth
 
     def counts(self, answer: tuple[int, ...]) -> Counts:
-        """How many of each flock are on each node."""
+        """Return how many of each flock are on each node."""
         found = [[0] * len(self.rooms) for _ in self.flocks]
         for n, (f, _, node) in zip(answer, self.spots, strict=True):
             found[f][node] += n

@@ -21,7 +21,7 @@ class Proportional(Allocation):
         self._wants = Wants(state)
 
     def place(self, state: TrainingState, js: Demand, rule: PlacementRule) -> Placement | None:
-        """Where its GPUs are free, and jobs without GPUs leave it its due."""
+        """Return where its GPUs are free, and jobs without GPUs leave it its due."""
         if not js.gpus:
             return rule.place(state.pool, js)
         dues = self._wants.dues

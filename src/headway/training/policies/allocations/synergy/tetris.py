@@ -37,7 +37,7 @@ class Aligned(Tied, Tetris):
     """Jobs of one demand in a lane; lanes by what their first job has left, over how well the demand is aligned."""
 
     def key(self, now: int, js: JobState) -> Key:
-        """What is left, then by the other order."""
+        """Return what is left, then by the other order."""
         return super().key(now, js), self.ties.key(now, js)
 
     def lane(self, js: JobState) -> Hashable:
@@ -45,7 +45,7 @@ class Aligned(Tied, Tetris):
         return self.packing.parts(js)
 
     def lane_key(self, state: TrainingState, js: JobState) -> Key:
-        """What is left of a job over its alignment with what is free now."""
+        """Return what is left of a job over its alignment with what is free now."""
         aligned = self.packing.alignment(state, js)
         return js.key[0] / aligned if aligned else inf
 

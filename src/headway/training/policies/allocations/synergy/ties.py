@@ -35,11 +35,11 @@ class Tied(Order):
         self.ties.bind(state)
 
     def rekeys(self) -> bool:
-        """Where the order that breaks ties wants it."""
+        """Return where the order that breaks ties wants it."""
         return self.ties.rekeys()
 
     def key_due(self, now: int, since: int) -> bool:
-        """When the order that breaks ties wants it."""
+        """Return when the order that breaks ties wants it."""
         return self.ties.key_due(now, since)
 
     def ended(self, now: int, js: JobState) -> None:

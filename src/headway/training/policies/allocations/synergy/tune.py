@@ -45,7 +45,7 @@ class Tune(Allocation):
         self._changed = Changed()
 
     def place(self, state: TrainingState, js: Demand, rule: PlacementRule) -> Placement | None:
-        """Where the full demand fits; else where the due does; else where its GPUs are free (steps 2 to 4)."""
+        """Return where the full demand fits; else where the due does; else where its GPUs are free (steps 2 to 4)."""
         job = state.jobs[js.id]
         if not job.gpus:
             return rule.place(state.pool, js)
@@ -139,6 +139,6 @@ def _settle(room: Room, coming: Held, there: Callable[[int], Iterable[Held]]) ->
 
 
 def _reluctance(held: Held) -> tuple[int, float, float, int]:
-    """Who gives first: on fewer nodes, with more CPUs a GPU, with more memory a GPU."""
+    """Return who gives first: on fewer nodes, with more CPUs a GPU, with more memory a GPU."""
     gpus = max(1, held.js.gpus)
     return len(held.placement), -held.grant.cpu_milli / gpus, -held.grant.memory_bytes / gpus, held.js.id
