@@ -44,7 +44,7 @@ class Case:
     """What must come out; 0: the same in each repetition, whatever it is."""
     unit: str = "jobs"
     floor: int = 0
-    """Units a second that it must not fall below, on such a machine as docs/benchmarks.md describes."""
+    """Units a second that it must not fall below, on such a machine as docs/background/benchmarks.md describes."""
     long: bool = False
     trace: str = ""
     """The public trace that it reads where there is one."""

@@ -1,4 +1,4 @@
-"""The figures of Compass and ESG as runs: keeps their numbers, prints the tables of docs/results/serving.md.
+"""The figures of Compass and ESG as runs: keeps their numbers, prints the tables of docs/background/results/serving.md.
 
     python -m bench.serving authors true scale staleness workers bursts esg esg-traces speed decide --out FOLDER \
         --data FOLDER

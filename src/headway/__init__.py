@@ -1,6 +1,6 @@
 """Headway schedules shared GPUs: try any policy on your own trace, then run the same policy live.
 
-``import headway as hw`` gives the verbs of the command line; ``docs/python.md`` shows them. A name is imported when it
+``import headway as hw`` gives the verbs of the command line; ``docs/tutorials/python.md`` shows them. A name is imported when it
 is first asked for: inside a training program this costs next to nothing.
 """
 

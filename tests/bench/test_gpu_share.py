@@ -11,7 +11,7 @@ from bench import gpu_share, gpu_share_keep
 from bench.gpu_share import FRESH, PAIRS, bundle, keep, missing, reported, wanted
 from bench.gpu_share_rows import Measured, slow
 
-KEPT = Path(__file__).resolve().parents[2] / "docs/results/h200"
+KEPT = Path(__file__).resolve().parents[2] / "docs/background/results/h200"
 
 
 def names(archive: Path) -> dict[str, str]:

@@ -26,7 +26,7 @@ class Block:
 
 
 def name(path: Path) -> str:
-    """A page as a test's id: ``docs/model.md``."""
+    """A page as a test's id: ``docs/background/model.md``."""
     return path.relative_to(ROOT).as_posix()
 
 

@@ -1,4 +1,4 @@
-"""docs/experiments.md and the files in experiments/: valid, complete, and runnable as they are described."""
+"""docs/reference/experiments.md and the files in experiments/: valid, complete, and runnable as they are described."""
 
 import re
 import shutil
@@ -29,7 +29,7 @@ from headway.training.policies.registry import ALLOCATIONS, build
 from headway.training.sensitivity import Matrix
 from tests.docs.pages import PAGES, ROOT, blocks, code, name, read, tables
 
-PAGE = read("docs/experiments.md")
+PAGE = read("docs/reference/experiments.md")
 MAIN, CLUSTER, DIVISION, VARIANTS, GPU = (block.text for block in blocks(PAGE, "toml"))
 COMMENTED = re.compile(r"^# (?=\w+ = )", re.MULTILINE)
 ALL = sorted((ROOT / "experiments").glob("*.toml"))
@@ -82,7 +82,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_blocks_of_the_page_are_experiments_without_an_unknown_key() -> None:
     for document in _documents():
-        assert list(files.variants(document, "docs/experiments.md"))
+        assert list(files.variants(document, "docs/reference/experiments.md"))
 
 
 def test_every_key_of_an_experiment_stands_in_a_block_of_the_page() -> None:
@@ -249,7 +249,7 @@ def test_the_command_for_public_traces_runs_on_a_sample(capsys: pytest.CaptureFi
 
 def test_the_scale_figure_of_compass_has_the_requests_that_the_results_say() -> None:
     document = toml.read(ROOT / "experiments" / "compass-scale.toml")
-    heading = re.search(r"### ([\d,]+) requests at (\d+) a second", read("docs/results/serving.md"))
+    heading = re.search(r"### ([\d,]+) requests at (\d+) a second", read("docs/background/results/serving.md"))
     assert heading is not None
     assert document["workload"]["requests"] == int(heading[1].replace(",", ""))
     assert document["workload"]["rate"] == int(heading[2])

@@ -13,8 +13,8 @@ from bench.gpu_share_rows import Measured, Row, key, slow
 from headway.formats import pairs as pair_file
 from tests.docs.pages import ROOT, read
 
-PAGE = "docs/results/h200.md"
-KEPT = ROOT / "docs/results/h200"
+PAGE = "docs/background/results/h200.md"
+KEPT = ROOT / "docs/background/results/h200"
 WHOLE = 1_000_000
 
 

@@ -1,4 +1,4 @@
-"""docs/kernels/simulation.md: the commands about a kept run work one after the other, and say what the page shows."""
+"""docs/guides/gpu-simulation.md: the commands about a kept run work in turn, and print what the page shows."""
 
 import shlex
 from pathlib import Path
@@ -9,7 +9,7 @@ import headway
 from headway.cli import main
 from tests.docs.pages import blocks, read, spans
 
-PAGE = read("docs/kernels/simulation.md").partition("\n## Keeping a run\n")[2].partition("\n## ")[0]
+PAGE = read("docs/guides/gpu-simulation.md").partition("\n## Keeping a run\n")[2].partition("\n## ")[0]
 
 
 def test_a_run_of_one_gpu_is_kept_and_asked_as_the_page_says(
@@ -37,7 +37,7 @@ def test_a_run_of_one_gpu_is_kept_and_asked_as_the_page_says(
 
 
 def test_every_number_of_a_run_of_one_gpu_is_defined() -> None:
-    text = read("docs/metrics.md").partition("\n## Kernels on one GPU\n")[2].partition("\n## ")[0]
+    text = read("docs/reference/metrics.md").partition("\n## Kernels on one GPU\n")[2].partition("\n## ")[0]
     work = headway.gpu("resnet50", "resnet101-b64", seconds=0.02, seeds=2)
     for row in headway.compare(work, ["mps", "headway"], keep=False).rows:
         assert set(row) - set(spans(text)) == set()

@@ -41,7 +41,7 @@ OPTIONS = [
     for kind, part in PARTS
     for option in next(p for p in parts() if (p["kind"], p["name"]) == (kind, part))["options"]
 ]
-OVERVIEW = "docs/policies/README.md"
+OVERVIEW = "docs/reference/policies/jobs/README.md"
 
 
 def _built(kind: str, term: str) -> Any:
@@ -53,10 +53,10 @@ def _built(kind: str, term: str) -> Any:
 
 def _page(kind: str, part: str) -> str:
     """What is said of a part: its page, or, where an allocation shares one with an order, its half of that."""
-    page = read(f"docs/policies/{part}.md")
+    page = read(f"docs/reference/policies/jobs/{part}.md")
     before, heading, after = page.partition(f"\n## {part} (allocation)\n")
     if part in OWN["order"] and part in OWN["allocation"]:
-        assert heading, f"docs/policies/{part}.md has no heading of its own for the allocation"
+        assert heading, f"docs/reference/policies/jobs/{part}.md has no heading of its own for the allocation"
         return before if kind == "order" else f"# {part} ({kind})\n{after}"
     return page
 
@@ -102,7 +102,7 @@ def test_the_overview_has_a_table_of_the_allocations_and_says_what_each_promises
 
 
 def test_there_is_a_page_for_each_part_and_for_nothing_else() -> None:
-    pages = {path.stem for path in (DOCS / "policies").glob("*.md")} - {"README"}
+    pages = {path.stem for path in (DOCS / "reference/policies/jobs").glob("*.md")} - {"README"}
     assert pages == {part for _, part in PARTS}
     assert pages == {link.partition(".md")[0] for link in links(read(OVERVIEW))} & pages
 
@@ -131,18 +131,36 @@ def _of_training(term: str) -> None:
 
 
 Build = Callable[[str], Any]
-SCALES: dict[str, tuple[set[str], Build]] = {
-    "docs/policies/": ({part for _, part in PARTS}, _of_training),
-    "docs/serving/": (set(of_serving.POLICIES), of_serving.build),
-    "docs/kernels/": (set(of_kernels.POLICIES), of_kernels.build),
+SCALES: dict[tuple[str, ...], tuple[set[str], Build]] = {
+    ("docs/reference/policies/jobs/",): ({part for _, part in PARTS}, _of_training),
+    (
+        "docs/reference/policies/fleet/",
+        "docs/reference/scenarios.md",
+        "docs/reference/fleet-",
+        "docs/guides/fleet-",
+        "docs/guides/network-",
+        "docs/tutorials/serving.md",
+    ): (set(of_serving.POLICIES), of_serving.build),
+    (
+        "docs/reference/policies/gpu.md",
+        "docs/reference/interference.md",
+        "docs/guides/gpu-",
+        "docs/guides/kernel-",
+        "docs/guides/sharing.md",
+        "docs/guides/containers.md",
+        "docs/tutorials/gpu.md",
+    ): (set(of_kernels.POLICIES), of_kernels.build),
 }
-"""The names of policies, and what builds one: the same name, ``headway`` say, has other options at another scale."""
+"""Where the pages of a scale lie, the names of its policies, and what builds one.
+
+The same name, ``headway`` say, has other options at another scale.
+"""
 TERM = r"[a-z][a-z-]*(?:\([a-z_]+=[^()]*\))?"
 
 
 def _not_built(page: str, text: str) -> list[str]:
     """Policies that a page names and nothing builds: of its own scale, or of any where it is about none."""
-    scales = [scale for folder, scale in SCALES.items() if page.startswith(folder)] or list(SCALES.values())
+    scales = [scale for places, scale in SCALES.items() if page.startswith(places)] or list(SCALES.values())
     wrong = []
     for term in re.findall(rf"(?<![\w./:+-]){TERM}(?:\+{TERM})*(?![\w:/.+(-])", text):
         if "+" in term or "(" in term:
@@ -168,10 +186,10 @@ def test_a_policy_that_a_document_names_can_be_built(path: Path) -> None:
 @pytest.mark.parametrize(
     ("page", "right", "wrong"),
     [
-        ("docs/kernels/x.md", "headway(slo=1.02)", "headway(drop=off)"),
-        ("docs/serving/x.md", "headway(drop=off)", "headway(slo=1.02)"),
-        ("docs/policies/x.md", "tiresias(thresholds=1h/10h)", "headway(slo=1.02)"),
-        ("docs/results/x.md", "headway(slo=1.02)", "headway(sloo=1.02)"),
+        ("docs/guides/gpu-x.md", "headway(slo=1.02)", "headway(drop=off)"),
+        ("docs/reference/policies/fleet/x.md", "headway(drop=off)", "headway(slo=1.02)"),
+        ("docs/reference/policies/jobs/x.md", "tiresias(thresholds=1h/10h)", "headway(slo=1.02)"),
+        ("docs/background/results/x.md", "headway(slo=1.02)", "headway(sloo=1.02)"),
     ],
 )
 def test_a_policy_is_built_at_the_scale_of_its_page(page: str, right: str, wrong: str) -> None:

@@ -1,4 +1,4 @@
-"""docs/python.md: its blocks run one after the other, and its lists are those of the package."""
+"""docs/tutorials/python.md: its blocks run one after the other, and its lists are those of the package."""
 
 import re
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from headway.experiment.jobs.asking import CHANGES
 from headway.experiment.registry import DOMAINS, domain
 from tests.docs.pages import blocks, read, spans, tables
 
-PAGE = read("docs/python.md")
+PAGE = read("docs/tutorials/python.md")
 
 
 def _keywords(cell: str) -> list[str]:

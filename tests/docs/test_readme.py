@@ -1,7 +1,7 @@
 """The README does what it says: its commands run in their order, its policy is compared, its numbers are the demo's.
 
 So do the blocks of other pages that it leads to: the section of the tutorial about any table, the table of the demo in
-docs/metrics.md, and the commands of docs/kernels/README.md.
+docs/reference/metrics.md, and the commands of docs/tutorials/gpu.md.
 """
 
 import re
@@ -19,7 +19,7 @@ from headway.cli.program import app
 from tests.docs.pages import ROOT, blocks, read, spans
 
 README = read("README.md")
-ANY_TABLE = read("docs/tutorial-slurm.md").partition("\n## 7. Without Slurm: any table\n")[2].partition("\n## ")[0]
+ANY_TABLE = read("docs/tutorials/slurm.md").partition("\n## 7. Without Slurm: any table\n")[2].partition("\n## ")[0]
 PROGRAM = ".venv/bin/headway "
 COMMANDS = [
     shlex.split(line.removeprefix(PROGRAM), comments=True)
@@ -114,7 +114,7 @@ def test_what_the_readme_says_of_the_demo_is_the_demo() -> None:
     assert len(commands.DEMO_POLICIES) == 11
     assert "through eleven policies" in text
     assert f"on {8 * commands.DEMO_NODES:,} GPUs" in text
-    (table,) = (block.text for block in blocks(read("docs/metrics.md")) if block.text.startswith("policy "))
+    (table,) = (block.text for block in blocks(read("docs/reference/metrics.md")) if block.text.startswith("policy "))
     shown = [line.split()[0] for line in table.splitlines()[1:]]
     assert shown == list(commands.DEMO_POLICIES[: len(shown)])
     assert all(f" {jobs:,} " in line for line in table.splitlines()[1:])
@@ -136,7 +136,7 @@ def test_the_commands_from_a_slurm_dump_run_on_the_example(
 
 
 def test_the_commands_for_programs_on_one_gpu_run_without_one(capsys: pytest.CaptureFixture[str]) -> None:
-    (block,) = (block.text for block in blocks(read("docs/kernels/README.md")) if "headway gpu compare" in block.text)
+    (block,) = (block.text for block in blocks(read("docs/tutorials/gpu.md")) if "headway gpu compare" in block.text)
     compare, predict = (shlex.split(line)[1:] for line in block.splitlines())
     told = _call(capsys, [*compare, "--seconds", "0.05"])
     assert [line.split()[0] for line in told.splitlines()[1:]] == ["time-slicing", "mps", "headway"]

@@ -54,7 +54,7 @@ def result() -> dict[str, Any]:
 
 
 def test_every_number_of_the_json_is_defined_once_and_nothing_else_is(result: dict[str, Any]) -> None:
-    text = read("docs/metrics.md")
+    text = read("docs/reference/metrics.md")
     cells = [row[0] for header, rows in tables(text) if header[0] == "key" for row in rows]
     listed = [key for cell in cells for key in re.findall(r"`([\w*]+)`", cell)]
     in_tables = {key for name in listed for key in _expanded(name)}
@@ -65,7 +65,7 @@ def test_every_number_of_the_json_is_defined_once_and_nothing_else_is(result: di
 
 
 def test_the_columns_of_a_headway_trace_are_those_that_are_read(tmp_path: Path) -> None:
-    text = read("docs/traces.md")
+    text = read("docs/guides/traces.md")
     (rows,) = (rows for header, rows in tables(text) if header[0] == "column")
     listed = [column for row in rows for column in re.findall(r"`(\w+)`", row[0])]
     assert len(listed) == len(set(listed))
@@ -95,7 +95,7 @@ def _listed(cell: str) -> list[str]:
 
 
 def test_the_formats_and_their_columns_are_those_of_the_readers() -> None:
-    header, rows = next(tables(read("docs/traces.md")))
+    header, rows = next(tables(read("docs/guides/traces.md")))
     assert header[0] == "`--format`"
     assert {row[0].strip("`") for row in rows} == set(FORMATS)
     headers: dict[str, list[list[str]]] = {}
@@ -106,7 +106,7 @@ def test_the_formats_and_their_columns_are_those_of_the_readers() -> None:
 
 
 def test_the_formats_of_requests_and_the_fields_of_any_table_are_those_that_are_read() -> None:
-    listed = {header[0]: rows for header, rows in tables(read("docs/traces.md"))}
+    listed = {header[0]: rows for header, rows in tables(read("docs/guides/traces.md"))}
     assert {row[0].strip("`") for row in listed["requests"]} == set(REQUEST_FORMATS)
     assert _listed(listed["requests"][0][2]) == (SAMPLES / "azure-llm.csv").read_text().splitlines()[0].split(",")
     request = json.loads((SAMPLES / "mooncake.jsonl").read_text().splitlines()[0])
@@ -166,7 +166,7 @@ def _resolve(dotted: str) -> Any:
         return getattr(importlib.import_module(module), attribute)
 
 
-@pytest.mark.parametrize("page", ["docs/glossary.md", "docs/model.md"])
+@pytest.mark.parametrize("page", ["docs/reference/glossary.md", "docs/background/model.md"])
 def test_the_rank_order_is_that_of_the_events(page: str) -> None:
     ranks = {re.sub("^(Job|Node)", "", event.__name__).lower(): event.rank for event in get_args(events.Event)}
     ranks |= {"failed": events.JobFailed.rank, "node failed": events.NodeFailed.rank}
@@ -177,7 +177,7 @@ def test_the_rank_order_is_that_of_the_events(page: str) -> None:
 
 
 def test_the_glossary_explains_each_word_once() -> None:
-    words = [row[0] for _, rows in tables(read("docs/glossary.md")) for row in rows]
+    words = [row[0] for _, rows in tables(read("docs/reference/glossary.md")) for row in rows]
     assert len(words) == len(set(words)) > 40
 
 

@@ -5,9 +5,9 @@ import re
 
 from tests.docs.pages import ROOT, read, tables
 
-PAGE = read("docs/results/steps.md")
+PAGE = read("docs/background/results/steps.md")
 PAIRS = "median of pairs"
-with (ROOT / "docs/results/h200/steps.csv").open(encoding="utf-8") as file:
+with (ROOT / "docs/background/results/h200/steps.csv").open(encoding="utf-8") as file:
     ROWS = list(csv.DictReader(file))
 NOISE = {
     (row["program"], row["estimator"], row["stretch_ms"], row["held_share"]): row["half_width_95"]

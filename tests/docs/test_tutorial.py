@@ -1,4 +1,4 @@
-"""docs/tutorial-slurm.md: its commands are run one after the other, and print what the page shows.
+"""docs/tutorials/slurm.md: its commands are run one after the other, and print what the page shows.
 
 A line with nothing but ``…`` on the page stands for any lines. The speed of the simulation is not shown there.
 """
@@ -13,7 +13,7 @@ import pytest
 from headway.cli import main
 from tests.docs.pages import ROOT, blocks, read
 
-BLOCKS = [block.text.splitlines() for block in blocks(read("docs/tutorial-slurm.md"), "console")]
+BLOCKS = [block.text.splitlines() for block in blocks(read("docs/tutorials/slurm.md"), "console")]
 SPEED = re.compile(r"\s+(?:jobs/s|[\d,]+)$")
 
 

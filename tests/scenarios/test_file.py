@@ -18,7 +18,7 @@ from headway.serving.latency import LatencyModel
 from headway.units import MILLISECOND, SECOND
 from tests.docs.pages import blocks, read
 
-PAGE = read("docs/serving/scenarios.md")
+PAGE = read("docs/reference/scenarios.md")
 SMALL: dict[str, Any] = {
     "models": {"a": "1GB", "b": "2GB"},
     "functions": {"f": {"models": ["a"], "ms": 10}, "g": {"models": ["a", "b"], "ms": 20}},

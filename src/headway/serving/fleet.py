@@ -1,7 +1,7 @@
 """The machines: workers of one GPU each, what lies between their memories, and what they cost.
 
 A worker is one GPU with its share of a host. GPUs of one host are workers with the same ``host``: they share its
-network card and sit nearer to each other than workers of other hosts (docs/decisions/0011).
+network card and sit nearer to each other than workers of other hosts (docs/background/decisions/0011).
 """
 
 from collections.abc import Mapping

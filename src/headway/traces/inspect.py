@@ -37,7 +37,7 @@ _OWNERS = (("tenants", "tenant"), ("users", "user"), ("partitions", "partition")
 
 
 def inspect(trace: Trace, gpus: int = 0) -> dict[str, Any]:
-    """Summarise a trace under the keys of ``docs/metrics.md``; with ``gpus`` also against a cluster of so many."""
+    """Summarise a trace under the keys of ``docs/reference/metrics.md``; with ``gpus`` also against a cluster of so many."""
     jobs = trace.jobs
     columns = _columns(jobs)
     brought = columns.width * columns.run

@@ -22,7 +22,7 @@ def file(folder: Path, text: str) -> Path:
 
 
 def test_the_profile_on_the_page_is_read_as_its_comments_say(tmp_path: Path) -> None:
-    page = [block.text for block in blocks(read("docs/serving/scenarios.md"), "toml")]
+    page = [block.text for block in blocks(read("docs/reference/scenarios.md"), "toml")]
     text = next(text for text in page if "host_to_gpu" in text and "[fleet" not in text)
     profile = serving_profile.read(file(tmp_path, text))
     function = profile.functions["super-resolution"]

@@ -104,7 +104,7 @@ def test_a_warm_up_that_is_no_share_is_refused(text: str) -> None:
 
 
 def test_the_experiment_on_the_page_has_every_key_and_no_other() -> None:
-    page = read("docs/serving/scenarios.md")
+    page = read("docs/reference/scenarios.md")
     text = next(block.text for block in blocks(page, "toml") if "[serving]" in block.text)
     document = toml.tomllib.loads(text)
     whole = check(toml.typed(document, ServingExperiment, "page"))

@@ -209,13 +209,13 @@ def test_a_profile_on_the_command_line_is_refused_in_one_line(
 
 
 def test_the_table_of_keys_is_that_of_the_page() -> None:
-    (rows,) = (rows for header, rows in tables(read("docs/sensitivity.md")) if header[0] == "key of a profile")
+    (rows,) = (rows for header, rows in tables(read("docs/guides/sensitivity.md")) if header[0] == "key of a profile")
     listed = [row[0].strip("`") for row in rows]
     assert sorted(listed) == sorted(ProfileTable.__struct_fields__)
 
 
 def test_the_profile_on_the_page_is_read_and_has_every_key(tmp_path: Path) -> None:
-    (block,) = blocks(read("docs/sensitivity.md"), "toml")
+    (block,) = blocks(read("docs/guides/sensitivity.md"), "toml")
     (tmp_path / "mine.toml").write_text(block.text)
     profile = profile_file.read(tmp_path / "mine.toml")
     assert profile.speed(2000, parse_size("62.5GB")) == 1_000_000, "its reference"

@@ -76,7 +76,7 @@ def test_tables_come_back_as_they_were(
 @settings(max_examples=1)
 @given(worlds())
 def test_the_columns_of_the_tables_are_those_of_the_page(world: World) -> None:
-    page = read(Path("docs/serving/report.md"))
+    page = read(Path("docs/guides/fleet-report.md"))
     for name, table in tables_of(drive(Restless(0), world)).items():
         section = page.partition(f"### `{name}`")[2].partition("\n##")[0]
         ((_, rows),) = tables_of_page(section)

@@ -39,7 +39,7 @@ OFF = (
     "how far off: of 32 settings on an H200 that were predicted before they were measured the slow-down was "
     "within 15 % in all, the rate below in 19 (half of all within 12 %)"
 )
-"""What is known of predictions, in one line; docs/kernels/simulation.md has the tables."""
+"""What is known of predictions, in one line; docs/guides/gpu-simulation.md has the tables."""
 OFF_ALONE = (
     "how far off: of the same 32 settings, told what a request took alone, the slow-down was within 15 % in all, the "
     "rate below in 22 (half of all within 10 %)"

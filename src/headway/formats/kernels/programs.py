@@ -40,7 +40,7 @@ RECIPE: dict[str, Any] = {
     "gpu_spread": 0.03,
     "note": "",
 }
-"""All keys of a recipe and what they are if left out; docs/kernels/simulation.md says what they mean."""
+"""All keys of a recipe and what they are if left out; docs/guides/gpu-simulation.md says what they mean."""
 
 
 def shipped() -> list[str]:

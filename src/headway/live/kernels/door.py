@@ -1,7 +1,7 @@
 """Where programs ask for the shared block: a socket at its path, over which the broker hands out its memory.
 
 The memory itself has no name that anybody could truncate or write over (``memfd``), and it is sealed: it neither
-shrinks nor grows. A program that maps it never touches a page that is gone. See docs/decisions/0013.
+shrinks nor grows. A program that maps it never touches a page that is gone. See docs/background/decisions/0013.
 """
 
 import contextlib

@@ -1,6 +1,6 @@
 """A run as tables for notebooks: what became of jobs, who held what, the tape with names, what changed over time.
 
-``docs/export.md`` says what each column is.
+``docs/guides/export.md`` says what each column is.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Headway's own serving policy: placement, residency and configuration decided together (docs/serving/headway.md)."""
+"""Headway's own serving policy: placement, residency and configuration decided together (docs/reference/policies/fleet/headway.md)."""
 
 from headway.serving.policies.headway.policy import Headway
 

@@ -3,7 +3,7 @@
 Where one place decides for the whole fleet (``state.central``) it is ``Configuring`` that does: batches, CPUs and
 slices against the deadline at true cost. Where every worker decides with its own view it is ``Placed``: each request
 is placed by the worker that it reached, and each worker orders, batches, evicts and fetches for itself.
-docs/serving/headway.md says how, and where it departs from Compass.
+docs/reference/policies/fleet/headway.md says how, and where it departs from Compass.
 """
 
 from collections.abc import Iterator
