@@ -113,7 +113,7 @@ class Engine:
         kept = next((each for each in SHORT_CONTEXTS if longest <= each), self.longest)
         fits = next(each for each in (self.beside if decode and prefill else self.decodes) if each >= decode)
         among = self.chunks if decode else self.prompts
-        return fits, next(each for each in among if each >= prefill), self.longest if prefill or fits > 16 else kept
+        return fits, next(each for each in among if each >= prefill), self.longest if prefill or fits > 24 else kept
 
     def capture(self) -> None:
         """Capture all sizes before anything is timed, the largest first."""
