@@ -1,11 +1,12 @@
 """Record how long the steps of programs take alone on a GPU, to learn how well alone can be told from alone.
 
-python -m bench.gpu_steps record FOLDER [--seconds 40]     on a machine with a GPU; one file a program
+python -m bench.gpu_steps record FOLDER [--seconds 22]     on a machine with a GPU; one file a program
 python -m bench.gpu_steps noise FOLDER                     anywhere: the noise of each way to compare, as CSV
 
 A step is a whole request by the program's own clock: from before its first launch to the end of the wait that closes
 it. ``noise`` cuts each recording into short stretches, calls every other one A and the rest B at random, and says how
-far the ratio of A to B is from 1: the half-width of 95 % of many such draws.
+far the ratio of A to B is from 1: the half-width of 95 % of many such draws. A stretch counts when it holds three
+steps; one shorter than 50 ms when it holds one.
 """
 
 import argparse
@@ -16,13 +17,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 Longs = npt.NDArray[np.int64]
-STRETCHES_MS = (50, 100, 250, 500)
+STRETCHES_MS = (10, 20, 50, 100, 250, 500)
 SECONDS = (5, 10, 20)
 DRAWS = 300
 COLUMNS = ("program", "step_ms", "stretch_ms", "over_s", "held_share", "estimator", "half_width_95")
@@ -207,22 +208,36 @@ def _usual(request: Callable[[], object]) -> float:
 # --- noise --------------------------------------------------------------------------------------------------------
 
 
-def _ratio_of_medians(a: list[Longs], b: list[Longs]) -> float:
-    return float(np.median(np.concatenate(a)) / np.median(np.concatenate(b)))
+class Stretch(NamedTuple):
+    """The steps that began in one stretch of time, and their median."""
+
+    took: Longs
+    median: float
 
 
-def _ratio_of_means(a: list[Longs], b: list[Longs]) -> float:
-    return float(np.concatenate(a).mean() / np.concatenate(b).mean())
+Stretches = list[Stretch]
 
 
-def _median_of_pairs(a: list[Longs], b: list[Longs]) -> float:
+def _pooled(stretches: Stretches) -> Longs:
+    return np.concatenate([each.took for each in stretches])
+
+
+def _ratio_of_medians(a: Stretches, b: Stretches) -> float:
+    return float(np.median(_pooled(a)) / np.median(_pooled(b)))
+
+
+def _ratio_of_means(a: Stretches, b: Stretches) -> float:
+    return float(_pooled(a).mean() / _pooled(b).mean())
+
+
+def _median_of_pairs(a: Stretches, b: Stretches) -> float:
     """Each stretch A against the stretch B next to it in time; the median of the ratios of their medians."""
-    return float(np.median([np.median(x) / np.median(y) for x, y in zip(a, b, strict=False)]))
+    return float(np.median([x.median / y.median for x, y in zip(a, b, strict=False)]))
 
 
-def _like_with_like(a: list[Longs], b: list[Longs]) -> float:
+def _like_with_like(a: Stretches, b: Stretches) -> float:
     """Steps of one size with steps of the same size: the mean over sizes of the ratio of medians."""
-    left, right = np.concatenate(a), np.concatenate(b)
+    left, right = _pooled(a), _pooled(b)
     edges = np.unique(np.quantile(np.concatenate((left, right)), (0, 0.5, 1)))
     whole = np.median(np.concatenate((left, right)))
     kinds = [lambda x: x < 2 * whole, lambda x: x >= 2 * whole] if edges[-1] > 2 * whole else [lambda x: x > 0]
@@ -249,17 +264,24 @@ def noise(folder: Path) -> Iterator[tuple[object, ...]]:
         with np.load(path) as kept:
             began, took = kept["began"], kept["took"]
         for stretch in STRETCHES_MS:
-            which = (began - began[0]) // (stretch * 1_000_000)
-            parts = [took[which == number] for number in np.unique(which)]
-            parts = [each for each in parts if len(each) >= 3]
+            parts = stretches_of(began, took, stretch)
+            whole = (began[-1] - began[0]) / 1e9
             for seconds in SECONDS:
-                wanted = int(seconds * 1000 / stretch)
+                wanted = round(len(parts) * seconds / whole)
                 for share in (0.05, 0.5):
                     yield from _draws(path.stem, took, parts, stretch, seconds, wanted, share, draw)
 
 
+def stretches_of(began: Longs, took: Longs, stretch_ms: int) -> Stretches:
+    """Return the stretches of this length that hold enough steps, in order."""
+    which = (began - began[0]) // (stretch_ms * 1_000_000)
+    parts = np.split(took, np.flatnonzero(np.diff(which)) + 1)
+    least = 3 if stretch_ms >= 50 else 1
+    return [Stretch(each, float(np.median(each))) for each in parts if len(each) >= least]
+
+
 def _draws(
-    name: str, took: Longs, parts: list[Longs], stretch: int, seconds: int, wanted: int, share: float, draw: Any
+    name: str, took: Longs, parts: Stretches, stretch: int, seconds: int, wanted: int, share: float, draw: Any
 ) -> Iterator[tuple[object, ...]]:
     if len(parts) < wanted or wanted * share < 2:
         return
@@ -269,10 +291,11 @@ def _draws(
         window = parts[first : first + wanted]
         chosen = np.sort(draw.choice(wanted - 1, max(2, round(wanted * share)), replace=False))
         a = [window[at] for at in chosen]
+        among = set(chosen.tolist())
         b = (
             [window[at + 1] for at in chosen]
             if share == 0.05
-            else [each for at, each in enumerate(window) if at not in set(chosen.tolist())]
+            else [each for at, each in enumerate(window) if at not in among]
         )
         for key, estimate in ESTIMATORS.items():
             found[key].append(abs(estimate(a, b) - 1))
@@ -293,7 +316,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=("record", "one", "noise"))
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--seconds", type=float, default=40.0)
+    parser.add_argument("--seconds", type=float, default=22.0)
     parser.add_argument("--only", default="")
     given = parser.parse_args()
     if given.what == "noise":
