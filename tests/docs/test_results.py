@@ -1,0 +1,64 @@
+"""The CSV files of results: each is one whole table, and a page links to it."""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import DOCS, PAGES, ROOT, links, name
+
+RESULTS = DOCS / "background" / "results"
+FILES = sorted(RESULTS.rglob("*.csv"))
+
+
+def _faults(path: Path) -> list[str]:
+    """Return what keeps a file from being one table: the header, its columns, the rows."""
+    header, *rows = csv.reader(path.read_text(encoding="utf-8").splitlines())
+    faults = [] if rows else ["no row"]
+    if not all(header) or any(not cell[:1].isalpha() for cell in header):
+        faults.append("a column without a name")
+    if len(set(header)) < len(header):
+        faults.append("two columns of one name")
+    if any(len(row) != len(header) for row in rows):
+        faults.append("a row of another length")
+    elif rows:
+        faults += [f"{column}: empty" for column, *cells in zip(header, *rows, strict=True) if not any(cells)]
+    if len({tuple(row) for row in rows}) < len(rows):
+        faults.append("a row twice")
+    return faults
+
+
+def test_there_are_files() -> None:
+    assert {"figures.csv", "pairs.csv", "steps.csv", "bench.csv"} <= {path.name for path in FILES}
+
+
+@pytest.mark.parametrize("path", FILES, ids=name)
+def test_a_file_of_results_is_one_whole_table(path: Path) -> None:
+    assert _faults(path) == []
+
+
+def test_what_is_no_table_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    for text, fault in (
+        ("a,b\n", "no row"),
+        ("a,\n1,2\n", "a column without a name"),
+        ("1,2\n3,4\n", "a column without a name"),
+        ("a,a\n1,2\n", "two columns of one name"),
+        ("a,b\n1,2,3\n", "a row of another length"),
+        ("a,b\n1,\n2,\n", "b: empty"),
+        ("a,b\n1,2\n1,2\n", "a row twice"),
+    ):
+        path.write_text(text)
+        assert fault in _faults(path), text
+    path.write_text("a,b\n1,\n2,3\n")
+    assert _faults(path) == []
+
+
+def test_every_file_of_results_is_linked_from_a_page() -> None:
+    targets = {
+        (page.parent / link.partition("#")[0]).resolve()
+        for page in PAGES
+        for link in links(page.read_text(encoding="utf-8"))
+    }
+    assert [name(path) for path in FILES if path not in targets] == []
+    assert ROOT in FILES[0].parents
