@@ -1,11 +1,13 @@
 """The CSV files of results: each is one whole table, and a page links to it."""
 
 import csv
+import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import DOCS, PAGES, ROOT, links, name
+from tests.docs.pages import DOCS, PAGES, ROOT, links, name, read, rows, tables
 
 RESULTS = DOCS / "background" / "results"
 FILES = sorted(RESULTS.rglob("*.csv"))
@@ -62,3 +64,41 @@ def test_every_file_of_results_is_linked_from_a_page() -> None:
     }
     assert [name(path) for path in FILES if path not in targets] == []
     assert ROOT in FILES[0].parents
+
+
+def _numbers(cells: Iterable[str]) -> set[str]:
+    """Return the cells that are numbers, without the commas between thousands."""
+    return {plain for cell in cells if re.fullmatch(r"[-+]?[\d.]+", plain := cell.replace(",", "").removesuffix(" %"))}
+
+
+@pytest.mark.parametrize(
+    ("page", "number", "file"),
+    [
+        ("migration", 0, "migration/costs"),
+        ("migration", 1, "migration/policies"),
+        ("analysim-helios", 0, "analysim-helios"),
+        ("partitions", 0, "partitions/variants"),
+        ("full-runs", 1, "full-runs"),
+    ],
+)
+def test_the_rows_of_a_table_are_rows_of_its_file(page: str, number: int, file: str) -> None:
+    """Every number of a row stands in one row of the file, beside the same words."""
+    _, body = list(tables(read(RESULTS / f"{page}.md")))[number]
+    kept = [set(row.values()) for row in rows(RESULTS / f"{file}.csv")]
+    for cells in body:
+        wanted = _numbers(cells) | {cell for cell in cells if cell and not _numbers([cell])}
+        assert any(wanted <= each for each in kept), cells
+
+
+def test_the_table_of_every_part_is_that_of_the_file() -> None:
+    kept = rows(RESULTS / "full-runs.csv")
+    _, body = next(tables(read(RESULTS / "full-runs.md")))
+    of = {(row["trace"], row["policy"]): row for row in kept if row["condition"] == "none"}
+    assert len(body) * 2 == len(of)
+    for policy, *cells in body:
+        both = [of[trace, policy] for trace in ("philly", "helios venus")]
+        assert cells == [row[column] for row in both for column in ("jct_mean_h", "fragmentation_mean_pct")]
+    assert f"in all {len(kept)} runs every job finished" in read(RESULTS / "full-runs.md")
+    assert all(row["finished"] == row["jobs"] and row["audit"] == "clean" for row in kept)
+    other = {row["policy"]: row for row in rows(RESULTS / "migration/policies.csv") if row["workload"] == "philly"}
+    assert other["fifo"]["jct_mean_with_h"] == of["philly", "fifo+migrate"]["jct_mean_h"]
