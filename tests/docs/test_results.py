@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import DOCS, PAGES, ROOT, links, name, read, rows, tables
+from tests.docs.pages import DOCS, PAGES, ROOT, links, name, read, rows, table, tables
 
 RESULTS = DOCS / "background" / "results"
 FILES = sorted(RESULTS.rglob("*.csv"))
@@ -102,3 +102,23 @@ def test_the_table_of_every_part_is_that_of_the_file() -> None:
     assert all(row["finished"] == row["jobs"] and row["audit"] == "clean" for row in kept)
     other = {row["policy"]: row for row in rows(RESULTS / "migration/policies.csv") if row["workload"] == "philly"}
     assert other["fifo"]["jct_mean_with_h"] == of["philly", "fifo+migrate"]["jct_mean_h"]
+
+
+def test_the_tables_of_the_benchmarks_are_those_of_the_files() -> None:
+    page = read("docs/background/benchmarks.md")
+    kept = {row["case"]: row for row in rows(RESULTS / "benchmarks/cases.csv")}
+    for case, count, *cells in next(tables(page))[1]:
+        row = kept[case]
+        assert count == f"{int(row['count']):,} {row['unit']}"
+        assert [cell.replace(",", "") for cell in cells] == [
+            row[key] for key in ("cpu_s", "count_per_cpu_s", "peak_mb")
+        ]
+    traces = {row["case"]: row for row in rows(RESULTS / "benchmarks/whole-traces.csv")}
+    for case, *cells in table(page, "## Whole traces")[1]:
+        wanted = [traces[case][key] for key in ("jobs", "jobs_per_s", "wall_s", "peak_mb")]
+        assert [cell.replace(",", "") for cell in cells] == wanted
+    ten, hundred = (float(traces[f"synthetic {size}, 10,000 GPUs"]["jobs_per_s"]) for size in ("1M", "100k"))
+    assert f"at {ten / hundred:.2f} of the rate" in page
+    for link, count, _ in table(page, "## The files")[1]:
+        path = link.partition("(")[2].rstrip(")")
+        assert len(rows(f"docs/background/{path}")) == int(count)
