@@ -79,6 +79,8 @@ def _numbers(cells: Iterable[str]) -> set[str]:
         ("analysim-helios", 0, "analysim-helios"),
         ("partitions", 0, "partitions/variants"),
         ("full-runs", 1, "full-runs"),
+        ("h200-synergy", 0, "h200-synergy/divisions"),
+        ("profiling-cpu", 0, "profiling-cpu/checks"),
     ],
 )
 def test_the_rows_of_a_table_are_rows_of_its_file(page: str, number: int, file: str) -> None:
