@@ -1,144 +1,120 @@
-"""The tables of sharing on a GPU, in Markdown, from the lines that ``scripts/gpu-share`` measured.
+"""The tables of sharing on a GPU, from the lines that ``scripts/gpu-share`` measured: Markdown, and a CSV file each.
 
     scripts/gpu-share report --state FOLDER
-    python -m bench.gpu_share_report KEPT [PAGE]        from what gpu_share_keep kept; PAGE: put the tables there anew
+    python -m bench.gpu_share_report KEPT [PAGE]     from what gpu_share_keep kept; PAGE: its tables and the files anew
 
 Pairs that lack a baseline (slicing) are left out. A pair's ratio is within its own session: a mode's p50 over that of
 the same round alone, the median over the rounds.
 """
 
+import csv
+import io
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from bench.gpu_share_bars import bars
 from bench.gpu_share_merge import Row, error, key, slow
-from bench.gpu_share_rows import Measured, named, overheads, slow99, spread, table
+from bench.gpu_share_rows import Measured, named, overheads, slow99, table
+
+Line = dict[str, object]
+"""A line of a table: its cells by column."""
+MODES = {"headway": "gate", "mps_client_priority": "client", "mps": "mps", "mps_stream_priority": "stream"}
+"""How columns and how rows call the ways to share."""
 
 
-def coverage(all_: Measured) -> str:
-    """Launches seen against launches counted."""
-    return table(
-        "program | launches seen | CUPTI's count | kernels run | longest kernel, ms | GPU time a request, ms",
-        (
-            (
-                name,
-                f"{r['seen']:,}",
-                f"{r['counted']:,}",
-                f"{r['kernels']:,}",
-                f"{r['longest_ms']:.3f}",
-                f"{all_.busy_ms(name):.2f}",
-            )
-            for name, r in all_.programs.items()
-        ),
-    )
+def _pair(row: Row) -> Line:
+    """Return who a row is about."""
+    return {"above": row["high"], "below": row["low"].replace(",", ", "), "pause_ms": f"{row['think_ms']:g}"}
 
 
-def overhead(all_: Measured) -> str:
-    """What hooks and measuring cost."""
-    found = overheads(all_)
-    body: list[Sequence[object]] = [
-        (
-            named(row),
-            f"{row['bypass']['p50_ms']:.2f}",
-            f"{shim:.3f}",
-            f"{measuring:.3f}",
-            f"{row['ns_a_launch']:.0f}" if own else "–",
-            f"{100 * own:.1f} %" if own else "–",
-        )
-        for row, shim, measuring, own in found
-    ]
-    launch = [row["ns_a_launch"] for row, *_, own in found if own]
-    last = ("median (range)", "", spread([f[1] for f in found]), spread([f[2] for f in found]), spread(launch, 0))
-    own = [100 * f[3] for f in found if f[3]]
-    return table(
-        "pair, back to back | p50 with hooks that do nothing, ms | shim | shim and measuring | ns a launch | of p50",
-        [*body, (*last, f"{spread(own, 1)} %")],
-    )
+def coverage(all_: Measured) -> Iterator[Line]:
+    """Yield launches seen against launches counted."""
+    for name, row in all_.programs.items():
+        yield {
+            "program": name,
+            "launches_seen": row["seen"],
+            "launches_counted_by_cupti": row["counted"],
+            "kernels_run": row["kernels"],
+            "longest_kernel_ms": f"{row['longest_ms']:.3f}",
+            "gpu_time_a_request_ms": f"{all_.busy_ms(name):.2f}",
+        }
 
 
-def _both(row: Row, mode: str) -> str:
-    return f"{slow(row, mode):.2f} / {slow99(row, mode):.2f}"
+def overhead(all_: Measured) -> Iterator[Line]:
+    """Yield what hooks and measuring cost, back to back."""
+    for row, shim, measuring, own in overheads(all_):
+        yield {
+            **_pair(row),
+            "p50_with_hooks_that_do_nothing_ms": f"{row['bypass']['p50_ms']:.2f}",
+            "shim_to_nothing": f"{shim:.3f}",
+            "shim_and_measuring_to_nothing": f"{measuring:.3f}",
+            "hooks_ns_a_launch": f"{row['ns_a_launch']:.0f}" if own else "",
+            "hooks_share_of_p50_pct": f"{100 * own:.1f}" if own else "",
+        }
 
 
-def pairs(all_: Measured) -> str:
-    """Slow-downs of the programs above."""
-    body = []
+def pairs(all_: Measured) -> Iterator[Line]:
+    """Yield slow-downs of the programs above."""
     for row in all_.pairs:
-        slicing = all_.slicing[key(row)]
-        body.append(
-            (
-                named(row),
-                f"{row['alone']['p50_ms']:.2f} / {row['alone']['p99_ms']:.2f}",
-                f"**{_both(row, 'gate')}** ±{row['gate']['error']:.2f}",
-                *(f"{_both(row, mode)} ±{error(row, mode):.2f}" for mode in ("client", "mps", "stream")),
-                _both(slicing, "slicing"),
-                f"{all_.faster(row):.2f}",
-            )
-        )
-    return table(
-        "pair | alone, ms | headway | MPS, below at client priority 1 | MPS | MPS, stream priority | time slicing | "
-        "speed-up over time slicing",
-        body,
-    )
+        line = _pair(row)
+        line |= {f"alone_{part}_ms": f"{row['alone'][f'{part}_ms']:.2f}" for part in ("p50", "p99")}
+        for name, mode in MODES.items():
+            line |= {
+                f"{name}_slowdown_p50": f"{slow(row, mode):.2f}",
+                f"{name}_slowdown_p99": f"{slow99(row, mode):.2f}",
+                f"{name}_error_of_p50": f"{error(row, mode):.2f}",
+            }
+        sliced = all_.slicing[key(row)]
+        yield line | {
+            "time_slicing_slowdown_p50": f"{slow(sliced, 'slicing'):.2f}",
+            "time_slicing_slowdown_p99": f"{slow99(sliced, 'slicing'):.2f}",
+            "speed_up_over_time_slicing": f"{all_.faster(row):.2f}",
+        }
 
 
-def harvest(all_: Measured) -> str:
-    """Rates of the programs below, and how busy the GPU is."""
-    return table(
-        "pair | below, requests/s | of alone | of MPS with client priority | of MPS | of time slicing | "
-        "GPU busy before | after",
-        (
-            (
-                named(row),
-                " + ".join(f"{rate:.1f}" for rate in row["gate"]["low_per_s"]),
-                *tuple(f"{all_.of(row, where):.2f}" for where in ("alone", "client", "mps", "slicing")),
-                f"{100 * all_.before(row):.0f} %",
-                f"{100 * all_.after(row):.0f} %",
-            )
-            for row in all_.pairs
-        ),
-    )
+def harvest(all_: Measured) -> Iterator[Line]:
+    """Yield rates of the programs below, and how busy the GPU is."""
+    wheres = {"alone": "alone", "mps_client_priority": "client", "mps": "mps", "time_slicing": "slicing"}
+    for row in all_.pairs:
+        yield {
+            **_pair(row),
+            "headway_requests_per_s": " + ".join(f"{rate:.1f}" for rate in row["gate"]["low_per_s"]),
+            **{f"share_of_{name}": f"{all_.of(row, where):.2f}" for name, where in wheres.items()},
+            "gpu_busy_before_pct": f"{100 * all_.before(row):.0f}",
+            "gpu_busy_after_pct": f"{100 * all_.after(row):.0f}",
+        }
 
 
-def noise(all_: Measured) -> str:
-    """The same pairs, run after run."""
+def noise(all_: Measured) -> Iterator[Line]:
+    """Yield the same pairs, run after run."""
     runs = sorted({row["run"] for row in (*all_.earlier, *all_.passes) if "run" in row})
-    body = []
     for row in all_.pairs:
-        found = [all_.again(row, run) for run in runs]
-        shares = [all_.of(each, "alone") for each in found if each]
-        body.append(
-            (
-                named(row),
-                *(f"{each['alone']['p50_ms']:.2f}" if each else "–" for each in found),
-                *(f"{slow(each, 'gate'):.2f}" if each else "–" for each in found),
-                *(f"{all_.of(each, 'alone'):.2f}" if each else "–" for each in found),
-                f"{max(shares) / min(shares):.2f}" if shares else "–",
-            )
-        )
-    names = " | ".join(map(str, runs))
-    told = (f"{what}: run {names}" for what in ("alone p50, ms", "slow-down", "below of alone"))
-    return table(f"pair | {' | '.join(told)} | most / least", body)
+        found = {run: all_.again(row, run) for run in runs}
+        shares = {run: all_.of(each, "alone") for run, each in found.items() if each}
+        p50 = {run: each["alone"]["p50_ms"] for run, each in found.items() if each}
+        slower = {run: slow(each, "gate") for run, each in found.items() if each}
+        line = _pair(row)
+        for name, got in (("alone_p50_ms", p50), ("slowdown_p50", slower), ("below_share_of_alone", shares)):
+            line |= {f"{name}_run_{run}": f"{got[run]:.2f}" if run in got else "" for run in runs}
+        spread = f"{max(shares.values()) / min(shares.values()):.2f}" if shares else ""
+        yield line | {"below_most_to_least": spread}
 
 
-def dial(all_: Measured) -> str:
-    """What came of each aim."""
-    return table(
-        "pair | aim | slow-down p50 / p99, ± of p50 | the dial's own | below, /s | of alone",
-        (
-            (
-                named(row),
-                f"{row['slo']:g}",
-                f"{slow(row, 'gate'):.3f} / {slow99(row, 'gate'):.2f} ±{error(row, 'gate'):.3f}",
-                f"{row['dial']['slowdown']:.3f}",
-                f"{row['gate']['low_per_s'][0]:.1f}",
-                f"{all_.of(row, 'alone'):.2f}",
-            )
-            for row in all_.lines("dial")
-        ),
-    )
+def dial(all_: Measured) -> Iterator[Line]:
+    """Yield what came of each aim."""
+    for row in all_.lines("dial"):
+        yield {
+            **_pair(row),
+            "aim": f"{row['slo']:g}",
+            "slowdown_p50": f"{slow(row, 'gate'):.3f}",
+            "slowdown_p99": f"{slow99(row, 'gate'):.2f}",
+            "error_of_p50": f"{error(row, 'gate'):.3f}",
+            "slowdown_by_the_dial": f"{row['dial']['slowdown']:.3f}",
+            "below_requests_per_s": f"{row['gate']['low_per_s'][0]:.1f}",
+            "below_share_of_alone": f"{all_.of(row, 'alone'):.2f}",
+        }
 
 
 PROCESSES = {"high": 0, "low": 1, "low2": 2, "low3": 3, "plain": 4, "plain2": 5, "plain3": 6}
@@ -153,93 +129,125 @@ WAYS = {
 }
 
 
-def kills(all_: Measured) -> str:
-    """What was seen when programs and brokers died."""
-    return table(
-        "how | times | it ended | the program above went on | the broker took note | longest request above after, ms",
-        (
-            (WAYS[way], *(got[what] for what in ("times", "ended", "went_on", "noticed")), f"{got['worst_ms']:.1f}")
-            for found in all_.lines("kills")
-            for way, got in sorted(found["ways"].items(), key=lambda each: list(WAYS).index(each[0]))
-        ),
-    )
+def kills(all_: Measured) -> Iterator[Line]:
+    """Yield what was seen when programs and brokers died."""
+    for found in all_.lines("kills"):
+        for way, got in sorted(found["ways"].items(), key=lambda each: list(WAYS).index(each[0])):
+            yield {
+                "how": WAYS[way],
+                "times": got["times"],
+                "it_ended": got["ended"],
+                "program_above_went_on": got["went_on"],
+                "broker_took_note": got["noticed"],
+                "longest_request_above_after_ms": f"{got['worst_ms']:.1f}",
+            }
 
 
 def _equal(pairs: Sequence[tuple[str, str]]) -> str:
     both = [(one, other) for one, other in pairs if one and other]
-    return "–" if not both else "equal" if all(one == other for one, other in both) else "**differs**"
+    return "" if not both else "equal" if all(one == other for one, other in both) else "differs"
 
 
-def digests(all_: Measured) -> str:
-    """Results with headway against those of processes that never heard of it."""
+def digests(all_: Measured) -> Iterator[Line]:
+    """Yield results with headway against those of processes that never heard of it."""
     found: dict[tuple[str, str], list[Row]] = {}
     for row in all_.lines("digests"):
         found.setdefault((row["program"], row["process"]), []).append(row)
-    return table(
-        "program | process | with headway, fresh | with headway, after sharing | times",
-        (
-            (
-                *which,
-                _equal([(row["with"], row["without"]) for row in every]),
-                _equal([(row["with_after"], row["without"] or row["without_after"]) for row in every]),
-                len(every),
-            )
-            for which, every in sorted(found.items(), key=lambda each: PROCESSES.get(each[0][1], len(PROCESSES)))
-        ),
-    )
+    for which, every in sorted(found.items(), key=lambda each: PROCESSES.get(each[0][1], len(PROCESSES))):
+        after = [(row["with_after"], row["without"] or row["without_after"]) for row in every]
+        yield {
+            "program": which[0],
+            "process": which[1],
+            "with_headway_fresh": _equal([(row["with"], row["without"]) for row in every]),
+            "with_headway_after_sharing": _equal(after),
+            "times": len(every),
+        }
 
 
-def predicted(all_: Measured) -> str:
-    """What was said of pairs before they were measured; and what is said knowing what the one above took alone."""
-    body = []
+def predicted(all_: Measured) -> Iterator[Line]:
+    """Yield what was said of pairs before they were measured, and with --alone: told what the one above took alone."""
     told = {key(row): row["low_share"] for row in all_.lines("alone")}
     for row, real in all_.predicted():
         slower, got = slow(real, "gate"), all_.of(real, "alone")
         again = told.get(key(row))
-        body.append(
-            (
-                named(real),
-                f"{row['slowdown']:.3f}",
-                f"{slower:.3f}",
-                _off(row["slowdown"], slower),
-                f"{row['low_share']:.2f}",
-                f"{got:.2f}",
-                _off(row["low_share"], got),
-                f"{again:.2f}, {_off(again, got)}" if again else "–",
-                real.get("run", ""),
-            )
-        )
-    head = "pair | slow-down, predicted | measured | off | below of alone, predicted | measured | off"
-    return table(f"{head} | with --alone | run", body)
+        yield {
+            **_pair(real),
+            "slowdown_predicted": f"{row['slowdown']:.3f}",
+            "slowdown_measured": f"{slower:.3f}",
+            "slowdown_off_pct": _off(row["slowdown"], slower),
+            "below_share_predicted": f"{row['low_share']:.2f}",
+            "below_share_measured": f"{got:.2f}",
+            "below_share_off_pct": _off(row["low_share"], got),
+            "below_share_predicted_with_alone": f"{again:.2f}" if again else "",
+            "below_share_with_alone_off_pct": _off(again, got) if again else "",
+            "run": real.get("run", ""),
+        }
 
 
 def _off(one: float, other: float) -> str:
-    return f"{100 * (one / other - 1):+.0f} %"
+    return f"{100 * (one / other - 1):+.0f}"
 
 
-SECTIONS: dict[str, Callable[[Measured], str]] = {
-    "Coverage": coverage,
-    "What the hooks cost": overhead,
-    "The pairs: slow-down of the program above, p50 / p99": pairs,
-    "The programs below": harvest,
-    "From run to run": noise,
-    "The dial": dial,
-    "Programs and brokers that die": kills,
-    "Results": digests,
-    "Predicted": predicted,
+FILES: dict[str, Callable[[Measured], Iterator[Line]]] = {
+    "coverage": coverage,
+    "hooks": overhead,
+    "pairs": pairs,
+    "below": harvest,
+    "run-to-run": noise,
+    "dial": dial,
+    "deaths": kills,
+    "results": digests,
+    "predicted": predicted,
 }
 
 
-def tables(folder: Path) -> dict[str, str]:
-    """Every table by its heading."""
+def _measured(folder: Path) -> Measured:
     all_ = Measured(folder)
     if not all_.pairs:
         raise SystemExit(f"{folder}: no pair has been measured with all its baselines (pairs, slicing)")
-    return {"Against what was asked": bars(all_), **{name: make(all_) for name, make in SECTIONS.items()}}
+    return all_
+
+
+def files(folder: Path) -> dict[str, str]:
+    """Return the CSV files by name: all that the tables of the page are of, and the rest."""
+    all_ = _measured(folder)
+    return {f"{name}.csv": _csv(list(make(all_))) for name, make in FILES.items()}
+
+
+def _csv(lines: Sequence[Line]) -> str:
+    text = io.StringIO()
+    if lines:
+        out = csv.DictWriter(text, list(lines[0]), lineterminator="\n")
+        out.writeheader()
+        out.writerows(lines)
+    return text.getvalue()
+
+
+def together(all_: Measured) -> str:
+    """Return the pairs without pauses in short: slow-downs at p50, and what the programs below get."""
+    body = []
+    for row, line, rate in zip(all_.pairs, pairs(all_), harvest(all_), strict=True):
+        if row["think_ms"]:
+            continue
+        slower = [line[f"{mode}_slowdown_p50"] for mode in ("mps", "mps_stream_priority", "time_slicing")]
+        ours = f"{line['headway_slowdown_p50']} ±{line['headway_error_of_p50']}"
+        shares = [rate[f"share_of_{name}"] for name in ("alone", "mps", "time_slicing")]
+        body.append((named(row), line["alone_p50_ms"], ours, *slower, *shares))
+    return table(
+        "pair | alone, ms | headway | MPS | MPS, stream priority | time slicing | "
+        "below, of alone | of MPS | of time slicing",
+        body,
+    )
+
+
+def tables(folder: Path) -> dict[str, str]:
+    """Return the tables of the page by their headings."""
+    all_ = _measured(folder)
+    return {"Against what was asked": bars(all_), "The pairs": together(all_)}
 
 
 def renewed(page: str, made: dict[str, str]) -> str:
-    """A page with the first table under each heading made anew."""
+    """Return a page with the first table under each heading made anew."""
     for heading, text in made.items():
         before, mark, rest = page.partition(f"## {heading}\n")
         if not mark:
@@ -252,14 +260,19 @@ def renewed(page: str, made: dict[str, str]) -> str:
 
 
 def report(folder: Path) -> None:
-    """Print them."""
+    """Print the tables of the page, then the files."""
     for heading, text in tables(folder).items():
         print(f"## {heading}\n\n{text}\n")
+    for name, text in files(folder).items():
+        print(f"{name}\n\n{text}")
 
 
 if __name__ == "__main__":
+    kept = Path(sys.argv[1])
     if len(sys.argv) > 2:
-        target = Path(sys.argv[2])
-        target.write_text(renewed(target.read_text(encoding="utf-8"), tables(Path(sys.argv[1]))), encoding="utf-8")
+        page = Path(sys.argv[2])
+        page.write_text(renewed(page.read_text(encoding="utf-8"), tables(kept)), encoding="utf-8")
+        for file_name, content in files(kept).items():
+            (kept / file_name).write_text(content, encoding="utf-8")
     else:
-        report(Path(sys.argv[1]))
+        report(kept)

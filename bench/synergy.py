@@ -1,18 +1,21 @@
-"""The figures of Synergy (Mohan et al., OSDI 2022) as experiments: runs them, keeps their numbers, prints the tables.
+"""The figures of Synergy (Mohan et al., OSDI 2022) as experiments: runs them, keeps their numbers, writes the tables.
 
     python -m bench.synergy --out /tmp/synergy --data FOLDER
 
-runs every ``experiments/synergy-*.toml`` as FIGURES says, a run at a time, and prints docs/background/synergy.md's tables in
-Markdown. Each run that ends is a line of ``runs.jsonl`` in the folder, so a command that was stopped goes on where it
-was; a run whose settings changed is another run. ``--again tune,headway`` forgets what these allocations gave, for when
-their code has changed, ``--current`` all that other code gave; a note says where tables mix the two. ``--data`` is
-searched for the files that are not in the repository (two workloads of the paper's simulator, Philly, Helios Venus);
-what is not there is left out, and said.
+runs every ``experiments/synergy-*.toml`` as FIGURES says, a run at a time, and writes the tables of
+docs/background/results/synergy.md into the folder, as ``figures.csv`` and ``headway-against-tune.csv``. Each run that
+ends is a line of ``runs.jsonl`` there, so a command that was stopped goes on where it was; a run whose settings changed
+is another run. ``--again tune,headway`` forgets what these allocations gave, for when their code has changed,
+``--current`` all that other code gave; a note says where tables mix the two. ``--data`` is searched for the files that
+are not in the repository (two workloads of the paper's simulator, Philly, Helios Venus); what is not there is left out,
+and said.
 """
 
 import argparse
+import csv
 import hashlib
 import json
+import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -66,12 +69,6 @@ FIGURES: dict[str, tuple[str, tuple[str, ...], str]] = {
     "storage fifo, 50/0/50": ("storage", ("trace.synergy.split=50,0,50",), ""),
 }
 """Name of a table: the experiment's file, what is set, and the file of data that it needs."""
-PAGE = """# Synergy: every table
-
-What `python -m bench.synergy --seeds {seeds}` prints ([what to make of it](../synergy.md)). Drawn workloads: means over
-seeds 1 to {seeds}; workloads from files: one run. JCT is from submission to completion, wait the part of it without
-GPUs. GPUs, CPUs, memory: how much of them was held, from the first measured submission to the last measured end, so
-with the time in which the last jobs run out. "Times better" is against proportional shares, all else the same."""
 KEPT = (
     *("policy", "jobs", "finished", "measured_jobs", "jct_mean_s", "jct_p50_s", "jct_p99_s", "wait_mean_s"),
     *("makespan_s", "gpu_utilisation", "effective_gpu_utilisation", "cpu_utilisation", "memory_utilisation"),
@@ -94,6 +91,16 @@ class Cell:
     def allocation(self) -> str:
         """Who divides."""
         return self.each.policy.allocation
+
+    @property
+    def order(self) -> str:
+        """Return the order of the queue."""
+        return re.split(r"\W", self.each.policy.name, maxsplit=1)[0]
+
+    @property
+    def setting(self) -> str:
+        """Return what the label says besides order and allocation."""
+        return re.sub(rf"\b({self.allocation}|{self.order})\b", "", self.label).strip(" ,:")
 
     @property
     def key(self) -> str:
@@ -192,24 +199,35 @@ def told(row: Mapping[str, Any]) -> str:
 # --- tables ---------------------------------------------------------------------------------------------------
 
 Pairs = Sequence[tuple[Cell, Mapping[str, Any]]]
+Line = dict[str, str]
+"""A line of a CSV file: its cells by column."""
 
 
-def table(pairs: Pairs) -> Iterator[str]:
-    """A figure: a line a variant, means over seeds, and how many times better than proportional."""
-    yield "| variant | JCT mean h | p99 h | wait h | GPUs % | CPUs % | memory % | times better: mean | p99 |"
-    yield "|---|---|---|---|---|---|---|---|---|"
+def table(pairs: Pairs) -> Iterator[Line]:
+    """Yield the lines of figures: means over seeds, and how many times better than proportional."""
     reference = {cell.group: row for cell, row in pairs if cell.allocation == "proportional"}
-    lines: dict[str, list[tuple[Cell, Mapping[str, Any]]]] = defaultdict(list)
+    lines: dict[tuple[str, str], list[tuple[Cell, Mapping[str, Any]]]] = defaultdict(list)
     for cell, row in pairs:
-        lines[cell.label].append((cell, row))
-    for label, runs in lines.items():
+        lines[cell.figure, cell.label].append((cell, row))
+    for runs in lines.values():
         rows = [row for _, row in runs]
         others = [reference.get(cell.group) for cell, _ in runs]
-        times = [_times(rows, others, name) for name in ("jct_mean_s", "jct_p99_s")]
-        hours = [_mean(rows, name) / 3600 for name in ("jct_mean_s", "jct_p99_s", "wait_mean_s")]
-        shares = [100 * _mean(rows, f"{what}_utilisation") for what in ("gpu", "cpu", "memory")]
-        cells_ = [f"{hours[0]:.2f}", f"{hours[1]:.1f}", f"{hours[2]:.2f}", *(f"{share:.0f}" for share in shares)]
-        yield f"| {' | '.join([label, *cells_, *times])} |"
+        seeds = sorted(cell.each.run.seed for cell, _ in runs)
+        yield {
+            "figure": runs[0][0].figure,
+            "seeds": str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}",
+            "order": runs[0][0].order,
+            "setting": runs[0][0].setting,
+            "allocation": runs[0][0].allocation,
+            "jct_mean_h": f"{_mean(rows, 'jct_mean_s') / 3600:.2f}",
+            "jct_p99_h": f"{_mean(rows, 'jct_p99_s') / 3600:.1f}",
+            "wait_mean_h": f"{_mean(rows, 'wait_mean_s') / 3600:.2f}",
+            "gpus_held_pct": f"{100 * _mean(rows, 'gpu_utilisation'):.0f}",
+            "cpus_held_pct": f"{100 * _mean(rows, 'cpu_utilisation'):.0f}",
+            "memory_held_pct": f"{100 * _mean(rows, 'memory_utilisation'):.0f}",
+            "times_better_mean": _times(rows, others, "jct_mean_s"),
+            "times_better_p99": _times(rows, others, "jct_p99_s"),
+        }
 
 
 def _mean(rows: Sequence[Mapping[str, Any]], name: str) -> float:
@@ -244,18 +262,33 @@ def verdict(mean: float, tail: float, wait: float) -> str:
     return ", ".join(missed)
 
 
-def against(pairs: Pairs) -> Iterator[str]:
-    """Headway against tune, a line a duel."""
-    yield "| figure | variant | seed | wait in JCT under tune % | mean JCT, headway : tune | p99 | missed |"
-    yield "|---|---|---|---|---|---|---|"
+def against(pairs: Pairs) -> Iterator[Line]:
+    """Yield headway against tune, a line a duel."""
     for cell, mean, tail, wait in duels(pairs):
-        name = cell.label.replace("headway", "").strip(" ,:")
-        numbers = f"{100 * wait:.1f} | {mean:.4f} | {tail:.4f} | {verdict(mean, tail, wait)}"
-        yield f"| {cell.figure} | {name} | {cell.each.run.seed} | {numbers} |"
+        yield {
+            "figure": cell.figure,
+            "order": cell.order,
+            "setting": cell.setting,
+            "seed": str(cell.each.run.seed),
+            "wait_share_under_tune_pct": f"{100 * wait:.1f}",
+            "jct_mean_headway_to_tune": f"{mean:.4f}",
+            "jct_p99_headway_to_tune": f"{tail:.4f}",
+            "missed": verdict(mean, tail, wait),
+        }
+
+
+def write(path: Path, lines: Sequence[Line]) -> None:
+    """Write lines as CSV; no file where there are none."""
+    if lines:
+        with path.open("w", encoding="utf-8", newline="") as file:
+            out = csv.DictWriter(file, list(lines[0]), lineterminator="\n")
+            out.writeheader()
+            out.writerows(lines)
+        print(f"{path}: {len(lines)} rows")
 
 
 def main() -> int:
-    """Run what is missing, print what was asked for."""
+    """Run what is missing, write the tables of what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("figures", nargs="*", help=f"of: {', '.join(FIGURES)}; or the first word of some; all")
     parser.add_argument("--out", type=Path, required=True, help="the folder of runs.jsonl")
@@ -270,23 +303,18 @@ def main() -> int:
     data = found(given.data)
     only = [name for name in given.only.split(",") if name]
     every: list[tuple[Cell, Mapping[str, Any]]] = []
-    print(PAGE.format(seeds=given.seeds))
     for figure in FIGURES:
         if given.figures and not any(figure == name or figure.split()[0].strip(",") == name for name in given.figures):
             continue
         seeds = [1] if FIGURES[figure][2] else range(1, given.seeds + 1)
         chosen = [cell for cell in cells(figure, data, seeds, given.sets) if not only or cell.allocation in only]
-        pairs = [(cell, results.of(cell)) for cell in chosen]
-        if pairs:
-            print(f"\n## {figure}\n", *table(pairs), sep="\n", flush=True)
-        every += pairs
+        every += [(cell, results.of(cell)) for cell in chosen]
     if any(row.get("code") != results.code for _, row in every):
         print("some of these runs were made by other code: --current makes them anew", file=sys.stderr)
-    lines = list(against(every))
-    if len(lines) > 2:
-        print("\n## headway against tune\n", *lines, sep="\n")
-        missed = [cell for cell, *numbers in duels(every) if verdict(*numbers)]
-        print("", *(cell.command for cell in missed), sep="\n", file=sys.stderr)
+    write(given.out / "figures.csv", list(table(every)))
+    write(given.out / "headway-against-tune.csv", list(against(every)))
+    missed = [cell for cell, *numbers in duels(every) if verdict(*numbers)]
+    print(*(cell.command for cell in missed), sep="\n", file=sys.stderr)
     return 0
 
 

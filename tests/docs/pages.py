@@ -1,5 +1,6 @@
 """The documents as the tests read them: pages, fenced blocks, code spans, links, headings and tables."""
 
+import csv
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -71,3 +72,14 @@ def tables(text: str) -> Iterator[tuple[list[str], list[list[str]]]]:
 def code(text: str) -> str:
     """Everything that is written as code, one piece a line."""
     return "\n".join([*spans(text), *(block.text for block in blocks(text))])
+
+
+def rows(path: str | Path) -> list[dict[str, str]]:
+    """The rows of a CSV file, by its path in the repository."""
+    with (ROOT / path).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def table(text: str, heading: str) -> tuple[list[str], list[list[str]]]:
+    """The first table under a heading of a page."""
+    return next(tables(text.partition(f"\n{heading}\n")[2]))

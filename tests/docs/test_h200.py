@@ -8,10 +8,10 @@ from statistics import median
 import pytest
 
 from bench.gpu_share_keep import digests, keep, pair, short, table_rows
-from bench.gpu_share_report import renewed, report, tables
+from bench.gpu_share_report import files, renewed, report, tables
 from bench.gpu_share_rows import Measured, Row, key, slow
 from headway.formats import pairs as pair_file
-from tests.docs.pages import ROOT, read
+from tests.docs.pages import ROOT, read, rows, table
 
 PAGE = "docs/background/results/h200.md"
 KEPT = ROOT / "docs/background/results/h200"
@@ -28,6 +28,36 @@ def test_the_tables_of_the_page_are_those_of_the_data() -> None:
     made = tables(KEPT)
     assert renewed(page, made) == page
     assert all(f"## {heading}\n" in page and text in page for heading, text in made.items())
+
+
+def test_the_files_beside_the_page_are_those_of_the_data() -> None:
+    made = files(KEPT)
+    assert {path.name for path in KEPT.glob("*.csv")} == {*made, "steps.csv"}
+    for name, text in made.items():
+        assert (KEPT / name).read_text(encoding="utf-8") == text, name
+
+
+def test_the_pairs_of_the_page_are_those_of_the_files() -> None:
+    slower, below = (rows(KEPT / name) for name in ("pairs.csv", "below.csv"))
+    _, body = table(read(PAGE), "## The pairs")
+    back_to_back = [both for both in zip(slower, below, strict=True) if both[0]["pause_ms"] == "0"]
+    assert len(body) == 15
+    for (one, other), cells in zip(back_to_back, body, strict=True):
+        modes = [one[f"{mode}_slowdown_p50"] for mode in ("mps", "mps_stream_priority", "time_slicing")]
+        shares = [other[f"share_of_{name}"] for name in ("alone", "mps", "time_slicing")]
+        ours = f"{one['headway_slowdown_p50']} ±{one['headway_error_of_p50']}"
+        assert cells == [f"{one['above']} + {one['below']}", one["alone_p50_ms"], ours, *modes, *shares]
+
+
+def test_what_the_page_begins_with_is_so() -> None:
+    slower, below = (rows(KEPT / name) for name in ("pairs.csv", "below.csv"))
+    ours = [float(each["headway_slowdown_p50"]) for each in slower]
+    theirs = max(float(each["mps_slowdown_p50"]) for each in slower)
+    rates = [float(other["share_of_mps"]) for other in below if float(other["gpu_busy_before_pct"]) <= 75]
+    told = f"1.04 times as long as alone in the median of {len(ours)} settings and at most {max(ours):.2f} times"
+    assert f"{told}, where MPS makes it up to {theirs:.0f} times as slow" in read(PAGE)
+    assert round(median(ours), 2) == 1.04
+    assert f"gets {median(rates):.2f} of its rate under MPS" in read(PAGE)
 
 
 def test_the_data_are_small_and_whole() -> None:

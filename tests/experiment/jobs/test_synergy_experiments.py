@@ -1,5 +1,6 @@
 """experiments/synergy-*.toml: each runs in small, and bench/synergy.py keeps and tells what they gave."""
 
+import csv
 import json
 import tomllib
 from pathlib import Path
@@ -120,9 +121,36 @@ def test_the_verdict_names_each_bar_that_is_missed() -> None:
 def test_tables_tell_times_better_than_proportional(tmp_path: Path) -> None:
     results = synergy.Results(tmp_path)
     pairs = [(cell, results.of(cell)) for cell in _small("ratio fifo", "3 CPUs")]
-    lines = list(synergy.table(pairs))
-    rows = {line.split("|")[1].strip(): [part.strip() for part in line.split("|")[2:-1]] for line in lines[2:]}
-    assert rows["3 CPUs a GPU, proportional"][-2:] == ["1.00", "1.00"]
+    rows = {line["allocation"]: line for line in synergy.table(pairs)}
+    assert (rows["proportional"]["times_better_mean"], rows["proportional"]["times_better_p99"]) == ("1.00", "1.00")
     by = {cell.allocation: row for cell, row in pairs}
     wanted = by["proportional"]["jct_mean_s"] / by["tune"]["jct_mean_s"]
-    assert rows["3 CPUs a GPU, tune"][-2] == f"{wanted:.2f}"
+    assert rows["tune"]["times_better_mean"] == f"{wanted:.2f}"
+    assert {(line["order"], line["setting"], line["seeds"]) for line in rows.values()} == {
+        ("fifo", "3 CPUs a GPU", "1")
+    }
+
+
+def test_the_command_writes_files_with_the_columns_of_the_published_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sets = [word for given in [*SMALL, "trace.synergy.jobs=30", "cluster.nodes=2"] for word in ("--set", given)]
+    monkeypatch.setattr("sys.argv", ["synergy", "ratio fifo", "--out", str(tmp_path), *sets])
+    assert synergy.main() == 0
+    assert f"{tmp_path / 'figures.csv'}: 12 rows" in capsys.readouterr().out
+    kept = ROOT / "docs/background/results/synergy"
+    for name, few in (("figures.csv", 12), ("headway-against-tune.csv", 4)):
+        made, published = ((folder / name).read_text().splitlines() for folder in (tmp_path, kept))
+        assert made[0] == published[0]
+        assert len(made) == 1 + few
+
+
+def test_the_published_lines_are_named_as_the_figures_are() -> None:
+    """By figure, order, setting and allocation; what needs a file of data is not drawn here."""
+    with (ROOT / "docs/background/results/synergy/figures.csv").open(encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if not synergy.FIGURES[row["figure"]][2]]
+    published = {(row["figure"], row["order"], row["setting"], row["allocation"]) for row in rows}
+    drawn = [figure for figure, (_, _, wants) in synergy.FIGURES.items() if not wants]
+    all_ = {(c.figure, c.order, c.setting, c.allocation) for figure in drawn for c in synergy.cells(figure, {}, [1])}
+    assert len(published) == len(rows)
+    assert published <= all_
