@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from hypothesis import strategies as st
+from msgspec import structs
 
 from headway.core.scheduler import Scheduler
 from headway.core.tape import Tape, TapeWriter
@@ -68,7 +69,7 @@ class Restless:
         """Some whim, then what fifo does."""
         for action in self.moods(now, state):
             if self.generous and isinstance(action, StartJob | MigrateJob) and self.random.random() < 0.7:
-                given = replace(action, grant=self.grant())
+                given = structs.replace(action, grant=self.grant())
                 action = given if state.check(given) is None else action
             yield action
 

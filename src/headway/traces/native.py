@@ -8,8 +8,9 @@ first into CSV and the second into Parquet, and leaves out optional columns in w
 
 import gzip
 import io
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -152,15 +153,16 @@ def _joined(job: Job) -> str:
     return ";".join(job.gpu_types)
 
 
-def _cells(column: _Column, jobs: tuple[Job, ...], exact: Callable[[int, int], Any]) -> list[Any]:
-    values = [getattr(job, column.field) for job in jobs]
+def _cells(column: _Column, jobs: tuple[Job, ...], values: list[Any], parquet: bool) -> Sequence[Any]:
+    """Return the values of a field as they are written: exact, times in nanoseconds in Parquet and seconds in CSV."""
     match column.kind:
         case "time":
             if max(values) > _LONGEST:
                 raise TraceError(f"{column.field} {max(values)} ns cannot be written: it is over 292 years")
-            return [exact(value, _TIME_DIGITS) for value in values]
+            return values if parquet else [_decimal(value, _TIME_DIGITS) for value in values]
         case "fixed":
-            return [exact(value, column.digits) for value in values]
+            power = 10**column.digits
+            return [value / power if parquet else _decimal(value, column.digits) for value in values]
         case "types":
             return [_joined(job) for job in jobs]
         case "outcome":
@@ -172,18 +174,15 @@ def _cells(column: _Column, jobs: tuple[Job, ...], exact: Callable[[int, int], A
 
 
 def _written(jobs: tuple[Job, ...], parquet: bool, starts: Mapping[str, int]) -> bytes:
-    def exact(value: int, digits: int) -> Any:
-        return _decimal(value, digits) if not parquet else value if digits == _TIME_DIGITS else value / 10**digits
-
-    columns = {
-        column.spellings[-1 if parquet else 0]: _cells(column, jobs, exact)
-        for column in _COLUMNS
-        if column.field in _REQUIRED or any(getattr(job, column.field) != column.default for job in jobs)
-    }
+    columns: dict[str, Sequence[Any]] = {}
+    for column in _COLUMNS:
+        values = list(map(attrgetter(column.field), jobs))
+        if column.field in _REQUIRED or values.count(column.default) < len(jobs):
+            columns[column.spellings[-1 if parquet else 0]] = _cells(column, jobs, values, parquet)
     if starts:
-        began = [starts.get(job.name) for job in jobs]
+        began = [starts.get(job.name, -1) for job in jobs]
         name = _START.spellings[-1 if parquet else 0]
-        columns[name] = [None if start is None or start < 0 else exact(start, _TIME_DIGITS) for start in began]
+        columns[name] = [None if at < 0 else at if parquet else _decimal(at, _TIME_DIGITS) for at in began]
     if parquet:
         sink = io.BytesIO()
         pq.write_table(pa.table(columns), sink, write_page_checksum=True)
@@ -204,12 +203,15 @@ def write(jobs: Iterable[Job], path: str | Path, starts: Mapping[str, int] | Non
 
     ``starts`` is when jobs really started, by name, as in ``Trace.starts``.
     """
-    path = Path(path)
-    checked = workload(jobs)
-    if not checked:
+    write_workload(workload(jobs), Path(path), starts)
+
+
+def write_workload(jobs: tuple[Job, ...], path: Path, starts: Mapping[str, int] | None = None) -> None:
+    """Write jobs that are a workload already: in order, numbered and checked."""
+    if not jobs:
         raise TraceError(f"trace {path}: there are no jobs to write")
     try:
-        data = _written(checked, _is_parquet(path), starts or {})
+        data = _written(jobs, _is_parquet(path), starts or {})
         _put(path, gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
     except (pa.ArrowException, pl.exceptions.PolarsError, OSError, OverflowError, UnicodeError) as problem:
         raise TraceError(f"trace {path}: cannot be written ({str(problem).splitlines()[0]})") from None

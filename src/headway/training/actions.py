@@ -1,7 +1,8 @@
-"""What a policy may ask for on a cluster, in the imperative."""
+"""What a policy may ask for on a cluster, in the imperative. Structs for their speed: see ``events``."""
 
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
+
+from msgspec import Struct
 
 Placement: TypeAlias = tuple[tuple[int, int], ...]
 """Pairs of a node's index and a bit mask of its GPUs; a job without GPUs has a mask of 0."""
@@ -19,8 +20,7 @@ class Grant(NamedTuple):
     """Bytes a second from the nodes' storage."""
 
 
-@dataclass(frozen=True, slots=True)
-class StartJob:
+class StartJob(Struct, frozen=True, gc=False):
     """Run a waiting job on these GPUs, under a new lease."""
 
     job: int
@@ -29,15 +29,13 @@ class StartJob:
     """None: what it asked for."""
 
 
-@dataclass(frozen=True, slots=True)
-class PreemptJob:
+class PreemptJob(Struct, frozen=True, gc=False):
     """Checkpoint a running job and put it back into the queue; it pays for this when it starts again."""
 
     job: int
 
 
-@dataclass(frozen=True, slots=True)
-class MigrateJob:
+class MigrateJob(Struct, frozen=True, gc=False):
     """Move a running job to other GPUs, under a new lease; it stands still for the cost of the move."""
 
     job: int
@@ -46,16 +44,14 @@ class MigrateJob:
     """None: what it holds."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReallocateJob:
+class ReallocateJob(Struct, frozen=True, gc=False):
     """Give a running job other CPUs, memory and storage bandwidth where it is; its lease goes on."""
 
     job: int
     grant: Grant
 
 
-@dataclass(frozen=True, slots=True)
-class WakeAt:
+class WakeAt(Struct, frozen=True, gc=False):
     """Ask again at this time, even if nothing happens until then."""
 
     time: int

@@ -1,80 +1,73 @@
 """What happens on a cluster, in the past tense. ``rank`` is the order in which events of one instant are applied.
 
 Jobs that end by themselves do so before nodes fail: what was done by then counts, and nobody is queued again who had no
-work left.
+work left. Structs and not dataclasses: a frozen dataclass takes five times as long to make.
 """
 
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
+
+from msgspec import Struct
 
 from headway.training.job import Job
 
 
-@dataclass(frozen=True, slots=True)
-class JobArrived:
+class JobArrived(Struct, frozen=True, gc=False):
     """A job was submitted."""
 
     job: Job
-    rank = 6
+    rank: ClassVar[int] = 6
 
 
-@dataclass(frozen=True, slots=True)
-class JobFinished:
+class JobFinished(Struct, frozen=True, gc=False):
     """A job delivered all its work."""
 
     job: int
     lease: int
-    rank = 0
+    rank: ClassVar[int] = 0
 
 
-@dataclass(frozen=True, slots=True)
-class JobFailed:
+class JobFailed(Struct, frozen=True, gc=False):
     """An attempt of a job failed by itself; it is queued again while it has retries."""
 
     job: int
     lease: int
-    rank = 1
+    rank: ClassVar[int] = 1
 
 
-@dataclass(frozen=True, slots=True)
-class JobCancelled:
+class JobCancelled(Struct, frozen=True, gc=False):
     """The user took a job back, while it ran (its lease) or while it waited (lease 0)."""
 
     job: int
     lease: int
-    rank = 2
+    rank: ClassVar[int] = 2
 
 
-@dataclass(frozen=True, slots=True)
-class NodeFailed:
+class NodeFailed(Struct, frozen=True, gc=False):
     """A node went down; what ran on it goes back to the queue, at its last periodic checkpoint."""
 
     node: int
-    rank = 3
+    rank: ClassVar[int] = 3
 
 
-@dataclass(frozen=True, slots=True)
-class NodeRecovered:
+class NodeRecovered(Struct, frozen=True, gc=False):
     """A failed or drained node takes jobs again."""
 
     node: int
-    rank = 4
+    rank: ClassVar[int] = 4
 
 
-@dataclass(frozen=True, slots=True)
-class NodeDrained:
+class NodeDrained(Struct, frozen=True, gc=False):
     """A node takes no new jobs. With ``evict`` what runs there is checkpointed and queued again."""
 
     node: int
     evict: bool = False
-    rank = 5
+    rank: ClassVar[int] = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Woke:
+class Woke(Struct, frozen=True, gc=False):
     """The time that a policy asked for with ``WakeAt`` has come."""
 
-    rank = 7
+    rank: ClassVar[int] = 7
 
 
 Event: TypeAlias = JobArrived | JobFinished | JobFailed | JobCancelled | NodeFailed | NodeRecovered | NodeDrained | Woke

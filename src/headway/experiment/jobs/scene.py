@@ -35,6 +35,7 @@ from headway.plugins import GIVEN, TRUST, anchored, is_disarmed, is_from_outside
 from headway.sim.faults import FailureModel, Faults, Maintenance
 from headway.sim.resume import Moment
 from headway.sim.training import SimulatedCluster
+from headway.traces.native import write_workload
 from headway.training.audit import audit
 from headway.training.cluster import Cluster
 from headway.training.job import Job
@@ -124,7 +125,7 @@ class JobsScene(Scene):
         keep_profiles(self.experiment, folder)
         if any(is_from_outside(getattr(self.experiment.policy, key)) for key in PARTS):
             write_whole(folder / POLICY_NAME, msgspec.json.encode(self.facts()))
-        traces.write(self.jobs, folder / JOBS_NAME)
+        write_workload(self.jobs, folder / JOBS_NAME)
         return self.experiment
 
     def far(self, state: TrainingState, now: int) -> Far:

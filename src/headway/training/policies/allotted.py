@@ -7,7 +7,8 @@ holds, after what others give up for it.
 
 from collections.abc import Iterable, Iterator
 from copy import copy
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from headway.training.actions import Action, MigrateJob, Placement, ReallocateJob, StartJob
 from headway.training.policies.allocations.shared.wants import can_have_due, lesser

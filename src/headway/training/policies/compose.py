@@ -4,8 +4,9 @@ The parts are independent; this module is the only place that knows all of them.
 which the state keeps its queue, so that what a part reads is already in order.
 """
 
-from collections.abc import Container, Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from copy import copy
+from operator import attrgetter
 
 from headway.training.actions import Action, Grant, Placement, PreemptJob, StartJob, WakeAt
 from headway.training.feasible import quota_refusal
@@ -14,9 +15,11 @@ from headway.training.policies.allotted import Allotted, granted, taken_over
 from headway.training.policies.backfills.walk import guaranteed
 from headway.training.policies.parts import RESTART, Allocation, Backfill, Migration, Order, PlacementRule
 from headway.training.policies.preemption import borrowed, fits, make_room, open_to_preemption
-from headway.training.queue import Key, Lane
+from headway.training.queue import Lane
 from headway.training.shares import Dues
 from headway.training.state import TrainingState
+
+_head = attrgetter("head")
 
 
 class ComposedPolicy:
@@ -171,12 +174,18 @@ class ComposedPolicy:
             if self.round_length:
                 yield from self._wake(now, now + self.round_length)
                 return
-            if any(fits(state, js, copy(self.placement)) is not None for js in self.stopped.values()):
+            if self.stopped and self._could_restart(state):
                 yield from self._wake(now, now + RESTART)
             if self.refresh:
                 yield from self._wake(now, now + self.refresh)
             if self._moves and state.running and (time := self.order.next_turn(now, state)):
                 yield from self._wake(now, time)
+
+    def _could_restart(self, state: TrainingState) -> bool:
+        """Return whether a job that this decision has stopped would fit elsewhere at once."""
+        rule, remembers = self.placement, hasattr(self.placement, "__copy__")
+        stopped = self.stopped.values()
+        return any(fits(state, js, copy(rule) if remembers else rule) is not None for js in stopped)
 
     def _wake(self, now: int, time: int) -> Iterator[Action]:
         if self._woken_for <= now or time < self._woken_for:
@@ -194,27 +203,22 @@ class ComposedPolicy:
             return state.changes if state.quotas else state.releases
         return -1 if self._moves else state.changes
 
-    def first_lane(self, state: TrainingState, closed: Container[Hashable]) -> Lane | None:
-        """The lane, of those not closed, whose head comes first; guaranteed jobs before borrowing ones."""
-        lanes = state.queue.lanes
-        if not self._tenant_lanes and not self._order_lanes:
-            if len(lanes) == 1:
-                (lane,) = lanes.values()
-                return None if lane.name in closed else lane
-            first: Lane | None = None
-            for lane in lanes.values():
-                if (first is None or lane.head < first.head) and lane.name not in closed:
-                    first = lane
-            return first
-        best: tuple[bool, Key, Key] | None = None
-        first = None
-        for lane in lanes.values():
-            if lane.name not in closed:
-                js = state.jobs[lane.head[1]]
-                place = (not guaranteed(js), self.order.lane_key(state, js), lane.head)
-                if best is None or place < best:
-                    best, first = place, lane
-        return first
+    def lanes_in_order(self, state: TrainingState) -> list[Lane]:
+        """The lanes by their heads, the one that comes first first; guaranteed jobs before borrowing ones."""
+        lanes = list(state.queue.lanes.values())
+        if len(lanes) > 1:
+            if not self._tenant_lanes and not self._order_lanes:
+                lanes.sort(key=_head)
+            else:
+                jobs, order = state.jobs, self.order
+                heads = [jobs[lane.head[1]] for lane in lanes]
+                places = [
+                    (not guaranteed(js), order.lane_key(state, js), lane.head, lane)
+                    for js, lane in zip(heads, lanes, strict=True)
+                ]
+                places.sort()
+                lanes = [lane for *_, lane in places]
+        return lanes
 
     def admit(self, now: int, state: TrainingState, js: JobState) -> list[Action] | None:
         """The actions that start a job now, its preemptions before it; None when it cannot start."""
@@ -229,8 +233,10 @@ class ComposedPolicy:
         if state.quotas and js.account.promised and guaranteed(js):
             found = make_room(state, js, self.placement, borrowed(state, js))
         if found is None and self.preempts:
-            victims = self.order.victims(now, state, js)
-            found = make_room(state, js, self.placement, open_to_preemption(now, state, js, victims, self.quantum))
+            offered = self.order.victims(now, state, js)
+            if offered != ():
+                offered = open_to_preemption(now, state, js, offered, self.quantum)
+                found = make_room(state, js, self.placement, offered)
         if found is None:
             return None
         victims, placement = found

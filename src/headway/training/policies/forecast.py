@@ -2,6 +2,7 @@
 
 from headway.training.jobstate import JobState
 from headway.training.policies.parts import PlacementRule
+from headway.training.policies.releasing import Releasing
 from headway.training.state import TrainingState
 
 
@@ -10,16 +11,9 @@ def earliest_fit(now: int, state: TrainingState, js: JobState, rule: PlacementRu
 
     Needs ``state.ends``. An end that should have come already counts as just after now.
     """
-    pool, need = state.pool, js.gpus
-    single = rule.needs_one_node(pool, js)
     with state.draft() as draft:
+        releasing = Releasing(state, draft, js, rule, lambda: rule.place(state.pool, js))
         for end, job in state.ends.ascending(now):
-            leaver = state.running[job]
-            draft.release(leaver)
-            if single:
-                enough = any(pool.free_count[n] >= need and js.eligible >> n & 1 for n, _ in leaver.placement)
-            else:
-                enough = js.gpu_milli < 1000 or pool.free_among(js.eligible) >= need
-            if enough and rule.place(pool, js) is not None:
+            if releasing.add(state.running[job]) is not None:
                 return max(int(end), now + 1)
     return None

@@ -7,7 +7,7 @@ An ``Order`` says which job comes first. A ``Backfill`` walks the queue and says
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import ClassVar, Protocol
@@ -105,10 +105,14 @@ class Order(ABC):
         return 0
 
     def victims(self, now: int, state: TrainingState, js: JobState) -> Iterable[JobState]:
-        """Yield running jobs that this waiting one comes before, last ones first."""
+        """Return running jobs that this waiting one comes before, last ones first."""
         if self.key_moves_with_time:
-            yield from self._behind(now, state, js)
-            return
+            return self._behind(now, state, js)
+        largest = state.ranked.largest(now)
+        return () if largest is None or largest <= js.key else self._after(now, state, js)
+
+    def _after(self, now: int, state: TrainingState, js: JobState) -> Iterator[JobState]:
+        """Yield those by their ranks."""
         for value, job in state.ranked.descending(now):
             if value <= js.key:
                 return
@@ -183,8 +187,8 @@ class Admission(Protocol):
     def walk(self, now: int, state: TrainingState) -> Iterator[Action]:
         """Yield what the backfill would do now; after moves that made room."""
 
-    def first_lane(self, state: TrainingState, closed: Container[Hashable]) -> Lane | None:
-        """Return the lane, of those not closed, whose head comes first."""
+    def lanes_in_order(self, state: TrainingState) -> list[Lane]:
+        """Return the lanes of the queue, the one whose head comes first first."""
 
     def version(self, now: int, state: TrainingState) -> int:
         """Return a number that grows when a blocked job may be admissible now; negative when that cannot be told."""

@@ -7,12 +7,14 @@ beyond guarantees.
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from headway.training.actions import Placement
 from headway.training.draft import Draft
 from headway.training.feasible import quota_refusal
 from headway.training.jobstate import Account, JobState
 from headway.training.policies.parts import PlacementRule
+from headway.training.policies.releasing import Releasing
 from headway.training.state import TrainingState
 
 
@@ -20,21 +22,20 @@ def make_room(
     state: TrainingState, js: JobState, rule: PlacementRule, victims: Iterable[JobState]
 ) -> tuple[list[JobState], Placement] | None:
     """The victims to stop, of those offered, and where the job then goes; None when even all of them do not suffice."""
-    pool, eligible, need = state.pool, js.eligible, js.gpus
-    single = rule.needs_one_node(pool, js)
-    chosen: list[JobState] = []
+    eligible = js.eligible
+    offered = iter(victims)
+    if (first := next(offered, None)) is None:
+        return None
     with state.draft() as draft:
-        for victim in victims:
-            if not any(eligible >> node & 1 for node, _ in victim.placement):
-                continue
-            draft.release(victim)
-            chosen.append(victim)
-            if single:
-                enough = any(pool.free_count[node] >= need and eligible >> node & 1 for node, _ in victim.placement)
+        releasing = Releasing(state, draft, js, rule, lambda: fits(state, js, rule))
+        for victim in chain((first,), offered):
+            for node, _ in victim.placement:
+                if eligible >> node & 1:
+                    break
             else:
-                enough = js.gpu_milli < 1000 or pool.free_among(eligible) >= need
-            if enough and (placement := fits(state, js, rule)) is not None:
-                return _spare(draft, state, js, rule, chosen, placement)
+                continue
+            if (placement := releasing.add(victim)) is not None:
+                return _spare(draft, state, js, rule, releasing.needed, placement)
     return None
 
 

@@ -20,7 +20,7 @@ from headway.training.actions import Action, Placement, StartJob
 from headway.training.feasible import quota_refusal
 from headway.training.jobstate import JobState, Status
 from headway.training.policies.backfills.reservation import Future, Shadow, run_time, shadow_of, without
-from headway.training.policies.backfills.walk import guaranteed
+from headway.training.policies.backfills.walk import guaranteed, open_lanes
 from headway.training.policies.parts import Admission, Backfill, Order, Reservation
 from headway.training.policies.preemption import fits
 from headway.training.queue import Key
@@ -111,7 +111,7 @@ class Easy(Backfill):
         self._heads = []
         closed: set[Hashable] = set()
         later: list[Hashable] = []
-        while (lane := policy.first_lane(state, closed)) is not None:
+        for lane in open_lanes(state, policy, closed):
             js = state.jobs[lane.head[1]]
             against = self._against(state, js)
             if against and not (state.quotas and guaranteed(js)):

@@ -6,7 +6,7 @@ another tenant hold back one that is first of its tenant and within its guarante
 keeps its place in the queue and is not started before the next one.
 """
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Container, Hashable, Iterable, Iterator
 
 from headway.training.actions import Action
 from headway.training.feasible import quota_refusal
@@ -69,25 +69,43 @@ def _one_lane(now: int, state: TrainingState, policy: Admission, memory: Blocked
         yield from actions
 
 
+def open_lanes(state: TrainingState, policy: Admission, closed: Container[Hashable]) -> Iterator[Lane]:
+    """Yield the open lane whose head comes first, until all are closed.
+
+    Whoever asks closes the lane, or starts its head: then the heads are put in order anew.
+    """
+    while True:
+        tenures = state.tenures
+        for lane in policy.lanes_in_order(state):
+            if lane.name not in closed:
+                yield lane
+                if state.tenures != tenures:
+                    break
+        else:
+            return
+
+
 def _many_lanes(now: int, state: TrainingState, policy: Admission, memory: Blocked, strict: bool) -> Iterator[Action]:
     closed: set[Hashable] = set()
     territory = 0
     """Nodes of partitions whose first job could not start; who comes after it and shares them is held back."""
     jobs = state.jobs
-    while (lane := policy.first_lane(state, closed)) is not None:
+    version = policy.version(now, state)
+    for lane in open_lanes(state, policy, closed):
         js = jobs[lane.head[1]]
-        shared = territory & state.eligible(js.job.partition, ())
+        shared = territory and territory & state.eligible(js.job.partition, ())
         if shared and not (state.quotas and guaranteed(js)):
             closed.add(lane.name)
             continue
-        version = policy.version(now, state)
-        actions = None if memory.still(lane, version) else policy.admit(now, state, js)
-        if actions is not None:
-            yield from actions
-            continue
+        if not memory.still(lane, version):
+            actions = policy.admit(now, state, js)
+            if actions is not None:
+                yield from actions
+                version = policy.version(now, state)
+                continue
+            if js.id not in policy.stopped:
+                memory.note(lane, version)
         closed.add(lane.name)
-        if js.id not in policy.stopped:
-            memory.note(lane, version)
         if not state.quotas or quota_refusal(js) is None:
             policy.blocked = policy.blocked or js
             if strict:

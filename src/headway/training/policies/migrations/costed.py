@@ -17,7 +17,7 @@ After AnalySIM (arXiv 2201.03175), whose migration is free in its results; there
 defragmentation.
 """
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from contextlib import nullcontext
 from functools import lru_cache
 from math import ceil
@@ -146,17 +146,15 @@ def _heads(
     if not strict or len(state.queue.lanes) == 1 or not state.cluster.partitions:
         return
     taken = state.eligible(blocked.job.partition, ())
-    closed: set[Hashable] = set()
-    for _ in range(_HEADS_TRIED - 1):
-        while (lane := policy.first_lane(state, closed)) is not None:
-            closed.add(lane.name)
-            js = state.jobs[lane.head[1]]
-            if not state.eligible(js.job.partition, ()) & taken and (not state.quotas or quota_refusal(js) is None):
-                break
-        if lane is None:
-            return
-        yield js, taken
-        taken |= state.eligible(js.job.partition, ())
+    tried = 1
+    for lane in policy.lanes_in_order(state):
+        js = state.jobs[lane.head[1]]
+        if not state.eligible(js.job.partition, ()) & taken and (not state.quotas or quota_refusal(js) is None):
+            yield js, taken
+            tried += 1
+            if tried == _HEADS_TRIED:
+                return
+            taken |= state.eligible(js.job.partition, ())
 
 
 def covers(movable: list[JobState], deficit: int) -> list[list[JobState]]:

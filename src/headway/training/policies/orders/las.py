@@ -9,7 +9,7 @@ forth. A job that does not fit is skipped, as in the code of Tiresias and Gavel 
 the same the first submitted comes first.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from headway.training.jobstate import JobState
 from headway.training.policies.orders.fruitless import Fruitless
@@ -48,11 +48,16 @@ class Las(Order):
 
     def victims(self, now: int, state: TrainingState, js: JobState) -> Iterable[JobState]:
         """Jobs that had their quantum and will have held more even when this one has had its own."""
-        quantum = self.quantum
-        enough = js.key + quantum * js.width
+        enough = js.key + self.quantum * js.width
+        if self._fruitless.still(now, state, js):
+            return ()
         most = state.ranked.largest(now)
-        if most is None or most < enough or self._fruitless.still(now, state, js):
-            return
+        if most is None or most < enough:
+            return ()
+        return self._past_quantum(now, state, js, enough)
+
+    def _past_quantum(self, now: int, state: TrainingState, js: JobState, enough: int) -> Iterator[JobState]:
+        quantum = self.quantum
         again = now + quantum
         for held, job in state.ranked.descending(now):
             if (held, job) <= (enough, js.id):

@@ -8,6 +8,7 @@ first.
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from itertools import islice
 
 from headway.training.actions import UNCOUNTED, Placement
 from headway.training.pool import Demand, Pool, members
@@ -141,7 +142,7 @@ def on_equal_nodes(pool: Pool, js: Demand, order: Iterable[int]) -> Placement | 
     able = equal_nodes(pool, js, pool.everywhere)
     if able.bit_count() < js.nodes:
         return None
-    chosen = [node for node in order if able >> node & 1][: js.nodes]
+    chosen = islice((node for node in order if able >> node & 1), js.nodes)
     return tuple((node, gpus_of(pool, node, js.gpus // js.nodes)) for node in chosen)
 
 
@@ -173,15 +174,15 @@ def fewest_nodes(pool: Pool, js: Demand, nodes: int) -> Placement | None:
     return placement
 
 
-def by_room(pool: Pool, js: Demand, nodes: int) -> list[int]:
+def by_room(pool: Pool, js: Demand, nodes: int) -> Iterable[int]:
     """Those of these nodes that can give a job something, most first; ties in node order."""
     order = by_free(pool, js.eligible & nodes, most_first=True)
     if js.cpu_milli or js.memory_bytes or js.storage:
-        order.sort(key=lambda node: -room(pool, js, node))
+        return sorted(order, key=lambda node: -room(pool, js, node))
     return order
 
 
-def by_free(pool: Pool, eligible: int, *, most_first: bool) -> list[int]:
-    """Schedulable nodes by how many GPUs they have free (none, too); ties in node order."""
-    buckets = range(len(pool.buckets) - 1, -1, -1) if most_first else range(len(pool.buckets))
-    return [node for free in buckets for node in members(pool.buckets[free] & eligible)]
+def by_free(pool: Pool, eligible: int, *, most_first: bool) -> Iterator[int]:
+    """Yield schedulable nodes by how many GPUs they have free (none, too); ties in node order."""
+    for nodes in reversed(pool.buckets) if most_first else pool.buckets:
+        yield from members(nodes & eligible)
