@@ -2,8 +2,8 @@
 
 Run by scripts/gpu-profile. Parts: ``environment`` says what the machine has; ``measure`` times everything that is
 missing (``headway.profiling.model``); ``beside`` runs pairs side by side; ``write`` makes the profile file of it;
-``report`` prints the tables of docs/background/results/h200-profiles.md. Every measurement is a line of JSON, and what is there is
-not measured again. ``--dry`` runs all of it without a GPU, with small networks, to try the script itself.
+``report`` prints the tables of docs/background/results/h200-profiles.md. Every measurement is a line of JSON,
+and what is there is not measured again. ``--dry`` runs all of it without a GPU, with small networks, to try the script itself.
 """
 
 import argparse
@@ -164,7 +164,8 @@ def write(setting: Setting) -> None:
     path = setting.state / "esg-h200.toml"
     source = (
         "Networks of the six functions' kinds with random weights, measured by scripts/gpu-profile "
-        "(docs/background/results/h200-profiles.md); a cell is the CPUs' part and the network's part, measured apart and added"
+        "(docs/background/results/h200-profiles.md); "
+        "a cell is the CPUs' part and the network's part, measured apart and added"
     )
     model.write(setting.profiles(), path, name="esg-h200", source=source, measured=extra)
     print(f"wrote {path}")
