@@ -2,8 +2,8 @@
 
 Run by scripts/gpu-profile. Parts: ``environment`` says what the machine has; ``measure`` times everything that is
 missing (``headway.profiling.model``); ``beside`` runs pairs side by side; ``write`` makes the profile file of it;
-``report`` prints the tables of docs/background/results/h200-profiles.md. Every measurement is a line of JSON,
-and what is there is not measured again. ``--dry`` runs all of it without a GPU, with small networks, to try the script itself.
+``report`` prints the tables of docs/background/results/h200-profiles.md. Every measurement is a line of JSON, and what
+is there is not measured again. ``--dry`` runs all of it without a GPU, with small networks, to try the script itself.
 """
 
 import argparse

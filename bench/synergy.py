@@ -2,12 +2,12 @@
 
     python -m bench.synergy --out /tmp/synergy --data FOLDER
 
-runs every ``experiments/synergy-*.toml`` as FIGURES says, a run at a time, and prints docs/background/synergy.md's tables
-in Markdown. Each run that ends is a line of ``runs.jsonl`` in the folder, so a command that was stopped goes on where it
-was; a run whose settings changed is another run. ``--again tune,headway`` forgets what these allocations gave, for when
-their code has changed, ``--current`` all that other code gave; a note says where tables mix the two. ``--data`` is
-searched for the files that are not in the repository (two workloads of the paper's simulator, Philly, Helios Venus);
-what is not there is left out, and said.
+runs every ``experiments/synergy-*.toml`` as FIGURES says, a run at a time, and prints the tables of
+docs/background/synergy.md in Markdown. Each run that ends is a line of ``runs.jsonl`` in the folder, so a command that
+was stopped goes on where it was; a run whose settings changed is another run. ``--again tune,headway`` forgets what
+these allocations gave, for when their code has changed, ``--current`` all that other code gave; a note says where
+tables mix the two. ``--data`` is searched for the files that are not in the repository (two workloads of the paper's
+simulator, Philly, Helios Venus); what is not there is left out, and said.
 """
 
 import argparse
