@@ -1,7 +1,7 @@
 """Headway schedules shared GPUs: try any policy on your own trace, then run the same policy live.
 
-``import headway as hw`` gives the verbs of the command line; ``docs/tutorials/python.md`` shows them. A name is imported when it
-is first asked for: inside a training program this costs next to nothing.
+``import headway as hw`` gives the verbs of the command line; ``docs/tutorials/python.md`` shows them. A name is
+imported when it is first asked for: inside a training program this costs next to nothing.
 """
 
 from typing import TYPE_CHECKING, Any

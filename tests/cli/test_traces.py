@@ -70,7 +70,8 @@ def test_inspect_prints_what_a_file_holds_and_what_would_be_dropped(folder: Path
 
 
 def test_the_keys_of_an_inspection_are_those_of_the_reference(folder: Path, trace: Any) -> None:
-    (rows,) = (rows for header, rows in tables(read("docs/reference/metrics.md")) if header[0] == "key of a job trace")
+    page = read("docs/reference/trace-metrics.md")
+    (rows,) = (rows for header, rows in tables(page) if header[0] == "key of a job trace")
     listed = {key for row in rows for key in re.findall(r"`([\w*]+)`", row[0])}
     expanded = {key.replace("*", part) for key in listed for part in PARTS}
     assert expanded == set(trace("inspect", "jobs.csv", "--gpus", 8, "--json").json)
@@ -83,7 +84,8 @@ def test_requests_are_inspected_too_and_are_no_jobs(folder: Path, trace: Any) ->
     assert found == trace("inspect", "requests.csv", "--format", "azure-llm", "--json").json
     assert (found["format"], found["rows"], found["jobs"], found["requests"]) == ("azure-llm", 41, 0, 40)
     assert (found["dropped"], found["span_s"], found["gpus_max"]) == (1, 39, 0)
-    (own,) = (rows for header, rows in tables(read("docs/reference/metrics.md")) if header[0] == "key of a request trace")
+    page = read("docs/reference/trace-metrics.md")
+    (own,) = (rows for header, rows in tables(page) if header[0] == "key of a request trace")
     named = {key.replace("*", part) for row in own for key in re.findall(r"`([\w*]+)`", row[0]) for part in PARTS}
     assert named <= set(found)
     assert set(found) - named <= set(trace("inspect", "jobs.csv", "--json").json)

@@ -202,7 +202,7 @@ def test_a_prediction_is_shown_by_the_names_of_policies_and_with_its_error(capsy
 
 
 def test_the_error_of_predictions_is_that_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs" / "kernels" / "simulation.md").read_text()
+    page = (Path(__file__).resolve().parents[2] / "docs" / "guides" / "gpu-simulation.md").read_text()
     (test,) = [line for line in page.splitlines() if line.startswith("**A blind test**")]
     shown = " ".join(call(capsys, "gpu", "predict", "--help")[1].replace("│", " ").split())
     for words in ("within 15 % in all", "the rate below in 19", "half of all within 12 %"):

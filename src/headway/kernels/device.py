@@ -19,7 +19,7 @@ class Sharing(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """The constants of a GPU. The defaults are an H200's; docs/guides/gpu-simulation.md says where each is from."""
+    """The constants of a GPU. The defaults are an H200's; docs/reference/gpu-model.md says where each is from."""
 
     sms: int = 132
     latency: int = 6 * MICROSECOND

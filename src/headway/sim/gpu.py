@@ -1,6 +1,6 @@
 """The inside of a GPU, in virtual time: streams, block slots, waves and slices.
 
-What is modelled, and what is not, is in docs/guides/gpu-simulation.md.
+What is modelled, and what is not, is in docs/reference/gpu-model.md.
 
 Work is integer nanoseconds at full speed times a million, speed an integer in parts per million, an end is rounded up:
 each kernel gets exactly the work it has. A GPU asks for its own future by ``alarms``: (time, what, token) that its

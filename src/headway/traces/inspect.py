@@ -37,7 +37,10 @@ _OWNERS = (("tenants", "tenant"), ("users", "user"), ("partitions", "partition")
 
 
 def inspect(trace: Trace, gpus: int = 0) -> dict[str, Any]:
-    """Summarise a trace under the keys of ``docs/reference/metrics.md``; with ``gpus`` also against a cluster of so many."""
+    """Summarise a trace under the keys of ``docs/reference/trace-metrics.md``.
+
+    With ``gpus``, also compare it with a cluster of so many.
+    """
     jobs = trace.jobs
     columns = _columns(jobs)
     brought = columns.width * columns.run

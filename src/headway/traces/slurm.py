@@ -1,7 +1,7 @@
 """Slurm's own records of jobs: ``sacct --parsable2`` or ``--json``, ``scontrol show job``, the jobcomp/filetxt log.
 
-Columns may come in any order; needed are JobID, Submit and what tells the run time. ``docs/guides/slurm.md`` says what each
-becomes. A job is named by its JobID: ``123``, ``123_4`` for a task of an array, ``123`` for all components of a
+Columns may come in any order; needed are JobID, Submit and what tells the run time. ``docs/guides/slurm.md`` says what
+each becomes. A job is named by its JobID: ``123``, ``123_4`` for a task of an array, ``123`` for all components of a
 heterogeneous job.
 """
 

@@ -814,7 +814,7 @@ def test_the_document_names_everything_that_is_printed(run_folder: Path, capsys:
     capsys.readouterr()
     assert command("whatif", str(run_folder), "--at", "20%", "--remove-nodes", "1", "--skip-infeasible", "--json") == 0
     told = json.loads(capsys.readouterr().out)
-    page = (Path(__file__).parents[3] / "docs" / "whatif.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "guides" / "whatif.md").read_text(encoding="utf-8")
     listed = set(re.findall(r"`(\w+)`", page.partition("## What comes out")[2].partition("## What `--out`")[0]))
     groups = [told, told["before"], *told["tenants"], *told["gain"], *told["lose"]]
     assert {key for group in groups for key in group} == listed

@@ -227,7 +227,7 @@ def test_the_columns_of_the_tables_are_those_of_the_page() -> None:
     world = World(uniform(2, 4, nodes_per_group=[("rack", 1)]), seconds_of((0, 10, 4)))
     run = drive("fifo", world)
     made = tables_of(Ledger(run.tape, run.jobs, world.cluster), run.tape)
-    page = (ROOT / "docs" / "export.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "guides" / "export.md").read_text(encoding="utf-8")
     for name, table in made.items():
         section = page.partition(f"### `{name}`")[2].partition("\n### ")[0]
         ((_, rows),) = tables_of_page(section)

@@ -1,4 +1,6 @@
-"""A serving run in one flat object: the numbers that a table shows and ``--json`` prints. Definitions: docs/reference/metrics.md.
+"""A serving run in one flat object: the numbers that a table shows and ``--json`` prints.
+
+Definitions: docs/reference/fleet-metrics.md.
 
 What is about requests (latency, slow-down, deadlines, what one costs, cache hits, edges) leaves out the first of them,
 the warm-up; what is about machines (bytes, utilisation, cost in all) is of the whole run.

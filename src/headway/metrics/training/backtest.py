@@ -1,4 +1,6 @@
-"""How far simulated starts are from recorded ones: what a replay of a site's own history is worth (docs/guides/backtest.md).
+"""How far simulated starts are from recorded ones: what a replay of a site's own history is worth.
+
+Guide: docs/guides/backtest.md.
 
 The error of a job is its simulated start less its recorded one: above 0 the simulation has it wait longer than it did.
 """

@@ -1,4 +1,7 @@
-"""Headway's own serving policy: placement, residency and configuration decided together (docs/reference/policies/fleet/headway.md)."""
+"""Headway's own serving policy: placement, residency and configuration decided together.
+
+Reference: docs/reference/policies/fleet/headway.md.
+"""
 
 from headway.serving.policies.headway.policy import Headway
 

@@ -3,7 +3,7 @@
 Tasks stay in the pool until they run. When something is new for a function, ``Batching`` says who of its waiting tasks
 runs together or waits for whom, by what all of them are then expected to cost; here the batch gets the best offer that
 fits a worker with a warm process, or waits where waiting for room is cheaper. ``Warming`` has the processes ready,
-``Admission`` gives up what cannot be answered in time. docs/reference/policies/fleet/headway.md, "Configurations".
+``Admission`` gives up what cannot be answered in time. docs/reference/policies/fleet/headway.md, "Central".
 """
 
 from bisect import insort

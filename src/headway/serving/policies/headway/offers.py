@@ -5,8 +5,8 @@ the dynamic programme over a graph, last task first: ``rest`` is what a task and
 request that has so much time left, ``after`` the same for what follows a chosen offer. Both count what a missed
 deadline forfeits, weighed with its probability under the spread of the profiles: so the margin before a deadline is
 neither a rule nor an option, but what it is worth, stage by stage. For chains without spread this is the Pareto front
-over time and cost, exact but for the points of the tables; docs/reference/policies/fleet/headway.md says what is done at forks and
-joins.
+over time and cost, exact but for the points of the tables; docs/reference/policies/fleet/headway.md
+says what is done at forks and joins.
 """
 
 from collections.abc import Mapping, Sequence
