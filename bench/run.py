@@ -4,6 +4,7 @@
     scripts/bench --case philly --case kernels/       those whose name contains one of these, long ones too
     scripts/bench --json out.json --best-of 3         the figures as JSON besides
     scripts/bench --against ../other                  each case in both checkouts, by turns; fails where this is slower
+    scripts/bench --growth                            how the cost grows with jobs and GPUs (``bench/growth_run.py``)
 
 Each case (``bench/cases.py``) runs in a process of its own, which prepares it, plays it once, asserts what came out,
 and then plays it as often as it is told. The best CPU time counts: other work on the machine disturbs it least. A
@@ -28,13 +29,15 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
+from threading import TIMEOUT_MAX, Timer
 from types import ModuleType
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from bench.cases import Case, Place, registry  # noqa: E402 - after the path to it
+from bench import growth  # noqa: E402 - after the path to it
+from bench.cases import Case, Place, registry  # noqa: E402
 
 TOLERANCE = 0.05
 """A ratio that is above one by this much at most is no news."""
@@ -46,6 +49,10 @@ HEADING_AGAINST = f"{'case':58} {'here s':>8} {'there s':>8} {'ratio':>6} {'spre
 
 class CaseFailedError(Exception):
     """A case that did not come out as it should, with what its process said."""
+
+
+class TimeLimitError(CaseFailedError):
+    """A case that was ended because it took too long."""
 
 
 # --- in the process of a case ---------------------------------------------------------------------------------
@@ -74,10 +81,12 @@ def cpu_s() -> float:
 def serve(case: Case, checkout: Path, place: Place) -> None:
     """Prepare a case, say what it comes to, then time a step for each line that is read."""
     ready = case.prepare(adapter_of(checkout), place)
-    count, digest = ready.told(ready.step())
+    found = ready.step()
+    count, digest = ready.told(found)
     assert count > 0, f"no {case.unit}"
     assert count == (case.count or count), f"{count:,} {case.unit} instead of {case.count:,}"
-    _answer(count=count, digest=digest)
+    _answer(count=count, digest=digest, numbers=ready.numbers(found))
+    del found
     for _ in sys.stdin:
         gc.collect()
         cpu, wall = cpu_s(), time.perf_counter()
@@ -106,6 +115,8 @@ class Figures:
     cpu_s: list[float] = field(default_factory=list)
     wall_s: list[float] = field(default_factory=list)
     peak_bytes: int = 0
+    numbers: dict[str, int] = field(default_factory=dict)
+    """What else a case tells of its result."""
 
     @property
     def best_s(self) -> float:
@@ -130,7 +141,8 @@ class Figures:
 class Measuring:
     """The process of a case in one checkout."""
 
-    def __init__(self, figures: Figures, checkout: Path, traces: Path, shared: Path) -> None:
+    def __init__(self, figures: Figures, checkout: Path, traces: Path, shared: Path, limit_s: float = 0) -> None:
+        """Start it; after ``limit_s`` seconds, where that is not 0, it is ended."""
         self.figures = figures
         self._scratch = tempfile.TemporaryDirectory(dir=shared)
         self._complaints = Path(self._scratch.name) / "stderr"
@@ -146,13 +158,22 @@ class Measuring:
             stderr=self._complaints.open("w"),
             text=True,
         )
+        self._limit_s = limit_s
+        self._timer = Timer(limit_s or TIMEOUT_MAX, self._overdue)
+        self._timer.daemon = True
+        self._is_overdue = False
+        self._timer.start()
+
+    def _overdue(self) -> None:
+        self._is_overdue = True
+        self._process.kill()
 
     def begin(self) -> None:
         """Wait until it is prepared and its first run came out as it should."""
         found = self._heard()
         figures = self.figures
         assert figures.digest in ("", found["digest"]), f"{figures.case}: processes of one checkout differ"
-        figures.count, figures.digest = found["count"], found["digest"]
+        figures.count, figures.digest, figures.numbers = found["count"], found["digest"], found["numbers"]
 
     def measure(self) -> None:
         """Time one run."""
@@ -169,23 +190,33 @@ class Measuring:
         line = self._process.stdout.readline()
         if not line:
             self._process.wait()
+            if self._is_overdue:
+                raise TimeLimitError(f"{self.figures.case}: ended after {self._limit_s:g} s")
             raise CaseFailedError(f"{self.figures.case}: failed\n{self._complaints.read_text().strip()}")
         return dict(json.loads(line))
 
     def end(self) -> None:
         """Let it go."""
         assert self._process.stdin is not None
+        self._timer.cancel()
         self._process.stdin.close()
         self._process.wait()
         self._scratch.cleanup()
 
 
-def measured(cases: Sequence[Figures], checkouts: Sequence[Path], traces: Path, shared: Path, times: int) -> None:
+def measured(
+    cases: Sequence[Figures],
+    checkouts: Sequence[Path],
+    traces: Path,
+    shared: Path,
+    times: int,
+    limit_s: float = 0,
+) -> None:
     """Run a case in each of some checkouts, by turns, and add what it took to its figures there."""
     running: list[Measuring] = []
     try:
         for figures, checkout in zip(cases, checkouts, strict=True):
-            running.append(Measuring(figures, checkout, traces, shared))
+            running.append(Measuring(figures, checkout, traces, shared, limit_s))
             running[-1].begin()  # one after the other: preparing disturbs measuring
         for _ in range(times):
             for each in running:
@@ -243,34 +274,58 @@ def picked(cases: dict[str, Case], texts: Sequence[str], *, long: bool) -> list[
     return [case for case in cases.values() if any(text in case.name for text in texts)]
 
 
-def main() -> int:
-    """Measure, print, and fail where a case failed, a floor was missed or something is slower."""
+def arguments() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--case", action="append", default=[], help="only cases whose name contains this; repeatable")
     parser.add_argument("--long", action="store_true", help="those that take long, too")
     parser.add_argument("--list", action="store_true", help="print the names of the cases and stop")
-    parser.add_argument("--best-of", type=int, default=5, metavar="N", help="runs of each case (5)")
+    parser.add_argument("--best-of", type=int, metavar="N", help="runs of each case (5; with --growth 1)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
     parser.add_argument("--against", type=Path, metavar="FOLDER", help="another checkout, to take turns with")
     parser.add_argument("--traces", type=Path, default=os.environ.get("HEADWAY_TRACES", ROOT.parent / "shared/traces"))
+    parser.add_argument("--growth", action="store_true", help="how the cost grows with jobs and with GPUs")
+    parser.add_argument("--quick", action="store_true", help="with --growth: only small points, two minutes")
+    parser.add_argument("--out", type=Path, metavar="CSV", help="with --growth: a row a point (headway-growth.csv)")
+    parser.add_argument("--limit", type=float, metavar="S", help="with --growth: seconds a point may take (600)")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--checkout", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--scratch", type=Path, help=argparse.SUPPRESS)
+    return parser
+
+
+def main() -> int:
+    """Measure, print, and fail where a case failed, a floor was missed or something is slower."""
+    parser = arguments()
     given = parser.parse_args()
-    cases, traces = registry(), Path(given.traces).resolve()
+    traces = Path(given.traces).resolve()
     if given.child:
         sys.stdout = sys.stderr  # answers go to the real one
-        serve(cases[given.child], given.checkout, Place(traces, given.scratch))
+        case = growth.case_of(given.child) if given.child.startswith(growth.PREFIX) else registry()[given.child]
+        serve(case, given.checkout, Place(traces, given.scratch))
         return 0
-    chosen = picked(cases, given.case, long=given.long)
+    chosen = picked(growth.cases(quick=given.quick) if given.growth else registry(), given.case, long=given.long)
     if given.list:
         print("\n".join(case.name for case in chosen))
         return 0
-    if not chosen or given.best_of < 1:
-        parser.error(f"no case contains {' or '.join(given.case)}" if given.best_of > 0 else "--best-of: at least 1")
+    if given.best_of is not None and given.best_of < 1:
+        parser.error("--best-of: at least 1")
+    if not chosen:
+        parser.error(f"no case contains {' or '.join(given.case)}")
+    if given.growth and (given.against or given.json):
+        parser.error("--growth measures this checkout and writes a CSV: leave out --against and --json")
+    if not given.growth and (given.quick or given.out or given.limit is not None):
+        parser.error("--quick, --out and --limit go with --growth")
     if given.against is not None and not (given.against / "src" / "headway").is_dir():
         parser.error(f"--against {given.against}: there is no src/headway in it")
-    return played(chosen, given.against and given.against.resolve(), traces, given.best_of, given.json)
+    if not given.growth:
+        return played(chosen, given.against and given.against.resolve(), traces, given.best_of or 5, given.json)
+    from bench import growth_run
+
+    limit_s = 600 if given.limit is None else given.limit
+    if not limit_s > 0:
+        parser.error(f"--limit {limit_s:g}: must be above 0")
+    return growth_run.run(chosen, given.out or Path("headway-growth.csv"), limit_s, given.best_of or 1)
 
 
 def played(chosen: Sequence[Case], other: Path | None, traces: Path, times: int, target: Path | None) -> int:
