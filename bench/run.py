@@ -147,17 +147,18 @@ class Measuring:
         self._scratch = tempfile.TemporaryDirectory(dir=shared)
         self._complaints = Path(self._scratch.name) / "stderr"
         own = {"PYTHONPATH": str(checkout / "src"), "PYTHONHASHSEED": "0"}
-        self._process = subprocess.Popen(
-            [
-                *(sys.executable, __file__, "--child", figures.case, "--checkout", str(checkout)),
-                *("--traces", str(traces), "--scratch", self._scratch.name),
-            ],
-            env={**os.environ, **own},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._complaints.open("w"),
-            text=True,
-        )
+        with self._complaints.open("w") as complaints:
+            self._process = subprocess.Popen(
+                [
+                    *(sys.executable, __file__, "--child", figures.case, "--checkout", str(checkout)),
+                    *("--traces", str(traces), "--scratch", self._scratch.name),
+                ],
+                env={**os.environ, **own},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=complaints,
+                text=True,
+            )
         self._limit_s = limit_s
         self._timer = Timer(limit_s or TIMEOUT_MAX, self._overdue)
         self._timer.daemon = True
@@ -198,9 +199,11 @@ class Measuring:
     def end(self) -> None:
         """Let it go."""
         assert self._process.stdin is not None
-        self._timer.cancel()
+        assert self._process.stdout is not None
         self._process.stdin.close()
         self._process.wait()
+        self._timer.cancel()
+        self._process.stdout.close()
         self._scratch.cleanup()
 
 
@@ -316,15 +319,15 @@ def main() -> int:
         parser.error("--growth measures this checkout and writes a CSV: leave out --against and --json")
     if not given.growth and (given.quick or given.out or given.limit is not None):
         parser.error("--quick, --out and --limit go with --growth")
+    limit_s = 600 if given.limit is None else given.limit
+    if not limit_s > 0:
+        parser.error(f"--limit {limit_s:g}: must be above 0")
     if given.against is not None and not (given.against / "src" / "headway").is_dir():
         parser.error(f"--against {given.against}: there is no src/headway in it")
     if not given.growth:
         return played(chosen, given.against and given.against.resolve(), traces, given.best_of or 5, given.json)
     from bench import growth_run
 
-    limit_s = 600 if given.limit is None else given.limit
-    if not limit_s > 0:
-        parser.error(f"--limit {limit_s:g}: must be above 0")
     return growth_run.run(chosen, given.out or Path("headway-growth.csv"), limit_s, given.best_of or 1)
 
 
