@@ -34,7 +34,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     digest: str = ""
     """Of the tape, its first twelve digits: the same decisions have the same."""
     took_s: float | None = None
-    """Wall seconds of the whole point: drawing the jobs and checking the result included."""
+    """CPU seconds of the whole process: starting, drawing the jobs and checking the result included."""
     limit_s: float
     code: str
     """Changes with the source."""
@@ -107,7 +107,7 @@ def why_not(point: Point, smaller: Sequence[Row], limit_s: float) -> str:
     expected_s = last.took_s * (point.size / last.point.size) ** power
     if expected_s <= limit_s:
         return ""
-    return f"not run: about {expected_s:,.0f} s are expected, and the limit is {limit_s:g} s"
+    return f"not run: about {expected_s:,.0f} CPU s are expected, and the limit is {limit_s:g}"
 
 
 def measured_only(rows: Iterable[Row]) -> list[Row]:

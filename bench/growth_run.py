@@ -3,22 +3,21 @@
 Each point (``bench/growth.py``) runs in a process of its own, which plays it once, checks that every job ended, and
 plays it again with a clock; the tape of the smallest point of a series and policy is audited first, in another process.
 Each point is a row of the CSV as soon as it is known, so a command that was stopped goes on where it was. A point that
-takes longer than the limit is ended, and one that is expected to is not begun: its row says so in ``note``, and a later
-command with a higher limit tries it again. A figure is drawn beside the CSV, as HTML and as SVG, and the tables are
-printed.
+takes more CPU time than the limit is ended, and one that is expected to is not begun: its row says so in ``note``, and
+a later command with a higher limit tries it again. A figure is drawn beside the CSV, as HTML and as SVG, and the tables
+are printed.
 """
 
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from time import perf_counter
 
 from bench.cases import Case
 from bench.growth import AUDITED, Point, point_of
 from bench.growth_figure import draw, tables
 from bench.growth_rows import Row, Rows, why_not
-from bench.run import ROOT, CaseFailedError, Figures, TimeLimitError, measured
+from bench.run import ROOT, CaseFailedError, Figures, TimeLimitError, cpu_s, measured
 from bench.synergy import code
 from headway.errors import InputError
 from headway.report.progress import Board
@@ -60,15 +59,15 @@ def _row(point: Point, rows: Rows, limit_s: float, times: int, source: str, shar
     smaller = rows.smaller(point)
     if note := why_not(point, smaller, limit_s):
         return Row(**which, limit_s=limit_s, code=source, note=note)
-    figures, began = Figures(point.name, "jobs"), perf_counter()
+    figures, began = Figures(point.name, "jobs"), cpu_s()
     try:
         if not smaller:
             audited = Figures(point.name + AUDITED, "jobs")
             measured([audited], [ROOT], ROOT, shared, 0, limit_s)
-            began = perf_counter()
+            began = cpu_s()
         measured([figures], [ROOT], ROOT, shared, times, limit_s)
     except TimeLimitError:
-        return Row(**which, limit_s=limit_s, code=source, note=f"ended after {limit_s:g} s, the limit")
+        return Row(**which, limit_s=limit_s, code=source, note=f"ended after {limit_s:g} CPU s, the limit")
     return Row(
         **which,
         wall_s=round(min(figures.wall_s), 3),
@@ -77,7 +76,7 @@ def _row(point: Point, rows: Rows, limit_s: float, times: int, source: str, shar
         peak_bytes=figures.peak_bytes,
         **figures.numbers,
         digest=figures.digest[:12],
-        took_s=round(perf_counter() - began, 3),
+        took_s=round(cpu_s() - began, 3),
         limit_s=limit_s,
         code=source,
     )

@@ -19,8 +19,10 @@ import argparse
 import gc
 import importlib.util
 import json
+import math
 import os
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -29,7 +31,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
-from threading import TIMEOUT_MAX, Timer
 from types import ModuleType
 from typing import Any
 
@@ -41,6 +42,8 @@ from bench.cases import Case, Place, registry  # noqa: E402
 
 TOLERANCE = 0.05
 """A ratio that is above one by this much at most is no news."""
+OVERDUE = 75
+"""The exit status of a process that took longer than it was given."""
 MOST_BYTES = 2_500_000_000
 """Peak memory of any case."""
 HEADING = f"{'case':58} {'count':>10} {'unit':9} {'CPU s':>8} {'wall s':>8} {'a second':>10} {'floor':>8} {'MB':>6}"
@@ -52,7 +55,7 @@ class CaseFailedError(Exception):
 
 
 class TimeLimitError(CaseFailedError):
-    """A case that was ended because it took too long."""
+    """A case that was ended because it took more CPU time than it was given."""
 
 
 # --- in the process of a case ---------------------------------------------------------------------------------
@@ -94,6 +97,16 @@ def serve(case: Case, checkout: Path, place: Place) -> None:
         took = {"wall_s": time.perf_counter() - wall, "cpu_s": cpu_s() - cpu}
         assert ready.told(found) == (count, digest), f"{case.name}: repetitions differ"
         _answer(**took, peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+
+
+def limit_cpu(seconds: float) -> None:
+    """End this process with status OVERDUE when it has taken so much CPU time; not at all where that is 0.
+
+    CPU time and not wall time, so that the same cases pass on a busy machine.
+    """
+    if seconds:
+        signal.signal(signal.SIGXCPU, lambda *_: os._exit(OVERDUE))
+        resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(seconds), resource.getrlimit(resource.RLIMIT_CPU)[1]))
 
 
 def _answer(**values: Any) -> None:
@@ -142,7 +155,7 @@ class Measuring:
     """The process of a case in one checkout."""
 
     def __init__(self, figures: Figures, checkout: Path, traces: Path, shared: Path, limit_s: float = 0) -> None:
-        """Start it; after ``limit_s`` seconds, where that is not 0, it is ended."""
+        """Start it; after ``limit_s`` seconds of CPU time, where that is not 0, it ends."""
         self.figures = figures
         self._scratch = tempfile.TemporaryDirectory(dir=shared)
         self._complaints = Path(self._scratch.name) / "stderr"
@@ -151,7 +164,7 @@ class Measuring:
             self._process = subprocess.Popen(
                 [
                     *(sys.executable, __file__, "--child", figures.case, "--checkout", str(checkout)),
-                    *("--traces", str(traces), "--scratch", self._scratch.name),
+                    *("--traces", str(traces), "--scratch", self._scratch.name, "--limit", str(limit_s)),
                 ],
                 env={**os.environ, **own},
                 stdin=subprocess.PIPE,
@@ -159,15 +172,6 @@ class Measuring:
                 stderr=complaints,
                 text=True,
             )
-        self._limit_s = limit_s
-        self._timer = Timer(limit_s or TIMEOUT_MAX, self._overdue)
-        self._timer.daemon = True
-        self._is_overdue = False
-        self._timer.start()
-
-    def _overdue(self) -> None:
-        self._is_overdue = True
-        self._process.kill()
 
     def begin(self) -> None:
         """Wait until it is prepared and its first run came out as it should."""
@@ -190,9 +194,8 @@ class Measuring:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            self._process.wait()
-            if self._is_overdue:
-                raise TimeLimitError(f"{self.figures.case}: ended after {self._limit_s:g} s")
+            if self._process.wait() == OVERDUE:
+                raise TimeLimitError(f"{self.figures.case}: took more CPU time than it was given")
             raise CaseFailedError(f"{self.figures.case}: failed\n{self._complaints.read_text().strip()}")
         return dict(json.loads(line))
 
@@ -202,7 +205,6 @@ class Measuring:
         assert self._process.stdout is not None
         self._process.stdin.close()
         self._process.wait()
-        self._timer.cancel()
         self._process.stdout.close()
         self._scratch.cleanup()
 
@@ -290,7 +292,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--growth", action="store_true", help="how the cost grows with jobs and with GPUs")
     parser.add_argument("--quick", action="store_true", help="with --growth: only small points, two minutes")
     parser.add_argument("--out", type=Path, metavar="CSV", help="with --growth: a row a point (headway-growth.csv)")
-    parser.add_argument("--limit", type=float, metavar="S", help="with --growth: seconds a point may take (600)")
+    parser.add_argument("--limit", type=float, metavar="S", help="with --growth: CPU seconds a point may take (600)")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--checkout", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--scratch", type=Path, help=argparse.SUPPRESS)
@@ -304,6 +306,7 @@ def main() -> int:
     traces = Path(given.traces).resolve()
     if given.child:
         sys.stdout = sys.stderr  # answers go to the real one
+        limit_cpu(given.limit)
         case = growth.case_of(given.child) if given.child.startswith(growth.PREFIX) else registry()[given.child]
         serve(case, given.checkout, Place(traces, given.scratch))
         return 0

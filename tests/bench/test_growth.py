@@ -93,7 +93,7 @@ def test_what_a_limit_kept_out_is_tried_again_with_a_higher_one(tmp_path: Path) 
     path = tmp_path / "growth.csv"
     rows = Rows(path, 60)
     rows.add(row(1000))
-    rows.add(row(3000, None, note="not run: about 90 s are expected, and the limit is 60 s"))
+    rows.add(row(3000, None, note="not run: about 90 CPU s are expected, and the limit is 60"))
     assert [each.size for each in Rows(path, 60).known] == [1000, 3000]
     assert [each.size for each in Rows(path, 61).known] == [1000]
 
@@ -112,8 +112,8 @@ def test_a_file_of_something_else_is_refused_and_left_alone(text: str, tmp_path:
     [
         ([], ""),
         ([row(1000, 10.0)], ""),  # with one known, as many times longer as larger: 50 s
-        ([row(1000, 13.0)], "not run: about 65 s are expected, and the limit is 60 s"),
-        ([row(100, 0.1), row(1000, 10.0)], "not run: about 250 s are expected, and the limit is 60 s"),
+        ([row(1000, 13.0)], "not run: about 65 CPU s are expected, and the limit is 60"),
+        ([row(100, 0.1), row(1000, 10.0)], "not run: about 250 CPU s are expected, and the limit is 60"),
         ([row(100, 9.0), row(1000, 10.0)], ""),  # starting takes most of it: never less than proportional
         ([row(100, 1.0), row(1000, None, note="ended")], "not run: the smaller point with 1,000 jobs on 1,000 GPUs"),
     ],
@@ -176,7 +176,7 @@ def test_a_series_stops_at_the_limit_and_says_so(asked: list[str], tmp_path: Pat
     assert measure(path, 1000, 10_000, 30_000) == 0
     assert [each.note for each in read(path)] == [
         "",
-        "ended after 60 s, the limit",
+        "ended after 60 CPU s, the limit",
         "not run: the smaller point with 10,000 jobs on 1,000 GPUs passed the limit",
     ]
     asked.clear()
@@ -197,8 +197,8 @@ def test_a_point_that_fails_leaves_no_row_and_fails_the_command(
 
 
 def test_a_process_is_ended_after_its_limit(tmp_path: Path) -> None:
-    running = Measuring(Figures("growth/jobs fifo 1000 125", "jobs"), ROOT, ROOT, tmp_path, 0.05)
-    with pytest.raises(TimeLimitError, match=r"growth/jobs fifo 1000 125: ended after 0\.05 s"):
+    running = Measuring(Figures("growth/jobs tune 10000 125", "jobs"), ROOT, ROOT, tmp_path, 0.5)
+    with pytest.raises(TimeLimitError, match="growth/jobs tune 10000 125: took more CPU time than it was given"):
         running.begin()
     running.end()
 
@@ -222,8 +222,8 @@ def test_the_command_measures_in_processes_and_draws(tmp_path: Path) -> None:
 # --- tables and the figure ------------------------------------------------------------------------------------
 
 ROWS = [
-    *(row(1000, 0.1), row(10_000, 2.0), row(100_000, None, note="ended after 60 s, the limit")),
-    *(row(1000, 0.2, "las"), row(10_000, None, "las", note="not run: about 90 s are expected")),
+    *(row(1000, 0.1), row(10_000, 2.0), row(100_000, None, note="ended after 60 CPU s, the limit")),
+    *(row(1000, 0.2, "las"), row(10_000, None, "las", note="not run: about 90 CPU s are expected")),
     *(row(104, 0.1, "las", "gpus"), row(304, 0.3, "las", "gpus")),
 ]
 
@@ -231,7 +231,7 @@ ROWS = [
 def test_a_table_says_what_was_measured_and_what_was_not() -> None:
     lines = list(tables(ROWS))
     assert "| policy | 1,000 | 10,000 | 100,000 | power | peak MB | tape, bytes a job |" in lines
-    assert "| `fifo` | 10,000 | 5,000 | ended after 60 s | 1.30 | 100 | 60 |" in lines
+    assert "| `fifo` | 10,000 | 5,000 | ended after 60 CPU s | 1.30 | 100 | 60 |" in lines
     assert "| `las` | 5,000 | not run |  |  | 100 | 60 |" in lines
 
 
