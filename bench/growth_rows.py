@@ -102,7 +102,7 @@ def why_not(point: Point, smaller: Sequence[Row], limit_s: float) -> str:
         return ""
     last = smaller[-1]
     if last.took_s is None:
-        return f"not run: the smaller point with {last.jobs:,} jobs on {last.gpus:,} GPUs passed the limit"
+        return f"not run: the smaller point with {last.jobs:,} jobs on {last.gpus:,} GPUs has no result"
     power = min(max(exponent(smaller, "took_s") or 1.0, 1.0), STEEPEST)
     expected_s = last.took_s * (point.size / last.point.size) ** power
     if expected_s <= limit_s:

@@ -177,7 +177,7 @@ def test_a_series_stops_at_the_limit_and_says_so(asked: list[str], tmp_path: Pat
     assert [each.note for each in read(path)] == [
         "",
         "ended after 60 CPU s, the limit",
-        "not run: the smaller point with 10,000 jobs on 1,000 GPUs passed the limit",
+        "not run: the smaller point with 10,000 jobs on 1,000 GPUs has no result",
     ]
     asked.clear()
     assert measure(path, 1000, 10_000, 30_000, limit_s=100) == 0
