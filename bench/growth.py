@@ -6,7 +6,7 @@ Two series, both of jobs that headway's own generator draws (``traces/synthetic.
 - ``gpus``: more and more GPUs, with 10 jobs for each. The jobs grow with the cluster, so that all clusters live through
   the same hours, equally full. With a fixed number of jobs a large cluster would be empty again before it is full.
 
-No job runs for more than 12 hours, so that the smallest point (about a day and a half of arrivals) is past filling up.
+No job runs for more than 12 hours, so that the smallest point (about two days of arrivals) is past filling up.
 A point is known by its name alone, ``growth/gpus srtf+fit 10000 125``: series, policy, jobs, nodes.
 """
 
