@@ -19,8 +19,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from headway.cli import main
-from headway.core.tape import Tape
+from headway.core.tape import COLUMNS, Tape
 from headway.experiment.files import variants
 from headway.experiment.play import play
 from headway.experiment.registry import domain_of
@@ -31,7 +33,6 @@ from headway.kernels.rows import Kind as KernelKind
 from headway.serving.policies import registry as serving_names
 from headway.serving.rows import Kind as ServingKind
 from headway.traces import registry, requests
-from headway.training.job import Outcome
 from headway.training.policies import registry as training_names
 from headway.training.rows import Kind
 
@@ -61,8 +62,18 @@ class Prepared:
             return int((kinds == KernelKind.FINISHED).sum())
         if self.scale == "serving":
             return int((kinds == ServingKind.DONE).sum() + (kinds == ServingKind.DROP).sum())
-        failed = sum(1 for job in self.scene.jobs if job.outcome is Outcome.FAILS)
-        return failed + int((kinds == Kind.FINISHED).sum() + (kinds == Kind.CANCELLED).sum())
+        ends = tape.of(Kind.FINISHED, Kind.FAILED, Kind.CANCELLED)
+        return int(np.unique(ends[:, COLUMNS.index("subject")]).size)  # a job that is tried again fails more than once
+
+
+def decisions(tape: Tape) -> int:
+    """Return how often the policy was asked: once an instant, and each instant left a row."""
+    return int(np.unique(tape.column("time")).size)
+
+
+def tape_bytes(folder: Path) -> int:
+    """Return the size of the tape of a run on disk."""
+    return sum(path.stat().st_size for path in folder.glob("tape.*"))
 
 
 def scale_of(document: Document) -> str:

@@ -32,6 +32,8 @@ class Ready(NamedTuple):
     """What is timed."""
     told: Callable[[Any], tuple[int, str]]
     """Of what a step returned: the count that must be exact, and a digest that must not change between steps."""
+    numbers: Callable[[Any], Mapping[str, int]] = lambda _: {}
+    """Of what a step returned: what else is told of it."""
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@
     scripts/bench --case philly --case kernels/       those whose name contains one of these, long ones too
     scripts/bench --json out.json --best-of 3         the figures as JSON besides
     scripts/bench --against ../other                  each case in both checkouts, by turns; fails where this is slower
+    scripts/bench --growth                            how the cost grows with jobs and GPUs (``bench/growth_run.py``)
 
 Each case (``bench/cases.py``) runs in a process of its own, which prepares it, plays it once, asserts what came out,
 and then plays it as often as it is told. The best CPU time counts: other work on the machine disturbs it least. A
@@ -18,8 +19,10 @@ import argparse
 import gc
 import importlib.util
 import json
+import math
 import os
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -34,10 +37,13 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from bench.cases import Case, Place, registry  # noqa: E402 - after the path to it
+from bench import growth  # noqa: E402 - after the path to it
+from bench.cases import Case, Place, registry  # noqa: E402
 
 TOLERANCE = 0.05
 """A ratio that is above one by this much at most is no news."""
+OVERDUE = 75
+"""The exit status of a process that took longer than it was given."""
 MOST_BYTES = 2_500_000_000
 """Peak memory of any case."""
 HEADING = f"{'case':58} {'count':>10} {'unit':9} {'CPU s':>8} {'wall s':>8} {'a second':>10} {'floor':>8} {'MB':>6}"
@@ -46,6 +52,10 @@ HEADING_AGAINST = f"{'case':58} {'here s':>8} {'there s':>8} {'ratio':>6} {'spre
 
 class CaseFailedError(Exception):
     """A case that did not come out as it should, with what its process said."""
+
+
+class TimeLimitError(CaseFailedError):
+    """A case that was ended because it took more CPU time than it was given."""
 
 
 # --- in the process of a case ---------------------------------------------------------------------------------
@@ -74,10 +84,12 @@ def cpu_s() -> float:
 def serve(case: Case, checkout: Path, place: Place) -> None:
     """Prepare a case, say what it comes to, then time a step for each line that is read."""
     ready = case.prepare(adapter_of(checkout), place)
-    count, digest = ready.told(ready.step())
+    found = ready.step()
+    count, digest = ready.told(found)
     assert count > 0, f"no {case.unit}"
     assert count == (case.count or count), f"{count:,} {case.unit} instead of {case.count:,}"
-    _answer(count=count, digest=digest)
+    _answer(count=count, digest=digest, numbers=ready.numbers(found))
+    del found
     for _ in sys.stdin:
         gc.collect()
         cpu, wall = cpu_s(), time.perf_counter()
@@ -85,6 +97,16 @@ def serve(case: Case, checkout: Path, place: Place) -> None:
         took = {"wall_s": time.perf_counter() - wall, "cpu_s": cpu_s() - cpu}
         assert ready.told(found) == (count, digest), f"{case.name}: repetitions differ"
         _answer(**took, peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+
+
+def limit_cpu(seconds: float) -> None:
+    """End this process with status OVERDUE when it has taken so much CPU time; not at all where that is 0.
+
+    CPU time and not wall time, so that the same cases pass on a busy machine.
+    """
+    if seconds:
+        signal.signal(signal.SIGXCPU, lambda *_: os._exit(OVERDUE))
+        resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(seconds), resource.getrlimit(resource.RLIMIT_CPU)[1]))
 
 
 def _answer(**values: Any) -> None:
@@ -106,6 +128,8 @@ class Figures:
     cpu_s: list[float] = field(default_factory=list)
     wall_s: list[float] = field(default_factory=list)
     peak_bytes: int = 0
+    numbers: dict[str, int] = field(default_factory=dict)
+    """What else a case tells of its result."""
 
     @property
     def best_s(self) -> float:
@@ -130,29 +154,31 @@ class Figures:
 class Measuring:
     """The process of a case in one checkout."""
 
-    def __init__(self, figures: Figures, checkout: Path, traces: Path, shared: Path) -> None:
+    def __init__(self, figures: Figures, checkout: Path, traces: Path, shared: Path, limit_s: float = 0) -> None:
+        """Start it; after ``limit_s`` seconds of CPU time, where that is not 0, it ends."""
         self.figures = figures
         self._scratch = tempfile.TemporaryDirectory(dir=shared)
         self._complaints = Path(self._scratch.name) / "stderr"
         own = {"PYTHONPATH": str(checkout / "src"), "PYTHONHASHSEED": "0"}
-        self._process = subprocess.Popen(
-            [
-                *(sys.executable, __file__, "--child", figures.case, "--checkout", str(checkout)),
-                *("--traces", str(traces), "--scratch", self._scratch.name),
-            ],
-            env={**os.environ, **own},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._complaints.open("w"),
-            text=True,
-        )
+        with self._complaints.open("w") as complaints:
+            self._process = subprocess.Popen(
+                [
+                    *(sys.executable, __file__, "--child", figures.case, "--checkout", str(checkout)),
+                    *("--traces", str(traces), "--scratch", self._scratch.name, "--limit", str(limit_s)),
+                ],
+                env={**os.environ, **own},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=complaints,
+                text=True,
+            )
 
     def begin(self) -> None:
         """Wait until it is prepared and its first run came out as it should."""
         found = self._heard()
         figures = self.figures
         assert figures.digest in ("", found["digest"]), f"{figures.case}: processes of one checkout differ"
-        figures.count, figures.digest = found["count"], found["digest"]
+        figures.count, figures.digest, figures.numbers = found["count"], found["digest"], found["numbers"]
 
     def measure(self) -> None:
         """Time one run."""
@@ -168,24 +194,34 @@ class Measuring:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            self._process.wait()
+            if self._process.wait() == OVERDUE:
+                raise TimeLimitError(f"{self.figures.case}: took more CPU time than it was given")
             raise CaseFailedError(f"{self.figures.case}: failed\n{self._complaints.read_text().strip()}")
         return dict(json.loads(line))
 
     def end(self) -> None:
         """Let it go."""
         assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._process.stdin.close()
         self._process.wait()
+        self._process.stdout.close()
         self._scratch.cleanup()
 
 
-def measured(cases: Sequence[Figures], checkouts: Sequence[Path], traces: Path, shared: Path, times: int) -> None:
+def measured(
+    cases: Sequence[Figures],
+    checkouts: Sequence[Path],
+    traces: Path,
+    shared: Path,
+    times: int,
+    limit_s: float = 0,
+) -> None:
     """Run a case in each of some checkouts, by turns, and add what it took to its figures there."""
     running: list[Measuring] = []
     try:
         for figures, checkout in zip(cases, checkouts, strict=True):
-            running.append(Measuring(figures, checkout, traces, shared))
+            running.append(Measuring(figures, checkout, traces, shared, limit_s))
             running[-1].begin()  # one after the other: preparing disturbs measuring
         for _ in range(times):
             for each in running:
@@ -243,34 +279,59 @@ def picked(cases: dict[str, Case], texts: Sequence[str], *, long: bool) -> list[
     return [case for case in cases.values() if any(text in case.name for text in texts)]
 
 
-def main() -> int:
-    """Measure, print, and fail where a case failed, a floor was missed or something is slower."""
+def arguments() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--case", action="append", default=[], help="only cases whose name contains this; repeatable")
     parser.add_argument("--long", action="store_true", help="those that take long, too")
     parser.add_argument("--list", action="store_true", help="print the names of the cases and stop")
-    parser.add_argument("--best-of", type=int, default=5, metavar="N", help="runs of each case (5)")
+    parser.add_argument("--best-of", type=int, metavar="N", help="runs of each case (5; with --growth 1)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
     parser.add_argument("--against", type=Path, metavar="FOLDER", help="another checkout, to take turns with")
     parser.add_argument("--traces", type=Path, default=os.environ.get("HEADWAY_TRACES", ROOT.parent / "shared/traces"))
+    parser.add_argument("--growth", action="store_true", help="how the cost grows with jobs and with GPUs")
+    parser.add_argument("--quick", action="store_true", help="with --growth: only small points, two minutes")
+    parser.add_argument("--out", type=Path, metavar="CSV", help="with --growth: a row a point (headway-growth.csv)")
+    parser.add_argument("--limit", type=float, metavar="S", help="with --growth: CPU seconds a point may take (600)")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--checkout", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--scratch", type=Path, help=argparse.SUPPRESS)
+    return parser
+
+
+def main() -> int:
+    """Measure, print, and fail where a case failed, a floor was missed or something is slower."""
+    parser = arguments()
     given = parser.parse_args()
-    cases, traces = registry(), Path(given.traces).resolve()
+    traces = Path(given.traces).resolve()
     if given.child:
         sys.stdout = sys.stderr  # answers go to the real one
-        serve(cases[given.child], given.checkout, Place(traces, given.scratch))
+        limit_cpu(given.limit)
+        case = growth.case_of(given.child) if given.child.startswith(growth.PREFIX) else registry()[given.child]
+        serve(case, given.checkout, Place(traces, given.scratch))
         return 0
-    chosen = picked(cases, given.case, long=given.long)
+    chosen = picked(growth.cases(quick=given.quick) if given.growth else registry(), given.case, long=given.long)
     if given.list:
         print("\n".join(case.name for case in chosen))
         return 0
-    if not chosen or given.best_of < 1:
-        parser.error(f"no case contains {' or '.join(given.case)}" if given.best_of > 0 else "--best-of: at least 1")
+    if given.best_of is not None and given.best_of < 1:
+        parser.error("--best-of: at least 1")
+    if not chosen:
+        parser.error(f"no case contains {' or '.join(given.case)}")
+    if given.growth and (given.against or given.json):
+        parser.error("--growth measures this checkout and writes a CSV: leave out --against and --json")
+    if not given.growth and (given.quick or given.out or given.limit is not None):
+        parser.error("--quick, --out and --limit go with --growth")
+    limit_s = 600 if given.limit is None else given.limit
+    if not limit_s > 0:
+        parser.error(f"--limit {limit_s:g}: must be above 0")
     if given.against is not None and not (given.against / "src" / "headway").is_dir():
         parser.error(f"--against {given.against}: there is no src/headway in it")
-    return played(chosen, given.against and given.against.resolve(), traces, given.best_of, given.json)
+    if not given.growth:
+        return played(chosen, given.against and given.against.resolve(), traces, given.best_of or 5, given.json)
+    from bench import growth_run
+
+    return growth_run.run(chosen, given.out or Path("headway-growth.csv"), limit_s, given.best_of or 1)
 
 
 def played(chosen: Sequence[Case], other: Path | None, traces: Path, times: int, target: Path | None) -> int:

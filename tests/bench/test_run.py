@@ -17,7 +17,7 @@ def figures(*cpu_s: float) -> Figures:
     return Figures("a case", "jobs", 10, "", list(cpu_s), list(cpu_s))
 
 
-@pytest.mark.parametrize("name", ["cases", "run", "readers"])
+@pytest.mark.parametrize("name", ["cases", "run", "readers", "growth"])
 def test_headway_is_known_to_the_adapter_only(name: str) -> None:
     tree = ast.parse((ROOT / "bench" / f"{name}.py").read_text())
     modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
@@ -89,6 +89,10 @@ def test_a_wrong_count_fails_before_anything_is_timed(tmp_path: Path) -> None:
         (("--case", "no such"), "no case contains no such"),
         (("--best-of", "0"), "--best-of: at least 1"),
         (("--against", "/nowhere"), "there is no src/headway in it"),
+        (("--growth", "--case", "no such"), "no case contains no such"),
+        (("--growth", "--json", "out.json"), "leave out --against and --json"),
+        (("--growth", "--limit", "0"), "--limit 0: must be above 0"),
+        (("--quick",), "--quick, --out and --limit go with --growth"),
     ],
 )
 def test_wrong_arguments_are_one_line(arguments: tuple[str, ...], complaint: str) -> None:
