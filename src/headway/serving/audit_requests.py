@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from headway.core.audit import Clerk
-from headway.serving.books import Life, WorkerBooks, sent
+from headway.serving.audit_records import Life, WorkerBooks, sent
 from headway.serving.catalogue import Catalogue
 from headway.serving.fleet import Fleet
 from headway.serving.request import Request

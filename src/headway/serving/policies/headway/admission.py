@@ -34,10 +34,10 @@ class Admission:
             graph.lengths_from([self._fastest[task.function] for task in graph.tasks]) for graph in self._graphs
         ]
 
-    def earliest(self, now: int, graph: int, task: int, there: Sequence[int]) -> int:
+    def earliest(self, now: int, graph: int, task: int, ready_from: Sequence[int]) -> int:
         """When a request can be answered at the earliest if this task starts now; ``there``: by function, from when
         on a process of it is somewhere."""
-        if max(map(there.__getitem__, self._called[graph])) <= now:
+        if max(map(ready_from.__getitem__, self._called[graph])) <= now:
             return now + self._rest[graph][task]
         plan = self._graphs[graph]
         ends = [0] * len(plan.tasks)
@@ -46,12 +46,12 @@ class Admission:
             begin = max((ends[before] for before in plan.predecessors[other]), default=0)
             if other == task or begin:
                 function = plan.tasks[other].function
-                ends[other] = max(begin, now, there[function]) + self._fastest[function]
+                ends[other] = max(begin, now, ready_from[function]) + self._fastest[function]
         return max(ends)
 
-    def hopeless(self, now: int, graph: int, task: int, deadline: int, there: Sequence[int]) -> bool:
+    def is_hopeless(self, now: int, graph: int, task: int, deadline: int, ready_from: Sequence[int]) -> bool:
         """Return whether a request misses its deadline whatever this task and those after it are given."""
-        return self.earliest(now, graph, task, there) > deadline
+        return self.earliest(now, graph, task, ready_from) > deadline
 
 
 class Scarcity:
@@ -59,34 +59,34 @@ class Scarcity:
 
     def __init__(self, worth: float) -> None:
         """``worth``: what an answer is worth, in costs; slices do not become so dear that no request is begun."""
-        self.worth = (1.0, 1.0)
-        self._dearest = (1.6 * worth, 0.8 * worth)
+        self.multipliers = (1.0, 1.0)
+        self._highest = (1.6 * worth, 0.8 * worth)
         self._used = [0.0, 0.0]
         self._seen = 0
 
     @property
-    def felt(self) -> bool:
+    def is_scarce(self) -> bool:
         """Return whether there is too little of anything."""
-        return self.worth != (1.0, 1.0)
+        return self.multipliers != (1.0, 1.0)
 
-    def look(self, now: int, state: ServingState) -> bool:
+    def update(self, now: int, state: ServingState) -> bool:
         """See how much is in use, now and then; whether that changed anything."""
         if now - self._seen < LOOK_EVERY:
             return False
         self._seen = now
-        before = self.worth
-        self.worth = (
+        before = self.multipliers
+        self.multipliers = (
             self._next(0, [(worker.cpus_free, worker.worker.cpus) for worker in state.workers if worker.up]),
             self._next(1, [(worker.slices_free, worker.worker.gpu.slices) for worker in state.workers if worker.up]),
         )
-        return self.worth != before
+        return self.multipliers != before
 
     def _next(self, kind: int, workers: Sequence[tuple[int, int]]) -> float:
         """Return what one kind is worth from now on; ``workers``: what is free on each, of how much."""
-        there = sum(of for _, of in workers)
-        used = 1.0 - sum(free for free, _ in workers) / there if there else 0.0
+        total = sum(of for _, of in workers)
+        used = 1.0 - sum(free for free, _ in workers) / total if total else 0.0
         self._used[kind] += 0.5 * (used - self._used[kind])
-        worth = self.worth[kind]
-        if self._used[kind] > CROWDED and 2.0 * worth <= self._dearest[kind]:
+        worth = self.multipliers[kind]
+        if self._used[kind] > CROWDED and 2.0 * worth <= self._highest[kind]:
             return 2.0 * worth
         return worth / 2.0 if self._used[kind] < EASY and worth > 1.0 else worth

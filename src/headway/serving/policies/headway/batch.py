@@ -15,7 +15,7 @@ import numpy.typing as npt
 from headway.serving.catalogue import Configuration
 from headway.serving.fleet import places
 from headway.serving.policies.headway.cells import Fitting
-from headway.serving.policies.headway.order import Outline
+from headway.serving.policies.headway.order import FleetTables
 from headway.serving.state import ServingState
 from headway.serving.workerstate import TaskId, WorkerState
 
@@ -26,13 +26,13 @@ _TOGETHER = 32
 
 
 def choose(
-    now: int, state: ServingState, outline: Outline, worker: WorkerState, queue: Sequence[TaskId], first: TaskId
+    now: int, state: ServingState, tables: FleetTables, worker: WorkerState, queue: Sequence[TaskId], first: TaskId
 ) -> tuple[tuple[TaskId, ...], Configuration] | None:
     """Return tasks that run together, ``first`` among them, and what they are given; None: there is no room."""
     rs = state.requests[first[0]]
     graph = rs.request.graph
-    function = outline.functions[graph][first[1]]
-    given = outline.kinds.of(worker.id, function)
+    function = tables.functions[graph][first[1]]
+    given = tables.cells_of.of(worker.id, function)
     if (only := given.only) is not None and only.batch == 1:
         room = only.cpus <= worker.cpus_free and only.slices <= worker.slices_free
         return ((first,), only) if room and places(worker.worker.gpu, only.slices, worker.taken) is not None else None
@@ -45,7 +45,7 @@ def choose(
     waiting = _waiting(fitting, len(same), len(queue) - len(same))
     pick = int(waiting.argmin())
     if rs.request.deadline:
-        allotted = (rs.request.deadline - now) * outline.pace[worker.id][function] // outline.ranks[graph][first[1]]
+        allotted = (rs.request.deadline - now) * tables.run_times[worker.id][function] // tables.ranks[graph][first[1]]
         surely = 1.0 + SURE * state.catalogue.functions[function].profile.spread
         keeping = np.flatnonzero(fitting.times * surely <= allotted)
         if len(keeping):

@@ -63,18 +63,18 @@ class Cells:
         )
 
 
-class Kinds:
+class CellTable:
     """The cells of all workers and functions."""
 
     def __init__(self, state: ServingState) -> None:
         self._state = state
         self.of = cache(self._of)
-        self._kinds: dict[tuple[int, Gpu, int], Cells] = {}
+        self._by_kind: dict[tuple[int, Gpu, int], Cells] = {}
 
     def _of(self, worker: int, function: int) -> Cells:
         """Return those of a function on a worker; workers of one kind share them."""
         state, given = self._state, self._state.fleet.workers[worker]
         kind = function, given.gpu, given.cpus
-        if kind not in self._kinds:
-            self._kinds[kind] = Cells(state.latency.cells(worker, function), given, state.fleet.prices)
-        return self._kinds[kind]
+        if kind not in self._by_kind:
+            self._by_kind[kind] = Cells(state.latency.cells(worker, function), given, state.fleet.prices)
+        return self._by_kind[kind]

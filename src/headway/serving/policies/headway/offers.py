@@ -44,12 +44,12 @@ _HOUR_NS = 3.6e12
 class Menu:
     """The offers of one function for one size of batch, on all makes."""
 
-    __slots__ = ("_hold", "cpus", "makes", "size", "slices", "times", "usd")
+    __slots__ = ("_hold", "cpus", "size", "slices", "times", "usd", "worker_types")
 
     def __init__(self, size: int, rows: Sequence[tuple[int, int, int, int, float]], prices: Prices) -> None:
         """``rows``: make, CPUs, slices, time, dollars for holding them that long."""
         self.size = size
-        self.makes = [row[0] for row in rows]
+        self.worker_types = [row[0] for row in rows]
         self.cpus = [row[1] for row in rows]
         self.slices = [row[2] for row in rows]
         self.times = np.array([row[3] for row in rows], dtype=np.float64)
@@ -66,23 +66,23 @@ class Menu:
         return found
 
 
-def makes_of(workers: Sequence[Worker]) -> list[int]:
+def worker_types_of(workers: Sequence[Worker]) -> list[int]:
     """Return which make each worker is: offers are the same on all workers of a make."""
-    makes: dict[tuple[Gpu, int], int] = {}
-    return [makes.setdefault((worker.gpu, worker.cpus), len(makes)) for worker in workers]
+    worker_types: dict[tuple[Gpu, int], int] = {}
+    return [worker_types.setdefault((worker.gpu, worker.cpus), len(worker_types)) for worker in workers]
 
 
 def menus_of(state: ServingState) -> tuple[tuple[Menu, ...], ...]:
     """Return by function a menu for each size of batch that some worker can run, smallest first."""
-    which = makes_of(state.fleet.workers)
-    examples = [which.index(make) for make in sorted(set(which))]
+    which = worker_types_of(state.fleet.workers)
+    examples = [which.index(worker_type) for worker_type in sorted(set(which))]
     used = {task.function for graph in state.catalogue.graphs for task in graph.tasks}
     found = []
     for index, function in enumerate(state.catalogue.functions):
         rows: dict[int, list[tuple[int, int, int, int, float]]] = {}
-        for make, worker in enumerate(examples):
+        for worker_type, worker in enumerate(examples):
             for size, more in _possible(state, worker, index).items():
-                rows.setdefault(size, []).extend((make, *row) for row in more)
+                rows.setdefault(size, []).extend((worker_type, *row) for row in more)
         if not rows and index in used:
             raise ExperimentError(f"function {function.name}: no worker can hold any configuration of its profile")
         found.append(tuple(Menu(size, rows[size], state.fleet.prices) for size in sorted(rows)))
@@ -155,7 +155,7 @@ class Table:
         return found
 
 
-class Outlook:
+class CostTables:
     """The tables of all tasks, for one set of waits."""
 
     def __init__(

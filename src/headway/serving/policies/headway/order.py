@@ -13,7 +13,7 @@ from math import exp
 from headway.errors import ExperimentError
 from headway.serving.catalogue import models_in
 from headway.serving.fleet import places
-from headway.serving.policies.headway.cells import Kinds
+from headway.serving.policies.headway.cells import CellTable
 from headway.serving.policies.plan import by_rank
 from headway.serving.requeststate import RequestState
 from headway.serving.state import ServingState
@@ -29,15 +29,15 @@ _FIRST, _LEAST = 8, 64
 """Requests after which a worker first trusts what it has seen, and the number after which it forgets by half."""
 
 
-class Outline:
+class FleetTables:
     """What follows from catalogue and fleet alone: times, sizes, ranks, where a function can run at all."""
 
     def __init__(self, state: ServingState) -> None:
         catalogue, fleet = state.catalogue, state.fleet
         self.functions = [[task.function for task in graph.tasks] for graph in catalogue.graphs]
         self.masks = [function.mask for function in catalogue.functions]
-        self.colds = [function.cold_start for function in catalogue.functions]
-        self.slow = [index for index, cold in enumerate(self.colds) if cold]
+        self.cold_starts = [function.cold_start for function in catalogue.functions]
+        self.cold_functions = [index for index, cold in enumerate(self.cold_starts) if cold]
         """Functions that need a process."""
         self.sizes = [model.size_bytes for model in catalogue.models]
         self.fetches = [fleet.fetch_time(size) for size in self.sizes]
@@ -45,33 +45,33 @@ class Outline:
         self.weights = cache(self._weights)
         self.base = state.latency.base
         """What a task counts for in queues, by worker and function."""
-        self.pace = [
+        self.run_times = [
             [_fastest(state, worker.id, index) for index in range(len(catalogue.functions))] for worker in state.workers
         ]
         """What a task takes when it has a worker to itself; 0: it cannot run there."""
         self.hosts = [self._hosts(state, index) for index in range(len(catalogue.functions))]
         """By function: the workers that can run it, as bits."""
-        self.lanes = [_lanes(state, worker.id) for worker in state.workers]
+        self.concurrency = [_concurrency(state, worker.id) for worker in state.workers]
         """How many tasks may run on a worker at once."""
         self.within = [self._within(state, worker.id) for worker in state.workers]
         """By worker, function and free slices: what a task takes in what is free; nothing where one runs at a time."""
-        self.kinds = Kinds(state)
+        self.cells_of = CellTable(state)
         """What each function can be given on each worker."""
         self.mean, best = self._times(state)
         self.ranks = [graph.lengths_from([self.mean[index] for index in graph.functions]) for graph in catalogue.graphs]
         """By graph and task: the longest way from there to the end."""
         self.tails = [graph.lengths_from([best[index] for index in graph.functions]) for graph in catalogue.graphs]
         """The same on the best workers: what is left cannot take less."""
-        self.lows = [max(1, *tails) for tails in self.tails]
+        self.best_times = [max(1, *tails) for tails in self.tails]
         """What a request takes at best."""
         self.sequences = [by_rank(rank, graph.order) for graph, rank in zip(catalogue.graphs, self.ranks, strict=True)]
         """Tasks by decreasing rank, predecessors first."""
 
     def _within(self, state: ServingState, index: int) -> list[list[int]]:
-        if self.lanes[index] == 1:
+        if self.concurrency[index] == 1:
             return []
         found = []
-        for function, fastest in enumerate(self.pace[index]):
+        for function, fastest in enumerate(self.run_times[index]):
             cells = state.latency.cells(index, function)
             by_slices = [fastest]
             for free in range(1, state.fleet.workers[index].gpu.slices + 1):
@@ -88,7 +88,7 @@ class Outline:
     def _hosts(self, state: ServingState, index: int) -> int:
         function = state.catalogue.functions[index]
         need = state.catalogue.size_of(function.mask) + function.activation_bytes
-        able = [w.id for w in state.workers if self.pace[w.id][index] and need <= w.memory.capacity_bytes]
+        able = [w.id for w in state.workers if self.run_times[w.id][index] and need <= w.memory.capacity_bytes]
         if not able:
             raise ExperimentError(f"function {function.name}: no worker can run it, it needs {need} bytes on a GPU")
         return sum(1 << worker for worker in able)
@@ -96,7 +96,7 @@ class Outline:
     def _times(self, state: ServingState) -> tuple[list[int], list[int]]:
         """Return by function what it takes on average over the workers that can run it, and on the best of them."""
         times = [
-            [self.pace[worker.id][index] for worker in state.workers if hosts >> worker.id & 1]
+            [self.run_times[worker.id][index] for worker in state.workers if hosts >> worker.id & 1]
             for index, hosts in enumerate(self.hosts)
         ]
         return [sum(each) // len(each) for each in times], [min(each) for each in times]
@@ -105,9 +105,9 @@ class Outline:
 class Mix:
     """What one worker has seen of the requests: how often each graph is asked for."""
 
-    def __init__(self, outline: Outline) -> None:
-        self._outline = outline
-        self._seen = [1.0] * len(outline.functions)
+    def __init__(self, tables: FleetTables) -> None:
+        self._tables = tables
+        self._seen = [1.0] * len(tables.functions)
         self._count = 0
         self._next = _FIRST
         self.ahead = cache(self._ahead)
@@ -131,7 +131,7 @@ class Mix:
 
     def _ahead(self, graph: int, task: int) -> "Shares":
         """Return which share of a worker's backlog goes before a task, by the models that the backlog needs."""
-        return Shares(self._outline, self._seen, graph, task)
+        return Shares(self._tables, self._seen, graph, task)
 
 
 class Shares(dict[int, float]):
@@ -141,20 +141,20 @@ class Shares(dict[int, float]):
     there as often as they are asked for.
     """
 
-    def __init__(self, outline: Outline, seen: Sequence[float], graph: int, task: int) -> None:
+    def __init__(self, tables: FleetTables, seen: Sequence[float], graph: int, task: int) -> None:
         super().__init__()
-        self._outline = outline
+        self._tables = tables
         self._seen = tuple(seen)
-        self._index = outline.mean[outline.functions[graph][task]] * outline.lows[graph]
+        self._index = tables.mean[tables.functions[graph][task]] * tables.best_times[graph]
 
     def __missing__(self, wanted: int) -> float:
-        outline = self._outline
+        tables = self._tables
         before = total = 0.0
-        for graph, functions in enumerate(outline.functions):
-            low, seen = outline.lows[graph], self._seen[graph]
+        for graph, functions in enumerate(tables.functions):
+            low, seen = tables.best_times[graph], self._seen[graph]
             for function in functions:
-                if not outline.masks[function] & ~wanted:
-                    work = outline.mean[function]
+                if not tables.masks[function] & ~wanted:
+                    work = tables.mean[function]
                     total += seen * work
                     if work * low <= self._index:
                         before += seen * work
@@ -165,23 +165,23 @@ class Shares(dict[int, float]):
 class Order:
     """The order of one worker's queue."""
 
-    def __init__(self, outline: Outline) -> None:
-        self._outline = outline
+    def __init__(self, tables: FleetTables) -> None:
+        self._tables = tables
 
     def urgency(self, now: int, worker: WorkerState, rs: RequestState, task: int) -> float:
         """Return how urgent a task is: the larger, the sooner it runs."""
-        outline = self._outline
+        tables = self._tables
         graph = rs.request.graph
-        function = outline.functions[graph][task]
-        missing = outline.masks[function] & ~worker.memory.resident
-        takes = outline.pace[worker.id][function]
+        function = tables.functions[graph][task]
+        missing = tables.masks[function] & ~worker.memory.resident
+        takes = tables.run_times[worker.id][function]
         if missing:
-            takes += outline.weights(missing)[1] * outline.write_back
-        low = outline.lows[graph]
+            takes += tables.weights(missing)[1] * tables.write_back
+        low = tables.best_times[graph]
         worth = (1.0 + (now - rs.since[task]) / (AGEING * low)) / (takes * low)
         deadline = rs.request.deadline
         if deadline:
-            slack = deadline - now - outline.ranks[graph][task]
+            slack = deadline - now - tables.ranks[graph][task]
             worth *= exp(-min(slack / low, _FAR)) if slack >= 0 else LATE
         return worth
 
@@ -204,7 +204,7 @@ def _fastest(state: ServingState, index: int, function: int) -> int:
     return max(1, min(times)) if times else 0
 
 
-def _lanes(state: ServingState, index: int) -> int:
+def _concurrency(state: ServingState, index: int) -> int:
     worker = state.fleet.workers[index]
     least = [state.latency.least(index, function) for function in range(len(state.catalogue.functions))]
     cpus = max(1, min(cell.cpus for cell in least))

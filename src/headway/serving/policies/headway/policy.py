@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 
 from headway.errors import ExperimentError
 from headway.serving.actions import Action
-from headway.serving.policies.headway.configuring import Configuring
-from headway.serving.policies.headway.placed import Placed
+from headway.serving.policies.headway.central import Central
+from headway.serving.policies.headway.decentralised import Decentralised
 from headway.serving.policies.local import FIFO, LOOKAHEAD
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.state import ServingState
@@ -36,8 +36,8 @@ class Headway(ServingPolicy):
 
     def bind(self, state: ServingState) -> None:
         """Choose the half that the setting asks for."""
-        placed = Placed(self.evict, self.prefetch, drop=self.drop)
-        self._half: Configuring | Placed = Configuring(drop=self.drop) if state.central else placed
+        placed = Decentralised(self.evict, self.prefetch, drop=self.drop)
+        self._half: Central | Decentralised = Central(drop=self.drop) if state.central else placed
         self._half.bind(state)
 
     def decide(self, now: int, state: ServingState) -> Iterator[Action]:

@@ -16,7 +16,7 @@ from math import ceil, sqrt
 
 from headway.serving.actions import Action, FetchModel, StartInstance
 from headway.serving.catalogue import models_in
-from headway.serving.policies.headway.order import Mix, Outline
+from headway.serving.policies.headway.order import FleetTables, Mix
 from headway.serving.policies.local import LOOKAHEAD
 from headway.serving.state import ServingState
 from headway.serving.workerstate import Row, TaskId, WorkerState
@@ -39,15 +39,15 @@ SPARE = 2.0
 class Residency:
     """Decides about the GPU memory of each worker, with that worker's view."""
 
-    def __init__(self, evict: str, prefetch: int, outline: Outline, mixes: Sequence[Mix]) -> None:
+    def __init__(self, evict: str, prefetch: int, tables: FleetTables, mixes: Sequence[Mix]) -> None:
         self._lookahead = evict == LOOKAHEAD
         self.prefetch = prefetch
-        self._outline = outline
+        self._tables = tables
         self._mixes = mixes
         self._looked = [-RECONSIDER] * len(mixes)
         self._uses = [
-            Counter(model for function in functions for model in models_in(outline.masks[function]))
-            for functions in outline.functions
+            Counter(model for function in functions for model in models_in(tables.masks[function]))
+            for functions in tables.functions
         ]
         """By graph: how many of its tasks use a model."""
 
@@ -68,16 +68,16 @@ class Residency:
         if self._lookahead:
             worth = self.worth(now, worker, state.rows(worker.id, now))
             use = self._first_use(state, coming)
-            sizes = self._outline.sizes
+            sizes = self._tables.sizes
             models.sort(key=lambda model: (-use.get(model, len(coming)), worth[model] / max(1, sizes[model])))
         return memory.enough(models, short)
 
     def _first_use(self, state: ServingState, coming: Sequence[TaskId]) -> dict[int, int]:
         use: dict[int, int] = {}
-        outline = self._outline
+        tables = self._tables
         for position, (request, task) in enumerate(coming):
             graph = state.requests[request].request.graph
-            for model in models_in(outline.masks[outline.functions[graph][task]]):
+            for model in models_in(tables.masks[tables.functions[graph][task]]):
                 use.setdefault(model, position)
         return use
 
@@ -102,12 +102,12 @@ class Residency:
         self, now: int, state: ServingState, worker: WorkerState, coming: Sequence[TaskId]
     ) -> FetchModel | None:
         """Return the first missing model of the next tasks; only what no task here needs makes room for it."""
-        outline = self._outline
+        tables = self._tables
         for request, task in coming[: self.prefetch]:
             graph = state.requests[request].request.graph
-            for model in models_in(outline.masks[outline.functions[graph][task]] & ~worker.memory.resident):
+            for model in models_in(tables.masks[tables.functions[graph][task]] & ~worker.memory.resident):
                 keep = worker.wanted if self._lookahead else -1
-                if (evict := self.room(now, state, worker, outline.sizes[model], keep, ())) is not None:
+                if (evict := self.room(now, state, worker, tables.sizes[model], keep, ())) is not None:
                     return FetchModel(worker.id, model, evict)
         return None
 
@@ -117,24 +117,24 @@ class Residency:
             return None
         self._looked[worker.id] = now
         worth = self.worth(now, worker, state.rows(worker.id, now))
-        outline, memory = self._outline, worker.memory
+        tables, memory = self._tables, worker.memory
         others = [
             model
-            for model in range(len(outline.sizes))
-            if not memory.resident >> model & 1 and worth[model] * HORIZON_S >= outline.fetches[model] > 0
+            for model in range(len(tables.sizes))
+            if not memory.resident >> model & 1 and worth[model] * HORIZON_S >= tables.fetches[model] > 0
         ]
         for model in sorted(others, key=lambda model: (-worth[model], model)):
-            if outline.sizes[model] > memory.capacity_bytes:
+            if tables.sizes[model] > memory.capacity_bytes:
                 continue
-            evict = self.room(now, state, worker, outline.sizes[model], worker.wanted, ())
+            evict = self.room(now, state, worker, tables.sizes[model], worker.wanted, ())
             if evict is not None and BETTER * sum(worth[other] for other in evict) < worth[model]:
                 return FetchModel(worker.id, model, evict)
         return None
 
     def worth(self, now: int, worker: WorkerState, rows: Sequence[Row]) -> list[float]:
         """Return by model the nanoseconds of fetching a second that a copy here is expected to save the fleet."""
-        outline = self._outline
-        copies = [0] * len(outline.sizes)
+        tables = self._tables
+        copies = [0] * len(tables.sizes)
         masks = Counter(row.resident for row in rows)
         masks[rows[worker.id].resident] -= 1
         for mask, count in masks.items():
@@ -145,52 +145,50 @@ class Residency:
         for rate, uses in zip(rates, self._uses, strict=True):
             for model, count in uses.items():
                 worth[model] += rate * count
-        return [rate * fetch * BUSY**others for rate, fetch, others in zip(worth, outline.fetches, copies, strict=True)]
+        return [rate * fetch * BUSY**others for rate, fetch, others in zip(worth, tables.fetches, copies, strict=True)]
 
 
 class Processes:
     """Starts processes on each worker; only that worker's state and mix say how many."""
 
-    def __init__(self, outline: Outline, mixes: Sequence[Mix]) -> None:
-        self._outline = outline
+    def __init__(self, tables: FleetTables, mixes: Sequence[Mix]) -> None:
+        self._tables = tables
         self._mixes = mixes
-        self._calls = [Counter(functions) for functions in outline.functions]
+        self._calls = [Counter(functions) for functions in tables.functions]
         """By graph: how many of its tasks call a function."""
 
-    def landed(self, now: int, worker: WorkerState, graph: int) -> Iterator[StartInstance]:
+    def on_request_arrived(self, now: int, worker: WorkerState, graph: int) -> Iterator[StartInstance]:
         """Start processes of what a request that came here calls, as many as this worker's share needs."""
-        outline = self._outline
-        if not outline.slow:
+        tables = self._tables
+        if not tables.cold_functions:
             return
         rates = self._mixes[worker.id].rates_per_second(now, len(self._mixes))
         for function in self._calls[graph]:
-            if outline.colds[function] and outline.hosts[function] >> worker.id & 1:
+            if tables.cold_starts[function] and tables.hosts[function] >> worker.id & 1:
                 rate = sum(rate * calls[function] for rate, calls in zip(rates, self._calls, strict=True))
-                busy = rate * outline.base[worker.id][function] / SECOND / outline.hosts[function].bit_count()
+                busy = rate * tables.base[worker.id][function] / SECOND / tables.hosts[function].bit_count()
                 yield from self.ensure(worker, function, ceil(busy + SPARE * sqrt(busy)))
 
     def waiting(self, state: ServingState, worker: WorkerState) -> Iterator[StartInstance]:
         """Have a process for each task that waits."""
-        outline = self._outline
-        if not outline.slow or not worker.queue:
+        tables = self._tables
+        if not tables.cold_functions or not worker.queue:
             return
-        tasks = Counter(
-            outline.functions[state.requests[request].request.graph][task] for request, task in worker.queue
-        )
+        tasks = Counter(tables.functions[state.requests[request].request.graph][task] for request, task in worker.queue)
         for function, count in tasks.items():
-            if outline.colds[function] and not worker.idle.get(function):
+            if tables.cold_starts[function] and not worker.idle.get(function):
                 yield from self.ensure(worker, function, count)
 
     def ensure(self, worker: WorkerState, function: int, wanted: int = 1) -> Iterator[StartInstance]:
         """Have so many processes, within reason; busy ones and those that start are counted."""
-        most = min(max(wanted, 1), MOST, self._outline.lanes[worker.id])
+        most = min(max(wanted, 1), MOST, self._tables.concurrency[worker.id])
         for _ in range(most - worker.processes(function)):
             yield StartInstance(worker.id, function)
 
     def ready(self, state: ServingState, worker: WorkerState, queue: Sequence[TaskId]) -> Sequence[TaskId]:
         """Of the tasks that wait: those that have a process to run in, or need none."""
-        outline = self._outline
-        if not outline.slow:
+        tables = self._tables
+        if not tables.cold_functions:
             return queue
         called = ((key, state.requests[key[0]].graph.functions[key[1]]) for key in queue)
-        return [key for key, function in called if not outline.colds[function] or worker.idle.get(function)]
+        return [key for key, function in called if not tables.cold_starts[function] or worker.idle.get(function)]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from headway.serving.policies.headway.order import Outline
+from headway.serving.policies.headway.order import FleetTables
 from headway.serving.state import ServingState
 from headway.serving.workerstate import Row
 
@@ -72,10 +72,10 @@ class View:
 class Views:
     """Makes views; its memory is what each worker placed since the others' last push."""
 
-    def __init__(self, state: ServingState, outline: Outline, *, arrays: bool = False) -> None:
-        self._outline = outline
+    def __init__(self, state: ServingState, tables: FleetTables, *, arrays: bool = False) -> None:
+        self._tables = tables
         self._epoch = -1
-        self._mine: dict[int, dict[int, tuple[int, int]]] = {}
+        self._placed_since: dict[int, dict[int, tuple[int, int]]] = {}
         """By planner and worker: run time and models of what was placed in this interval."""
         self._rows: list[Row | None] = [None] * len(state.workers)
         self._pushed: list[Row] | None = None
@@ -85,13 +85,13 @@ class Views:
         self._seen = View(0, *(zeros(count, arrays=arrays) for _ in range(8)))
         """What follows from each of these rows; rows that are the same object say the same."""
         self._keep_alive = state.fleet.keep_alive
-        self._until = {function: zeros(count, arrays=arrays) for function in outline.slow}
+        self._until = {function: zeros(count, arrays=arrays) for function in tables.cold_functions}
         """By function and worker: until when a process that was idle in a pushed row exists for sure."""
-        self._begun: defaultdict[tuple[int, int], dict[int, int]] = defaultdict(dict)
+        self._started: defaultdict[tuple[int, int], dict[int, int]] = defaultdict(dict)
         """By planner and function: workers, and when a process is ready there that the planner knows was begun."""
         self._halves = {
-            function: np.array([pace[function] // 2 for pace in outline.pace], dtype=np.int64)
-            for function in outline.slow
+            function: np.array([run_times[function] // 2 for run_times in tables.run_times], dtype=np.int64)
+            for function in tables.cold_functions
         }
 
     def view(self, now: int, state: ServingState, viewer: int) -> View:
@@ -127,26 +127,26 @@ class Views:
     def as_read(self, viewer: int) -> View:
         """Return what ``viewer`` has just read, to plan in."""
         view = self._seen.copy()
-        for index, (work, models) in self._mine.get(viewer, {}).items():
-            view.backlog[index] += work // self._outline.lanes[index]
+        for index, (work, models) in self._placed_since.get(viewer, {}).items():
+            view.backlog[index] += work // self._tables.concurrency[index]
             view.wanted[index] |= models
-            self._want(view, index, models & ~view.resident[index])
+            self._add_fetch(view, index, models & ~view.resident[index])
         return view
 
     def _read(self, index: int, row: Row) -> None:
         """Take in a row that was not seen before."""
         self._rows[index] = row
-        seen, lanes = self._seen, self._outline.lanes[index]
+        seen, concurrency = self._seen, self._tables.concurrency[index]
         seen.up = seen.up | 1 << index if row.up else seen.up & ~(1 << index)
-        seen.busy[index] = 0 if lanes > 1 and row.slices_free and row.cpus_free else row.busy_until
-        seen.backlog[index] = (row.queued + row.reserved) // lanes
+        seen.busy[index] = 0 if concurrency > 1 and row.slices_free and row.cpus_free else row.busy_until
+        seen.backlog[index] = (row.queued + row.reserved) // concurrency
         seen.fetching[index] = 0
         seen.resident[index] = row.resident
         seen.free[index] = row.free_bytes
         seen.wanted[index] = row.wanted
         seen.idle[index] = row.warm
         seen.slices[index] = row.slices_free
-        self._want(seen, index, row.wanted & ~row.resident)
+        self._add_fetch(seen, index, row.wanted & ~row.resident)
 
     def _remember(self, now: int, index: int, row: Row) -> None:
         """Remember idle processes: each is there, idle or busy, until its time is up."""
@@ -156,52 +156,52 @@ class Views:
             elif not row.up:
                 until[index] = 0
 
-    def begun(self, viewer: int, worker: int, function: int, ready: int) -> None:
+    def note_started(self, viewer: int, worker: int, function: int, ready: int) -> None:
         """Note that ``viewer`` knows of a process that is being started."""
-        self._begun[viewer, function][worker] = ready
+        self._started[viewer, function][worker] = ready
 
-    def start(self, now: int, state: ServingState, viewer: int, worker: int, function: int) -> int:
+    def start_delay(self, now: int, state: ServingState, viewer: int, worker: int, function: int) -> int:
         """Return what a task waits where a row shows no idle process of its function, as far as ``viewer`` knows."""
-        busy = self._outline.pace[worker][function] // 2
+        busy = self._tables.run_times[worker][function] // 2
         if worker == viewer:
             if any(batch.function == function for batch in state.workers[viewer].running.values()):
                 return busy
         elif self._until[function][worker] > now:
             return busy
-        cold = self._outline.colds[function]
-        ready = self._begun[viewer, function].get(worker, -cold)
+        cold = self._tables.cold_starts[function]
+        ready = self._started[viewer, function].get(worker, -cold)
         # a process that was ready long ago and was never seen is lost
         return max(ready - now, busy) if ready + cold > now else cold
 
-    def begun_by(self, now: int, viewer: int, function: int) -> dict[int, int]:
+    def started_by(self, now: int, viewer: int, function: int) -> dict[int, int]:
         """Return where ``viewer`` knows a process to have been begun, and when it is ready.
 
         What is lost is forgotten.
         """
-        begun, cold = self._begun[viewer, function], self._outline.colds[function]
+        begun, cold = self._started[viewer, function], self._tables.cold_starts[function]
         for worker in [worker for worker, ready in begun.items() if ready + cold <= now]:
             del begun[worker]
         return begun
 
-    def starts_for_all(self, now: int, function: int) -> npt.NDArray[np.int64]:
+    def start_delays_for_all(self, now: int, function: int) -> npt.NDArray[np.int64]:
         """``start`` of all workers as far as everybody knows, where views are arrays."""
         until = np.asarray(self._until[function])
-        return np.where(until > now, self._halves[function], self._outline.colds[function])
+        return np.where(until > now, self._halves[function], self._tables.cold_starts[function])
 
-    def starts(self, now: int, state: ServingState, viewer: int, function: int) -> npt.NDArray[np.int64]:
+    def start_delays(self, now: int, state: ServingState, viewer: int, function: int) -> npt.NDArray[np.int64]:
         """Return the same as far as ``viewer`` knows."""
-        found, busy, until = self.starts_for_all(now, function), self._halves[function], self._until[function]
-        for worker, ready in self.begun_by(now, viewer, function).items():
+        found, busy, until = self.start_delays_for_all(now, function), self._halves[function], self._until[function]
+        for worker, ready in self.started_by(now, viewer, function).items():
             if until[worker] <= now:
                 found[worker] = max(ready - now, busy[worker])
-        found[viewer] = self.start(now, state, viewer, viewer, function)
+        found[viewer] = self.start_delay(now, state, viewer, viewer, function)
         return found
 
-    def _want(self, view: View, index: int, missing: int) -> None:
+    def _add_fetch(self, view: View, index: int, missing: int) -> None:
         """Count models that will have to be fetched on a worker."""
         if missing:
-            size, fetch = self._outline.weights(missing)
-            view.fetching[index] += fetch * self._outline.write_back if size > view.free[index] else fetch
+            size, fetch = self._tables.weights(missing)
+            view.fetching[index] += fetch * self._tables.write_back if size > view.free[index] else fetch
             view.resident[index] |= missing
             view.free[index] -= size
 
@@ -213,15 +213,15 @@ class Views:
         for task, function, worker in placed:
             plan.placed[task], plan.by[task] = now, viewer
             if worker != viewer and state.push_interval:
-                outline = self._outline
-                recent = self._mine.setdefault(viewer, {})
+                tables = self._tables
+                recent = self._placed_since.setdefault(viewer, {})
                 work, models = recent.get(worker, (0, 0))
-                recent[worker] = work + outline.base[worker][function], models | outline.masks[function]
+                recent[worker] = work + tables.base[worker][function], models | tables.masks[function]
 
     def _renew(self, now: int, state: ServingState) -> None:
         if state.push_interval and now // state.push_interval != self._epoch:
             self._epoch = now // state.push_interval
-            self._mine.clear()
+            self._placed_since.clear()
 
     def counted(self, now: int, state: ServingState, task: int, viewer: int, here: int, plan: Plan) -> bool:
         """Return whether the row of ``here``, as ``viewer`` has it, counts the task itself."""

@@ -98,7 +98,7 @@ class Warming:
         """By function: how long a process is busy for one request."""
         self._ends: list[list[int]] = [[] for _ in functions]
         """By function: when its batches are expected to end."""
-        self.there = [NEVER if function.cold_start else 0 for function in functions]
+        self.ready_from = [NEVER if function.cold_start else 0 for function in functions]
         """By function: from when on a process of it is somewhere."""
         self._patience = [self._break_even(state, index, MISSED, worths) for index in range(len(functions))]
         """By function: how long its last process is kept idle. Without it the next request is lost."""
@@ -121,17 +121,17 @@ class Warming:
         worth = max((worth for worth, calls in zip(worths, self._calls[function], strict=True) if calls), default=0.0)
         return kind.cold_start + round(lost * worth / usd)
 
-    def landed(self, now: int, graph: int) -> None:
+    def on_request_arrived(self, now: int, graph: int) -> None:
         """Count a request for a graph."""
         self._rates[graph].note(now)
 
-    def began(self, now: int, function: int, end: int, requests: int) -> None:
+    def on_batch_started(self, now: int, function: int, end: int, requests: int) -> None:
         """Note a batch that was started for so many requests, and when it ends."""
         self._busy[function] += 0.05 * ((end - now) / requests - self._busy[function])
         heappush(self._ends[function], end)
-        self.wanted(now, function, 0)
+        self.note_demand(now, function, 0)
 
-    def wanted(self, now: int, function: int, waiting: int) -> None:
+    def note_demand(self, now: int, function: int, waiting: int) -> None:
         """Note how many wait for a process beside those that have one."""
         ends = self._ends[function]
         while ends and ends[0] <= now:
@@ -151,14 +151,14 @@ class Warming:
         self._peaks[function].note(now, min(ceil(busy + self.spare * sqrt(busy)), self._most[function]))
         return self._peaks[function].value
 
-    def first(self, now: int, state: ServingState, graph: int) -> Iterator[Action]:
+    def ensure_one(self, now: int, state: ServingState, graph: int) -> Iterator[Action]:
         """Have at least one process of everything that a graph calls."""
         for task in state.catalogue.graphs[graph].tasks:
-            if self.there[task.function] == NEVER and (where := self._where(state, task.function)) is not None:
+            if self.ready_from[task.function] == NEVER and (where := self._where(state, task.function)) is not None:
                 yield StartInstance(where, task.function)
-                self.there[task.function] = now + state.catalogue.functions[task.function].cold_start
+                self.ready_from[task.function] = now + state.catalogue.functions[task.function].cold_start
 
-    def look(self, now: int, state: ServingState, waiting: Collection[int]) -> Iterator[Action]:
+    def adjust(self, now: int, state: ServingState, waiting: Collection[int]) -> Iterator[Action]:
         """Start what is missing and let go what is too many, now and then. ``waiting``: functions whose tasks wait."""
         if now - self._looked < LOOK_EVERY:
             return
@@ -169,20 +169,20 @@ class Warming:
                 continue
             if function.cold_start:
                 if idle[index] or running[index]:
-                    self.there[index] = 0
+                    self.ready_from[index] = 0
                 elif not starting[index]:
-                    self.there[index] = NEVER
+                    self.ready_from[index] = NEVER
                 have = idle[index] + running[index] + starting[index]
                 wanted = max(self.target(now, index), int(index in waiting))
                 stuck = index in waiting and idle[index] and not running[index] and not starting[index]
                 self._stuck[index] = self._stuck[index] + 1 if stuck else 0
                 if self._stuck[index] >= STUCK:  # none of them is where the tasks fit, and nothing would ever happen
                     wanted = max(wanted, have + 1)
-                yield from self._to(now, state, index, have, wanted)
+                yield from self._scale(now, state, index, have, wanted)
             if function.mask:
                 yield from self._fetch(state, index)
 
-    def _to(self, now: int, state: ServingState, function: int, have: int, wanted: int) -> Iterator[Action]:
+    def _scale(self, now: int, state: ServingState, function: int, have: int, wanted: int) -> Iterator[Action]:
         """From so many processes to so many."""
         ranks: dict[int, Rank] = {}
         for _ in range(wanted - have):
@@ -190,9 +190,9 @@ class Warming:
                 yield StartInstance(found, function)
                 ranks[found] = self._rank(state, function, found)
                 ready = now + state.catalogue.functions[function].cold_start
-                self.there[function] = min(self.there[function], ready)
+                self.ready_from[function] = min(self.ready_from[function], ready)
         if have > wanted:
-            yield from self._let_go(now, state, function, have, wanted)
+            yield from self._stop_idle(now, state, function, have, wanted)
 
     def _counts(self, state: ServingState) -> tuple[Counter[int], Counter[int], Counter[int]]:
         """Return by function the processes that are idle, busy and about to be there."""
@@ -219,7 +219,7 @@ class Warming:
         everything = sum(map(len, worker.idle.values())) + len(worker.starting) + len(worker.running)
         return worker.processes(function), bool(missing), everything
 
-    def _let_go(self, now: int, state: ServingState, function: int, have: int, wanted: int) -> Iterator[Action]:
+    def _stop_idle(self, now: int, state: ServingState, function: int, have: int, wanted: int) -> Iterator[Action]:
         """Stop processes that have not been wanted for long; the last one only after a longer time."""
         for index in self._capable[function]:
             worker = state.workers[index]

@@ -12,7 +12,7 @@ from headway.serving.state import ServingState
 from headway.serving.workerstate import Batch, WorkerState
 
 
-class Room(NamedTuple):
+class Candidate(NamedTuple):
     """A worker that may take a batch, and what it takes to begin there."""
 
     delay: int
@@ -21,19 +21,19 @@ class Room(NamedTuple):
     evict: tuple[int, ...]
 
 
-def tightest(rooms: Sequence[Room], menu: Menu, offer: int, makes: Sequence[int]) -> Room | None:
+def best_fit(candidates: Sequence[Candidate], menu: Menu, offer: int, worker_types: Sequence[int]) -> Candidate | None:
     """Return where an offer leaves CPUs and slices most nearly in the worker's own proportion, then the least."""
-    cpus, slices, make = menu.cpus[offer], menu.slices[offer], menu.makes[offer]
+    cpus, slices, worker_type = menu.cpus[offer], menu.slices[offer], menu.worker_types[offer]
     best, found = (1 << 62, 0), None
-    for room in rooms:
-        worker = room.worker
+    for candidate in candidates:
+        worker = candidate.worker
         cpus_left, slices_left = worker.cpus_free - cpus, worker.slices_free - slices
-        if cpus_left < 0 or slices_left < 0 or makes[worker.id] != make:
+        if cpus_left < 0 or slices_left < 0 or worker_types[worker.id] != worker_type:
             continue
         gpu = worker.worker.gpu
         rank = (abs(slices_left * worker.worker.cpus - cpus_left * gpu.slices), slices_left)
         if rank < best and (gpu.geometry == FREE or places(gpu, slices, worker.taken) is not None):
-            best, found = rank, room
+            best, found = rank, candidate
     return found
 
 
@@ -49,7 +49,7 @@ class Releases:
         self._stale: Sequence[int] | None = None
         """Workers to read again; None: all."""
 
-    def stale(self, workers: Sequence[int] | None = None) -> None:
+    def invalidate(self, workers: Sequence[int] | None = None) -> None:
         """Read these workers again, or all: batches may have begun or ended there."""
         self._stale = None if workers is None or self._stale is None else (*self._stale, *workers)
 
@@ -70,12 +70,12 @@ class Releases:
             self._order = [index for _, index in sorted(found)]
 
     def room_at(
-        self, now: int, state: ServingState, function: int, menu: Menu, offer: int, makes: Sequence[int]
+        self, now: int, state: ServingState, function: int, menu: Menu, offer: int, worker_types: Sequence[int]
     ) -> int:
         """Return when a worker with a process has room for an offer, if nobody else takes it."""
         if self._stale is None or self._stale:
             self._read(state)
-        cpus, slices, make = menu.cpus[offer], menu.slices[offer], menu.makes[offer]
+        cpus, slices, worker_type = menu.cpus[offer], menu.slices[offer], menu.worker_types[offer]
         mask = state.catalogue.functions[function].mask
         needed, bit = state.catalogue.functions[function].cold_start, 1 << function
         best, workers = NEVER, state.workers
@@ -85,7 +85,7 @@ class Releases:
                 break
             worker = workers[index]
             warm = not needed or bool(worker.warm & bit)
-            if not (warm or functions & bit) or makes[index] != make or mask & ~worker.memory.resident:
+            if not (warm or functions & bit) or worker_types[index] != worker_type or mask & ~worker.memory.resident:
                 continue
             cpus_free, taken, gpu = worker.cpus_free, worker.taken, worker.worker.gpu
             for batch in batches:

@@ -12,9 +12,9 @@ from math import log
 
 from headway.serving.actions import Action, DropRequest, RunBatch, WakeAt
 from headway.serving.policies.headway.admission import Admission, Scarcity
-from headway.serving.policies.headway.batching import Batching, Choice, Companions, Lot
-from headway.serving.policies.headway.offers import MISSED, Outlook, makes_of, menus_of
-from headway.serving.policies.headway.rooms import Releases, Room, tightest
+from headway.serving.policies.headway.batching import Batching, Choice, Forecast, QueueEntry
+from headway.serving.policies.headway.candidates import Candidate, Releases, best_fit
+from headway.serving.policies.headway.offers import MISSED, CostTables, menus_of, worker_types_of
 from headway.serving.policies.headway.warming import NEVER, Warming, carried, inputs_of, inputs_take, weights_take
 from headway.serving.requeststate import RequestState, Stage
 from headway.serving.state import ServingState
@@ -44,7 +44,7 @@ ODDS = 0.99
 anything."""
 
 
-class Configuring:
+class Central:
     """The central half of the policy."""
 
     def __init__(self, drop: bool = True) -> None:
@@ -55,9 +55,13 @@ class Configuring:
         """Compute offers and tables; begin with empty memories."""
         graphs, functions = state.catalogue.graphs, range(len(state.catalogue.functions))
         self._menus = menus_of(state)
-        self._make = makes_of(state.fleet.workers)
+        self._worker_type = worker_types_of(state.fleet.workers)
         self._capable = [
-            [worker.id for worker in state.workers if any(self._make[worker.id] in menu.makes for menu in offers)]
+            [
+                worker.id
+                for worker in state.workers
+                if any(self._worker_type[worker.id] in menu.worker_types for menu in offers)
+            ]
             for offers in self._menus
         ]
         cheapest = [float(offers[0].usd.min()) / offers[0].size if offers else 0.0 for offers in self._menus]
@@ -75,11 +79,11 @@ class Configuring:
         self._admission = Admission(state, self._menus)
         self._scarcity = Scarcity(WORTH)
         self._warming = Warming(state, self._capable, self._worths, SPARE)
-        self._companions = Companions(state, self._grace)
+        self._forecast = Forecast(state, self._grace)
         self._releases = Releases(len(state.workers))
-        self._queues: list[list[Lot]] = [[] for _ in functions]
+        self._queues: list[list[QueueEntry]] = [[] for _ in functions]
         """By function: its tasks in the pool, tightest first."""
-        self._late: list[list[Lot]] = [[] for _ in functions]
+        self._late: list[list[QueueEntry]] = [[] for _ in functions]
         """Those that are answered late whatever is done, and are not dropped."""
         self._again = 0
         self._wakes = [0] * len(functions)
@@ -94,18 +98,18 @@ class Configuring:
 
     def decide(self, now: int, state: ServingState) -> Iterator[Action]:
         """Go on with every function for which something is new, the tightest first."""
-        self._releases.stale()
+        self._releases.invalidate()
         new = self._news(now, state)
         for request in state.landed:
-            yield from self._warming.first(now, state, state.requests[request].request.graph)
-        yield from self._warming.look(now, state, self._lacking())
-        if self._scarcity.look(now, state) or now - self._renewed > SECOND:
+            yield from self._warming.ensure_one(now, state, state.requests[request].request.graph)
+        yield from self._warming.adjust(now, state, self._lacking())
+        if self._scarcity.update(now, state) or now - self._renewed > SECOND:
             self._renew(now, state)
         waiting = [(self._queues[function][0].deadline, function) for function in new if self._queues[function]]
         for _, function in sorted(waiting):
             if self._queues[function]:
-                yield from self._go_on(now, state, function)
-        if not self._short and not self._scarcity.felt:
+                yield from self._serve(now, state, function)
+        if not self._short and not self._scarcity.is_scarce:
             for function, late in enumerate(self._late):
                 if late:
                     yield from self._catch_up(now, state, function)
@@ -124,10 +128,10 @@ class Configuring:
         for request in state.landed:
             rs = state.requests[request]
             graph = rs.request.graph
-            self._warming.landed(now, graph)
+            self._warming.on_request_arrived(now, graph)
             for task in self._entries[graph]:
                 function = rs.graph.tasks[task].function
-                self._companions.landed(now, graph, function, self._deadline(rs))
+                self._forecast.on_request_arrived(now, graph, function, self._deadline(rs))
                 self._join(rs, task)
                 new[function] = None
         joined: set[tuple[int, int]] = set()
@@ -153,8 +157,8 @@ class Configuring:
     def _join(self, rs: RequestState, task: int) -> None:
         """Queue a task that is ready for its function."""
         function, request = rs.graph.tasks[task].function, rs.request.id
-        self._companions.came(function, request, task)
-        insort(self._queues[function], Lot(self._deadline(rs), request, rs.request.graph, task))
+        self._forecast.on_task_ready(function, request, task)
+        insort(self._queues[function], QueueEntry(self._deadline(rs), request, rs.request.graph, task))
 
     def _start_over(self, state: ServingState) -> None:
         """Read what waits from the pool again, because a worker is gone."""
@@ -164,7 +168,7 @@ class Configuring:
         for (_, task), requests in state.ready.items():
             for request in requests:
                 self._join(state.requests[request], task)
-        self._companions.gone(set(state.displaced))
+        self._forecast.forget(set(state.displaced))
 
     def _renew(self, now: int, state: ServingState) -> None:
         """Have the tables for the rates and prices of today; those that were made lately are remembered."""
@@ -172,7 +176,7 @@ class Configuring:
         rates = [self._warming.rate(now, function) for function in range(len(self._menus))]
         total_per_second = sum(rates) * SECOND
         pace = round(log(total_per_second) / log(COARSE)) if total_per_second > 1e-3 else -NEVER
-        key = (*self._scarcity.worth, pace)
+        key = (*self._scarcity.multipliers, pace)
         if (found := self._known.pop(key, None)) is None:
             waits = {
                 (function, menu.size): (menu.size - 1) / 2 / rate if rate else float(NEVER)
@@ -180,8 +184,8 @@ class Configuring:
                 for menu in self._menus[function]
                 if menu.size > 1
             }
-            outlook = Outlook(state, self._menus, self._worths, waits, self.drop, self._scarcity.worth)
-            found = [Batching(offers, usd, outlook) for offers, usd in zip(self._menus, outlook.usd, strict=True)]
+            costs = CostTables(state, self._menus, self._worths, waits, self.drop, self._scarcity.multipliers)
+            found = [Batching(offers, usd, costs) for offers, usd in zip(self._menus, costs.usd, strict=True)]
             if len(self._known) >= KEPT:
                 del self._known[next(iter(self._known))]
         self._known[key] = found
@@ -189,37 +193,37 @@ class Configuring:
 
     # --- a function ---------------------------------------------------------------------------------------------
 
-    def _go_on(self, now: int, state: ServingState, function: int) -> Iterator[Action]:
+    def _serve(self, now: int, state: ServingState, function: int) -> Iterator[Action]:
         """Run what should run now; say when to look again at what waits."""
         batching, queue = self._batching[function], self._queues[function]
         self._wakes[function] = 0
         self._short.pop(function, None)
         yield from self._give_up(now, state, function)
-        aside: list[Lot] = []
+        aside: list[QueueEntry] = []
         while queue and len(aside) < ASIDE:
-            if next(self._places(state, function), None) is None:
+            if next(self._usable_workers(state, function), None) is None:
                 aside += queue[:ASIDE]
                 del queue[:ASIDE]
                 break
-            choice = batching.choose(now, queue, self._companions.of(now, function) if len(queue) < ASIDE else ())
+            choice = batching.choose(now, queue, self._forecast.upcoming(now, function) if len(queue) < ASIDE else ())
             if choice.until - now > LONGEST:
                 choice = batching.choose(now, queue, ())  # nobody is worth such a wait, even to who is late anyway
             if choice.until > now:
                 self._wakes[function] = choice.until
                 break
-            lots, action = self._fit_some(now, state, function, choice)
-            for lot in lots:
-                queue.remove(lot)
+            entries, action = self._fit_some(now, state, function, choice)
+            for entry in entries:
+                queue.remove(entry)
             if action is None:
-                aside += lots
+                aside += entries
             else:
                 yield action
-                self._began(now, state, function, action)
+                self._on_batch_started(now, state, function, action)
         if aside:
             self._short[function] = None
-            self._warming.wanted(now, function, len(aside) + len(queue))
-            for lot in aside:
-                insort(queue, lot)
+            self._warming.note_demand(now, function, len(aside) + len(queue))
+            for entry in aside:
+                insort(queue, entry)
             if not self._wakes[function] and any(state.workers[index].up for index in self._capable[function]):
                 self._wakes[function] = now + RETRY
         if self._wakes[function]:
@@ -231,23 +235,25 @@ class Configuring:
         if len(queue) > ASIDE and now - self._swept[function] < SWEEP:
             return
         self._swept[function] = now
-        there, calm = self._warming.there, not self._scarcity.felt
-        latest = max(self._admission.earliest(now, *caller, there) for caller in self._callers[function])
-        for lot in list(queue):
-            if calm and lot.deadline >= latest:
+        ready_from, calm = self._warming.ready_from, not self._scarcity.is_scarce
+        latest = max(self._admission.earliest(now, *caller, ready_from) for caller in self._callers[function])
+        for entry in list(queue):
+            if calm and entry.deadline >= latest:
                 break  # the others have more time yet
-            rs = state.requests.get(lot.request)
-            if rs is None or not rs.request.deadline or not self._in_vain(now, function, lot):
+            rs = state.requests.get(entry.request)
+            if rs is None or not rs.request.deadline or not self._in_vain(now, function, entry):
                 continue
             if not self.drop:
-                queue.remove(lot)
-                self._late[function].append(lot)
+                queue.remove(entry)
+                self._late[function].append(entry)
                 continue
             for task, stage in enumerate(rs.stage):
                 if stage == Stage.READY:
-                    self._queues[rs.graph.tasks[task].function].remove(Lot(lot.deadline, lot.request, lot.graph, task))
-            self._companions.gone({lot.request})
-            yield DropRequest(lot.request)
+                    self._queues[rs.graph.tasks[task].function].remove(
+                        QueueEntry(entry.deadline, entry.request, entry.graph, task)
+                    )
+            self._forecast.forget({entry.request})
+            yield DropRequest(entry.request)
 
     def _catch_up(self, now: int, state: ServingState, function: int) -> Iterator[Action]:
         """Run those that are late at the least cost, while nobody else waits for room."""
@@ -260,81 +266,81 @@ class Configuring:
                 return
             del late[:count]
             yield action
-            self._began(now, state, function, action)
+            self._on_batch_started(now, state, function, action)
 
-    def _in_vain(self, now: int, function: int, lot: Lot) -> bool:
+    def _in_vain(self, now: int, function: int, entry: QueueEntry) -> bool:
         """Return whether a request misses its deadline anyway.
 
         Or, with too little for all, costs more than it is worth.
         """
-        if self._admission.hopeless(now, lot.graph, lot.task, lot.deadline, self._warming.there):
+        if self._admission.is_hopeless(now, entry.graph, entry.task, entry.deadline, self._warming.ready_from):
             return True
-        if not self._scarcity.felt:
+        if not self._scarcity.is_scarce:
             return False
-        worth = self._worths[lot.graph] * (ODDS if lot.task in self._entries[lot.graph] else ODDS * MISSED)
-        return self._batching[function].alone(lot, now) >= worth
+        worth = self._worths[entry.graph] * (ODDS if entry.task in self._entries[entry.graph] else ODDS * MISSED)
+        return self._batching[function].alone(entry, now) >= worth
 
-    def _began(self, now: int, state: ServingState, function: int, action: RunBatch) -> None:
+    def _on_batch_started(self, now: int, state: ServingState, function: int, action: RunBatch) -> None:
         """Remember what a batch takes, and when its successors can run."""
         batch = state.workers[action.worker].running[state.leases]
-        self._releases.stale((action.worker,))
-        self._warming.began(now, function, batch.end, len(batch.tasks))
+        self._releases.invalidate((action.worker,))
+        self._warming.on_batch_started(now, function, batch.end, len(batch.tasks))
         for request, task in batch.tasks:
             rs = state.requests[request]
-            self._companions.began(batch, rs, task, self._deadline(rs))
+            self._forecast.on_task_started(batch, rs, task, self._deadline(rs))
 
     # --- a batch ------------------------------------------------------------------------------------------------
 
     def _fit_some(
         self, now: int, state: ServingState, function: int, choice: Choice
-    ) -> tuple[tuple[Lot, ...], RunBatch | None]:
+    ) -> tuple[tuple[QueueEntry, ...], RunBatch | None]:
         """Return the chosen batch, or a smaller one where what is free does not suit so many.
 
         None: it is better to wait.
         """
-        batching, lots = self._batching[function], choice.lots
+        batching, entries = self._batching[function], choice.entries
         best, found = self._fit(now, state, function, choice)
-        chosen = lots
+        chosen = entries
         if best > choice.values.min():
-            for size in (size for size in batching.sizes if size < len(lots)):
-                values = batching.values(lots[:size], now)
-                apart = sum(batching.alone(lot, now) for lot in lots[size:])
+            for size in (size for size in batching.sizes if size < len(entries)):
+                values = batching.values(entries[:size], now)
+                apart = sum(batching.alone(entry, now) for entry in entries[size:])
                 if values.min() + apart < best:
-                    value, action = self._fit(now, state, function, Choice(lots[:size], values, now))
+                    value, action = self._fit(now, state, function, Choice(entries[:size], values, now))
                     if value + apart < best:
-                        best, found, chosen = value + apart, action, lots[:size]
+                        best, found, chosen = value + apart, action, entries[:size]
         waits = found is None or self._worth_waiting(now, state, function, choice, best)
-        return (lots, None) if waits else (chosen, found)
+        return (entries, None) if waits else (chosen, found)
 
     def _fit(
         self, now: int, state: ServingState, function: int, choice: Choice, *, hurry: bool = True
     ) -> tuple[float, RunBatch | None]:
         """Return the best offer that some worker has room for, and what that comes to; None: there is none."""
-        batching, lots = self._batching[function], choice.lots
-        menu = batching.menu(len(lots))
-        rooms = self._rooms(now, state, function, choice)
+        batching, entries = self._batching[function], choice.entries
+        menu = batching.menu(len(entries))
+        candidates = self._candidate_workers(now, state, function, choice)
         best, found = float("inf"), None
-        for delay in sorted({room.delay for room in rooms}):
+        for delay in sorted({candidate.delay for candidate in candidates}):
             values = choice.values
             if delay:
                 held = delay / menu.times * menu.usd
-                values = batching.values(lots, now + delay) + held if hurry else choice.values + held
-            here = [room for room in rooms if room.delay == delay]
-            cpus = max(room.worker.cpus_free for room in here)
-            slices = max(room.worker.slices_free for room in here)
+                values = batching.values(entries, now + delay) + held if hurry else choice.values + held
+            here = [candidate for candidate in candidates if candidate.delay == delay]
+            cpus = max(candidate.worker.cpus_free for candidate in here)
+            slices = max(candidate.worker.slices_free for candidate in here)
             for offer in values.argsort(kind="stable").tolist():
                 if values[offer] >= best:
                     break
                 if menu.cpus[offer] > cpus or menu.slices[offer] > slices:
                     continue
-                if (room := tightest(here, menu, offer, self._make)) is not None:
-                    best, found = float(values[offer]), (offer, room)
+                if (candidate := best_fit(here, menu, offer, self._worker_type)) is not None:
+                    best, found = float(values[offer]), (offer, candidate)
                     break
         if found is None:
             return best, None
-        offer, room = found
-        tasks = tuple((lot.request, lot.task) for lot in lots)
-        return best, RunBatch(room.worker.id, tasks, menu.cpus[offer], menu.slices[offer], room.evict)
+        offer, candidate = found
+        tasks = tuple((entry.request, entry.task) for entry in entries)
+        return best, RunBatch(candidate.worker.id, tasks, menu.cpus[offer], menu.slices[offer], candidate.evict)
 
     def _worth_waiting(self, now: int, state: ServingState, function: int, choice: Choice, value: float) -> bool:
         """Return whether the best offer is so much better that it pays to wait until there is room for it."""
@@ -342,11 +348,11 @@ class Configuring:
         if value <= choice.values[wanted]:
             return False
         batching = self._batching[function]
-        menu = batching.menu(len(choice.lots))
-        when = self._releases.room_at(now, state, function, menu, wanted, self._make)
-        return when < NEVER and value > batching.values(choice.lots, when)[wanted]
+        menu = batching.menu(len(choice.entries))
+        when = self._releases.room_at(now, state, function, menu, wanted, self._worker_type)
+        return when < NEVER and value > batching.values(choice.entries, when)[wanted]
 
-    def _places(self, state: ServingState, function: int) -> Iterator[WorkerState]:
+    def _usable_workers(self, state: ServingState, function: int) -> Iterator[WorkerState]:
         """Yield workers with CPUs and slices left where a process of a function waits for work, or none is needed."""
         bit, workers = 1 << function if state.catalogue.functions[function].cold_start else 0, state.workers
         for index in self._capable[function]:
@@ -354,18 +360,18 @@ class Configuring:
             if worker.warm & bit == bit and worker.slices_free > 0 and worker.cpus_free > 0 and worker.up:
                 yield worker
 
-    def _rooms(self, now: int, state: ServingState, function: int, choice: Choice) -> list[Room]:
+    def _candidate_workers(self, now: int, state: ServingState, function: int, choice: Choice) -> list[Candidate]:
         """Return workers that could take a batch, were it small enough."""
         kind = state.catalogue.functions[function]
-        near = all(not carried(state, lot.graph, lot.task) for lot in choice.lots)
+        near = all(not carried(state, entry.graph, entry.task) for entry in choice.entries)
         needs_memory = bool(kind.mask or kind.activation_bytes)
         if near and not needs_memory and not state.latency.interference:
-            return [Room(0, worker, ()) for worker in self._places(state, function)]
-        time = int(self._batching[function].menu(len(choice.lots)).times[choice.values.argmin()])
-        inputs = dict.fromkeys(each for lot in choice.lots for each in inputs_of(state, lot.request, lot.task))
+            return [Candidate(0, worker, ()) for worker in self._usable_workers(state, function)]
+        time = int(self._batching[function].menu(len(choice.entries)).times[choice.values.argmin()])
+        inputs = dict.fromkeys(each for entry in choice.entries for each in inputs_of(state, entry.request, entry.task))
         found = []
-        for worker in self._places(state, function):
-            evict = self._warming.victims(now, state, worker, function, len(choice.lots)) if needs_memory else ()
+        for worker in self._usable_workers(state, function):
+            evict = self._warming.victims(now, state, worker, function, len(choice.entries)) if needs_memory else ()
             if evict is None:
                 continue
             delay = 0 if near else inputs_take(state, inputs, worker.id)
@@ -374,5 +380,5 @@ class Configuring:
             if state.latency.interference:
                 beside = state.latency.beside(function, [batch.function for batch in worker.running.values()])
                 delay += time * (beside - REFERENCE_SPEED_PPM) // REFERENCE_SPEED_PPM
-            found.append(Room(max(delay, 0) // MILLISECOND * MILLISECOND, worker, evict))
+            found.append(Candidate(max(delay, 0) // MILLISECOND * MILLISECOND, worker, evict))
         return found

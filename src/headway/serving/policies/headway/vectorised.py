@@ -11,14 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from headway.serving.fleet import Fleet
-from headway.serving.policies.headway.order import Outline, Shares
+from headway.serving.policies.headway.order import FleetTables, Shares
 from headway.serving.policies.headway.views import View, Views
 from headway.serving.state import ServingState
 from headway.serving.workerstate import Row
 
-MANY = 32
+LEAST_WORKERS = 32
 """From so many workers on arrays are faster."""
-BITS = 63
+MASK_BITS = 63
 """How many models, or functions, a set in an array may tell apart."""
 CROWDING = 2.0
 """What pushing other models out costs those who need them again, in times of the fetch."""
@@ -29,24 +29,24 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 
-def many(outline: Outline) -> bool:
+def is_vectorised(tables: FleetTables) -> bool:
     """Return whether a fleet is so large, and its catalogue so small, that arrays serve it."""
-    return len(outline.lanes) >= MANY and max(len(outline.sizes), len(outline.masks)) < BITS
+    return len(tables.concurrency) >= LEAST_WORKERS and max(len(tables.sizes), len(tables.masks)) < MASK_BITS
 
 
-class Many:
+class VectorisedScorer:
     """All workers at once."""
 
-    def __init__(self, fleet: Fleet, outline: Outline, views: Views, *, ahead: bool) -> None:
+    def __init__(self, fleet: Fleet, tables: FleetTables, views: Views, *, ahead: bool) -> None:
         """``ahead``: weights are fetched while a task is still under way."""
         self._fleet = fleet
-        self._outline = outline
+        self._tables = tables
         self._views = views
         self._ahead = ahead
-        self._each = np.arange(len(outline.lanes))
-        self._takes = [self._takes_of(function) for function in range(len(outline.masks))]
+        self._each = np.arange(len(tables.concurrency))
+        self._takes = [self._takes_of(function) for function in range(len(tables.masks))]
         """By function: what a task takes by worker, or by worker and slices that are free."""
-        self._weighty = any(outline.masks)
+        self._weighty = any(tables.masks)
         """Whether anything needs weights at all."""
         self._barred = lru_cache(_REMEMBERED)(self._bars)
         self._soonest: dict[int, tuple[int, float, float]] = {}
@@ -58,11 +58,11 @@ class Many:
         self._ways = cache(self._ways_from)
 
     def _takes_of(self, function: int) -> Ints:
-        outline = self._outline
-        deepest = max((len(within[function]) for within in outline.within if within), default=1)
+        tables = self._tables
+        deepest = max((len(within[function]) for within in tables.within if within), default=1)
         rows = []
-        for pace, within in zip(outline.pace, outline.within, strict=True):
-            known = within[function] if within else [pace[function]]
+        for run_times, within in zip(tables.run_times, tables.within, strict=True):
+            known = within[function] if within else [run_times[function]]
             rows.append([*known, *[known[-1]] * (deepest - len(known))])
         found = np.array(rows, dtype=np.int64)
         return found if deepest > 1 else found[:, 0].copy()
@@ -128,18 +128,18 @@ class Many:
                 found = self._soonest[function] = self._two_soonest(now, function, view)
         who, least, next_best = found
         soonest = next_best if who == viewer else least
-        if self._outline.colds[function]:
-            pace = self._outline.pace
-            for worker, ready in self._views.begun_by(now, viewer, function).items():
-                soonest = min(soonest, ready + pace[worker][function])
+        if self._tables.cold_starts[function]:
+            run_times = self._tables.run_times
+            for worker, ready in self._views.started_by(now, viewer, function).items():
+                soonest = min(soonest, ready + run_times[worker][function])
         return soonest
 
     def _two_soonest(self, now: int, function: int, view: View) -> tuple[int, float, float]:
         """Return the worker that could end a task first, when, and when the next one could."""
         begin = np.maximum(view.busy, now)
-        if self._outline.colds[function]:
+        if self._tables.cold_starts[function]:
             none_idle = np.asarray(view.idle) & 1 << function == 0
-            begin = np.maximum(begin, np.where(none_idle, now + self._views.starts_for_all(now, function), 0))
+            begin = np.maximum(begin, np.where(none_idle, now + self._views.start_delays_for_all(now, function), 0))
         end = begin + self._takes_in(function, view) + self._barred(function, view.up)
         who = int(end.argmin())
         least = float(end[who])
@@ -155,7 +155,7 @@ class Many:
         self, now: int, function: int, view: View, at: Ints, share: Shares, starts: Ints | None
     ) -> tuple[Floats, Floats]:
         """Return by worker how bad it is, and when a task would end there."""
-        outline = self._outline
+        tables = self._tables
         begin: Floats = self._begin(now, view, share)
         begin = np.maximum(begin, at)
         takes = self._takes_in(function, view)
@@ -163,9 +163,9 @@ class Many:
             none_idle = np.asarray(view.idle) & 1 << function == 0
             begin = np.maximum(begin, np.where(none_idle, now + starts, 0))
         end: Floats = begin + takes
-        if not outline.masks[function]:
+        if not tables.masks[function]:
             return end, end
-        return self._with_weights(now, outline.masks[function], view, takes, end)
+        return self._with_weights(now, tables.masks[function], view, takes, end)
 
     def _begin(self, now: int, view: View, share: Shares) -> Floats:
         """Return by worker when what goes before a task has run."""
@@ -184,23 +184,23 @@ class Many:
 
     def _with_weights(self, now: int, mask: int, view: View, takes: Ints, ready: Floats) -> tuple[Floats, Floats]:
         """Return the same with what must be fetched first."""
-        outline = self._outline
+        tables = self._tables
         score = end = ready
         missing = mask & ~np.asarray(view.resident)
         for models in {mask} if mask.bit_count() == 1 else set(missing.tolist()) - {0}:
-            size, fetch = outline.weights(models)
+            size, fetch = tables.weights(models)
             there = missing == models
             crowded = there & (np.asarray(view.free) < size)
-            slow = fetch * outline.write_back
+            slow = fetch * tables.write_back
             fetched = np.maximum(ready, now + fetch + takes) if self._ahead else ready + fetch
             end = np.where(crowded, ready + slow, np.where(there, fetched, end))
-            held = np.where(crowded, ready + slow + CROWDING * fetch * outline.write_back, score)
+            held = np.where(crowded, ready + slow + CROWDING * fetch * tables.write_back, score)
             score = np.where(there & ~crowded, fetched - INVESTED * (fetched - ready), held)
         return score, end
 
     def _bars(self, function: int, up: int) -> Floats:
         """Return by worker 0 where it can run a function and is up, else infinity."""
-        hosts = self._outline.hosts[function] & up
+        hosts = self._tables.hosts[function] & up
         count = len(self._each)
         packed = np.frombuffer(hosts.to_bytes(count // 8 + 1, "little"), dtype=np.uint8)
         return np.where(np.unpackbits(packed, count=count, bitorder="little"), 0.0, inf)
