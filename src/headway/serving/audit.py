@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from headway.core.audit import Finding, audited, row_ranks
 from headway.core.tape import Tape
-from headway.serving.audit_requests import RequestClerk
 from headway.serving.audit_records import BatchEntry, WorkerBooks
+from headway.serving.audit_requests import RequestClerk
 from headway.serving.catalogue import Catalogue
 from headway.serving.events import (
     BatchFinished,

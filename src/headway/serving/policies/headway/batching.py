@@ -1,8 +1,8 @@
-"""Which waiting tasks of a function run together, whether it pays to wait for more, and who those would be.
+"""Batching under central control: which waiting tasks of a function run together, and whether to wait for more.
 
-For each way to go on, what all requests concerned are then expected to cost is added up from the tables: run some or
-all of those that wait, now; or wait for the next companions, those under way whose times are known and those expected
-to arrive, and run with them. Who is not in the batch counts with what it costs on its own. The least sum decides.
+Each choice is scored by the expected cost of all requests concerned, from the cost tables. The choices are: run some or
+all of the waiting tasks now, or wait for the next tasks that are expected and run with them. Tasks outside the batch
+count with their cost alone. The least sum decides.
 """
 
 from collections.abc import Sequence
@@ -16,19 +16,19 @@ from headway.serving.workerstate import Batch
 from headway.units import MILLISECOND
 
 SOON = 2 * MILLISECOND
-"""What is overdue is expected within this."""
+"""A task that is overdue is expected after this."""
 AHEAD = 7
-"""How many arrivals are looked forward to."""
+"""How many future arrivals are forecast."""
 FORGET = 0.1
-"""How fast the gaps between arrivals, and the times that they are given, are learnt anew."""
+"""Weight of the latest sample in the moving averages of inter-arrival times and of times to the deadline."""
 
 
 class QueueEntry(NamedTuple):
-    """One task of one request that waits, or will."""
+    """A task of a request that waits, or is expected to."""
 
     deadline: int
     request: int
-    """-1: one that is only expected."""
+    """-1: a forecast request."""
     graph: int
     task: int
     when: int = 0
@@ -36,18 +36,18 @@ class QueueEntry(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """What to do about a function's waiting tasks."""
+    """A batch of a function's waiting tasks, and when it runs."""
 
     entries: tuple[QueueEntry, ...]
-    """Who runs together; with ``until`` who shall, the first of them waiting already."""
+    """The tasks that run together; where they run later, those that wait already come first."""
     values: Array
-    """By offer: what it all costs, if they run with it."""
+    """By offer: the expected cost of all of them if they run with it."""
     until: int
     """When they run; now, or later."""
 
 
 class Batching:
-    """Weighs batches of one function by the tables of an outlook."""
+    """Scores batches of one function with the cost tables."""
 
     def __init__(self, menus: Sequence[Menu], usd: Sequence[Array], costs: CostTables) -> None:
         self.menus = menus
@@ -61,25 +61,28 @@ class Batching:
         ]
 
     def menu(self, count: int) -> Menu:
-        """Return the offers for so many requests at once: those of the next size that was measured."""
+        """Return the offers for a batch of ``count``: those of the next size that was measured."""
         return self.menus[self._position[count - 1]]
 
     def values(self, entries: Sequence[QueueEntry], at: int) -> Array:
-        """Return by offer what these cost together, and all that follows, if they run at this time."""
+        """Return by offer the expected cost of these tasks and their successors if they run together at ``at``."""
         position = self._position[len(entries) - 1]
-        found = self._usd[position].copy()
+        costs = self._usd[position].copy()
         for entry in entries:
             table = self._tables[entry.graph][entry.task]
-            found += table.after[position][table.index(entry.deadline - at)]
-        return found
+            costs += table.after[position][table.index(entry.deadline - at)]
+        return costs
 
     def alone(self, entry: QueueEntry, at: int) -> float:
-        """Return what one costs from here on, left to itself."""
+        """Return the expected cost of one task and its successors, if it is not batched with these."""
         table = self._tables[entry.graph][entry.task]
         return float(table.rest[table.index(entry.deadline - at)])
 
     def choose(self, now: int, entries: Sequence[QueueEntry], coming: Sequence[QueueEntry]) -> Choice:
-        """Return the best way to go on. ``lots``: who waits, tightest first; ``coming``: who will, soonest first."""
+        """Return the choice of least expected cost.
+
+        ``entries``: waiting tasks, earliest deadline first. ``coming``: expected tasks, soonest first.
+        """
         first = entries[: self.largest]
         best, chosen = self._now(now, first)
         if len(first) == len(entries) and len(first) < self.largest and coming:
@@ -87,7 +90,7 @@ class Batching:
             apart = [0.0]
             for entry in reversed(expected):
                 apart.append(apart[-1] + self.alone(entry, max(now, entry.when)))
-            apart.reverse()  # apart[k]: all companions from the k-th on
+            apart.reverse()  # apart[k]: all expected tasks from the k-th on
             best += apart[0]
             for more in self._worth_trying(len(first), len(expected)):
                 at = max(now, expected[more - 1].when)
@@ -99,7 +102,7 @@ class Batching:
         return chosen
 
     def _now(self, now: int, first: Sequence[QueueEntry]) -> tuple[float, Choice]:
-        """Return what all who wait cost with the best choice among those that wait, and that choice."""
+        """Return the best choice that runs now, and the expected cost of all waiting tasks with it."""
         apart = [self.alone(entry, now) for entry in first]
         batches = [tuple(first[:size]) for size in (*(size for size in self.sizes if size < len(first)), len(first))]
         choices = [Choice(entries, self.values(entries, now), now) for entries in batches]
@@ -109,16 +112,16 @@ class Batching:
         )
 
     def _worth_trying(self, waiting: int, coming: int) -> list[int]:
-        """Return the numbers of companions that fill a batch, or all there are."""
+        """Return how many expected tasks to wait for: numbers that fill a batch, and all of them."""
         full = [size - waiting for size in self.sizes if 0 < size - waiting <= coming]
         return full if coming in full else [*full, coming]
 
 
 class Forecast:
-    """Who will wait for a function: tasks whose predecessors run, and as many as arrive at the usual pace."""
+    """Forecasts the tasks of each function: successors of running tasks, and arrivals at the recent rate."""
 
     def __init__(self, state: ServingState, allowed: Sequence[int]) -> None:
-        """``allowed``: by graph, the time that a request is given, until some have been seen."""
+        """Start the averages. ``allowed``: by graph, the time to the deadline to assume until some were seen."""
         functions = len(state.catalogue.functions)
         self._running: list[dict[tuple[int, int], QueueEntry]] = [{} for _ in range(functions)]
         self._allowed = [float(time) for time in allowed]
@@ -134,7 +137,7 @@ class Forecast:
         ]
 
     def on_request_arrived(self, now: int, graph: int, function: int, deadline: int) -> None:
-        """Note that a request's first task is there."""
+        """Update the averages with a request whose first task is ready."""
         self._allowed[graph] += FORGET * (deadline - now - self._allowed[graph])
         if self._latest[function] >= 0:
             gap, known = now - self._latest[function], self._gaps[function]
@@ -142,7 +145,7 @@ class Forecast:
         self._latest[function] = now
 
     def on_task_started(self, batch: Batch, rs: RequestState, task: int, deadline: int) -> None:
-        """Note that a task runs: its successors follow when all that they wait for has run."""
+        """Forecast the successors of a task that started, where all their predecessors have."""
         for after in rs.graph.successors[task]:
             if all(rs.stage[other] >= Stage.RUNNING for other in rs.graph.predecessors[after]):
                 coming = self._running[rs.graph.tasks[after].function]
@@ -151,17 +154,17 @@ class Forecast:
                 coming[key] = QueueEntry(deadline, rs.request.id, rs.request.graph, after, when)
 
     def on_task_ready(self, function: int, request: int, task: int) -> None:
-        """Expect a task no more: it waits, or will not come."""
+        """Remove a task from the forecast: it is ready."""
         self._running[function].pop((request, task), None)
 
     def forget(self, requests: set[int]) -> None:
-        """Expect nothing of these requests any more."""
+        """Remove these requests from the forecast."""
         for function, coming in enumerate(self._running):
             self._running[function] = {key: entry for key, entry in coming.items() if key[0] not in requests}
 
     def upcoming(self, now: int, function: int) -> list[QueueEntry]:
-        """Return the next ones, soonest first."""
-        found = [
+        """Return the forecast tasks of a function, soonest first."""
+        forecast = [
             entry if entry.when > now else entry._replace(when=now + SOON) for entry in self._running[function].values()
         ]
         first_tasks, gap = self._first_tasks[function], self._gaps[function]
@@ -170,6 +173,6 @@ class Forecast:
             for step in range(1, AHEAD + 1):
                 graph, task = first_tasks[step % len(first_tasks)]
                 when = now + max(round(gap * step), 1)
-                found.append(QueueEntry(when + round(self._allowed[graph]), -1, graph, task, when))
-        found.sort(key=lambda entry: (entry.when, entry))
-        return found
+                forecast.append(QueueEntry(when + round(self._allowed[graph]), -1, graph, task, when))
+        forecast.sort(key=lambda entry: (entry.when, entry))
+        return forecast

@@ -1,4 +1,4 @@
-"""Workers that may take a batch: where an offer leaves the least waste, and when there will be room for it."""
+"""Candidate workers for a batch: the best fit for an offer, and when a worker will have room for it."""
 
 from collections.abc import Sequence
 from operator import attrgetter
@@ -13,18 +13,21 @@ from headway.serving.workerstate import Batch, WorkerState
 
 
 class Candidate(NamedTuple):
-    """A worker that may take a batch, and what it takes to begin there."""
+    """A worker that may take a batch, and what it needs before it can start there."""
 
     delay: int
-    """Until inputs and weights are there; whole milliseconds."""
+    """Until inputs and weights have arrived; whole milliseconds."""
     worker: WorkerState
     evict: tuple[int, ...]
 
 
 def best_fit(candidates: Sequence[Candidate], menu: Menu, offer: int, worker_types: Sequence[int]) -> Candidate | None:
-    """Return where an offer leaves CPUs and slices most nearly in the worker's own proportion, then the least."""
+    """Return the candidate with the least waste: free CPUs and slices stay in the worker's proportion, then few slices.
+
+    None: the offer fits on none.
+    """
     cpus, slices, worker_type = menu.cpus[offer], menu.slices[offer], menu.worker_types[offer]
-    best, found = (1 << 62, 0), None
+    best, chosen = (1 << 62, 0), None
     for candidate in candidates:
         worker = candidate.worker
         cpus_left, slices_left = worker.cpus_free - cpus, worker.slices_free - slices
@@ -33,12 +36,12 @@ def best_fit(candidates: Sequence[Candidate], menu: Menu, offer: int, worker_typ
         gpu = worker.worker.gpu
         rank = (abs(slices_left * worker.worker.cpus - cpus_left * gpu.slices), slices_left)
         if rank < best and (gpu.geometry == FREE or places(gpu, slices, worker.taken) is not None):
-            best, found = rank, candidate
-    return found
+            best, chosen = rank, candidate
+    return chosen
 
 
 class Releases:
-    """What each worker's batches will give back, in order. Batches end between decisions, and begin by them."""
+    """When the batches of each worker end and free their CPUs and slices, in order."""
 
     def __init__(self, workers: int) -> None:
         self._marks = [(0, 0)] * workers
@@ -50,7 +53,7 @@ class Releases:
         """Workers to read again; None: all."""
 
     def invalidate(self, workers: Sequence[int] | None = None) -> None:
-        """Read these workers again, or all: batches may have begun or ended there."""
+        """Read these workers, or all, again before the next answer: batches may have started or ended there."""
         self._stale = None if workers is None or self._stale is None else (*self._stale, *workers)
 
     def _read(self, state: ServingState) -> None:
@@ -66,13 +69,13 @@ class Releases:
                 self._known[index] = sum(1 << function for function in functions), batches
         self._stale = ()
         if changed:
-            found = [(batches[0].end, index) for index, (_, batches) in enumerate(self._known) if batches]
-            self._order = [index for _, index in sorted(found)]
+            busy = [(batches[0].end, index) for index, (_, batches) in enumerate(self._known) if batches]
+            self._order = [index for _, index in sorted(busy)]
 
     def room_at(
         self, now: int, state: ServingState, function: int, menu: Menu, offer: int, worker_types: Sequence[int]
     ) -> int:
-        """Return when a worker with a process has room for an offer, if nobody else takes it."""
+        """Return when the first worker with a process can take an offer, if no other batch takes its place."""
         if self._stale is None or self._stale:
             self._read(state)
         cpus, slices, worker_type = menu.cpus[offer], menu.slices[offer], menu.worker_types[offer]

@@ -1,9 +1,9 @@
-"""One place decides for the whole fleet: batch, CPUs, slices and worker of each task, in time and at true cost.
+"""Central half of the policy: choose batch, CPUs, slices and worker of each task for the whole fleet, at least cost.
 
-Tasks stay in the pool until they run. When something is new for a function, ``Batching`` says who of its waiting tasks
-runs together or waits for whom, by what all of them are then expected to cost; here the batch gets the best offer that
-fits a worker with a warm process, or waits where waiting for room is cheaper. ``Warming`` has the processes ready,
-``Admission`` gives up what cannot be answered in time. docs/serving/headway.md, "Configurations".
+Tasks stay in a pool until they run. When something changed for a function, ``Batching`` chooses which of its waiting
+tasks run together, and whether they wait for more, by expected cost. This module gives the batch the best offer that
+fits on a worker with a warm process, or lets it wait where that is cheaper. ``Warming`` keeps processes ready.
+``Admission`` tells which requests cannot be answered in time. See docs/serving/headway.md, "Configurations".
 """
 
 from bisect import insort
@@ -22,37 +22,36 @@ from headway.serving.workerstate import WorkerState
 from headway.units import MILLISECOND, REFERENCE_SPEED_PPM, SECOND
 
 RETRY = 500 * MILLISECOND
-"""How long tasks without room wait at most before they are looked at again."""
+"""Tasks that fit on no worker are tried again after this, at the latest."""
 LONGEST = 10 * SECOND
-"""How long a task waits for companions at most."""
+"""The longest time that a task waits for others to fill its batch."""
 ASIDE = 8
-"""How many tasks of a function may find no room before the others are not tried any more."""
+"""After this many tasks of a function that fit on no worker, the rest of its queue is not tried."""
 SWEEP = 5 * MILLISECOND
-"""How often a long queue is searched for what should be given up."""
+"""The least time between two searches of a long queue for hopeless requests."""
 COARSE = 1.5
-"""Tables are made for arrivals a second of this to whole powers."""
+"""Cost tables are made for arrival rates that are whole powers of this, in requests a second."""
 KEPT = 12
-"""Tables that are remembered."""
+"""How many cost tables are cached."""
 WORTH = 5.0
-"""What an answer in time is worth, in costs of its graph at the cheapest."""
+"""Value of an answer in time, as a multiple of the least cost of its graph."""
 PATIENCE = 2.0
-"""The deadline of requests without one, in lengths of their graph."""
+"""Deadline of requests that have none, as a multiple of their graph's critical path."""
 SPARE = 2.0
-"""Processes in hand, in deviations of the number that is busy."""
+"""Spare processes, in standard deviations of the number that is busy."""
 ODDS = 0.99
-"""The share of what a miss costs that the rest of a request may be expected to cost while there is too little of
-anything."""
+"""While CPUs or slices are scarce, a request whose expected cost exceeds this part of its value is given up."""
 
 
 class Central:
-    """The central half of the policy."""
+    """Decides for all workers at once."""
 
     def __init__(self, drop: bool = True) -> None:
-        """``drop``: give up what is too late."""
+        """Store the option. ``drop``: drop requests that are too late."""
         self.drop = drop
 
     def bind(self, state: ServingState) -> None:
-        """Compute offers and tables; begin with empty memories."""
+        """Compute offers and cost tables; start with empty queues."""
         graphs, functions = state.catalogue.graphs, range(len(state.catalogue.functions))
         self._menus = menus_of(state)
         self._worker_type = worker_types_of(state.fleet.workers)
@@ -82,14 +81,14 @@ class Central:
         self._forecast = Forecast(state, self._grace)
         self._releases = Releases(len(state.workers))
         self._queues: list[list[QueueEntry]] = [[] for _ in functions]
-        """By function: its tasks in the pool, tightest first."""
+        """By function: its waiting tasks, earliest deadline first."""
         self._late: list[list[QueueEntry]] = [[] for _ in functions]
-        """Those that are answered late whatever is done, and are not dropped."""
+        """By function: tasks that will be late whatever is done, and are not dropped."""
         self._again = 0
         self._wakes = [0] * len(functions)
         self._swept = [-SWEEP] * len(functions)
         self._short: dict[int, None] = {}
-        """Functions with tasks that found no room."""
+        """Functions with tasks that fitted on no worker."""
         self._known: dict[tuple[float, float, int], list[Batching]] = {}
         self._renewed = 0
         self._renew(0, state)
@@ -97,7 +96,7 @@ class Central:
     # --- an instant ---------------------------------------------------------------------------------------------
 
     def decide(self, now: int, state: ServingState) -> Iterator[Action]:
-        """Go on with every function for which something is new, the tightest first."""
+        """Yield the actions of an instant: serve every function with something new, earliest deadline first."""
         self._releases.invalidate()
         new = self._news(now, state)
         for request in state.landed:
@@ -118,12 +117,12 @@ class Central:
             yield WakeAt(self._again)
 
     def _lacking(self) -> set[int]:
-        """Return the functions with tasks that wait for room or a process."""
+        """Return the functions with tasks that wait for a worker or a process."""
         short = (function for function in self._short if self._queues[function])  # they may have been dropped since
         return {*short, *(function for function, late in enumerate(self._late) if late)}
 
     def _news(self, now: int, state: ServingState) -> dict[int, None]:
-        """Return the functions that something is new for."""
+        """Queue the tasks that became ready; return the functions for which something changed."""
         new: dict[int, None] = {}
         for request in state.landed:
             rs = state.requests[request]
@@ -136,12 +135,12 @@ class Central:
                 new[function] = None
         joined: set[tuple[int, int]] = set()
         for request, task in state.ended:
-            if (found := state.requests.get(request)) is not None:
-                for after in found.graph.successors[task]:
-                    if found.stage[after] == Stage.READY and (request, after) not in joined:
+            if (open_request := state.requests.get(request)) is not None:
+                for after in open_request.graph.successors[task]:
+                    if open_request.stage[after] == Stage.READY and (request, after) not in joined:
                         joined.add((request, after))  # the last two of its predecessors may end at once
-                        self._join(found, after)
-                        new[found.graph.tasks[after].function] = None
+                        self._join(open_request, after)
+                        new[open_request.graph.tasks[after].function] = None
         if state.displaced:
             self._start_over(state)
             new.update((function, None) for function, queue in enumerate(self._queues) if queue)
@@ -151,17 +150,17 @@ class Central:
         return new
 
     def _deadline(self, rs: RequestState) -> int:
-        given = rs.request
-        return given.deadline or given.arrival + self._grace[given.graph]
+        request = rs.request
+        return request.deadline or request.arrival + self._grace[request.graph]
 
     def _join(self, rs: RequestState, task: int) -> None:
-        """Queue a task that is ready for its function."""
+        """Put a task that is ready into the queue of its function."""
         function, request = rs.graph.tasks[task].function, rs.request.id
         self._forecast.on_task_ready(function, request, task)
         insort(self._queues[function], QueueEntry(self._deadline(rs), request, rs.request.graph, task))
 
     def _start_over(self, state: ServingState) -> None:
-        """Read what waits from the pool again, because a worker is gone."""
+        """Fill the queues again from the pool, because a worker failed."""
         self._short.clear()
         for queue in (*self._queues, *self._late):
             queue.clear()
@@ -171,13 +170,13 @@ class Central:
         self._forecast.forget(set(state.displaced))
 
     def _renew(self, now: int, state: ServingState) -> None:
-        """Have the tables for the rates and prices of today; those that were made lately are remembered."""
+        """Set the cost tables for the current arrival rates and prices, from the cache where they are there."""
         self._renewed = now
         rates = [self._warming.rate(now, function) for function in range(len(self._menus))]
         total_per_second = sum(rates) * SECOND
-        pace = round(log(total_per_second) / log(COARSE)) if total_per_second > 1e-3 else -NEVER
-        key = (*self._scarcity.multipliers, pace)
-        if (found := self._known.pop(key, None)) is None:
+        rate_step = round(log(total_per_second) / log(COARSE)) if total_per_second > 1e-3 else -NEVER
+        key = (*self._scarcity.multipliers, rate_step)
+        if (batching := self._known.pop(key, None)) is None:
             waits = {
                 (function, menu.size): (menu.size - 1) / 2 / rate if rate else float(NEVER)
                 for function, rate in enumerate(rates)
@@ -185,16 +184,16 @@ class Central:
                 if menu.size > 1
             }
             costs = CostTables(state, self._menus, self._worths, waits, self.drop, self._scarcity.multipliers)
-            found = [Batching(offers, usd, costs) for offers, usd in zip(self._menus, costs.usd, strict=True)]
+            batching = [Batching(offers, usd, costs) for offers, usd in zip(self._menus, costs.usd, strict=True)]
             if len(self._known) >= KEPT:
                 del self._known[next(iter(self._known))]
-        self._known[key] = found
-        self._batching = found
+        self._known[key] = batching
+        self._batching = batching
 
     # --- a function ---------------------------------------------------------------------------------------------
 
     def _serve(self, now: int, state: ServingState, function: int) -> Iterator[Action]:
-        """Run what should run now; say when to look again at what waits."""
+        """Yield the batches of a function that should run now, and when to try the rest again."""
         batching, queue = self._batching[function], self._queues[function]
         self._wakes[function] = 0
         self._short.pop(function, None)
@@ -230,15 +229,15 @@ class Central:
             yield WakeAt(self._wakes[function])
 
     def _give_up(self, now: int, state: ServingState, function: int) -> Iterator[Action]:
-        """Drop or set apart the requests that wait in vain."""
+        """Drop, or set apart, the requests of a queue that are not worth running."""
         queue = self._queues[function]
         if len(queue) > ASIDE and now - self._swept[function] < SWEEP:
             return
         self._swept[function] = now
-        ready_from, calm = self._warming.ready_from, not self._scarcity.is_scarce
+        ready_from, plentiful = self._warming.ready_from, not self._scarcity.is_scarce
         latest = max(self._admission.earliest(now, *caller, ready_from) for caller in self._callers[function])
         for entry in list(queue):
-            if calm and entry.deadline >= latest:
+            if plentiful and entry.deadline >= latest:
                 break  # the others have more time yet
             rs = state.requests.get(entry.request)
             if rs is None or not rs.request.deadline or not self._in_vain(now, function, entry):
@@ -256,7 +255,7 @@ class Central:
             yield DropRequest(entry.request)
 
     def _catch_up(self, now: int, state: ServingState, function: int) -> Iterator[Action]:
-        """Run those that are late at the least cost, while nobody else waits for room."""
+        """Run late tasks at the least cost, while no other task waits for a worker."""
         late, batching = self._late[function], self._batching[function]
         while late:
             count = max((size for size in batching.sizes if size <= len(late)), default=1)
@@ -269,10 +268,7 @@ class Central:
             self._on_batch_started(now, state, function, action)
 
     def _in_vain(self, now: int, function: int, entry: QueueEntry) -> bool:
-        """Return whether a request misses its deadline anyway.
-
-        Or, with too little for all, costs more than it is worth.
-        """
+        """Return whether a request misses its deadline anyway or, under scarcity, costs more than its value."""
         if self._admission.is_hopeless(now, entry.graph, entry.task, entry.deadline, self._warming.ready_from):
             return True
         if not self._scarcity.is_scarce:
@@ -281,7 +277,7 @@ class Central:
         return self._batching[function].alone(entry, now) >= worth
 
     def _on_batch_started(self, now: int, state: ServingState, function: int, action: RunBatch) -> None:
-        """Remember what a batch takes, and when its successors can run."""
+        """Note what a started batch takes, and when its successors can run."""
         batch = state.workers[action.worker].running[state.leases]
         self._releases.invalidate((action.worker,))
         self._warming.on_batch_started(now, function, batch.end, len(batch.tasks))
@@ -294,12 +290,12 @@ class Central:
     def _fit_some(
         self, now: int, state: ServingState, function: int, choice: Choice
     ) -> tuple[tuple[QueueEntry, ...], RunBatch | None]:
-        """Return the chosen batch, or a smaller one where what is free does not suit so many.
+        """Return the entries of the chosen batch, or of a smaller one that fits better, and its action.
 
-        None: it is better to wait.
+        No action: it is better to wait.
         """
         batching, entries = self._batching[function], choice.entries
-        best, found = self._fit(now, state, function, choice)
+        best, best_action = self._fit(now, state, function, choice)
         chosen = entries
         if best > choice.values.min():
             for size in (size for size in batching.sizes if size < len(entries)):
@@ -308,18 +304,18 @@ class Central:
                 if values.min() + apart < best:
                     value, action = self._fit(now, state, function, Choice(entries[:size], values, now))
                     if value + apart < best:
-                        best, found, chosen = value + apart, action, entries[:size]
-        waits = found is None or self._worth_waiting(now, state, function, choice, best)
-        return (entries, None) if waits else (chosen, found)
+                        best, best_action, chosen = value + apart, action, entries[:size]
+        waits = best_action is None or self._worth_waiting(now, state, function, choice, best)
+        return (entries, None) if waits else (chosen, best_action)
 
     def _fit(
         self, now: int, state: ServingState, function: int, choice: Choice, *, hurry: bool = True
     ) -> tuple[float, RunBatch | None]:
-        """Return the best offer that some worker has room for, and what that comes to; None: there is none."""
+        """Return the cost of the best offer that fits on some worker, and its action; None: no offer fits."""
         batching, entries = self._batching[function], choice.entries
         menu = batching.menu(len(entries))
         candidates = self._candidate_workers(now, state, function, choice)
-        best, found = float("inf"), None
+        best, best_offer = float("inf"), None
         for delay in sorted({candidate.delay for candidate in candidates}):
             values = choice.values
             if delay:
@@ -334,16 +330,16 @@ class Central:
                 if menu.cpus[offer] > cpus or menu.slices[offer] > slices:
                     continue
                 if (candidate := best_fit(here, menu, offer, self._worker_type)) is not None:
-                    best, found = float(values[offer]), (offer, candidate)
+                    best, best_offer = float(values[offer]), (offer, candidate)
                     break
-        if found is None:
+        if best_offer is None:
             return best, None
-        offer, candidate = found
+        offer, candidate = best_offer
         tasks = tuple((entry.request, entry.task) for entry in entries)
         return best, RunBatch(candidate.worker.id, tasks, menu.cpus[offer], menu.slices[offer], candidate.evict)
 
     def _worth_waiting(self, now: int, state: ServingState, function: int, choice: Choice, value: float) -> bool:
-        """Return whether the best offer is so much better that it pays to wait until there is room for it."""
+        """Return whether it is cheaper to wait until the best offer fits on a worker."""
         wanted = int(choice.values.argmin())
         if value <= choice.values[wanted]:
             return False
@@ -353,7 +349,7 @@ class Central:
         return when < NEVER and value > batching.values(choice.entries, when)[wanted]
 
     def _usable_workers(self, state: ServingState, function: int) -> Iterator[WorkerState]:
-        """Yield workers with CPUs and slices left where a process of a function waits for work, or none is needed."""
+        """Yield workers with free CPUs and slices and an idle process of a function, where it needs one."""
         bit, workers = 1 << function if state.catalogue.functions[function].cold_start else 0, state.workers
         for index in self._capable[function]:
             worker = workers[index]
@@ -361,15 +357,17 @@ class Central:
                 yield worker
 
     def _candidate_workers(self, now: int, state: ServingState, function: int, choice: Choice) -> list[Candidate]:
-        """Return workers that could take a batch, were it small enough."""
+        """Return the workers that could take a batch if it is small enough."""
         kind = state.catalogue.functions[function]
         near = all(not carried(state, entry.graph, entry.task) for entry in choice.entries)
         needs_memory = bool(kind.mask or kind.activation_bytes)
         if near and not needs_memory and not state.latency.interference:
             return [Candidate(0, worker, ()) for worker in self._usable_workers(state, function)]
         time = int(self._batching[function].menu(len(choice.entries)).times[choice.values.argmin()])
-        inputs = dict.fromkeys(each for entry in choice.entries for each in inputs_of(state, entry.request, entry.task))
-        found = []
+        inputs = dict.fromkeys(
+            source for entry in choice.entries for source in inputs_of(state, entry.request, entry.task)
+        )
+        candidates = []
         for worker in self._usable_workers(state, function):
             evict = self._warming.victims(now, state, worker, function, len(choice.entries)) if needs_memory else ()
             if evict is None:
@@ -380,5 +378,5 @@ class Central:
             if state.latency.interference:
                 beside = state.latency.beside(function, [batch.function for batch in worker.running.values()])
                 delay += time * (beside - REFERENCE_SPEED_PPM) // REFERENCE_SPEED_PPM
-            found.append(Candidate(max(delay, 0) // MILLISECOND * MILLISECOND, worker, evict))
-        return found
+            candidates.append(Candidate(max(delay, 0) // MILLISECOND * MILLISECOND, worker, evict))
+        return candidates

@@ -1,8 +1,8 @@
-"""Every worker decides for itself: the decentralised half of the policy.
+"""Decentralised half of the policy: every worker decides for itself, with its own view of the others.
 
-An instant has four parts. Requests that came, or lost tasks, are planned by the worker that they reached. Tasks that
-are being sent are looked at again by the worker whose result they wait for. Workers where tasks wait look for others
-with room. Then each worker where something is new starts what can start and fetches what will be needed.
+An instant has four parts. Requests that arrived, or lost tasks, are planned by the worker that they reached. The worker
+where a task ended reconsiders where its successors go. Workers with a queue look for others with free capacity. Then
+each worker where something changed starts batches and fetches models ahead.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,16 +20,15 @@ from headway.serving.workerstate import TaskId, WorkerState
 from headway.units import MILLISECOND
 
 LOOK_AGAIN = 20 * MILLISECOND
-"""A worker where tasks wait reads the others' rows again after this, or with their next push."""
+"""A worker with a queue reads the others' rows again after this, or with their next push."""
 HOPE = 1.0
-"""How much later than its deadline a request may be expected to be answered and still be begun, in times of what it
-takes at best: expectations err, and what goes wrong for others may go well for it."""
+"""A request is started if it is expected to be late by at most this multiple of its best time: estimates err."""
 _TRIED = 4
-"""How many tasks are tried when what the first one needs has no room."""
+"""How many tasks of a queue are tried when the first does not fit into memory."""
 
 
 class Decentralised:
-    """The whole of the decentralised half."""
+    """Decides for each worker with that worker's view."""
 
     def __init__(self, evict: str, prefetch: int, *, drop: bool) -> None:
         self.evict = evict
@@ -37,7 +36,7 @@ class Decentralised:
         self.drop = drop
 
     def bind(self, state: ServingState) -> None:
-        """Compute ranks; begin with empty memories."""
+        """Compute the tables; start without plans."""
         self._tables = FleetTables(state)
         self._mixes = [Mix(self._tables) for _ in state.workers]
         self._order = Order(self._tables)
@@ -49,7 +48,7 @@ class Decentralised:
         self._looked = [-1] * len(state.workers)
 
     def decide(self, now: int, state: ServingState) -> Iterator[Action]:
-        """Plan, look again, move, go on."""
+        """Yield the actions of an instant: plan requests, move tasks, serve workers."""
         for request in state.landed:
             rs = state.requests[request]
             self._mixes[rs.request.ingress].note(rs.request.graph)
@@ -66,7 +65,7 @@ class Decentralised:
     # --- requests ---------------------------------------------------------------------------------------------
 
     def _place(self, now: int, state: ServingState, rs: RequestState) -> Iterator[Action]:
-        """Plan what is open of a request."""
+        """Plan the tasks of a request that are placed nowhere, or drop it."""
         viewer = state.reached(rs.request.ingress)
         request = rs.request
         if (plan := self._plans.get(request.id)) is None:
@@ -90,7 +89,7 @@ class Decentralised:
         yield from self._start_processes(now, state, rs, viewer, workers)
 
     def _start_processes_here(self, now: int, worker: WorkerState, graph: int) -> Iterator[Action]:
-        """Start processes of what is asked for on the worker that a request reached."""
+        """Start processes for a graph on the worker that a request reached."""
         if worker.up:
             for action in self._processes.on_request_arrived(now, worker, graph):
                 yield action
@@ -100,7 +99,7 @@ class Decentralised:
     def _start_processes(
         self, now: int, state: ServingState, rs: RequestState, viewer: int, workers: Sequence[int]
     ) -> Iterator[Action]:
-        """Each of the workers that a plan names starts a process where it has none; the planner will know."""
+        """Start a process on each worker of a plan that has none; the planner notes it."""
         functions, views = self._tables.functions[rs.request.graph], self._placer.views
         for task, index in enumerate(workers):
             cold = self._tables.cold_starts[functions[task]]
@@ -120,7 +119,7 @@ class Decentralised:
         return DropRequest(rs.request.id)
 
     def _send_successors(self, now: int, state: ServingState, request: int, task: int) -> Iterator[Action]:
-        """Send the ready successors of a task that ended to where they are best placed now."""
+        """Move the successors of a task that ended to where they are best placed now."""
         if (rs := state.requests.get(request)) is None:
             self._plans.pop(request, None)
             return
@@ -142,7 +141,7 @@ class Decentralised:
         return MoveTask(rs.request.id, task, worker)
 
     def _balance(self, now: int, state: ServingState) -> Iterator[Action]:
-        """Move tasks from workers where they wait to others with room, once an interval."""
+        """Move queued tasks to workers where they would end earlier, once an interval."""
         interval = now // max(state.push_interval, LOOK_AGAIN)
         for worker in state.workers:
             if not worker.queue or not (worker.running or worker.starting):
@@ -157,7 +156,7 @@ class Decentralised:
     # --- workers ----------------------------------------------------------------------------------------------
 
     def _serve(self, now: int, state: ServingState, worker: WorkerState) -> Iterator[Action]:
-        """Start what can start; then fetch one model ahead."""
+        """Start the batches that fit on a worker; then fetch one model ahead."""
         while worker.queue and worker.slices_free and worker.cpus_free:
             queue = self._order.queue(now, state, worker)
             if (hopeless := self._drop_hopeless(now, state, queue)) is not None:
@@ -176,7 +175,7 @@ class Decentralised:
         return next(map(self._give_up, lost), None)
 
     def _next(self, now: int, state: ServingState, worker: WorkerState, queue: Sequence[TaskId]) -> RunBatch | None:
-        """Return the most urgent task that has room, and those of its function that are better run with it."""
+        """Return a batch of the most urgent task that fits, with others of its function that it should run with."""
         for key in queue[:_TRIED]:
             function = self._tables.functions[state.requests[key[0]].request.graph][key[1]]
             if (choice := choose(now, state, self._tables, worker, queue, key)) is None:
@@ -196,7 +195,7 @@ class Decentralised:
         return None
 
     def _coming(self, now: int, state: ServingState, worker: WorkerState) -> list[TaskId]:
-        """Return everything placed on a worker in the order in which it runs: what waits, then what is to arrive."""
+        """Return the tasks placed on a worker in the order in which they will run: queued, then on their way."""
         plans = self._plans
         sent = sorted(worker.sent, key=lambda key: (plans[key[0]].arrivals[key[1]], key))
         return [*self._order.queue(now, state, worker), *sent]

@@ -1,13 +1,12 @@
-"""Where tasks run: each request is planned whole by the worker that it reached, from that worker's view of the others.
+"""Placement: plan all tasks of a request at once, from the view of the worker that the request reached.
 
-The view is the rows as of their last push, and what this worker placed itself since (the others' rows do not show that
-yet). A row says what runs, what is queued and what is under way; of the last two only the share counts that goes before
-a task in the order of the queue. A fetch counts for as long as it takes, and where it needs room also for what those
-it pushes out will cost. Among workers that are as good as each other the request's number decides, so that planners
-with the same stale rows do not all choose the same one.
+The view is the other workers' rows as of their last push, and what this worker has placed since. A row says what runs,
+what is queued and what is on its way. Of the last two, only the share that goes before the task in queue order counts.
+A fetch counts with its time, and with a penalty where it evicts other models. Among equally good workers a hash of
+the request's number decides, so that planners with the same stale rows do not all choose the same one.
 
-When a task is about to be sent, and when it waits in a queue while others have room, it is placed anew if that is
-clearly better; its own reservation does not count against where it is.
+A task is placed again when it is about to be sent, and while it waits in a queue, if another worker is clearly better.
+Its own reservation is not counted against its present worker.
 """
 
 from collections.abc import Sequence
@@ -26,23 +25,23 @@ from headway.serving.state import ServingState
 from headway.serving.workerstate import TaskId
 
 CLEARLY = 0.05
-"""How much earlier a task must end elsewhere to be moved, as a share of what its request takes at best."""
+"""How much earlier a task must end elsewhere to be moved, as a share of its request's best time."""
 NEAR = 0.01
-"""Workers are as good as each other within this share of what the request takes at best, where rows are stale."""
+"""With stale rows, workers whose scores differ by less than this share of the request's best time count as equal."""
 _LOOKED_AT = 4
-"""How many waiting tasks are looked at for another worker."""
+"""How many tasks of a queue are considered for another worker."""
 _MOVES = 3
 """How often a task may be placed before it stays in its queue."""
 _REMEMBERED = 4096
 Score = tuple[float, float, int]
-"""How bad a worker is for a task, when the task would end there, the worker."""
+"""(score, less is better; when the task would end there; worker)."""
 
 
 class Placer:
-    """Plans whole requests, and single tasks again."""
+    """Plans whole requests, and places single tasks again."""
 
     def __init__(self, state: ServingState, tables: FleetTables, mixes: Sequence[Mix], *, ahead: bool) -> None:
-        """``ahead``: weights are fetched while a task is still under way."""
+        """Build the tables. ``ahead``: weights are fetched while a task's inputs are still on their way."""
         self._tables = tables
         self._mixes = mixes
         self._ahead = ahead
@@ -65,9 +64,9 @@ class Placer:
     def plan(
         self, now: int, state: ServingState, rs: RequestState, viewer: int, plan: Plan, *, warm: bool = False
     ) -> tuple[int, ...]:
-        """Return a worker a task by decreasing rank; what is placed stays. -1: nobody who could run it is up.
+        """Return a worker for each task, by decreasing rank; placed tasks stay. -1: no worker that can run it is up.
 
-        ``warm``: as if there were processes of everything everywhere.
+        ``warm``: assume that every worker has an idle process of every function.
         """
         tables = self._tables
         view = self.views.view(now, state, viewer)
@@ -87,11 +86,11 @@ class Placer:
                 worker = workers[task]
                 ends[task] = int(max(at[worker], view.busy[worker])) + tables.run_times[worker][function]
                 continue
-            found = self._best(now, state, rs, task, view, viewer, at, inf, (viewer, *workers), warm=warm)
-            if found is None:
+            best = self._best(now, state, rs, task, view, viewer, at, inf, (viewer, *workers), warm=warm)
+            if best is None:
                 ends[task] = int(min(at)) + tables.mean[function]
                 continue
-            worker, end = found
+            worker, end = best
             missing = tables.masks[function] & ~view.resident[worker]
             view.resident[worker] |= missing
             view.free[worker] -= tables.weights(missing)[0]
@@ -103,7 +102,7 @@ class Placer:
     def _arrivals(
         self, now: int, state: ServingState, rs: RequestState, task: int, workers: Sequence[int], ends: Sequence[int]
     ) -> Numbers:
-        """Return by worker when all inputs of a task would be there."""
+        """Return by worker when all inputs of a task would have arrived."""
         tasks = rs.graph.tasks
         sources = [
             (
@@ -124,9 +123,9 @@ class Placer:
         return at
 
     def _from_others(self, now: int, sources: Sequence[tuple[int, int, int]]) -> Numbers:
-        """Return the same where nothing is there yet.
+        """Return by worker when inputs would have arrived that the worker does not hold.
 
-        ``sources``: when each input can be sent, from where, its size.
+        ``sources``: for each input, when it can be sent, from which worker, its bytes.
         """
         if self._vectorised is not None:
             latest = self._vectorised.copied(sources[0][1], sources[0][2]) + sources[0][0]
@@ -157,9 +156,10 @@ class Placer:
         *,
         warm: bool = False,
     ) -> tuple[int, int] | None:
-        """Return the worker for a task and when it ends there; None: nobody is up, or all are worse than ``limit``.
+        """Return the best worker for a task and when the task ends there.
 
-        A draw decides among those that are as good as the best, unless that is one of those ``used`` already.
+        None: no worker is up, or all score above ``limit``. A hash picks among equally good ones, unless the best is
+        among those ``used`` already.
         """
         if self._vectorised is None:
             scores = self._scores(now, state, rs, task, view, viewer, at, limit, warm=warm)
@@ -187,7 +187,7 @@ class Placer:
         *,
         warm: bool = False,
     ) -> list[Score]:
-        """Of the workers that could run a task: those that are not worse than ``limit``, nor much than the best."""
+        """Return the scores of the workers that can run a task, within ``limit`` and near the best."""
         tables = self._tables
         graph = rs.request.graph
         function = tables.functions[graph][task]
@@ -235,7 +235,7 @@ class Placer:
         scores: Sequence[tuple[float, float, int]],
         used: Sequence[int],
     ) -> tuple[int, int]:
-        """Return the best worker and when the task would end there; a draw among those that are as good as the best."""
+        """Return the best worker and when the task would end there; a hash picks among equally good ones."""
         best = min(scores)
         if best[2] not in used:
             limit = best[0] + (NEAR * self._tables.best_times[rs.request.graph] if state.push_interval else 0.0)
@@ -254,7 +254,7 @@ class Placer:
     def find_better(
         self, now: int, state: ServingState, rs: RequestState, task: int, viewer: int, plan: Plan
     ) -> int | None:
-        """Return where a task that ``viewer`` is about to send would clearly end earlier; None: it stays."""
+        """Return a worker where a task that ``viewer`` is about to send ends clearly earlier; None: it stays."""
         tables = self._tables
         view = self.views.view(now, state, viewer)
         graph, here = rs.request.graph, rs.worker[task]
@@ -265,31 +265,31 @@ class Placer:
         at[here] = max(now, rs.due[task])
         stay = self._scores(now, state, rs, task, view, viewer, at, only=here)
         limit = stay[0][0] - CLEARLY * tables.best_times[graph] if stay else inf
-        found = self._best(now, state, rs, task, view, viewer, at, limit, ())
-        return None if found is None else found[0]
+        best = self._best(now, state, rs, task, view, viewer, at, limit, ())
+        return None if best is None else best[0]
 
     def find_moves(
         self, now: int, state: ServingState, viewer: int, queue: Sequence[TaskId]
     ) -> list[tuple[TaskId, int]]:
-        """Return the tasks waiting at ``viewer`` that would clearly end earlier elsewhere, and where."""
+        """Return the queued tasks of ``viewer`` that would end clearly earlier elsewhere, each with that worker."""
         tables = self._tables
         self.views.read(now, state, viewer)
         view: View | None = None
-        own = state.workers[viewer]
-        begin = max(now, own.busy_until)
+        here = state.workers[viewer]
+        begin = max(now, here.busy_until)
         if tables.concurrency[viewer] > 1:  # the first that ends leaves room
-            begin = max(now, min((batch.end for batch in own.running.values()), default=now))
+            begin = max(now, min((batch.end for batch in here.running.values()), default=now))
         moves: list[tuple[TaskId, int]] = []
         for request, task in queue[:_LOOKED_AT]:
             rs = state.requests[request]
             graph = rs.request.graph
             function = tables.functions[graph][task]
             end = begin + tables.run_times[viewer][function]
-            if tables.cold_starts[function] and not own.idle.get(function):
+            if tables.cold_starts[function] and not here.idle.get(function):
                 end = max(
                     end, now + self.views.start_delay(now, state, viewer, viewer, function) + tables.mean[function]
                 )
-            if missing := tables.masks[function] & ~own.memory.resident:
+            if missing := tables.masks[function] & ~here.memory.resident:
                 end += tables.weights(missing)[1] * tables.write_back
             wanted = end - CLEARLY * tables.best_times[graph]
             far = now + tables.mean[function] >= wanted or (
@@ -303,8 +303,8 @@ class Placer:
                     view.up &= ~(1 << viewer)
                 sent = now + self._sending(state, rs, task, viewer)
                 at = [sent] * len(view.busy) if self._vectorised is None else np.full(len(view.busy), sent)
-                if (found := self._best(now, state, rs, task, view, viewer, at, wanted, ())) is not None:
-                    worker, there = found
+                if (best := self._best(now, state, rs, task, view, viewer, at, wanted, ())) is not None:
+                    worker, there = best
                     view.busy[worker] = max(view.busy[worker], there)
                     view.resident[worker] |= tables.masks[function]
                     moves.append(((request, task), worker))
@@ -313,7 +313,7 @@ class Placer:
         return moves
 
     def _sending(self, state: ServingState, rs: RequestState, task: int, source: int) -> int:
-        """Return what it takes to send the inputs of a task from where they all are to the worker farthest away."""
+        """Return how long the inputs of a task take from ``source`` to the worker farthest away."""
         graph = rs.graph
         others = self._members[0 if self._zones[source] == len(self._members) - 1 else -1]
         far = others[0] if others[0] != source else others[-1]
