@@ -22,7 +22,7 @@ from headway.formats.serving.scenario_tables import (
 from headway.formats.serving.settings import BY_RATE, CONTROLS, ServingExperiment, WorkloadTable, check_workload
 from headway.formats.training.settings import optional_span
 from headway.serving.catalogue import ANY_GPU, Catalogue, Configuration, Function, Model, Profile
-from headway.serving.fleet import Fleet, Worker, places, share_bytes
+from headway.serving.fleet import Fleet, Worker, find_slices, reachable_bytes
 from headway.serving.graph import Graph, Task
 from headway.units import REFERENCE_SPEED_PPM, counted, format_size
 
@@ -352,5 +352,5 @@ def runnable(function: Function, models: Sequence[Model], fleet: Fleet, where: s
 
 
 def _runs(worker: Worker, cell: Configuration, memory_bytes: int) -> bool:
-    fits = cell.cpus <= worker.cpus and memory_bytes <= share_bytes(worker.gpu, cell.slices)
-    return fits and cell.slices <= worker.gpu.slices and places(worker.gpu, cell.slices, 0) is not None
+    fits = cell.cpus <= worker.cpus and memory_bytes <= reachable_bytes(worker.gpu, cell.slices)
+    return fits and cell.slices <= worker.gpu.slices and find_slices(worker.gpu, cell.slices, 0) is not None

@@ -11,11 +11,11 @@ from headway.serving.fleet import FREE, MIG_PLACES, MIG_SPAN, Fleet, Worker
 from headway.serving.graph import Graph
 from headway.serving.request import Request
 
-Wrong = tuple[str, str]
+Violation = tuple[str, str]
 """A rule that is broken, and how."""
 
 
-class Life:
+class RequestRecord:
     """What has become of a request so far."""
 
     __slots__ = ("finished", "graph", "moves", "placed", "placed_at", "queued", "request", "running", "where")
@@ -43,7 +43,7 @@ class Life:
         return [before for before in self.graph.predecessors[task] if self.finished[before] < 0]
 
 
-class BatchEntry:
+class BatchRecord:
     """A batch that holds something."""
 
     __slots__ = ("activation_bytes", "began", "cpus", "earliest", "first", "function", "loaded", "slices", "tasks")
@@ -59,7 +59,7 @@ class BatchEntry:
         """When it began to compute; -1: not yet, or at once."""
 
 
-class WorkerBooks:
+class WorkerRecord:
     """Everything that is on one worker."""
 
     def __init__(self, worker: Worker, catalogue: Catalogue) -> None:
@@ -73,7 +73,7 @@ class WorkerBooks:
 
     def empty(self) -> None:
         """Forget everything that is on the worker."""
-        self.batches: dict[int, BatchEntry] = {}
+        self.batches: dict[int, BatchRecord] = {}
         self.resident: dict[int, int] = {}
         """Models in GPU memory, or on their way: when they can be used."""
         self.fetches: dict[int, tuple[int, int]] = {}
@@ -82,7 +82,7 @@ class WorkerBooks:
         """Processes under way by number: the function, and when it can be there at the earliest."""
         self.idle: list[tuple[int, int]] = []
         """(function, since) of idle processes."""
-        self.here: dict[tuple[int, int], None] = {}
+        self.tasks: dict[tuple[int, int], None] = {}
         """Tasks placed or running here."""
 
     def pinned(self, model: int) -> bool:
@@ -91,7 +91,7 @@ class WorkerBooks:
         used = any(model in functions[batch.function].models for batch in self.batches.values())
         return used or any(model == fetched for fetched, _ in self.fetches.values())
 
-    def overbooked(self) -> Iterator[Wrong]:
+    def overbooked(self) -> Iterator[Violation]:
         """Whatever is held twice, or is not there at all."""
         gpu, batches = self.worker.gpu, self.batches.values()
         held = sum(self.catalogue.models[model].size_bytes for model in self.resident)
@@ -106,7 +106,7 @@ class WorkerBooks:
             yield from self._places()
             yield from self._instances()
 
-    def _places(self) -> Iterator[Wrong]:
+    def _places(self) -> Iterator[Violation]:
         taken: dict[int, int] = {}
         for lease, batch in self.batches.items():
             if not batch.slices:
@@ -118,7 +118,7 @@ class WorkerBooks:
                     yield "slices", f"place {place} of worker {self.worker.name} is held by {taken[place]} and {lease}"
                 taken[place] = lease
 
-    def _instances(self) -> Iterator[Wrong]:
+    def _instances(self) -> Iterator[Violation]:
         for lease, batch in self.batches.items():
             needs = self._weights(batch.function) + batch.activation_bytes
             if batch.slices and 8 * needs > MIG_SPAN.get(batch.slices, 0) * self.worker.gpu.memory_bytes:
@@ -128,7 +128,7 @@ class WorkerBooks:
     def _weights(self, function: int) -> int:
         return sum(self.catalogue.models[model].size_bytes for model in self.catalogue.functions[function].models)
 
-    def evicted(self, model: int) -> Iterator[Wrong]:
+    def evicted(self, model: int) -> Iterator[Violation]:
         """Take weights off the GPU; yield the rules that this breaks."""
         if model not in self.resident:
             yield "evict", f"model {model} is evicted from worker {self.worker.name}, where it is not"
@@ -136,7 +136,7 @@ class WorkerBooks:
             yield "evict", f"model {model} is evicted from worker {self.worker.name}, where it is in use"
         self.resident.pop(model, None)
 
-    def profiled(self, batch: BatchEntry) -> int | None:
+    def profiled(self, batch: BatchRecord) -> int | None:
         """Return what the profile says a batch takes; None: it says nothing about such a batch."""
         cells = self._cells(batch.function)
         size = min((cell.batch for cell in cells if cell.batch >= len(batch.tasks)), default=0)
@@ -157,7 +157,7 @@ class WorkerBooks:
         return self._known[function]
 
 
-def sent(fleet: Fleet, source: int, target: int, size_bytes: int) -> int:
+def least_transfer_time(fleet: Fleet, source: int, target: int, size_bytes: int) -> int:
     """Return the least that bytes take from one worker to another, even by way of a third one."""
     links = fleet.links
     if source == target or not (0 <= source < len(fleet.workers) and 0 <= target < len(fleet.workers)):

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from headway.serving.actions import FetchModel, RunBatch, StartInstance
 from headway.serving.events import BatchFinished, BatchLoaded, InstanceStarted, ModelFetched, Sent
-from headway.serving.fleet import places
+from headway.serving.fleet import find_slices
 from headway.serving.memory import GpuMemory
 from headway.serving.requeststate import DONE, QUEUED, RUNNING, RequestState
 from headway.serving.rows import Kind, pack
@@ -29,7 +29,7 @@ def run(state: "ServingState", now: int, action: RunBatch) -> None:
     kind = state.catalogue.functions[function]
     lease = state.leases = state.leases + 1
     batch = Batch(lease, tasks, function, kind.models, cpus, slices, now)
-    place = places(worker.worker.gpu, slices, worker.taken)
+    place = find_slices(worker.worker.gpu, slices, worker.taken)
     assert place is not None
     batch.first, batch.mask = first, mask = place
     journal((now, _RUN, first_request, lease, index, function, pack(cpus, slices, first)))
@@ -66,11 +66,11 @@ def _take_tasks(state: "ServingState", now: int, worker: WorkerState, batch: Bat
         if rs.stage[task] is QUEUED:
             del worker.queue[request, task]
             worker.queued -= base
-            worker.unwant(batch.models)
+            worker.remove_need(batch.models)
             due = now
         else:
-            state.unready(rs, task)
-            due = state.inputs_due(now, rs, task, index)
+            state.remove_ready(rs, task)
+            due = state.inputs_arrive_at(now, rs, task, index)
             rs.worker[task] = index
             latest = max(latest, due)
         rs.stage[task] = RUNNING

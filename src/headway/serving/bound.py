@@ -14,7 +14,7 @@ from headway.serving.catalogue import Configuration
 from headway.serving.fleet import Fleet
 from headway.serving.graph import Graph
 from headway.serving.latency import LatencyModel
-from headway.serving.policies.fronts import FEMTO_USD, Front, Option, front_of, holds, options_of, whole
+from headway.serving.policies.fronts import FEMTO_USD, Front, Option, can_hold, front_of, front_of_graph, options_of
 
 _COMBINATIONS = 20_000
 """Of the points of all tasks' fronts, where the graph is not series-parallel: they are what takes time."""
@@ -45,7 +45,7 @@ def _front(latency: LatencyModel, fleet: Fleet, graph: Graph, within: int) -> Fr
     if prod(map(len, fronts.values())) > _COMBINATIONS and not _series_parallel(graph):
         most = max(2, int(_COMBINATIONS ** (1 / len(fronts))))
         fronts = {task: front_of(_optimistic(front, most)) for task, front in fronts.items()}
-    return whole(graph, fronts, horizon=within)
+    return front_of_graph(graph, fronts, horizon=within)
 
 
 def _options(latency: LatencyModel, fleet: Fleet, function: int) -> tuple[Option, ...]:
@@ -54,7 +54,7 @@ def _options(latency: LatencyModel, fleet: Fleet, function: int) -> tuple[Option
     sorts = {(worker.gpu, worker.cpus): index for index, worker in enumerate(fleet.workers)}
     for index in sorts.values():
         worker, cells = fleet.workers[index], latency.cells(index, function)
-        possible = {cell: time for cell, time in cells.items() if holds(worker, latency.catalogue, function, cell)}
+        possible = {cell: time for cell, time in cells.items() if can_hold(worker, latency.catalogue, function, cell)}
         found.update(options_of(possible, fleet.prices))
     return tuple(sorted(found))
 

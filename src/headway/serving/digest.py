@@ -12,7 +12,7 @@ from headway.serving.workerstate import Batch, WorkerState
 
 _OF_REQUEST = tuple(slot for slot in RequestState.__slots__ if slot != "graph")
 _OF_MEMORY = tuple(slot for slot in GpuMemory.__slots__ if slot != "sizes")
-_OF_WORKER = tuple(slot for slot in WorkerState.__slots__ if slot not in ("as_is", "memory", "running", "worker"))
+_OF_WORKER = tuple(slot for slot in WorkerState.__slots__ if slot not in ("current_row", "memory", "running", "worker"))
 _OF_STATE = (
     *("to_come", "ready", "landed", "ended", "displaced", "touched", "leases"),
     *("expiries", "push_interval", "central"),

@@ -14,7 +14,7 @@ from headway.serving.actions import (
     StartInstance,
     StopInstance,
 )
-from headway.serving.fleet import FREE, places, share_bytes
+from headway.serving.fleet import FREE, find_slices, reachable_bytes
 from headway.serving.requeststate import QUEUED, READY, RUNNING
 from headway.serving.workerstate import WorkerState
 
@@ -98,9 +98,9 @@ def _run(state: "ServingState", action: RunBatch) -> str | None:
         return f"{action}: wants {cpus} CPUs, worker {worker.worker.name} has {worker.cpus_free} free"
     gpu = worker.worker.gpu
     mig = gpu.geometry != FREE  # free slices may go anywhere
-    if slices > worker.slices_free or (mig and places(gpu, slices, worker.taken) is None):
+    if slices > worker.slices_free or (mig and find_slices(gpu, slices, worker.taken) is None):
         return f"{action}: wants {slices} slices, worker {worker.worker.name} has {worker.slices_free} free"
-    if mig and (whole := need + latency.weights[function]) > (share := share_bytes(gpu, slices)):
+    if mig and (whole := need + latency.weights[function]) > (share := reachable_bytes(gpu, slices)):
         instance = f"a MIG instance of {slices} slices on {worker.worker.name}"
         return f"{action}: wants {whole} bytes of GPU memory, {instance} has {share}"
     if latency.run_time(index, function, len(tasks), cpus, slices) is None:

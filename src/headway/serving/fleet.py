@@ -85,7 +85,7 @@ class Fleet:
             return worker.hour_usd
         return worker.cpus * self.prices.cpu_hour + worker.gpu.slices * self.prices.slice_hour
 
-    def dearness(self, worker: Worker) -> float:
+    def price_ratio(self, worker: Worker) -> float:
         """Return a worker's rent over the list price of its CPUs and slices."""
         listed = worker.cpus * self.prices.cpu_hour + worker.gpu.slices * self.prices.slice_hour
         return self.hour_usd(worker) / listed if listed else 1.0
@@ -107,13 +107,13 @@ class Fleet:
         return time + size_bytes * SECOND // self.links.disk_to_host if from_disk else time
 
 
-def share_bytes(gpu: Gpu, slices: int) -> int:
+def reachable_bytes(gpu: Gpu, slices: int) -> int:
     """Return the memory that a batch on so many slices can reach: that of its MIG instance, else of the GPU."""
     whole = gpu.geometry == FREE or not slices
     return gpu.memory_bytes * (MEMORY_SLICES if whole else MIG_SPAN.get(slices, 0)) // MEMORY_SLICES
 
 
-def places(gpu: Gpu, slices: int, taken: int) -> tuple[int, int] | None:
+def find_slices(gpu: Gpu, slices: int, taken: int) -> tuple[int, int] | None:
     """Return where so many slices may go on a GPU whose taken places are ``taken``: (first place, mask); None: nowhere.
 
     Free slices are interchangeable. MIG instances go where the hardware allows; among those the place that

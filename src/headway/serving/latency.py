@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from headway.errors import ProfileError
 from headway.serving.catalogue import Catalogue, Configuration
-from headway.serving.fleet import FREE, Fleet, Gpu, share_bytes
+from headway.serving.fleet import FREE, Fleet, Gpu, reachable_bytes
 from headway.serving.graph import Graph
 from headway.units import REFERENCE_SPEED_PPM
 
@@ -57,7 +57,9 @@ class LatencyModel:
             return cells
         each = function.activation_bytes
         held = {
-            cell: time for cell, time in cells.items() if weights + each * cell.batch <= share_bytes(gpu, cell.slices)
+            cell: time
+            for cell, time in cells.items()
+            if weights + each * cell.batch <= reachable_bytes(gpu, cell.slices)
         }
         if not held:
             raise ProfileError(f"function {function.name}: no cell fits into its MIG instance of GPU {gpu.type!r}")

@@ -104,7 +104,7 @@ def _recompute(state: "ServingState", now: int, rs: RequestState) -> bool:
         rs.worker[task] = NOWHERE
         for after in needing:
             if rs.stage[after] == Stage.READY:
-                state.unready(rs, after)
+                state.remove_ready(rs, after)
             rs.stage[after] = Stage.WAITING
             rs.waits[after] += 1
         state.journal((now, Kind.LOST, rs.request.id, 0, -1, task, 1))

@@ -122,16 +122,17 @@ class ServingState:
     def rows(self, viewer: int, now: int) -> Sequence[Row]:
         """Return the rows of all workers as ``viewer`` sees them: its own now, the others' as of their last push."""
         if self.central or viewer == CENTRAL or not self.push_interval:
-            return [worker.as_is or worker.row() for worker in self.workers]
+            return [worker.current_row or worker.row() for worker in self.workers]
         epoch = now // self.push_interval
         if self.pushed is None or epoch != self._pushed_in:
             self._pushed_in = epoch
             self.pushed = [
-                worker.published if worker.epoch == epoch else worker.as_is or worker.row() for worker in self.workers
+                worker.published if worker.epoch == epoch else worker.current_row or worker.row()
+                for worker in self.workers
             ]
         found = self.pushed.copy()
         own = self.workers[viewer]
-        found[viewer] = own.as_is or own.row()
+        found[viewer] = own.current_row or own.row()
         self.reads += len(found) - 1
         stale = (self._changed if epoch == self._changed_in else 0) - (own.epoch == epoch)
         if stale:
@@ -139,7 +140,7 @@ class ServingState:
             self.stale_ns += stale * (now - epoch * self.push_interval)
         return found
 
-    def reached(self, ingress: int) -> int:
+    def entry_worker(self, ingress: int) -> int:
         """Return the worker that a request gets to: where it was sent, or the next one that is up; -1 if none is."""
         count = len(self.workers)
         around = ((ingress + step) % count for step in range(count))
@@ -179,7 +180,7 @@ class ServingState:
         """Prepare a worker's row for a change."""
         epoch = now // self.push_interval if self.push_interval else now
         if epoch == worker.epoch:
-            worker.as_is = None
+            worker.current_row = None
         else:
             worker.touch(epoch)
             if epoch != self._changed_in:
@@ -276,7 +277,7 @@ class ServingState:
             queue = self.ready[key] = {}
         queue[state.request.id] = now
 
-    def unready(self, state: RequestState, task: int) -> None:
+    def remove_ready(self, state: RequestState, task: int) -> None:
         """Take a task out of the ready ones: it is placed, run or given up."""
         del self.ready[state.request.graph, task][state.request.id]
 
@@ -295,7 +296,7 @@ class ServingState:
         else:
             del worker.sent[key]
             worker.reserved -= self.latency.base[index][function]
-        worker.unwant(self.catalogue.functions[function].models)
+        worker.remove_need(self.catalogue.functions[function].models)
         state.worker[task] = NOWHERE
 
     def _place_all(self, now: int, action: PlaceRequest) -> list[Sent] | None:
@@ -312,7 +313,7 @@ class ServingState:
 
     def _place(self, now: int, state: RequestState, task: int, index: int) -> Sent | None:
         if state.stage[task] is READY:
-            self.unready(state, task)
+            self.remove_ready(state, task)
         elif state.worker[task] != NOWHERE:
             self.unplace(now, state, task)
         worker, function = self.workers[index], state.graph.functions[task]
@@ -321,11 +322,11 @@ class ServingState:
         state.moves[task] += 1
         worker.sent[state.request.id, task] = None
         worker.reserved += self.latency.base[index][function]
-        worker.want(self.catalogue.functions[function].models)
-        state.due[task] = self.inputs_due(now, state, task, index)
+        worker.add_need(self.catalogue.functions[function].models)
+        state.due[task] = self.inputs_arrive_at(now, state, task, index)
         return None if state.waits[task] else self.deliver(now, state, task)
 
-    def inputs_due(self, now: int, state: RequestState, task: int, index: int) -> int:
+    def inputs_arrive_at(self, now: int, state: RequestState, task: int, index: int) -> int:
         """Return when the inputs that exist are on a worker, if they are sent there now; they then lie there too."""
         graph = state.graph
         if not (before := graph.predecessors[task]):
@@ -380,7 +381,7 @@ class ServingState:
         done = 0
         for task, stage in enumerate(state.stage):
             if stage == READY:
-                self.unready(state, task)
+                self.remove_ready(state, task)
             elif stage < RUNNING:
                 self.unplace(now, state, task)
             else:

@@ -67,7 +67,7 @@ class WorkerState:
     __slots__ = (
         *("busy_until", "cpus_free", "epoch", "host", "host_free_bytes", "id", "idle", "link_free"),
         *("memory", "published", "pushes", "queue", "queued", "reserved", "running", "sent", "slices_free"),
-        *("starting", "taken", "up", "wants", "warm", "wanted", "worker", "as_is", "fetches"),
+        *("starting", "taken", "up", "need_counts", "warm", "wanted", "worker", "current_row", "fetches"),
     )
 
     def __init__(self, id: int, worker: Worker, catalogue: Catalogue) -> None:
@@ -87,7 +87,7 @@ class WorkerState:
         self.queued = 0
         self.reserved = 0
         self.busy_until = 0
-        self.wants: dict[int, int] = {}
+        self.need_counts: dict[int, int] = {}
         """How many tasks placed here need a model."""
         self.wanted = 0
         self.link_free = 0
@@ -104,21 +104,21 @@ class WorkerState:
         self.warm = 0
         self.epoch = -1
         self.pushes = 0
-        self.as_is: Row | None = None
+        self.current_row: Row | None = None
         """Its row, if it was asked for since the last change."""
         self.published = self.row()
 
     def touch(self, epoch: int) -> None:
         """Keep the row as it was, before a change in the interval ``epoch``."""
         if epoch != self.epoch:
-            self.published = self.as_is or self.row()
+            self.published = self.current_row or self.row()
             self.epoch = epoch
             self.pushes += 1
-        self.as_is = None
+        self.current_row = None
 
     def row(self) -> Row:
         """Return what the worker itself knows."""
-        row = self.as_is
+        row = self.current_row
         if row is None:
             memory = self.memory
             fields = (
@@ -133,7 +133,7 @@ class WorkerState:
                 self.slices_free,
                 self.warm,
             )
-            row = self.as_is = tuple.__new__(Row, fields)  # one a push: half of what Row(...) takes
+            row = self.current_row = tuple.__new__(Row, fields)  # one a push: half of what Row(...) takes
         return row
 
     def processes(self, function: int) -> int:
@@ -141,20 +141,20 @@ class WorkerState:
         busy = sum(batch.function == function for batch in self.running.values())
         return len(self.idle.get(function, ())) + busy + list(self.starting.values()).count(function)
 
-    def want(self, models: tuple[int, ...]) -> None:
+    def add_need(self, models: tuple[int, ...]) -> None:
         """Count a task placed here that needs these models."""
         for model in models:
-            count = self.wants.get(model, 0)
-            self.wants[model] = count + 1
+            count = self.need_counts.get(model, 0)
+            self.need_counts[model] = count + 1
             if not count:
                 self.wanted |= 1 << model
 
-    def unwant(self, models: tuple[int, ...]) -> None:
+    def remove_need(self, models: tuple[int, ...]) -> None:
         """Count one task fewer that needs these models."""
         for model in models:
-            count = self.wants[model] - 1
+            count = self.need_counts[model] - 1
             if count:
-                self.wants[model] = count
+                self.need_counts[model] = count
             else:
-                del self.wants[model]
+                del self.need_counts[model]
                 self.wanted &= ~(1 << model)

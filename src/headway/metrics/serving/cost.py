@@ -31,8 +31,8 @@ def costs(ledger: Ledger) -> Costs:
     """Return what was held when, at the fleet's prices."""
     prices = ledger.fleet.prices
     rate = ledger.cpus * prices.cpu_hour + ledger.slices * prices.slice_hour
-    dearness = np.array([ledger.fleet.dearness(worker) for worker in ledger.fleet.workers])
-    batches = rate * dearness[ledger.worker] * (ledger.batch_end - ledger.began) / HOUR
+    price_ratio = np.array([ledger.fleet.price_ratio(worker) for worker in ledger.fleet.workers])
+    batches = rate * price_ratio[ledger.worker] * (ledger.batch_end - ledger.began) / HOUR
     idle = idle_usd(ledger)
     rent = sum(map(ledger.fleet.hour_usd, ledger.fleet.workers))
     return Costs(float(batches.sum()), float(idle.sum()), rent * ledger.span / HOUR, _by_request(ledger, batches, idle))

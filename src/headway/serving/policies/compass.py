@@ -81,12 +81,12 @@ class Compass(ServingPolicy):
         if self.adjust and self.adjust_at == END:
             for request, task in state.ended:
                 if (rs := state.requests.get(request)) is not None:
-                    yield from self._look_again(now, state, rs, task)
+                    yield from self._adjust_successors(now, state, rs, task)
         for index in list(state.touched):
             if state.workers[index].queue:
-                yield from self._go_on(now, state, state.workers[index])
+                yield from self._serve_worker(now, state, state.workers[index])
 
-    def _go_on(self, now: int, state: ServingState, worker: WorkerState) -> Iterator[Action]:
+    def _serve_worker(self, now: int, state: ServingState, worker: WorkerState) -> Iterator[Action]:
         """Yield a worker's own decisions."""
         if not (self.adjust and self.adjust_at == START):
             yield from self.queue.decide(state, worker)
@@ -95,13 +95,13 @@ class Compass(ServingPolicy):
             yield action
             if isinstance(action, RunBatch):
                 for request, task in action.tasks:
-                    yield from self._look_again(now, state, state.requests[request], task)
+                    yield from self._adjust_successors(now, state, state.requests[request], task)
 
     # --- plan -------------------------------------------------------------------------------------------------
 
     def _place(self, now: int, state: ServingState, rs: RequestState) -> Iterator[Action]:
         """Yield the placement of a request that came or lost tasks: the worker that it came to plans it."""
-        if (viewer := state.reached(rs.request.ingress)) < 0:
+        if (viewer := state.entry_worker(rs.request.ingress)) < 0:
             self._open[rs.request.id] = None
             return
         plan = self.plan(now, state, rs, viewer)
@@ -115,7 +115,7 @@ class Compass(ServingPolicy):
 
     # --- adjust -----------------------------------------------------------------------------------------------
 
-    def _look_again(self, now: int, state: ServingState, rs: RequestState, task: int) -> Iterator[Action]:
+    def _adjust_successors(self, now: int, state: ServingState, rs: RequestState, task: int) -> Iterator[Action]:
         """Send the successors of a task elsewhere that would wait too long where they were planned."""
         if (here := rs.worker[task]) < 0:
             return  # it went down with its worker
@@ -146,4 +146,4 @@ class Compass(ServingPolicy):
         view = planner.view(now, rows)
         view.taken_until[planned] -= own
         view.taken_until[here] += extra
-        return planner.at_once(view, rs, task, here, self.queue.hosts[function])
+        return planner.place_one(view, rs, task, here, self.queue.hosts[function])

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import ClassVar
 
 from headway.serving.graph import Graph
-from headway.serving.policies.fronts import Front, Option, fixed, front_of, skyband, whole
+from headway.serving.policies.fronts import Front, Option, front_of, front_of_graph, single_point, skyband
 from headway.serving.policies.pool import Key, PoolPolicy
 from headway.serving.policies.search import Search, within_batch
 from headway.serving.requeststate import RequestState, Stage
@@ -24,7 +24,7 @@ _BUCKET = 10 * MILLISECOND
 """How finely the time that running tasks still need is told apart."""
 _DONE, _OPEN = -2, -1
 _EFFORT = 64
-"""For graphs that are not series-parallel: see ``fronts.whole``."""
+"""For graphs that are not series-parallel: see ``fronts.front_of_graph``."""
 _KEPT = 256
 """How many fronts are remembered: they may have thousands of points."""
 
@@ -54,7 +54,7 @@ class Exact(PoolPolicy):
     def choices(self, now: int, state: ServingState, key: Key, requests: Sequence[int], slack: int) -> Sequence[Option]:
         """Return the first stages of the K cheapest paths, or the K cheapest within the time the optimum gives."""
         if (search := self._searches.get(key)) is not None:
-            return list(dict.fromkeys(path.options[0] for path in search.near(slack, len(requests))))
+            return list(dict.fromkeys(path.options[0] for path in search.rounded_paths(slack, len(requests))))
         graph, task = self._graphs[key[0]], key[1]
         left = _left(now, state, state.requests[requests[0]])
         front = self._whole(key, left, len(requests))
@@ -74,8 +74,8 @@ class Exact(PoolPolicy):
             if task == key[1] or self.together:
                 options = tuple(within_batch(options, queue))
             if time != _DONE:
-                fronts[task] = front_of(options, task) if time == _OPEN else fixed(time)
-        return whole(graph, fronts, effort=_EFFORT)
+                fronts[task] = front_of(options, task) if time == _OPEN else single_point(time)
+        return front_of_graph(graph, fronts, effort=_EFFORT)
 
 
 def _chain(graph: Graph, task: int) -> list[int]:

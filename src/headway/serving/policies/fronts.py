@@ -6,7 +6,7 @@ the other: times and costs add), ``parallel`` (beside each other: the longer tim
 other). ``front.within(time)`` is the cheapest point that takes no longer, ``front.picks(point)`` which options made it.
 No point that could be part of a best choice is lost, so what is read off a front is exact, not an estimate.
 
-``whole`` gives the front of a graph: fronts in series and in parallel are merged until one is left. Where neither is
+``front_of_graph`` gives the front of a graph: fronts in series and in parallel are merged until one is left. Where neither is
 possible (the graph is not series-parallel) a front that leads alone into a node, or alone out of it, is fixed to each
 of its points in turn and merged into its neighbours (De, Dunne, Ghosh and Wells, 1995). That may take as many merges as
 those fronts have combinations; ``effort`` bounds it, at first by leaving out points in between.
@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from headway.errors import ExperimentError
 from headway.serving.catalogue import Catalogue, Configuration
-from headway.serving.fleet import Prices, Worker, places
+from headway.serving.fleet import Prices, Worker, find_slices
 from headway.serving.graph import Graph
 from headway.serving.state import ServingState
 from headway.units import SECOND
@@ -74,19 +74,19 @@ def options_on(state: ServingState, function: int) -> tuple[Option, ...]:
     catalogue = state.catalogue
     sorts = {(worker.worker.gpu, worker.worker.cpus): worker.worker for worker in state.workers}.values()
     cells = cells_on(state, function).items()
-    held = {cell: time for cell, time in cells if any(holds(worker, catalogue, function, cell) for worker in sorts)}
+    held = {cell: time for cell, time in cells if any(can_hold(worker, catalogue, function, cell) for worker in sorts)}
     if not held:
         name = catalogue.functions[function].name
         raise ExperimentError(f"function {name}: no worker can hold any of its configurations")
     return options_of(held, state.fleet.prices)
 
 
-def holds(worker: Worker, catalogue: Catalogue, function: int, configuration: Configuration) -> bool:
+def can_hold(worker: Worker, catalogue: Catalogue, function: int, configuration: Configuration) -> bool:
     """Return whether a worker could run a full batch of a function in a configuration, if nothing else were there."""
     kind = catalogue.functions[function]
     need = catalogue.size_of(kind.mask) + kind.activation_bytes * configuration.batch
     fits = configuration.cpus <= worker.cpus and need <= worker.gpu.memory_bytes
-    return fits and places(worker.gpu, configuration.slices, 0) is not None
+    return fits and find_slices(worker.gpu, configuration.slices, 0) is not None
 
 
 def skyband(options: Iterable[Option], ranks: int = 1) -> tuple[Option, ...]:
@@ -169,7 +169,7 @@ def front_of(options: Iterable[Option], label: Hashable = None) -> Front:
     return Front(times, costs, ("options", label, kept))
 
 
-def fixed(time: int, cost: int = 0) -> Front:
+def single_point(time: int, cost: int = 0) -> Front:
     """Return a front of one point: what is decided already, or takes no time."""
     return Front(np.array([time], dtype=np.int64), np.array([cost], dtype=np.int64), ("options", None, ()))
 
@@ -196,7 +196,7 @@ def parallel(first: Front, second: Front) -> Front:
     return Front(times, first.costs[first_at] + second.costs[second_at], ("both", first, first_at, second, second_at))
 
 
-def either(fronts: Sequence[Front]) -> Front:
+def best_of(fronts: Sequence[Front]) -> Front:
     """Return the best of several: whichever is cheaper for the time."""
     times = np.concatenate([front.times for front in fronts])
     costs = np.concatenate([front.costs for front in fronts])
@@ -222,7 +222,7 @@ _IN, _OUT = (-1, 0), (-2, 0)
 """Before the first and after the last task."""
 
 
-def whole(graph: Graph, fronts: Mapping[int, Front], horizon: int | None = None, effort: int = NEVER) -> Front:
+def front_of_graph(graph: Graph, fronts: Mapping[int, Front], horizon: int | None = None, effort: int = NEVER) -> Front:
     """Return what time costs for the graph as a whole, or for those of its tasks that have a front.
 
     Exact for series-parallel graphs, and for any other where ``effort`` suffices; else the picks of a point take no
@@ -232,9 +232,9 @@ def whole(graph: Graph, fronts: Mapping[int, Front], horizon: int | None = None,
     for task, front in fronts.items():
         before = [other for other in graph.predecessors[task] if other in fronts]
         edges.append(((task, 0), (task, 1), front))
-        edges += [((other, 1), (task, 0), fixed(0)) for other in before] or [(_IN, (task, 0), fixed(0))]
+        edges += [((other, 1), (task, 0), single_point(0)) for other in before] or [(_IN, (task, 0), single_point(0))]
         if not any(after in fronts for after in graph.successors[task]):
-            edges.append(((task, 1), _OUT, fixed(0)))
+            edges.append(((task, 1), _OUT, single_point(0)))
     return _merge(edges, horizon, effort)
 
 
@@ -288,7 +288,7 @@ def _condition(
     points = _spaced(len(front), max(isqrt(effort), min(effort, 3)))
     if len(points) < min(2, len(front)):  # no effort is left: one a neighbour, the fastest is run
         return merged(lambda _: front)
-    return either([merged(partial(_fixed_to, front, point)) for point in points])
+    return best_of([merged(partial(_fixed_to, front, point)) for point in points])
 
 
 def _fixed_to(front: Front, point: int, copy: int) -> Front:

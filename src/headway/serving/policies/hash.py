@@ -14,7 +14,7 @@ _OTHER = 0xD1342543DE82EF95
 _MASK = (1 << 64) - 1
 
 
-def drawn(request: int, task: int, salt: int) -> int:
+def hash_of(request: int, task: int, salt: int) -> int:
     """Return a number that looks random and is the same every time (splitmix64)."""
     x = (request * 64 + task + 1) * _ODD + salt * _OTHER & _MASK
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & _MASK
@@ -46,7 +46,7 @@ class Hash(ServingPolicy):
             for request in dict.fromkeys((*self._open, *state.landed, *state.displaced)):
                 self._open.pop(request, None)
                 if (rs := state.requests.get(request)) is not None:
-                    plan = spread(state, rs, self.queue.hosts, self.salt)
+                    plan = random_plan(state, rs, self.queue.hosts, self.salt)
                     if rs.unplaced(plan):
                         self._open[request] = None
                     yield PlaceRequest(request, plan)
@@ -56,11 +56,11 @@ class Hash(ServingPolicy):
             if worker.queue:  # as in ``LocalQueue.decide``, with a generator less: there is nothing else to this policy
                 if not worker.running and (batch := queue.run(state, worker, next(iter(worker.queue)))) is not None:
                     yield batch
-                if (fetch := queue.ahead(state, worker)) is not None:
+                if (fetch := queue.next_fetch(state, worker)) is not None:
                     yield fetch
 
 
-def spread(state: ServingState, rs: RequestState, hosts: Sequence[tuple[int, ...]], salt: int) -> tuple[int, ...]:
+def random_plan(state: ServingState, rs: RequestState, hosts: Sequence[tuple[int, ...]], salt: int) -> tuple[int, ...]:
     """Return a worker for each task, drawn among those up that can run it; -1: none is. What is placed stays."""
     down = [worker.id for worker in state.workers if not worker.up]
     placed, functions = list(rs.worker), rs.graph.functions
@@ -71,5 +71,5 @@ def spread(state: ServingState, rs: RequestState, hosts: Sequence[tuple[int, ...
             if down:
                 able = [worker for worker in able if worker not in down]
             if able:
-                placed[task] = able[drawn(rs.request.id, task, salt) % len(able)]
+                placed[task] = able[hash_of(rs.request.id, task, salt) % len(able)]
     return tuple(placed)

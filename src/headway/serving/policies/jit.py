@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from headway.errors import ExperimentError
 from headway.serving.actions import NOWHERE, Action, MoveTask
 from headway.serving.policies.compass import END, START, Compass
-from headway.serving.policies.hash import spread
+from headway.serving.policies.hash import random_plan
 from headway.serving.policies.local import FIFO, LOOKAHEAD
 from headway.serving.policies.plan import QUEUED, RUNNING
 from headway.serving.requeststate import RequestState, Stage
@@ -54,20 +54,20 @@ class Jit(Compass):
 
     def plan(self, now: int, state: ServingState, rs: RequestState, viewer: int) -> tuple[int, ...]:
         """Return the plan of ``hash``."""
-        return spread(state, rs, self.queue.hosts, self.salt)
+        return random_plan(state, rs, self.queue.hosts, self.salt)
 
     def _place(self, now: int, state: ServingState, rs: RequestState) -> Iterator[Action]:
         if self.start == HASH:
             yield from super()._place(now, state, rs)
             return
-        viewer = state.reached(rs.request.ingress)
+        viewer = state.entry_worker(rs.request.ingress)
         for task, stage in enumerate(rs.stage):
             if stage == Stage.READY:
                 yield from self._send(now, state, rs, task, viewer)
 
-    def _look_again(self, now: int, state: ServingState, rs: RequestState, task: int) -> Iterator[Action]:
+    def _adjust_successors(self, now: int, state: ServingState, rs: RequestState, task: int) -> Iterator[Action]:
         if self.start == HASH:
-            yield from super()._look_again(now, state, rs, task)
+            yield from super()._adjust_successors(now, state, rs, task)
             return
         for after in rs.graph.successors[task]:
             if rs.stage[after] == Stage.READY:
@@ -78,7 +78,7 @@ class Jit(Compass):
         target = NOWHERE
         if here >= 0:
             view = self.planner.view(now, state.rows(here, now))
-            target = self.planner.at_once(view, rs, task, here, self.queue.hosts[rs.graph.tasks[task].function])
+            target = self.planner.place_one(view, rs, task, here, self.queue.hosts[rs.graph.tasks[task].function])
         if target >= 0:
             yield MoveTask(rs.request.id, task, target)
         else:

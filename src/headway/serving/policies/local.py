@@ -6,7 +6,7 @@ from itertools import islice
 from headway.errors import ExperimentError
 from headway.serving.actions import Action, FetchModel, RunBatch
 from headway.serving.catalogue import Configuration, models_in
-from headway.serving.fleet import Worker, places
+from headway.serving.fleet import Worker, find_slices
 from headway.serving.state import ServingState
 from headway.serving.workerstate import TaskId, WorkerState
 
@@ -28,8 +28,8 @@ class LocalQueue:
     def bind(self, state: ServingState) -> None:
         """Compute the one configuration of each function on each worker, and where each function can run at all."""
         catalogue = state.catalogue
-        self._whole: list[list[Configuration | None]] = [
-            [_whole(state, worker.id, worker.worker, function) for function in range(len(catalogue.functions))]
+        self._largest: list[list[Configuration | None]] = [
+            [_largest(state, worker.id, worker.worker, function) for function in range(len(catalogue.functions))]
             for worker in state.workers
         ]
         self.hosts: list[tuple[int, ...]] = []
@@ -39,7 +39,7 @@ class LocalQueue:
             hosts = tuple(
                 worker.id
                 for worker in state.workers
-                if self._whole[worker.id][index] is not None and need <= worker.memory.capacity_bytes
+                if self._largest[worker.id][index] is not None and need <= worker.memory.capacity_bytes
             )
             if not hosts:
                 raise ExperimentError(f"function {function.name}: no worker can run it, it needs {need} bytes on a GPU")
@@ -55,13 +55,13 @@ class LocalQueue:
             return
         if not worker.running and (batch := self.run(state, worker, next(iter(queue)))) is not None:
             yield batch
-        if (fetch := self.ahead(state, worker)) is not None:
+        if (fetch := self.next_fetch(state, worker)) is not None:
             yield fetch
 
     def run(self, state: ServingState, worker: WorkerState, task: TaskId) -> RunBatch | None:
         """Return one task with the whole GPU, and what must make room for it; None: it must wait for a fetch to end."""
         function = state.requests[task[0]].graph.functions[task[1]]
-        whole, memory = self._whole[worker.id][function], worker.memory
+        whole, memory = self._largest[worker.id][function], worker.memory
         assert whole is not None
         mask = self._masks[function]
         missing = mask & ~memory.resident
@@ -104,7 +104,7 @@ class LocalQueue:
                     break
         return first
 
-    def ahead(self, state: ServingState, worker: WorkerState) -> FetchModel | None:
+    def next_fetch(self, state: ServingState, worker: WorkerState) -> FetchModel | None:
         """Fetch one missing model of the next tasks, into free memory only, and one at a time."""
         if not self.prefetch or worker.fetches or not worker.queue:
             return None
@@ -119,11 +119,11 @@ class LocalQueue:
         return None
 
 
-def _whole(state: ServingState, index: int, worker: Worker, function: int) -> Configuration | None:
+def _largest(state: ServingState, index: int, worker: Worker, function: int) -> Configuration | None:
     """Return the largest configuration for one task that a worker has room for; None: there is none."""
     possible = [
         cell
         for cell in state.latency.cells(index, function)
-        if cell.cpus <= worker.cpus and cell.slices <= worker.gpu.slices and places(worker.gpu, cell.slices, 0)
+        if cell.cpus <= worker.cpus and cell.slices <= worker.gpu.slices and find_slices(worker.gpu, cell.slices, 0)
     ]
     return max(possible, key=lambda cell: (-cell.batch, cell.slices, cell.cpus), default=None)

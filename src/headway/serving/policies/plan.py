@@ -59,8 +59,8 @@ class Planner:
         self._sizes = [model.size_bytes for model in catalogue.models]
         self._masks = [function.mask for function in catalogue.functions]
         self._models = [tuple(models_in(mask)) for mask in self._masks]
-        self._bring = cache(self._time_and_bytes)
-        self.way = cache(self._way)
+        self._fetch_cost = cache(self._time_and_bytes)
+        self.transfer_times = cache(self._transfer_times)
         self._orders = [tuple(by_rank(self.ranks(graph), graph.order)) for graph in catalogue.graphs]
         self._inputs = [
             [
@@ -74,7 +74,7 @@ class Planner:
     def ranks(self, graph: Graph) -> list[int]:
         """Return by task the longest way from its start to the end, with every edge between two workers."""
         times = [sum(self.runs[function]) // self._workers for function in graph.functions]
-        sent = [self._across(task.output_bytes) for task in graph.tasks]
+        sent = [self._host_to_host(task.output_bytes) for task in graph.tasks]
         return graph.lengths_from([time + sent[i] if graph.successors[i] else time for i, time in enumerate(times)])
 
     # --- what rows say ----------------------------------------------------------------------------------------
@@ -91,9 +91,9 @@ class Planner:
         taken = [(until if until > now else now) + work for until, work in zip(busy, queued, strict=True)]
         if self.estimate == RESERVED:
             taken = [until + work for until, work in zip(taken, reserved, strict=True)]
-        for index, (wants, there) in enumerate(zip(wanted, residents, strict=True)):
-            if missing := wants & ~there:
-                time, size = self._bring(missing)
+        for index, (need_counts, there) in enumerate(zip(wanted, residents, strict=True)):
+            if missing := need_counts & ~there:
+                time, size = self._fetch_cost(missing)
                 taken[index] += time
                 free[index] -= size
                 resident[index] |= missing
@@ -109,7 +109,7 @@ class Planner:
         if self.estimate == RESERVED:
             until += row.reserved
         if missing := row.wanted & ~row.resident:
-            until += self._bring(missing)[0]
+            until += self._fetch_cost(missing)[0]
         return until
 
     # --- decisions --------------------------------------------------------------------------------------------
@@ -133,19 +133,25 @@ class Planner:
                     placed[task] = (rs.copies[task] & -rs.copies[task]).bit_length() - 1
                 continue
             if before := predecessors[task]:
-                come = self._joined(now, [(placed[p], ends[p], tasks[p].output_bytes) for p in before])
+                arrivals = self._inputs_arrive(now, [(placed[p], ends[p], tasks[p].output_bytes) for p in before])
             elif not self.ingress:
-                come = [now] * self._workers
+                arrivals = [now] * self._workers
             else:
-                come = [now + way for way in self.way(ingress, tasks[task].input_bytes)]
-            where, start = self.soonest(view, come, function, (where,) if where >= 0 else self._hosts[function])
+                arrivals = [
+                    now + transfer_times for transfer_times in self.transfer_times(ingress, tasks[task].input_bytes)
+                ]
+            where, start = self.earliest_finish(
+                view, arrivals, function, (where,) if where >= 0 else self._hosts[function]
+            )
             placed[task] = where
             if where >= 0:
-                ends[task] = start + self._across(self._inputs[graph][task]) + self.runs[function][where]
+                ends[task] = start + self._host_to_host(self._inputs[graph][task]) + self.runs[function][where]
                 self._occupy(view, where, function, ends[task])
         return tuple(placed)
 
-    def soonest(self, view: View, come: Sequence[int], function: int, candidates: Sequence[int]) -> tuple[int, int]:
+    def earliest_finish(
+        self, view: View, arrivals: Sequence[int], function: int, candidates: Sequence[int]
+    ) -> tuple[int, int]:
         """Return where a task ends first whose inputs could be on each worker at ``come``, and when it starts there."""
         least, best, begin = _NEVER, NOWHERE, 0
         taken, up, runs = view.taken_until, view.up, self.runs[function]
@@ -157,8 +163,8 @@ class Planner:
             resident, free = view.resident, view.free
         for worker in candidates:
             start = taken[worker]
-            if come[worker] > start:
-                start = come[worker]
+            if arrivals[worker] > start:
+                start = arrivals[worker]
             end = start + runs[worker]
             if end >= least:
                 continue
@@ -175,14 +181,14 @@ class Planner:
                 least, best, begin = end, worker, start
         return best, begin
 
-    def at_once(self, view: View, rs: RequestState, task: int, here: int, candidates: Sequence[int]) -> int:
+    def place_one(self, view: View, rs: RequestState, task: int, here: int, candidates: Sequence[int]) -> int:
         """Return where one task goes whose inputs lie ``here``: least taken, plus fetching, plus sending.
 
         -1: nowhere.
         """
         size = self._inputs[rs.request.graph][task]
-        come = [until + time for until, time in zip(view.taken_until, self.way(here, size), strict=True)]
-        return self.soonest(view, come, rs.graph.tasks[task].function, candidates)[0]
+        arrivals = [until + time for until, time in zip(view.taken_until, self.transfer_times(here, size), strict=True)]
+        return self.earliest_finish(view, arrivals, rs.graph.tasks[task].function, candidates)[0]
 
     def fetch(self, view: View, worker: int, function: int) -> int:
         """Return how long the missing models take to come.
@@ -192,34 +198,34 @@ class Planner:
         missing, free = models_in(self._masks[function] & ~view.resident[worker]), view.free[worker]
         return sum(self._fetch_times[model] * (1 if free >= self._sizes[model] else 2) for model in missing)
 
-    def _way(self, source: int, size_bytes: int) -> list[int]:
+    def _transfer_times(self, source: int, size_bytes: int) -> list[int]:
         """Return by worker how long bytes take to get there."""
         return [self._fleet.copy_time(source, target, size_bytes) for target in range(self._workers)]
 
     # --- parts ------------------------------------------------------------------------------------------------
 
-    def _joined(self, now: int, sources: Sequence[tuple[int, int, int]]) -> list[int]:
+    def _inputs_arrive(self, now: int, sources: Sequence[tuple[int, int, int]]) -> list[int]:
         """Return by worker when the results of all (worker, end, bytes) are there.
 
         Those that are nowhere count as there.
         """
-        come: list[int] = []
+        arrivals: list[int] = []
         for where, end, size in sources:
             if where < 0:
                 continue
-            way = self.way(where, size)
-            if come:
-                come = [max(other, end + time) for other, time in zip(come, way, strict=True)]
+            transfer_times = self.transfer_times(where, size)
+            if arrivals:
+                arrivals = [max(other, end + time) for other, time in zip(arrivals, transfer_times, strict=True)]
             else:
-                come = [end + time for time in way]
-        return come or [now] * self._workers
+                arrivals = [end + time for time in transfer_times]
+        return arrivals or [now] * self._workers
 
     def _occupy(self, view: View, worker: int, function: int, until: int) -> None:
         """Write into a view that a task was placed on a worker."""
         view.taken_until[worker] = until
         missing = self._masks[function] & ~view.resident[worker]
         if missing:
-            view.free[worker] -= self._bring(missing)[1]
+            view.free[worker] -= self._fetch_cost(missing)[1]
             if self.estimate != QUEUED:
                 view.resident[worker] |= missing
 
@@ -228,7 +234,7 @@ class Planner:
         models = models_in(mask)
         return sum(self._fetch_times[model] for model in models), sum(self._sizes[model] for model in models)
 
-    def _across(self, size_bytes: int) -> int:
+    def _host_to_host(self, size_bytes: int) -> int:
         """Down from one GPU, over to another host and up again."""
         return self._fleet.copy_time(NOWHERE, 0, size_bytes) + 2 * self._fleet.fetch_time(size_bytes)
 

@@ -30,7 +30,7 @@ from typing import Any, ClassVar
 from headway.errors import ExperimentError
 from headway.serving.actions import Action, FetchModel, RunBatch, StartInstance, WakeAt
 from headway.serving.catalogue import models_in
-from headway.serving.fleet import FREE, places
+from headway.serving.fleet import FREE, find_slices
 from headway.serving.policies.fronts import NEVER, Option, options_on
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.requeststate import RequestState, Stage
@@ -83,15 +83,15 @@ class PoolPolicy(ServingPolicy):
         """By function: what some worker can hold, fastest first."""
         self.least = [min(options, key=lambda option: option.configuration) for options in self.options]
         self._most = [max(option.configuration.batch for option in options) for options in self.options]
-        self._ahead(state)
+        self._compute_rest(state)
         self._live: dict[Key, dict[int, None]] = {}
         self._late: dict[Key, dict[int, None]] = {}
         self._waiting: dict[Key, int] = {}
         """The recheck list: queues whose head fitted nowhere, and how often."""
         self._reserve = sum(worker.worker.gpu.slices for worker in state.workers) // 8
-        self._warmth = Warmth(state, [option.time for option in self.least])
+        self._processes = ProcessForecast(state, [option.time for option in self.least])
 
-    def _ahead(self, state: ServingState) -> None:
+    def _compute_rest(self, state: ServingState) -> None:
         """Compute what lies ahead of each task, itself included: the least time, and by how much more to plan with."""
         self.rest: list[list[int]] = []
         self.slower: list[list[float]] = []
@@ -117,12 +117,12 @@ class PoolPolicy(ServingPolicy):
             yield from self._serve(now, state, key)
         if self._late and (keys or state.touched):
             for key in list(self._late):
-                if not self._spare(state):
+                if not self._has_spare(state):
                     break
                 yield from self._serve_late(now, state, key)
-        yield from self._warmth.learn(now, state)
+        yield from self._processes.on_arrivals(now, state)
         if self.prewarm:
-            yield from self._warmth.ahead(now, state)
+            yield from self._processes.start_forecast(now, state)
 
     def _collect(self, state: ServingState) -> dict[Key, None]:
         """Queues with something new in them; new tasks join their queue's end."""
@@ -167,7 +167,7 @@ class PoolPolicy(ServingPolicy):
                 options = [*options, self.least[function]]
             if (action := self._dispatch(state, function, heads, task, options)) is None:
                 self._waiting[key] = self._waiting.get(key, 0) + 1
-                yield from self._warmth.missing(state, function, options, len(queue))
+                yield from self._processes.start_for_waiting(state, function, options, len(queue))
                 return
             for request, _ in action.tasks:
                 del queue[request]
@@ -180,18 +180,18 @@ class PoolPolicy(ServingPolicy):
         queue, (graph, task) = self._late[key], key
         function = state.catalogue.graphs[graph].tasks[task].function
         while heads := self._heads(state, key, queue, function):
-            if not self._spare(state):
+            if not self._has_spare(state):
                 return
             options = [*self.choices(now, state, key, heads, NEVER), self.least[function]]
             if (action := self._dispatch(state, function, heads, task, options)) is None:
-                yield from self._warmth.missing(state, function, options, 1)
+                yield from self._processes.start_for_waiting(state, function, options, 1)
                 return
             for request, _ in action.tasks:
                 del queue[request]
             yield action
         del self._late[key]
 
-    def _spare(self, state: ServingState) -> bool:
+    def _has_spare(self, state: ServingState) -> bool:
         """Return whether there is room beyond what is kept for those who are not late."""
         free = 0
         for worker in state.workers:
@@ -232,8 +232,8 @@ class PoolPolicy(ServingPolicy):
             for worker in room:
                 if worker.slices_free < slices or worker.cpus_free < cpus:
                     continue
-                missing = (kind.mask & ~worker.memory.resident).bit_count()
-                rank = (worker.id != near, worker.slices_free, worker.cpus_free, missing, worker.id)
+                start_for_waiting = (kind.mask & ~worker.memory.resident).bit_count()
+                rank = (worker.id != near, worker.slices_free, worker.cpus_free, start_for_waiting, worker.id)
                 if best is not None and rank >= best[0]:
                     continue
                 if (evict := _fits(state, worker, function, count, cpus, slices)) is not None:
@@ -253,7 +253,7 @@ def _fits(
     """
     if state.latency.run_time(worker.id, function, batch, cpus, slices) is None:
         return None
-    if worker.worker.gpu.geometry != FREE and places(worker.worker.gpu, slices, worker.taken) is None:
+    if worker.worker.gpu.geometry != FREE and find_slices(worker.worker.gpu, slices, worker.taken) is None:
         return None
     return make_room(state, worker, function, batch)
 
@@ -277,7 +277,7 @@ def _time_left(now: int, state: ServingState, request: int) -> int:
     return deadline - now if deadline else NEVER
 
 
-class Warmth:
+class ProcessForecast:
     """Forecasts what each function needs from how often its graphs arrive, and starts what is missing."""
 
     def __init__(self, state: ServingState, times: Sequence[int]) -> None:
@@ -307,7 +307,7 @@ class Warmth:
                 busy += calls * self._times[function] / gap
         return ceil(busy + 2.0 * sqrt(busy)) + 1 if busy else 0
 
-    def learn(self, now: int, state: ServingState) -> Iterator[Action]:
+    def on_arrivals(self, now: int, state: ServingState) -> Iterator[Action]:
         """Gaps from what arrived; where processes will be gone by the next arrival, wake before it."""
         for request in state.landed if self._calls else ():
             if (rs := state.requests.get(request)) is None:
@@ -327,7 +327,7 @@ class Warmth:
                 heappush(self._due, (due, graph))
                 yield WakeAt(due)
 
-    def ahead(self, now: int, state: ServingState) -> Iterator[Action]:
+    def start_forecast(self, now: int, state: ServingState) -> Iterator[Action]:
         """Every now and then, and when a request is due after a long time: start what is missing."""
         while self._due and self._due[0][0] <= now:
             graph = heappop(self._due)[1]
@@ -339,7 +339,9 @@ class Warmth:
                 if wanted := self.wanted(function):
                     yield from self._fill(state, function, wanted)
 
-    def missing(self, state: ServingState, function: int, options: Sequence[Option], count: int) -> Iterator[Action]:
+    def start_for_waiting(
+        self, state: ServingState, function: int, options: Sequence[Option], count: int
+    ) -> Iterator[Action]:
         """Start processes for tasks that wait, where one of the options would fit, unless as many are being started."""
         if function not in self._calls:
             return
@@ -358,17 +360,17 @@ class Warmth:
         if have >= most and not any(w.running or w.starting for w in state.workers):
             most = have + 1  # none of them is where the task fits, and nothing will ever happen
         if have < most:
-            for worker in _fewest(room, function, min(count - starting, most - have)):
+            for worker in _least_loaded(room, function, min(count - starting, most - have)):
                 yield from _start(state, worker, function)
 
     def _fill(self, state: ServingState, function: int, wanted: int) -> Iterator[Action]:
         up = [worker for worker in state.workers if worker.up]
         short = wanted - sum(worker.processes(function) for worker in up)
-        for worker in _fewest(up, function, short):
+        for worker in _least_loaded(up, function, short):
             yield from _start(state, worker, function)
 
 
-def _fewest(workers: Sequence[WorkerState], function: int, count: int) -> list[WorkerState]:
+def _least_loaded(workers: Sequence[WorkerState], function: int, count: int) -> list[WorkerState]:
     """Return where to start some processes: each where there are fewest, at most as many as a worker has slices."""
     heap = [(w.processes(function), -w.slices_free, w.id, w) for w in workers] if count > 0 else []
     found: list[WorkerState] = []

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from headway.serving.policies.fronts import Front, Numbers, Option, fixed, front_of, series, skyband
+from headway.serving.policies.fronts import Front, Numbers, Option, front_of, series, single_point, skyband
 from headway.units import MILLISECOND
 
 
@@ -64,7 +64,7 @@ class Search:
         self._slowest = sum(max(options).time for options in stages)
         self._paths = cache(self.paths)
 
-    def near(self, slack: int, queue: int) -> tuple[Path, ...]:
+    def rounded_paths(self, slack: int, queue: int) -> tuple[Path, ...]:
         """``paths`` for a little less time: a whole number of buckets."""
         rounded = max(0, min(slack, self._slowest + self.bucket)) // self.bucket * self.bucket
         return self._paths(rounded, self._most(queue))
@@ -112,7 +112,7 @@ class Search:
         if self._together:
             later = [within_batch(options, most) for options in later]
         stages = [_stage(skyband(options, self.ranks)) for options in (within_batch(first, most), *later)]
-        return stages, rests(later)
+        return stages, fronts_after(later)
 
 
 def within_batch(options: Sequence[Option], most: int) -> Sequence[Option]:
@@ -126,9 +126,9 @@ def _quickest(stages: Sequence[_Stage]) -> Path:
     return Path(sum(option.cost for option in options), sum(option.time for option in options), options)
 
 
-def rests(stages: Sequence[Sequence[Option]]) -> list[Front]:
+def fronts_after(stages: Sequence[Sequence[Option]]) -> list[Front]:
     """Return what time costs after each point of a chain: before the first stage, after it, and so on to nothing."""
-    fronts = [fixed(0)]
+    fronts = [single_point(0)]
     for options in reversed(stages):
         fronts.append(series(front_of(options), fronts[-1]))
     fronts.reverse()

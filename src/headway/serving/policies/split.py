@@ -6,7 +6,7 @@ them is one stage of that chain, as long as its longest branch, and costs what a
 stages are a group that is searched together; a group's part of the time left is its part of the weights left. Within a
 stage of several branches each branch gets the time of the stage, and is divided in the same way.
 
-The exact way needs no split: ``fronts.whole`` says what any deadline costs for the whole graph.
+The exact way needs no split: ``fronts.front_of_graph`` says what any deadline costs for the whole graph.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ import networkx as nx
 
 from headway.serving.catalogue import Configuration
 from headway.serving.graph import Graph
-from headway.serving.policies.fronts import NEVER, Option, front_of, whole
+from headway.serving.policies.fronts import NEVER, Option, front_of, front_of_graph
 from headway.serving.policies.search import Path, Search
 from headway.units import MILLISECOND
 
@@ -27,7 +27,7 @@ _IN, _OUT = -1, -2
 """Before the first and after the last task."""
 _WHATEVER = Configuration(1, 0, 0)
 _EFFORT = 64
-"""For what lies between dominators and is not series-parallel: see ``fronts.whole``."""
+"""For what lies between dominators and is not series-parallel: see ``fronts.front_of_graph``."""
 
 Stage = tuple[int, ...]
 """One task, or several that lie between two dominators."""
@@ -189,9 +189,9 @@ class Split:
         """
         *outer, (inmost, fraction) = self._plans[task]
         for search, part in outer:
-            path = search.near(int(slack * part), queue)[0]
+            path = search.rounded_paths(int(slack * part), queue)[0]
             slack = int(slack * part) - path.time + path.options[0].time
-        return inmost.near(int(slack * fraction), queue)
+        return inmost.rounded_paths(int(slack * fraction), queue)
 
     def _search_for(self, stages: tuple[Stage, ...], ranks: int) -> Search:
         return Search([self._choices(stage) for stage in stages], ranks, self._bucket, together=self._together)
@@ -200,7 +200,7 @@ class Split:
         """Return a task's options; for several tasks the points of their front."""
         if len(stage) == 1:
             return self._options[stage[0]]
-        front = whole(self.graph, {task: front_of(self._options[task]) for task in stage}, effort=_EFFORT)
+        front = front_of_graph(self.graph, {task: front_of(self._options[task]) for task in stage}, effort=_EFFORT)
         points = zip(front.times.tolist(), front.costs.tolist(), strict=True)
         return [Option(time, cost, _WHATEVER) for time, cost in points]
 

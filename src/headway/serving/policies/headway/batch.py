@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headway.serving.catalogue import Configuration
-from headway.serving.fleet import places
+from headway.serving.fleet import find_slices
 from headway.serving.policies.headway.cells import Fitting
 from headway.serving.policies.headway.order import FleetTables
 from headway.serving.state import ServingState
@@ -35,7 +35,9 @@ def choose(
     cells = tables.cells_of.of(worker.id, function)
     if (only := cells.only) is not None and only.batch == 1:
         room = only.cpus <= worker.cpus_free and only.slices <= worker.slices_free
-        return ((first,), only) if room and places(worker.worker.gpu, only.slices, worker.taken) is not None else None
+        return (
+            ((first,), only) if room and find_slices(worker.worker.gpu, only.slices, worker.taken) is not None else None
+        )
     same = _same(state, queue, first, function)
     sizes = state.latency.batches(worker.id, function)
     enough = next((size for size in sizes if size >= len(same)), sizes[-1])

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
-from headway.serving.fleet import FREE, places
+from headway.serving.fleet import FREE, find_slices
 from headway.serving.policies.headway.batching import SOON
 from headway.serving.policies.headway.offers import Menu
 from headway.serving.policies.headway.warming import NEVER
@@ -35,7 +35,7 @@ def best_fit(candidates: Sequence[Candidate], menu: Menu, offer: int, worker_typ
             continue
         gpu = worker.worker.gpu
         rank = (abs(slices_left * worker.worker.cpus - cpus_left * gpu.slices), slices_left)
-        if rank < best and (gpu.geometry == FREE or places(gpu, slices, worker.taken) is not None):
+        if rank < best and (gpu.geometry == FREE or find_slices(gpu, slices, worker.taken) is not None):
             best, chosen = rank, candidate
     return chosen
 
@@ -97,7 +97,7 @@ class Releases:
                 cpus_free += batch.cpus
                 taken &= ~batch.mask
                 warm = warm or batch.function == function
-                if warm and cpus_free >= cpus and places(gpu, slices, taken) is not None:
+                if warm and cpus_free >= cpus and find_slices(gpu, slices, taken) is not None:
                     best = max(batch.end, now + SOON)
                     break
         return best

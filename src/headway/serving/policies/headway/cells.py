@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headway.serving.catalogue import Configuration
-from headway.serving.fleet import Gpu, Prices, Worker, places
+from headway.serving.fleet import Gpu, Prices, Worker, find_slices
 from headway.serving.state import ServingState
 from headway.serving.workerstate import WorkerState
 
@@ -45,7 +45,7 @@ class Cells:
     def _fits(self, free: int, taken: int) -> int:
         """Return the numbers of slices that could be placed now, as bits."""
         gpu = self._worker.gpu
-        return sum(1 << width for width in self._widths if width <= free and places(gpu, width, taken) is not None)
+        return sum(1 << width for width in self._widths if width <= free and find_slices(gpu, width, taken) is not None)
 
     def _make(self, cpus_free: int, widths: int, most: int) -> Fitting:
         cells = [

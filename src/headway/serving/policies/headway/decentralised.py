@@ -66,7 +66,7 @@ class Decentralised:
 
     def _place(self, now: int, state: ServingState, rs: RequestState) -> Iterator[Action]:
         """Plan the tasks of a request that are placed nowhere, or drop it."""
-        viewer = state.reached(rs.request.ingress)
+        viewer = state.entry_worker(rs.request.ingress)
         request = rs.request
         if (plan := self._plans.get(request.id)) is None:
             plan = self._plans[request.id] = Plan(len(rs.stage))

@@ -12,7 +12,7 @@ from math import exp
 
 from headway.errors import ExperimentError
 from headway.serving.catalogue import models_in
-from headway.serving.fleet import places
+from headway.serving.fleet import find_slices
 from headway.serving.policies.headway.cells import CellTable
 from headway.serving.policies.plan import by_rank
 from headway.serving.requeststate import RequestState
@@ -199,7 +199,7 @@ def _fastest(state: ServingState, index: int, function: int) -> int:
     times = [
         time
         for cell, time in cells.items()
-        if cell.cpus <= worker.cpus and cell.slices <= worker.gpu.slices and places(worker.gpu, cell.slices, 0)
+        if cell.cpus <= worker.cpus and cell.slices <= worker.gpu.slices and find_slices(worker.gpu, cell.slices, 0)
     ]
     return max(1, min(times)) if times else 0
 

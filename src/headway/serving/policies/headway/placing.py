@@ -16,7 +16,7 @@ from math import inf
 import numpy as np
 
 from headway.serving.catalogue import models_in
-from headway.serving.policies.hash import drawn
+from headway.serving.policies.hash import hash_of
 from headway.serving.policies.headway.order import FleetTables, Mix
 from headway.serving.policies.headway.vectorised import CROWDING, INVESTED, VectorisedScorer, is_vectorised
 from headway.serving.policies.headway.views import Numbers, Plan, View, Views
@@ -170,7 +170,7 @@ class Placer:
         starts = self.views.start_delays(now, state, viewer, function) if cold else None
         share = self._mixes[viewer].ahead(graph, task)
         near = NEAR * self._tables.best_times[graph] if state.push_interval else 0.0
-        draw = drawn(rs.request.id, task, 0)
+        draw = hash_of(rs.request.id, task, 0)
         return self._vectorised.best(now, function, view, np.asarray(at), share, starts, limit, near, used, draw)
 
     def _scores(
@@ -241,7 +241,7 @@ class Placer:
             limit = best[0] + (NEAR * self._tables.best_times[rs.request.graph] if state.push_interval else 0.0)
             near = [score for score in scores if score[0] <= limit]
             if len(near) > 1:
-                best = near[drawn(rs.request.id, task, 0) % len(near)]
+                best = near[hash_of(rs.request.id, task, 0) % len(near)]
         return best[2], int(best[1])
 
     def _able(self, function: int, up: int) -> list[int]:

@@ -1,13 +1,11 @@
-"""What a worker has ready: models in its GPU, and processes.
+"""Residency on one worker: which models are evicted, fetched ahead or replicated, and which processes are started.
 
-Models: what makes room, what is fetched ahead, and what is worth another copy.
+A worker knows the tasks that were placed on it before they arrive, so that look-ahead covers the plan and not only the
+queue. A model that no task here needs has the value that its absence would cost the fleet: its request rate, times its
+fetch time, times the probability that every other copy is busy.
 
-A worker knows the tasks that were placed on it before they arrive, so look-ahead covers the plan and not only the
-queue. What no task here needs is worth what its absence would cost the fleet: how often it is asked for, how long it
-takes to fetch, and how likely every other copy is busy when it is.
-
-Processes start ahead of any batch, so that nothing of a GPU is held while one starts: one of each function that is
-asked for here, more for what waits, and for the worker's share of what the fleet is asked for.
+Processes start ahead of any batch, so that no GPU is held while one starts: one of each function that is requested
+here, more for queued tasks, and for the worker's share of the fleet's requests.
 """
 
 from collections import Counter
@@ -23,17 +21,17 @@ from headway.serving.workerstate import Row, TaskId, WorkerState
 from headway.units import SECOND
 
 BUSY = 0.3
-"""How likely a copy elsewhere is taken to be busy when it is needed."""
+"""Assumed probability that a copy on another worker is busy when it is needed."""
 HORIZON_S = 600
-"""A copy is fetched for nobody in particular if it is expected to save one fetch within this time."""
+"""An idle worker fetches a copy that is expected to save one fetch within this time."""
 BETTER = 2.0
-"""How much more a model must be worth than those that make room for it."""
+"""How many times the value of the evicted models a fetched one must have."""
 RECONSIDER = SECOND // 5
-"""How often an idle worker looks at what is worth having."""
+"""How often an idle worker considers another copy."""
 MOST = 4
-"""How many processes of a function a worker has at most."""
+"""The most processes of a function on a worker."""
 SPARE = 2.0
-"""How many deviations more it has than are busy on average."""
+"""Spare processes, in standard deviations of the number that is busy."""
 
 
 class Residency:
@@ -56,9 +54,9 @@ class Residency:
     def room(
         self, now: int, state: ServingState, worker: WorkerState, need_bytes: int, keep: int, coming: Sequence[TaskId]
     ) -> tuple[int, ...] | None:
-        """Return models to evict for so many bytes.
+        """Return models to evict so that ``need_bytes`` are free; None: evicting does not free enough.
 
-        ``coming``: tasks in the order in which they will run. None: no way.
+        ``keep``: models that stay, as bits. ``coming``: tasks in the order in which they will run.
         """
         short = need_bytes - worker.memory.free_bytes
         if short <= 0:
@@ -86,22 +84,22 @@ class Residency:
     def ahead(
         self, now: int, state: ServingState, worker: WorkerState, coming: Callable[[], Sequence[TaskId]]
     ) -> Iterator[Action]:
-        """Fetch one model: for a task that will run here; on an idle worker, what is worth another copy."""
+        """Fetch one model: for a task that will run here or, on an idle worker, the most valuable copy."""
         if not self.prefetch or worker.fetches:
             return
         if worker.wanted & ~worker.memory.resident:
-            found = self._for_tasks(now, state, worker, coming())
+            fetch = self._for_tasks(now, state, worker, coming())
         elif self._lookahead and not worker.running and not worker.queue:
-            found = self._for_anyone(now, state, worker)
+            fetch = self._for_anyone(now, state, worker)
         else:
             return
-        if found is not None:
-            yield found
+        if fetch is not None:
+            yield fetch
 
     def _for_tasks(
         self, now: int, state: ServingState, worker: WorkerState, coming: Sequence[TaskId]
     ) -> FetchModel | None:
-        """Return the first missing model of the next tasks; only what no task here needs makes room for it."""
+        """Return a fetch of the next missing model of a task; only models that no task here needs are evicted."""
         tables = self._tables
         for request, task in coming[: self.prefetch]:
             graph = state.requests[request].request.graph
@@ -112,7 +110,7 @@ class Residency:
         return None
 
     def _for_anyone(self, now: int, state: ServingState, worker: WorkerState) -> FetchModel | None:
-        """Return the model whose next copy is worth most, where it is worth a fetch and more than what makes room."""
+        """Return a fetch of the model whose next copy has most value, if that pays for the fetch and the evictions."""
         if now - self._looked[worker.id] < RECONSIDER:
             return None
         self._looked[worker.id] = now
@@ -132,7 +130,7 @@ class Residency:
         return None
 
     def worth(self, now: int, worker: WorkerState, rows: Sequence[Row]) -> list[float]:
-        """Return by model the nanoseconds of fetching a second that a copy here is expected to save the fleet."""
+        """Return by model the value of a copy here: nanoseconds of fetching that it saves the fleet in a second."""
         tables = self._tables
         copies = [0] * len(tables.sizes)
         masks = Counter(row.resident for row in rows)
@@ -149,7 +147,7 @@ class Residency:
 
 
 class Processes:
-    """Starts processes on each worker; only that worker's state and mix say how many."""
+    """Starts processes on each worker, from that worker's state and request mix alone."""
 
     def __init__(self, tables: FleetTables, mixes: Sequence[Mix]) -> None:
         self._tables = tables
@@ -158,7 +156,7 @@ class Processes:
         """By graph: how many of its tasks call a function."""
 
     def on_request_arrived(self, now: int, worker: WorkerState, graph: int) -> Iterator[StartInstance]:
-        """Start processes of what a request that came here calls, as many as this worker's share needs."""
+        """Start processes of the functions that a request calls, as many as this worker's share of them needs."""
         tables = self._tables
         if not tables.cold_functions:
             return
@@ -170,7 +168,7 @@ class Processes:
                 yield from self.ensure(worker, function, ceil(busy + SPARE * sqrt(busy)))
 
     def waiting(self, state: ServingState, worker: WorkerState) -> Iterator[StartInstance]:
-        """Have a process for each task that waits."""
+        """Start processes for queued tasks that have none."""
         tables = self._tables
         if not tables.cold_functions or not worker.queue:
             return
@@ -180,13 +178,13 @@ class Processes:
                 yield from self.ensure(worker, function, count)
 
     def ensure(self, worker: WorkerState, function: int, wanted: int = 1) -> Iterator[StartInstance]:
-        """Have so many processes, within reason; busy ones and those that start are counted."""
+        """Start processes until a worker has ``wanted``, within its limits; busy and starting ones count."""
         most = min(max(wanted, 1), MOST, self._tables.concurrency[worker.id])
         for _ in range(most - worker.processes(function)):
             yield StartInstance(worker.id, function)
 
     def ready(self, state: ServingState, worker: WorkerState, queue: Sequence[TaskId]) -> Sequence[TaskId]:
-        """Of the tasks that wait: those that have a process to run in, or need none."""
+        """Return the queued tasks that have an idle process to run in, or need none."""
         tables = self._tables
         if not tables.cold_functions:
             return queue

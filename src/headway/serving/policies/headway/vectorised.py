@@ -71,10 +71,9 @@ class VectorisedScorer:
 
     def copied(self, source: int, size_bytes: int) -> Ints:
         """Return by worker how long a copy from ``source`` takes; 0 for ``source`` itself."""
-        examples, places = self._ways(source)
-        return np.array([self._fleet.copy_time(source, example, size_bytes) for example in examples], dtype=np.int64)[
-            places
-        ]
+        examples, positions = self._ways(source)
+        times = [self._fleet.copy_time(source, example, size_bytes) for example in examples]
+        return np.array(times, dtype=np.int64)[positions]
 
     def _ways_from(self, source: int) -> tuple[list[int], npt.NDArray[np.intp]]:
         """Return one worker for each distance from ``source``, and by worker the position of its distance."""
