@@ -1,7 +1,7 @@
-"""The audit: does a serving tape contradict itself, its workload or its fleet? A finding for each thing that cannot be.
+"""Audit of a serving tape: a finding for each contradiction with itself, its workload or its fleet.
 
-Everything is recomputed from the rows with the naive ``books``: bytes, CPUs, slices and processes of each worker, where
-each task is, and what could have been where at which time.
+Everything is recomputed from the rows with the simple records of ``audit_records``: bytes, CPUs, slices and processes
+of each worker, where each task is, and the earliest time at which inputs and weights could have arrived.
 """
 
 from collections.abc import Sequence
@@ -49,17 +49,17 @@ def audit(
     complete: bool = True,
     punctual: bool = True,
 ) -> list[Finding]:
-    """Return what cannot be on this tape; empty when it is sound.
+    """Return the contradictions on this tape; empty when it is sound.
 
-    ``complete`` asks for the end of every request. ``punctual``: what has no spread takes no less than its profile
-    says, which is true in virtual time only.
+    ``complete``: every request must have ended. ``punctual``: a run without spread takes no less than its profile says,
+    which holds in virtual time only.
     """
     ranks = row_ranks(tape, _RANKS, _ACTIONS, Kind.STALE)
     return audited(tape, ranks, _Clerk(catalogue, fleet, requests, punctual), complete=complete)
 
 
 class _Clerk(RequestClerk):
-    """Keeps the books of workers, and of what runs there."""
+    """Follows workers, and what runs there."""
 
     opens = (int(Kind.RUN), int(Kind.FETCH))
     follows = (int(Kind.TASK), int(Kind.COLD), int(Kind.EVICTED), int(Kind.LOAD))
@@ -70,7 +70,7 @@ class _Clerk(RequestClerk):
         self._punctual = punctual
         self._lease = 0
         self._stopping: list[int] | None = None
-        """A STOP_INSTANCE row whose process has yet to go."""
+        """A STOP_INSTANCE row whose EXPIRED row has yet to come."""
         self._rows = {
             Kind.ARRIVED: self._on_arrived,
             Kind.TASK_ARRIVED: self._on_queued,
@@ -139,25 +139,25 @@ class _Clerk(RequestClerk):
         now, _, request, lease, place, task, there = row
         if (record := self._record_of(row)) is None:
             return
-        who = f"task {task} of request {request}"
+        name = f"task {task} of request {request}"
         if record.graph.tasks[task].function != batch.function:
             self._find(
-                "batch", f"{who} is of function {record.graph.tasks[task].function}, its batch of {batch.function}"
+                "batch", f"{name} is of function {record.graph.tasks[task].function}, its batch of {batch.function}"
             )
         if record.begun(task):
-            self._find("twice", f"{who} begins but runs or is done already")
+            self._find("twice", f"{name} begins but runs or is done already")
             return
         if record.placed[task] == -1:
             self._inputs(record, task, place, there, now)
         elif record.placed[task] != place or not record.queued[task]:
-            self._find("queue", f"{who} runs at {place}, it is not queued there")
+            self._find("queue", f"{name} runs at {place}, it is not queued there")
         batch.earliest = max(batch.earliest, there)
         record.running[task], record.where[task], record.queued[task] = lease, place, False
         record.placed[task] = place
         self._workers[place].tasks[request, task] = None
 
     def _load(self, worker: WorkerRecord, batch: BatchRecord, group: list[list[int]]) -> None:
-        """Enter process and weights of a batch: what it evicts, what it brings, when it can compute at the earliest."""
+        """Enter process and weights of a batch: what it evicts and fetches, and when it can compute at the earliest."""
         now, kind = batch.began, self._catalogue.functions[batch.function]
         ready = self._process(worker, batch, [row[6] for row in group if row[1] == Kind.COLD])
         for row in group:
@@ -186,7 +186,7 @@ class _Clerk(RequestClerk):
             self._find("load", f"model {model} came in {took} ns, the link needs {needed}")
 
     def _process(self, worker: WorkerRecord, batch: BatchRecord, cold: list[int]) -> int:
-        """Return when a process can run the batch; one that was idle longest ago is the last to be taken."""
+        """Return when a process can run the batch; the one that became idle last is taken."""
         kind = self._catalogue.functions[batch.function]
         if cold:
             if len(cold) > 1 or cold[0] < kind.cold_start or not kind.cold_start:
@@ -201,7 +201,7 @@ class _Clerk(RequestClerk):
         return batch.began
 
     def _batch(self, row: list[int]) -> BatchRecord | None:
-        """Return the batch that a row is about; it has to run."""
+        """Return the batch of a row, which must be running; None, with a finding, where it is not."""
         worker = self._at(row)
         batch = worker.batches.get(row[3]) if worker is not None else None
         if worker is not None and batch is None:
@@ -265,10 +265,10 @@ class _Clerk(RequestClerk):
             self._ahead(row, worker.starting, "instance")
             worker.idle.append((row[5], row[0]))
 
-    def _ahead(self, row: list[int], under_way: dict[int, tuple[int, int]], rule: str) -> None:
-        """Check that what was asked for ahead could have come by now."""
-        what, earliest = under_way.pop(row[3], (-1, 0))
-        if what != row[5]:
+    def _ahead(self, row: list[int], pending: dict[int, tuple[int, int]], rule: str) -> None:
+        """Check that a fetch or start ahead of any task could have ended by now."""
+        subject, earliest = pending.pop(row[3], (-1, 0))
+        if subject != row[5]:
             self._find("lease", f"{Kind(row[1]).name} of {row[5]} under {row[3]}, which is not under way")
         elif row[0] < earliest:
             self._find(rule, f"{Kind(row[1]).name} of {row[5]} under {row[3]} before {earliest} ns")

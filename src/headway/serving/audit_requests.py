@@ -1,4 +1,4 @@
-"""The part of the audit that follows requests: where their tasks are, what they lost, how they ended."""
+"""Request part of the serving audit: where tasks are, which were lost, how requests ended."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from headway.serving.rows import Kind
 
 
 class RequestClerk(Clerk):
-    """Keeps the books of requests; what runs on workers is entered by its subclass."""
+    """Follows requests; what runs on workers is entered by its subclass."""
 
     def __init__(self, catalogue: Catalogue, fleet: Fleet, requests: Sequence[Request]) -> None:
         super().__init__()
@@ -20,11 +20,11 @@ class RequestClerk(Clerk):
         self._workers = [WorkerRecord(worker, catalogue) for worker in fleet.workers]
         self._open_requests: dict[int, RequestRecord] = {}
         self._ended: dict[int, str] = {}
-        """Requests that are no more: answered or dropped."""
+        """Requests that were answered or dropped, and which of the two."""
         self._whole: dict[int, None] = {}
-        """Requests whose tasks are all done and whose answer has yet to come."""
+        """Requests whose tasks are all done and whose DONE row has yet to come."""
         self._failed: list[WorkerRecord] = []
-        """Workers that died in this instant."""
+        """Workers that failed in this instant."""
         self._row = self._now = -1
 
     def _end_instant(self) -> None:
@@ -36,7 +36,7 @@ class RequestClerk(Clerk):
         self._failed, self._whole = [], {}
 
     def _at(self, row: list[int]) -> WorkerRecord | None:
-        """Return the books of the worker that a row is about, on which something may happen."""
+        """Return the record of a row's worker; a finding where it is down, None where it does not exist."""
         if not 0 <= row[4] < len(self._workers):
             self._find("worker", f"worker {row[4]} does not exist")
             return None
@@ -46,7 +46,7 @@ class RequestClerk(Clerk):
         return worker
 
     def _record_of(self, row: list[int]) -> RequestRecord | None:
-        """Return the request that a row is about; it has to live, and to have that task."""
+        """Return the record of a row's request; None, with a finding, where it is not open or has no such task."""
         if (record := self._open_requests.get(row[2])) is None:
             how = self._ended.get(row[2], "not there")
             self._find("request", f"{Kind(row[1]).name} of request {row[2]}, which is {how}")
@@ -105,20 +105,20 @@ class RequestClerk(Clerk):
             self._find("queue", f"task {task} of request {row[2]} is called ready: it waits, is placed or has begun")
 
     def _inputs(self, record: RequestRecord, task: int, place: int, there: int, asked: int) -> None:
-        """Check that all inputs of a task could be on a worker by then; a request sends its own when placed."""
-        who = f"task {task} of request {record.request.id}"
+        """Check that all inputs of a task could be on a worker by ``there``; a request's own are sent when placed."""
+        name = f"task {task} of request {record.request.id}"
         if unmet := record.unmet(task):
-            self._find("order-of-tasks", f"{who} goes on before its predecessors {unmet} are done")
+            self._find("order-of-tasks", f"{name} goes on before its predecessors {unmet} are done")
             return
         tasks, fleet = record.graph.tasks, self._fleet
         earliest = asked
         if not record.graph.predecessors[task]:
             earliest += least_transfer_time(fleet, record.request.ingress, place, tasks[task].input_bytes)
         for before in record.graph.predecessors[task]:
-            way = least_transfer_time(fleet, record.where[before], place, tasks[before].output_bytes)
-            earliest = max(earliest, record.finished[before] + way)
+            transfer = least_transfer_time(fleet, record.where[before], place, tasks[before].output_bytes)
+            earliest = max(earliest, record.finished[before] + transfer)
         if there < earliest:
-            self._find("input", f"{who} has its inputs at {there} ns, they cannot be there before {earliest} ns")
+            self._find("input", f"{name} has its inputs at {there} ns, they cannot be there before {earliest} ns")
 
     def _on_drop(self, row: list[int]) -> None:
         if (record := self._open_requests.get(row[2])) is None:
@@ -163,7 +163,7 @@ class RequestClerk(Clerk):
             self._workers[row[4]].up = True
 
     def _leftovers(self, worker: WorkerRecord) -> None:
-        """Find what a dead worker must not have any more, and empty its books."""
+        """Report tasks and processes that outlived a failed worker, and clear its record."""
         for request, task in worker.tasks:
             if request in self._open_requests:
                 self._find("lost", f"task {task} of request {request} was on {worker.worker.name}, which died")

@@ -1,7 +1,7 @@
-"""What is known of one worker: its GPU memory, its queue, what runs, and the row that it pushes to the others.
+"""State of one worker: its GPU memory, its queue, its batches, and the row that it pushes to the others.
 
-A row is pushed at most once an interval, and read by the others as of its last push; the worker itself reads it as it
-is. Nothing is queued for that: a row is kept as it was when the interval began, from its first change on.
+A row is pushed at most once an interval. Others read it as of its last push; the worker itself reads it as it is. No
+events are needed for that: on its first change in an interval, the row as of the beginning of the interval is kept.
 """
 
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ TaskId = tuple[int, int]
 
 
 class Row(NamedTuple):
-    """What a worker tells the others."""
+    """What a worker publishes to the others."""
 
     up: bool
     queued: int
     """Run time of the tasks that are queued."""
     reserved: int
-    """Run time of the tasks that were placed here and are not queued yet: planned, or their inputs are under way."""
+    """Run time of the tasks that were placed here and are not queued yet: planned, or their inputs are on the way."""
     busy_until: int
     """When what runs is expected to have ended; in the past when nothing runs."""
     resident: int
@@ -52,13 +52,13 @@ class Batch:
     """The places on the GPU that it holds, as bits."""
     activation_bytes: int = 0
     start: int = 0
-    """When everything it needs is there."""
+    """When everything it needs will have arrived."""
     end: int = 0
     """When it is expected to have ended."""
     loaded: bool = False
-    """Whether it was said that everything is there."""
+    """Whether ``BatchLoaded`` was applied."""
     instance: bool = False
-    """Whether it runs in a process of its function's."""
+    """Whether it runs in a process of its function."""
 
 
 class WorkerState:
@@ -91,25 +91,25 @@ class WorkerState:
         """How many tasks placed here need a model."""
         self.wanted = 0
         self.link_free = 0
-        """When the way from host to GPU memory is free."""
+        """When the link from host to GPU memory is free."""
         self.fetches: dict[int, int] = {}
-        """Fetches ahead: model by number."""
+        """Fetches ahead of any task: model by lease."""
         self.host: dict[int, None] = {}
         """Weights in host memory, least recently used first."""
         self.host_free_bytes = worker.host_bytes
         self.idle: dict[int, list[int]] = {}
         """Idle processes by function: since when, oldest first."""
         self.starting: dict[int, int] = {}
-        """Processes under way: function by number."""
+        """Starting processes: function by lease."""
         self.warm = 0
         self.epoch = -1
         self.pushes = 0
         self.current_row: Row | None = None
-        """Its row, if it was asked for since the last change."""
+        """Its row, cached since the last change; None: not computed yet."""
         self.published = self.row()
 
     def touch(self, epoch: int) -> None:
-        """Keep the row as it was, before a change in the interval ``epoch``."""
+        """Publish the row as it was, before the first change in the interval ``epoch``."""
         if epoch != self.epoch:
             self.published = self.current_row or self.row()
             self.epoch = epoch
@@ -117,7 +117,7 @@ class WorkerState:
         self.current_row = None
 
     def row(self) -> Row:
-        """Return what the worker itself knows."""
+        """Return the row as it is now."""
         row = self.current_row
         if row is None:
             memory = self.memory

@@ -1,10 +1,10 @@
-"""exact: the cheapest configurations for all that is left of a graph, planned anew at each stage. The yardstick.
+"""exact: the cheapest configurations for the whole rest of a graph, planned again at each stage; the reference policy.
 
-No split and no groups: a label-setting programme over (time, cost) fronts gives the optimum for the whole rest of the
-graph (where that is not series-parallel, as near as 64 combinations come). Where the rest is a chain the K cheapest
-paths are searched as in ``esg``, through all of it. In graphs that fork, what runs already counts with the time that it
-still needs, and a task's alternatives are its own cheapest options within the time that the optimum gives it. Queues,
-dispatch and warm processes are those of ``esg``.
+There is no split and no group. Pareto fronts over (time, cost) give the optimum for the whole rest of the graph; where
+that is not series-parallel, within 64 combinations. Where the rest is a chain the K cheapest paths are searched as in
+``esg``, through all of it. In graphs that fork, running tasks count with the time that they still need, and a task's
+alternatives are its own cheapest options within the time that the optimum gives it. Queues, dispatch and warm processes
+are those of ``esg``.
 """
 
 from collections.abc import Sequence
@@ -21,17 +21,17 @@ from headway.serving.state import ServingState
 from headway.units import MILLISECOND
 
 _BUCKET = 10 * MILLISECOND
-"""How finely the time that running tasks still need is told apart."""
+"""The remaining time of running tasks is rounded up to multiples of this."""
 _DONE, _OPEN = -2, -1
 _EFFORT = 64
 """For graphs that are not series-parallel: see ``fronts.front_of_graph``."""
 _KEPT = 256
-"""How many fronts are remembered: they may have thousands of points."""
+"""How many fronts are cached: they may have thousands of points."""
 
 
 @dataclass(eq=False)
 class Exact(PoolPolicy):
-    """The optimum over everything that is left."""
+    """Optimises the whole rest of a request."""
 
     name = "exact"
 
@@ -66,7 +66,7 @@ class Exact(PoolPolicy):
         return sorted(feasible, key=lambda option: (option.cost, option.time))[: self.ranks] or [min(options)]
 
     def _front(self, key: Key, left: tuple[int, ...], queue: int) -> Front:
-        """Return what time costs for the tasks not done, with batches of ``key``'s task that its queue can fill."""
+        """Return the front of the tasks not done, with batches of ``key``'s task that its queue can fill."""
         graph = self._graphs[key[0]]
         fronts: dict[int, Front] = {}
         for task, time in enumerate(left):
@@ -90,13 +90,13 @@ def _chain(graph: Graph, task: int) -> list[int]:
 
 
 def _left(now: int, state: ServingState, rs: RequestState) -> tuple[int, ...]:
-    """Return for each task whether it is done or open, or the time that it still runs, rounded up."""
-    found = []
+    """Return by task ``_DONE``, ``_OPEN`` or the time that it still runs, rounded up."""
+    remaining = []
     for task, stage in enumerate(rs.stage):
         time = _DONE if stage == Stage.DONE else _OPEN
         if stage == Stage.RUNNING:
             running = state.workers[rs.worker[task]].running.values()
             end = next(batch.end for batch in running if (rs.request.id, task) in batch.tasks)
             time = -(-max(0, end - now) // _BUCKET) * _BUCKET
-        found.append(time)
-    return tuple(found)
+        remaining.append(time)
+    return tuple(remaining)

@@ -1,7 +1,7 @@
-"""JIT: each task on the worker that could take it soonest, decided when it is sent. A baseline of the Compass paper.
+"""JIT: each task on the worker that can start it first, decided when it is sent. A baseline of the Compass paper.
 
-A task is placed nowhere until everything it waits for is done. In the authors' code (``start=hash``) the plan is that
-of ``hash``, and tasks with one predecessor are placed again when they are sent, as ``compass`` adjusts its plans.
+A task is placed nowhere until its predecessors are done. In the authors' program (``start=hash``) the plan is that of
+``hash``, and tasks with one predecessor are placed again when they are sent, as ``compass`` adjusts its plans.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ OPEN, HASH = "open", "hash"
 
 
 class Jit(Compass):
-    """Least queued, plus fetching, plus sending, when a task is sent."""
+    """Chooses the least sum of queue, fetch and transfer time when a task is sent."""
 
     name = "jit"
     authors: ClassVar[dict[str, Any]] = {
@@ -41,7 +41,7 @@ class Jit(Compass):
         adjust_at: str = END,
         salt: int = 0,
     ) -> None:
-        """``patience``, ``adjust_at``: of ``start=hash``, as for ``compass``. ``salt``: another draw of its plan."""
+        """Store the options. With ``start=hash``: ``patience`` and ``adjust_at`` as for ``compass``, ``salt`` of the hash."""
         super().__init__(
             evict=evict, prefetch=prefetch, estimate=estimate, patience=patience, adjust_at=adjust_at, adjust=True
         )
@@ -50,7 +50,7 @@ class Jit(Compass):
         self.start = start
         self.salt = salt
         if start == OPEN:
-            self.adjust_at = END  # what is placed nowhere must be looked at when its inputs are there
+            self.adjust_at = END  # an unplaced task is placed when its inputs are there
 
     def plan(self, now: int, state: ServingState, rs: RequestState, viewer: int) -> tuple[int, ...]:
         """Return the plan of ``hash``."""

@@ -1,4 +1,4 @@
-"""What each worker decides alone: which of its queued tasks runs next, what makes room, what is fetched ahead."""
+"""Local decisions of a worker: which queued task runs next, which models are evicted, which are fetched ahead."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -14,10 +14,10 @@ FIFO, LOOKAHEAD = "fifo", "lookahead"
 
 
 class LocalQueue:
-    """Tasks in order of arrival, one at a time, each with the whole GPU."""
+    """Runs tasks in order of arrival, one at a time, each with the whole GPU."""
 
     def __init__(self, evict: str = LOOKAHEAD, prefetch: int = 3) -> None:
-        """``prefetch``: how many queued tasks to look at for weights to fetch ahead; 0: none."""
+        """Store the options. ``prefetch``: how many queued tasks to consider for weights to fetch ahead; 0: none."""
         if evict not in (FIFO, LOOKAHEAD):
             raise ExperimentError(f"option evict={evict} is neither {LOOKAHEAD} nor {FIFO}")
         if prefetch < 0:
@@ -33,7 +33,7 @@ class LocalQueue:
             for worker in state.workers
         ]
         self.hosts: list[tuple[int, ...]] = []
-        """By function: the workers that could run it if nothing else were there."""
+        """By function: the workers that can run it when they are empty."""
         for index, function in enumerate(catalogue.functions):
             need = catalogue.size_of(function.mask) + function.activation_bytes
             hosts = tuple(
@@ -49,7 +49,7 @@ class LocalQueue:
         self._sizes = [model.size_bytes for model in catalogue.models]
 
     def decide(self, state: ServingState, worker: WorkerState) -> Iterator[Action]:
-        """Start what can start."""
+        """Yield a batch of the first queued task, if the worker is idle, and one fetch ahead."""
         queue = worker.queue
         if not queue:
             return
@@ -59,7 +59,7 @@ class LocalQueue:
             yield fetch
 
     def run(self, state: ServingState, worker: WorkerState, task: TaskId) -> RunBatch | None:
-        """Return one task with the whole GPU, and what must make room for it; None: it must wait for a fetch to end."""
+        """Return a batch of one task with the whole GPU, and its evictions; None: it must wait for a fetch to end."""
         function = state.requests[task[0]].graph.functions[task[1]]
         whole, memory = self._largest[worker.id][function], worker.memory
         assert whole is not None
@@ -72,13 +72,13 @@ class LocalQueue:
         if need > memory.free_bytes:
             evict = self.victims(state, worker, need - memory.free_bytes, mask, task)
         if evict is None:
-            return None  # what is being fetched ahead is in the way
+            return None  # a model that is being fetched cannot be evicted
         return RunBatch(worker.id, (task,), whole.cpus, whole.slices, evict)
 
     def victims(
         self, state: ServingState, worker: WorkerState, need: int, keep: int, task: TaskId
     ) -> tuple[int, ...] | None:
-        """Return models that make room for ``need`` bytes: oldest first, or what the queue needs latest first."""
+        """Return models to evict for ``need`` bytes: oldest first, or those first that the queue needs last."""
         pinned = worker.memory.pins
         models = [model for model in worker.memory.order if not keep >> model & 1 and model not in pinned]
         if self.evict == LOOKAHEAD and len(models) > 1:
@@ -88,10 +88,7 @@ class LocalQueue:
     def _first_use(
         self, state: ServingState, worker: WorkerState, besides: TaskId, models: Sequence[int]
     ) -> dict[int, int]:
-        """Return where in the queue each of some models is needed first.
-
-        Those that no task needs come after its end.
-        """
+        """Return by model the first position in the queue that needs it; the length of the queue where none does."""
         first = dict.fromkeys(models, len(worker.queue))
         requests, masks, among = state.requests, self._masks, sum(1 << model for model in models)
         for position, key in enumerate(worker.queue):
@@ -105,7 +102,7 @@ class LocalQueue:
         return first
 
     def next_fetch(self, state: ServingState, worker: WorkerState) -> FetchModel | None:
-        """Fetch one missing model of the next tasks, into free memory only, and one at a time."""
+        """Return a fetch of a missing model of the next tasks, into free memory only, and one at a time; else None."""
         if not self.prefetch or worker.fetches or not worker.queue:
             return None
         memory = worker.memory
@@ -120,7 +117,7 @@ class LocalQueue:
 
 
 def _largest(state: ServingState, index: int, worker: Worker, function: int) -> Configuration | None:
-    """Return the largest configuration for one task that a worker has room for; None: there is none."""
+    """Return the largest configuration for one task that an empty worker can hold; None: there is none."""
     possible = [
         cell
         for cell in state.latency.cells(index, function)
