@@ -52,17 +52,17 @@ class RayPool:
         Of a task at work that is all that is told: how far it is stays where it is.
         """
         ray = self._joined()
-        spread = _Spread(ray, tasks, work)
+        queue = _TaskQueue(ray, tasks, work)
         try:
-            while spread.submit():
-                yield from spread.heard(told)
-                if self.note is not None and (line := spread.waiting()):
+            while queue.submit():
+                yield from queue.poll(told)
+                if self.note is not None and (line := queue.waiting()):
                     self.note(line)
         except KeyboardInterrupt:
-            for number in spread.left():
+            for number in queue.left():
                 yield Done(number, stopped=True)
         finally:
-            spread.cancel()
+            queue.cancel()
             ray.shutdown()
 
     def _joined(self) -> Any:
@@ -102,35 +102,35 @@ def _check_answers(address: str) -> None:
         ) from None
 
 
-class _Spread:
+class _TaskQueue:
     """Some tasks on their way over a cluster: those ahead, those that Ray has, those of them that have begun."""
 
     def __init__(self, ray: Any, tasks: Sequence[Any], work: Work) -> None:
         self.ray = ray
         self.tasks = tasks
         self.work = work
-        self.ahead = deque(range(len(tasks)))
-        self.given: dict[Any, int] = {}
-        self.begun: set[int] = set()
+        self.pending = deque(range(len(tasks)))
+        self.submitted: dict[Any, int] = {}
+        self.started: set[int] = set()
         self.attempts = [0] * len(tasks)
-        self.quiet_since: float | None = monotonic()
+        self.idle_since: float | None = monotonic()
         # what comes back first is that it has begun; to begin it again, if it is lost, is up to us
         self.remote = ray.remote(num_cpus=1, max_retries=0, num_returns="streaming")(_steps)
 
     def submit(self) -> bool:
         """Give Ray as many tasks as its CPUs could be at soon; whether any is left."""
         most = AHEAD_PER_CPU * max(1, int(self.ray.cluster_resources().get("CPU", 0)))
-        while self.ahead and len(self.given) < most:
-            number = self.ahead.popleft()
+        while self.pending and len(self.submitted) < most:
+            number = self.pending.popleft()
             self.attempts[number] += 1
-            self.given[self.remote.remote(self.work, self.tasks[number])] = number
-        return bool(self.given)
+            self.submitted[self.remote.remote(self.work, self.tasks[number])] = number
+        return bool(self.submitted)
 
-    def heard(self, told: Told | None) -> Iterator[Done]:
+    def poll(self, told: Told | None) -> Iterator[Done]:
         """Wait a moment for what comes back: tasks that begin, that end, that were lost."""
-        ready, _ = self.ray.wait(list(self.given), num_returns=1, timeout=_WAIT_S)
+        ready, _ = self.ray.wait(list(self.submitted), num_returns=1, timeout=_WAIT_S)
         for reference in ready:
-            number = self.given[reference]
+            number = self.submitted[reference]
             try:
                 answer = self.ray.get(next(reference))
             except (self.ray.exceptions.RayError, StopIteration) as lost:
@@ -138,10 +138,10 @@ class _Spread:
                 if self.attempts[number] >= ATTEMPTS:
                     yield Done(number, problem=_lost(lost))
                 else:
-                    self.ahead.appendleft(number)
+                    self.pending.appendleft(number)
                 continue
             if answer is None:
-                self.begun.add(number)
+                self.started.add(number)
                 if told is not None:
                     told(number, None)
                 continue
@@ -150,28 +150,28 @@ class _Spread:
 
     def waiting(self) -> str:
         """Return a line when none of the tasks has been at work for a while; once, until one was."""
-        if self.begun or not self.given:
-            self.quiet_since = None
-        elif self.quiet_since is None:
-            self.quiet_since = monotonic()
-        if self.quiet_since is None or monotonic() - self.quiet_since < NOTICE_S:
+        if self.started or not self.submitted:
+            self.idle_since = None
+        elif self.idle_since is None:
+            self.idle_since = monotonic()
+        if self.idle_since is None or monotonic() - self.idle_since < NOTICE_S:
             return ""
-        self.quiet_since = math.inf
+        self.idle_since = math.inf
         all_of_it, free_of_it = self.ray.cluster_resources(), self.ray.available_resources()
         cpus, free = (int(each.get("CPU", 0)) for each in (all_of_it, free_of_it))
         return f"the Ray cluster is at no task: {free:,} of its {cpus:,} CPUs are free; still waiting"
 
     def left(self) -> list[int]:
         """Return the tasks that have not ended."""
-        return [*self.given.values(), *self.ahead]
+        return [*self.submitted.values(), *self.pending]
 
     def cancel(self) -> None:
         """Cancel what still runs."""
-        for reference in self.given:
+        for reference in self.submitted:
             self.ray.cancel(reference, force=True)
 
     def _taken(self, reference: Any) -> None:
-        self.begun.discard(self.given.pop(reference))
+        self.started.discard(self.submitted.pop(reference))
 
 
 def library() -> Any:

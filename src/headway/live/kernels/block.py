@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Self
 
 from headway.errors import ShareError
-from headway.live.kernels.door import Door, asked, is_sealed, sealed_memory
+from headway.live.kernels.block_socket import BlockListener, asked, is_sealed, sealed_memory
 from headway.units import format_size
 
 MAGIC = 0x5941574441454831
@@ -215,7 +215,7 @@ class SharedBlock:
         """Map what the handle names, and close it with the block."""
         self.path = path
         self.handle = handle
-        self.door: Door | None = None
+        self.listener: BlockListener | None = None
         self._memory = mmap.mmap(handle, BLOCK_BYTES)
         self._block: _Block | None = _Block.from_buffer(self._memory)
 
@@ -233,7 +233,7 @@ class SharedBlock:
         header.magic = MAGIC
         try:
             # Only now: programs of a broker that died look for a new block by that name.
-            block.door = Door(path, block.handle)
+            block.listener = BlockListener(path, block.handle)
         except OSError as problem:
             block.close()
             raise ShareError(_why_not(path, problem)) from None
@@ -290,8 +290,8 @@ class SharedBlock:
         if self._block is None:
             return
         self._block = None
-        if self.door is not None:
-            self.door.close()
+        if self.listener is not None:
+            self.listener.close()
         os.close(self.handle)
         with contextlib.suppress(BufferError):  # somebody still holds a slot; it goes when they do
             self._memory.close()

@@ -15,10 +15,10 @@ from typing import Any
 from headway.errors import HeadwayError
 from headway.kernels.dial import MILLION, Dial, Rules, Seen
 from headway.live.kernels import places, processes, tables
+from headway.live.kernels.background_store import BackgroundStore, Store, outcome
 from headway.live.kernels.block import CLAIMED, FREE, LEFT, LIVE, SLOTS, SharedBlock, Slot
-from headway.live.kernels.door import REMOVED, Askers
-from headway.live.kernels.heart import BEAT_NS, Heart
-from headway.live.kernels.keeper import Keeper, Store, outcome
+from headway.live.kernels.block_socket import REMOVED, ProgramsWithoutSlot
+from headway.live.kernels.heartbeat import BEAT_NS, Heartbeat
 from headway.live.kernels.mps import Mps
 from headway.live.kernels.places import Place
 from headway.live.kernels.tables import Known
@@ -70,7 +70,7 @@ class Broker:
         say: Callable[[str], None] = lambda line: None,
     ) -> None:
         self.place, self.block, self.dial, self.mps = place, block, dial, mps
-        self.keeper = Keeper(store)
+        self.background_store = BackgroundStore(store)
         self._linger_ns = linger_ns
         self._facts = facts or {}
         self._say = say
@@ -79,10 +79,10 @@ class Broker:
         self._claims: dict[int, int] = {}
         self._left: deque[dict[str, Any]] = deque(maxlen=KEPT_LEFT)
         self._leaving: dict[int, _Client] = {}
-        self._heard = (0, 0)
+        self._last_request = (0, 0)
         self._silent = ""
         self._door = ""
-        self._askers = Askers()
+        self._programs = ProgramsWithoutSlot()
         self._published_ns = 0
         self._idle_since_ns = time.monotonic_ns()
         self.stopping = ""
@@ -92,21 +92,21 @@ class Broker:
 
     def step(self, now_ns: int) -> None:
         """Take one turn: see who is there, what is known of them, and set their rules."""
-        self._hear()
+        self._read_requests()
         for index in range(SLOTS):
-            self._attend(index, self.block.slots[index], now_ns)
+            self._check_slot(index, self.block.slots[index], now_ns)
         self._written.clear()
-        self.steer(now_ns)
+        self.apply_dial(now_ns)
         self.seed()
-        for line in self.keeper.problems():
+        for line in self.background_store.problems():
             self._say(line)
         if now_ns - self._published_ns >= PUBLISH_NS:
-            self._mind_door()
+            self._restore_socket()
             self._publish(now_ns)
         if self._clients:
             self._idle_since_ns = now_ns
 
-    def steer(self, now_ns: int) -> None:
+    def apply_dial(self, now_ns: int) -> None:
         """Turn the dial alone: it holds programs for moments that are shorter than a beat."""
         seen = [self._seen(index) for index in self._clients]
         for index, rules in self.dial.rules(now_ns, seen).items():
@@ -115,7 +115,7 @@ class Broker:
                 write_rules(self.block.slots[index], rules)
 
     @property
-    def contested(self) -> bool:
+    def has_priorities(self) -> bool:
         """Return whether some of those who are there go before others."""
         return len({self.block.slots[index].priority for index in self._clients}) > 1
 
@@ -128,13 +128,16 @@ class Broker:
         """Return the slots in use, and the process of each as seen from here."""
         return {index: client.pid for index, client in self._clients.items()}
 
-    def _hear(self) -> None:
+    def _read_requests(self) -> None:
         """Read what the broker was asked since it last looked."""
         try:
             about = self.place.asked.lstat()
-            if (about.st_mtime_ns, about.st_ino) == self._heard:  # each is a new file; a clock alone may stand still
+            if (
+                about.st_mtime_ns,
+                about.st_ino,
+            ) == self._last_request:  # each is a new file; a clock alone may stand still
                 return
-            self._heard = about.st_mtime_ns, about.st_ino
+            self._last_request = about.st_mtime_ns, about.st_ino
             asked = places.read_json(self.place.asked)
         except FileNotFoundError:
             return
@@ -154,7 +157,7 @@ class Broker:
             self.stopping = asked["stop"]
             self.block.header.stopping = 1
 
-    def _attend(self, index: int, slot: Slot, now_ns: int) -> None:
+    def _check_slot(self, index: int, slot: Slot, now_ns: int) -> None:
         """Look at one slot: somebody may have come, gone or died."""
         state = slot.state
         if state != CLAIMED:
@@ -168,23 +171,23 @@ class Broker:
             if client is not None:  # nobody but the broker clears a slot
                 del self._clients[index]
         elif state == LEFT:
-            self._see_off(index, slot, now_ns)
+            self._on_client_left(index, slot, now_ns)
         elif state == LIVE:
             if client is None or client.ticks != slot.start_ticks or client.since_ns != slot.since_ns:
-                client = self._meet(index, slot, now_ns)
+                client = self._on_client_joined(index, slot, now_ns)
             if not self._lives(client, slot, now_ns):
-                self._part(index, slot, "died")
+                self._record_end(index, slot, "died")
                 self.block.clear(index)
             elif now_ns - client.saved_ns >= SAVE_NS:
                 client.saved_ns = now_ns
-                self.keeper.save(slot)
+                self.background_store.save(slot)
         elif state != CLAIMED:
             self._say(f"slot {index}: its state {state} is none: cleared")
             self.block.clear(index)
             self._clients.pop(index, None)
 
-    def _meet(self, index: int, slot: Slot, now_ns: int) -> _Client:
-        pid = processes.found_here(slot.owner, slot.start_ticks)
+    def _on_client_joined(self, index: int, slot: Slot, now_ns: int) -> _Client:
+        pid = processes.pid_here(slot.owner, slot.start_ticks)
         client = _Client(pid, slot.start_ticks, slot.since_ns, now_ns)
         self._clients[index] = client
         self._leaving.pop(index, None)
@@ -198,25 +201,25 @@ class Broker:
         heard = max(slot.ledger.beat_ns, slot.pulse.launch_ns, slot.since_ns)
         return bool(now_ns - heard < FOREIGN_NS)
 
-    def _see_off(self, index: int, slot: Slot, now_ns: int) -> None:
+    def _on_client_left(self, index: int, slot: Slot, now_ns: int) -> None:
         """Free the slot of a client that has left, once its process is gone or after a second."""
         gone = self._leaving.get(index)
         if gone is None or (gone.ticks, gone.since_ns) != (slot.start_ticks, slot.since_ns):
             gone = self._clients.get(index)
             if gone is None or (gone.ticks, gone.since_ns) != (slot.start_ticks, slot.since_ns):
-                pid = processes.found_here(slot.owner, slot.start_ticks)
+                pid = processes.pid_here(slot.owner, slot.start_ticks)
                 gone = _Client(pid, slot.start_ticks, slot.since_ns, now_ns)
             gone.left_ns = now_ns
             self._leaving[index] = gone
-            self._part(index, slot, "left")
+            self._record_end(index, slot, "left")
         ended = gone.pid and not processes.alive(gone.pid, gone.ticks)
         if ended or now_ns - gone.left_ns > LEFT_NS:
             del self._leaving[index]
             self.block.clear(index)
 
-    def _part(self, index: int, slot: Slot, how: str) -> None:
+    def _record_end(self, index: int, slot: Slot, how: str) -> None:
         """Keep what a client learnt; it counts no more."""
-        self.keeper.save(slot)
+        self.background_store.save(slot)
         launches = slot.ledger.kernels + slot.ledger.graphs
         name = tables.text(slot.name)
         self._say(f"{name} (process {slot.owner}) {how} after {launches:,} launches")
@@ -236,7 +239,7 @@ class Broker:
         for index in joined:
             client = self._clients[index]
             if client.known is None:
-                client.known = self.keeper.load(tables.text(self.block.slots[index].program))
+                client.known = self.background_store.load(tables.text(self.block.slots[index].program))
         awaited = [known for index in joined if (known := self._clients[index].known) is not None]
         if awaited:
             wait(awaited, timeout=_MOMENT_S)  # mostly it is there at once
@@ -255,14 +258,14 @@ class Broker:
             self._say(f"{tables.text(slot.name)}: {count} kernels of {program} are known")
         slot.seeded = 1
 
-    def _mind_door(self) -> None:
+    def _restore_socket(self) -> None:
         """Put the way to the block back where somebody removed it; what lies in its place is left alone, and said."""
-        door = self.block.door
-        what = door.closed_by_others() if door is not None else ""
-        if door is not None and what == REMOVED:
+        listener = self.block.listener
+        what = listener.closed_by_others() if listener is not None else ""
+        if listener is not None and what == REMOVED:
             try:
-                door.reopen()
-                self._say(f"{door.path} {what}: it is put back; programs that share go on as before")
+                listener.reopen()
+                self._say(f"{listener.path} {what}: it is put back; programs that share go on as before")
                 what = ""
             except OSError as problem:
                 what = f"{what}, and cannot be put back: {problem.strerror}"
@@ -300,8 +303,8 @@ class Broker:
     def publish(self, now_ns: int) -> None:
         """Write down what a reader of the block alone would not know. Raises OSError."""
         self._published_ns = now_ns
-        door = self.block.door
-        outside = self._askers.without_slot(door.heard, self.clients.values(), now_ns) if door else []
+        listener = self.block.listener
+        outside = self._programs.pids(listener.heard, self.clients.values(), now_ns) if listener else []
         loops = {str(index): [self.dial.slowdown_ppm(index), self.dial.boldness_ppm(index)] for index in self._clients}
         places.write_json(
             self.place.state,
@@ -326,17 +329,17 @@ class Broker:
 
         Returns the lock of the users, where it was got: whoever wants to join waits until it is given back.
         """
-        heart = Heart(self.block)
-        heart.start()
+        heartbeat = Heartbeat(self.block)
+        heartbeat.start()
         users: int | None = None
         try:
             while users is None:
                 begun = time.monotonic_ns()
                 self.step(begun)
-                heart.progress()
-                while (self.contested or self._unseeded) and time.monotonic_ns() - begun < BEAT_NS - TURN_NS:
+                heartbeat.progress()
+                while (self.has_priorities or self._unseeded) and time.monotonic_ns() - begun < BEAT_NS - TURN_NS:
                     time.sleep(TURN_NS / 1e9)
-                    self.steer(time.monotonic_ns())
+                    self.apply_dial(time.monotonic_ns())
                     self.seed()
                 if stopped() and not self.stopping:
                     self.stopping = "drain"
@@ -352,10 +355,10 @@ class Broker:
             return users
         finally:
             self.block.header.stopping = 1
-            heart.stop()
+            heartbeat.stop()
             for index in list(self._clients):
-                self.keeper.save(self.block.slots[index])
-            for line in self.keeper.close():
+                self.background_store.save(self.block.slots[index])
+            for line in self.background_store.close():
                 self._say(line)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from headway.errors import ShareError
 from headway.live.kernels import files
 from headway.live.kernels.gpu import Gpu, any_gpu
-from headway.live.kernels.places import Place, comes_true
+from headway.live.kernels.places import Place, wait_until
 
 CONTROL = "nvidia-cuda-mps-control"
 PIPE, LOG = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
@@ -85,7 +85,7 @@ class Mps:
         if not self.owned:
             return True
         self.ask("quit", seconds=60)
-        return comes_true(lambda: not _control_pid(self.pipe), 10, 0.05)
+        return wait_until(lambda: not _control_pid(self.pipe), 10, 0.05)
 
 
 def _numbers(text: str) -> list[int]:
@@ -148,7 +148,7 @@ def start(place: Place, gpu: Gpu) -> Mps | str:
         )
     except (OSError, subprocess.TimeoutExpired) as problem:
         return f"{CONTROL} -d did not start ({problem})"
-    if ended.returncode == 0 and comes_true(lambda: mps.servers() is not None, 5, 0.1):
+    if ended.returncode == 0 and wait_until(lambda: mps.servers() is not None, 5, 0.1):
         return mps
     return f"{CONTROL} -d was refused (status {ended.returncode}{_last_words(log)})"
 

@@ -79,8 +79,8 @@ class Place:
 
     def foreign(self, path: Path) -> str:
         """Return why what lies in the place of one of them is not ours to remove; empty where it is."""
-        door = path == self.block or path.suffix == ".draft"
-        return files.foreign(path, folder=path == self.mps, socket=door)
+        listener = path == self.block or path.suffix == ".draft"
+        return files.foreign(path, folder=path == self.mps, socket=listener)
 
 
 def place_of(gpu: int) -> Place:
@@ -169,14 +169,14 @@ def holder(path: Path) -> int:
 
 def check_signed(place: Place) -> None:
     """Refuse a lock that is held and not signed: a broker signs its lock as soon as it has it."""
-    if not comes_true(lambda: not held(place.lock) or bool(holder(place.lock)), SIGNED_S):
+    if not wait_until(lambda: not held(place.lock) or bool(holder(place.lock)), SIGNED_S):
         raise ShareError(
             f"{place.lock} is held, but by no broker of headway: end the process that holds it "
             f"(fuser -v {place.lock} names it)"
         )
 
 
-def comes_true(condition: Callable[[], bool], seconds: float, pause_s: float = 0.02) -> bool:
+def wait_until(condition: Callable[[], bool], seconds: float, pause_s: float = 0.02) -> bool:
     """Return whether a condition holds within so many seconds; it is looked at after every pause."""
     until = time.monotonic() + seconds
     while not (holds := condition()) and time.monotonic() < until:

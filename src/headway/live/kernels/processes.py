@@ -39,7 +39,7 @@ def alive(pid: int, ticks: int) -> bool:
     return began >= 0 and fields[_STATE] not in "ZX" and ticks in (0, began)
 
 
-def found_here(pid: int, ticks: int, proc: Path = PROC) -> int:
+def pid_here(pid: int, ticks: int, proc: Path = PROC) -> int:
     """Return the number that a client's process has here: its own, or another if it is in a container; or 0."""
     if (began := _began(_stat(pid, proc))) >= 0 and ticks in (0, began):
         return pid

@@ -10,10 +10,10 @@ from headway import __version__
 from headway.errors import ShareError
 from headway.kernels.dial import MILLION, Dial
 from headway.live.kernels import gpu as gpus, mps as mps_, places, processes
+from headway.live.kernels.background_store import Store
 from headway.live.kernels.block import SharedBlock
 from headway.live.kernels.broker import Broker
 from headway.live.kernels.gpu import Gpu
-from headway.live.kernels.keeper import Store
 from headway.live.kernels.mps import Mps
 from headway.live.kernels.places import Place
 from headway.live.kernels.status import snapshot
@@ -58,7 +58,7 @@ def serve(
     mps: Mps | None = None
     users: int | None = None
     try:
-        tidy(place, say)
+        remove_stale_files(place, say)
         mps, line = mps_.arranged(place, gpu, settings.mps)
         say(line)
         now = time.monotonic_ns()
@@ -101,7 +101,7 @@ def _say_first(broker: Broker, now_ns: int) -> None:
         raise ShareError(f"{broker.place.state} cannot be written: {problem.strerror}") from None
 
 
-def tidy(place: Place, say: Say) -> None:
+def remove_stale_files(place: Place, say: Say) -> None:
     """Clear away what a broker that was killed left; its lock is ours. An MPS of it that still runs is taken over."""
     places.checked(place)
     left = [path for path in place.leftovers() if path not in (place.lock, place.users)]
@@ -126,7 +126,7 @@ def _end(broker: Broker, say: Say) -> None:
         if broker.stopping == "kill":
             _kill(broker, say)
             return
-        if not (waiting := _waited_for(broker)):
+        if not (waiting := _mps_clients(broker)):
             return
         for pid in waiting - told:
             say(f"draining: process {pid} still runs under this MPS; headway share stop --kill ends it")
@@ -134,7 +134,7 @@ def _end(broker: Broker, say: Say) -> None:
         time.sleep(_TURN_S)
 
 
-def _waited_for(broker: Broker) -> set[int]:
+def _mps_clients(broker: Broker) -> set[int]:
     """Return the processes that would lose the GPU if MPS were stopped now."""
     if broker.mps is None or not broker.mps.owned:
         return set()
@@ -176,7 +176,7 @@ def _signal(pid: int, number: signal.Signals, say: Say) -> None:
 def stop(place: Place, *, kill: bool, say: Say, seconds: float = 30.0) -> bool:
     """Ask the broker to take its leave and see that it does; without one, clear up. False if it still drains."""
     if not places.held(place.lock):
-        return _clear_up(place, say)
+        return _remove_leftovers(place, say)
     places.check_signed(place)
     there = _sharing(place)
     places.ask(place, stop="kill" if kill else "drain")
@@ -188,10 +188,12 @@ def stop(place: Place, *, kill: bool, say: Say, seconds: float = 30.0) -> bool:
             told = True
             say("draining: every program goes on ungated; the broker stays until they end, for MPS is theirs too")
         if time.monotonic() > until:
-            if told or (not kill and _heeds(place)):  # it has been asked: how long one waits for it is one's own affair
+            if told or (
+                not kill and _is_stopping(place)
+            ):  # it has been asked: how long one waits for it is one's own affair
                 return False
-            _put_down(place, say)
-            return _clear_up(place, say)
+            _kill_broker(place, say)
+            return _remove_leftovers(place, say)
         time.sleep(_TURN_S)
     what = f"{', '.join(there)}: " + ("ended" if kill else "on their own now, ungated") if there else "nobody shared it"
     say(f"the broker of GPU {place.gpu} has ended ({what})")
@@ -206,24 +208,24 @@ def _sharing(place: Place) -> list[str]:
         return []
 
 
-def _heeds(place: Place) -> bool:
+def _is_stopping(place: Place) -> bool:
     """Return whether the broker has heard that it is to stop, or hears it within a moment."""
-    return places.comes_true(
+    return places.wait_until(
         lambda: not places.held(place.lock) or bool(places.read_json(place.state).get("stopping")), _HEARD_S, _TURN_S
     )
 
 
-def _put_down(place: Place, say: Say) -> None:
+def _kill_broker(place: Place, say: Say) -> None:
     """End a broker that hears nothing: it hangs. Programs go on ungated."""
     pid = places.holder(place.lock)
     if not pid or not places.held(place.lock) or not processes.has_open(pid, place.lock):
         return  # in another container the number is somebody else's
     say(f"the broker (process {pid}) does not answer: it is killed")
     _signal(pid, signal.SIGKILL, say)
-    places.comes_true(lambda: not places.held(place.lock), _GRACE_S, _TURN_S)
+    places.wait_until(lambda: not places.held(place.lock), _GRACE_S, _TURN_S)
 
 
-def _clear_up(place: Place, say: Say) -> bool:
+def _remove_leftovers(place: Place, say: Say) -> bool:
     """Remove what a dead broker left, its MPS included."""
     if (lock := places.hold_within(place.lock, 1.0, alone=True)) is None:
         raise ShareError(f"the broker of GPU {place.gpu} holds {place.lock} and does not end: end its process by hand")

@@ -41,7 +41,7 @@ class Jit(Compass):
         adjust_at: str = END,
         salt: int = 0,
     ) -> None:
-        """Store the options. With ``start=hash``: ``patience`` and ``adjust_at`` as for ``compass``, ``salt`` of the hash."""
+        """Store the options; ``patience``, ``adjust_at`` and ``salt`` count with ``start=hash`` only."""
         super().__init__(
             evict=evict, prefetch=prefetch, estimate=estimate, patience=patience, adjust_at=adjust_at, adjust=True
         )

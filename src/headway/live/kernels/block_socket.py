@@ -67,7 +67,7 @@ def _address(path: Path) -> Iterator[str]:
         os.close(folder)
 
 
-class Door:
+class BlockListener:
     """The broker's side: a thread that answers whoever asks."""
 
     def __init__(self, path: Path, handle: int) -> None:
@@ -89,7 +89,7 @@ class Door:
             self._socket.listen(_BACKLOG)
             self._inode = os.lstat(draft).st_ino
             threading.Thread(
-                target=_answer, args=(self._socket, self._handle, self.heard), name="door", daemon=True
+                target=_answer, args=(self._socket, self._handle, self.heard), name="block-socket", daemon=True
             ).start()
             draft.replace(self.path)  # whoever finds it is answered
         except OSError:
@@ -120,13 +120,13 @@ class Door:
         self._socket.close()
 
 
-class Askers:
+class ProgramsWithoutSlot:
     """Programs that asked for the block and got no slot: they go on ungated."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[int, int]] = {}
 
-    def without_slot(self, heard: "deque[int]", here: Collection[int], now_ns: int) -> list[int]:
+    def pids(self, heard: "deque[int]", here: Collection[int], now_ns: int) -> list[int]:
         """Return those of them that live and asked a while ago; ``here`` are the processes that hold a slot."""
         while heard:
             pid = heard.popleft()

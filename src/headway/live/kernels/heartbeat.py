@@ -14,7 +14,7 @@ STUCK_NS = 10_000_000_000
 """A step of the loop that takes longer is taken for a hang."""
 
 
-class Heart:
+class Heartbeat:
     """Writes the time into the block's header, again and again."""
 
     def __init__(self, block: SharedBlock, stuck_ns: int = STUCK_NS) -> None:
@@ -22,7 +22,7 @@ class Heart:
         self._stuck_ns = stuck_ns
         self._progress_ns = time.monotonic_ns()
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="heart", daemon=True)
+        self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
 
     def start(self) -> None:
         """Begin to beat."""

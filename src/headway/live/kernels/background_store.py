@@ -35,7 +35,7 @@ class _Kept:
     done: "Future[None]"
 
 
-class Keeper:
+class BackgroundStore:
     """A store that nobody waits for; without one nothing is kept."""
 
     def __init__(self, store: Store | None) -> None:
