@@ -1,7 +1,7 @@
-"""What was learnt of programs, read and written beside the broker's loop: full tables take half a second to keep.
+"""Profiles of programs, read and written in background threads: full tables take half a second to save.
 
-A slot is copied in a moment; what is to be written is made from the copy in one thread, and what is known of a program
-is read in another, so that who joins does not wait until somebody else's tables are kept.
+The broker's loop only copies a slot. One thread saves the copy; another reads profiles, so that a client that joins
+does not wait for another one's save.
 """
 
 from collections.abc import Iterator
@@ -15,71 +15,71 @@ from headway.live.kernels.block import Slot
 from headway.live.kernels.tables import Known
 
 _LAST_S = 10.0
-"""A store that takes longer at the end has hung."""
+"""A store that takes longer than this at the end counts as hung."""
 
 
 class Store(Protocol):
-    """Where what was learnt of programs is kept: rows as ``tables`` has them."""
+    """A store of profiles; rows as in ``tables``."""
 
     def load(self, program: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]] | None:
         """Return the kernels and steps of a program; None if it was never seen."""
 
     def save(self, program: str, kernels: list[dict[str, Any]], steps: list[dict[str, Any]]) -> None:
-        """Keep them."""
+        """Save the kernels and steps of a program."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _Save:
     program: str
     copy: Slot
     done: "Future[None]"
 
 
 class BackgroundStore:
-    """A store that nobody waits for; without one nothing is kept."""
+    """Saves and loads profiles in the background; without a store nothing is saved."""
 
     def __init__(self, store: Store | None) -> None:
         self._store = store
         self._saver = ThreadPoolExecutor(1, "keeps")
         self._loader = ThreadPoolExecutor(1, "loads")
-        self._kept: list[_Kept] = []
+        self._saves: list[_Save] = []
         self._loads: list[Future[Known | None]] = []
 
     def save(self, slot: Slot) -> None:
-        """Keep what a client knows now."""
+        """Start to save what a client has learnt so far."""
         if not (program := tables.text(slot.program)) or self._store is None:
             return
-        for one in self._kept:
-            if one.program == program:  # this is newer
-                one.done.cancel()
-        self._kept = [one for one in self._kept if not one.done.cancelled()]
+        for pending in self._saves:
+            if pending.program == program:  # this is newer
+                pending.done.cancel()
+        self._saves = [pending for pending in self._saves if not pending.done.cancelled()]
         copy = Slot.from_buffer_copy(slot)
-        self._kept.append(_Kept(program, copy, self._saver.submit(self._save, self._store, program, copy)))
+        self._saves.append(_Save(program, copy, self._saver.submit(self._save, self._store, program, copy)))
 
     def load(self, program: str) -> "Future[Known | None]":
-        """Return what is known of a program, in a while; None if nothing is."""
-        fresh = [one.copy for one in self._kept if one.program == program]
-        found = self._loader.submit(self._load, program, fresh[-1] if fresh else None)
-        self._loads = [one for one in self._loads if not one.done()] + [found]
-        return found
+        """Return the future profile of a program; its result is None where there is none."""
+        unsaved = [load.copy for load in self._saves if load.program == program]
+        future = self._loader.submit(self._load, program, unsaved[-1] if unsaved else None)
+        self._loads = [load for load in self._loads if not load.done()] + [future]
+        return future
 
     def problems(self) -> Iterator[str]:
-        """Yield what could not be kept, each said once."""
-        ended = [one for one in self._kept if one.done.done()]
-        self._kept = [one for one in self._kept if one not in ended]
-        for one in ended:
-            if (problem := one.done.exception()) is not None:
-                yield f"what was learnt of {one.program} could not be kept: {problem}"
+        """Yield a line for each save that failed, once."""
+        ended = [pending for pending in self._saves if pending.done.done()]
+        self._saves = [pending for pending in self._saves if pending not in ended]
+        for pending in ended:
+            if (problem := pending.done.exception()) is not None:
+                yield f"what was learnt of {pending.program} could not be kept: {problem}"
 
     def finish(self, seconds: float = _LAST_S) -> None:
-        """Wait until all is read and written that was asked for."""
-        wait([one.done for one in self._kept], timeout=seconds)
+        """Wait until all pending reads and saves are done."""
+        wait([pending.done for pending in self._saves], timeout=seconds)
         wait(self._loads, timeout=seconds)
 
     def close(self) -> Iterator[str]:
-        """Finish, and take no more; what could not be kept."""
+        """Finish and shut down; yield a line for each save that failed."""
         self.finish()
-        hung = [one.program for one in self._kept if not one.done.done()]
+        hung = [pending.program for pending in self._saves if not pending.done.done()]
         yield from self.problems()
         if hung:
             yield f"what was learnt of {', '.join(hung)} could not be kept: the store does not answer"
@@ -91,16 +91,16 @@ class BackgroundStore:
         if kernels:
             store.save(program, kernels, steps)
 
-    def _load(self, program: str, fresh: Slot | None) -> Known | None:
-        found = tables.read(fresh) if fresh is not None else None
-        if (found is None or not found[0]) and self._store is not None:
-            found = self._store.load(program)
-        return None if found is None else Known.of(*found)
+    def _load(self, program: str, unsaved: Slot | None) -> Known | None:
+        profile = tables.read(unsaved) if unsaved is not None else None
+        if (profile is None or not profile[0]) and self._store is not None:
+            profile = self._store.load(program)
+        return None if profile is None else Known.of(*profile)
 
 
-def outcome(found: "Future[Known | None]") -> tuple[Known | None, str]:
-    """Return what was found of a program, or why it could not be read."""
-    if (problem := found.exception()) is None:
-        return found.result(), ""
+def outcome(read: "Future[Known | None]") -> tuple[Known | None, str]:
+    """Return the profile that was read, or, as text, why it could not be."""
+    if (problem := read.exception()) is None:
+        return read.result(), ""
     expected = isinstance(problem, (OSError, ValueError, HeadwayError))
     return None, str(problem) if expected else f"{type(problem).__name__}: {problem}"

@@ -1,8 +1,8 @@
-"""The broker of one GPU: twenty times a second and oftener it looks at who shares it, and sets the rules of each.
+"""Broker of one GPU: watches its clients and sets the rules of each, twenty times a second or more often.
 
-It gives a client that joins what is known of its program, applies the dial, notices who has died, keeps what was
-learnt, and takes its leave when told or when nobody is left. It is never in the way of a launch: programs read the
-block by themselves, and go on ungated if the broker is gone.
+It gives a client that joins the stored profile of its program, applies the dial, notices clients that died, saves what
+was learnt, and ends when told to or when no client is left. It is never on the path of a launch: programs read the
+block themselves, and go on ungated if the broker is gone.
 """
 
 import time
@@ -28,13 +28,13 @@ SECOND = 1_000_000_000
 PUBLISH_NS = SECOND // 4
 SAVE_NS = 60 * SECOND
 TURN_NS = 8_000_000
-"""The dial is asked so often while programs of different priority are there."""
+"""Interval between two calls of the dial while clients of different priority are there."""
 CLAIM_NS = 2 * SECOND
-"""Who died while it filled its slot left it so; nobody takes longer."""
+"""A slot that is claimed for longer belongs to a process that died while it joined."""
 FOREIGN_NS = 600 * SECOND
-"""A client that cannot be seen from here (another container) and has not launched for so long is taken for gone."""
+"""A client in another container, whose process is not visible here, counts as gone after this long without a launch."""
 LEFT_NS = SECOND
-"""Threads of a program that ends may still launch: its slot stays its own until it is gone, or for so long."""
+"""A client that left keeps its slot until its process is gone, or for this long: its threads may still launch."""
 KEPT_LEFT = 64
 _MOMENT_S = 0.005
 
@@ -44,18 +44,18 @@ class _Client:
     """What the broker remembers of the process in a slot."""
 
     pid: int
-    """As seen from here; 0: it cannot be seen."""
+    """The process id here; 0: it is not visible here."""
     ticks: int
     since_ns: int
     saved_ns: int
     known: "Future[Known | None] | None" = None
-    """What is known of its program, once it is read."""
+    """The stored profile of its program, once it is read."""
     left_ns: int = 0
-    """When it was seen to have left; 0: it is there."""
+    """When it was seen to have left; 0: it has not."""
 
 
 class Broker:
-    """The loop. ``step`` is one turn of it and needs no thread, no signal and no real time."""
+    """The broker's loop. ``step`` is one iteration; it needs no thread, no signal and no real time."""
 
     def __init__(
         self,
@@ -81,17 +81,17 @@ class Broker:
         self._leaving: dict[int, _Client] = {}
         self._last_request = (0, 0)
         self._silent = ""
-        self._door = ""
+        self._socket_problem = ""
         self._programs = ProgramsWithoutSlot()
         self._published_ns = 0
         self._idle_since_ns = time.monotonic_ns()
         self.stopping = ""
-        """"drain" or "kill" once the broker takes its leave."""
+        """"drain" or "kill" once the broker was asked to stop."""
 
     # --- one turn ------------------------------------------------------------------------------------------------
 
     def step(self, now_ns: int) -> None:
-        """Take one turn: see who is there, what is known of them, and set their rules."""
+        """Run one iteration: check every slot, set the rules, load profiles, publish the state."""
         self._read_requests()
         for index in range(SLOTS):
             self._check_slot(index, self.block.slots[index], now_ns)
@@ -107,7 +107,7 @@ class Broker:
             self._idle_since_ns = now_ns
 
     def apply_dial(self, now_ns: int) -> None:
-        """Turn the dial alone: it holds programs for moments that are shorter than a beat."""
+        """Set the rules by the dial alone, more often than a whole step: it holds clients for short moments."""
         seen = [self._seen(index) for index in self._clients]
         for index, rules in self.dial.rules(now_ns, seen).items():
             if self._written.get(index) != rules:
@@ -116,20 +116,20 @@ class Broker:
 
     @property
     def has_priorities(self) -> bool:
-        """Return whether some of those who are there go before others."""
+        """Return whether clients of different priority are there."""
         return len({self.block.slots[index].priority for index in self._clients}) > 1
 
     def idle(self, now_ns: int) -> bool:
-        """Return whether nobody has been there for as long as the broker was to linger."""
+        """Return whether there has been no client for the time that the broker lingers."""
         return self._linger_ns is not None and now_ns - self._idle_since_ns >= self._linger_ns
 
     @property
     def clients(self) -> dict[int, int]:
-        """Return the slots in use, and the process of each as seen from here."""
+        """Return the slots in use, each with its process id here; 0 where it is not visible."""
         return {index: client.pid for index, client in self._clients.items()}
 
     def _read_requests(self) -> None:
-        """Read what the broker was asked since it last looked."""
+        """Read the file of requests to the broker, if it is new: settings of the dial, and to stop."""
         try:
             about = self.place.asked.lstat()
             if (
@@ -142,7 +142,7 @@ class Broker:
         except FileNotFoundError:
             return
         except (OSError, HeadwayError) as problem:
-            self._say(f"what is asked is not heard: {problem}")
+            self._say(f"{self.place.asked}: the broker's settings cannot be read: {problem}")
             return
         for name, least in (("slo_ppm", MILLION), ("floor_ppm", 0)):
             value = asked.get(name)
@@ -158,7 +158,7 @@ class Broker:
             self.block.header.stopping = 1
 
     def _check_slot(self, index: int, slot: Slot, now_ns: int) -> None:
-        """Look at one slot: somebody may have come, gone or died."""
+        """Check one slot: a client may have joined, left or died."""
         state = slot.state
         if state != CLAIMED:
             self._claims.pop(index, None)
@@ -182,7 +182,7 @@ class Broker:
                 client.saved_ns = now_ns
                 self.background_store.save(slot)
         elif state != CLAIMED:
-            self._say(f"slot {index}: its state {state} is none: cleared")
+            self._say(f"slot {index}: its state {state} is invalid: cleared")
             self.block.clear(index)
             self._clients.pop(index, None)
 
@@ -191,7 +191,7 @@ class Broker:
         client = _Client(pid, slot.start_ticks, slot.since_ns, now_ns)
         self._clients[index] = client
         self._leaving.pop(index, None)
-        where = "" if pid else ", which cannot be seen from here"
+        where = "" if pid else ", in another container"
         self._say(f"{tables.text(slot.name)} (process {slot.owner}{where}) joined with priority {slot.priority}")
         return client
 
@@ -203,22 +203,22 @@ class Broker:
 
     def _on_client_left(self, index: int, slot: Slot, now_ns: int) -> None:
         """Free the slot of a client that has left, once its process is gone or after a second."""
-        gone = self._leaving.get(index)
-        if gone is None or (gone.ticks, gone.since_ns) != (slot.start_ticks, slot.since_ns):
-            gone = self._clients.get(index)
-            if gone is None or (gone.ticks, gone.since_ns) != (slot.start_ticks, slot.since_ns):
+        client = self._leaving.get(index)
+        if client is None or (client.ticks, client.since_ns) != (slot.start_ticks, slot.since_ns):
+            client = self._clients.get(index)
+            if client is None or (client.ticks, client.since_ns) != (slot.start_ticks, slot.since_ns):
                 pid = processes.pid_here(slot.owner, slot.start_ticks)
-                gone = _Client(pid, slot.start_ticks, slot.since_ns, now_ns)
-            gone.left_ns = now_ns
-            self._leaving[index] = gone
+                client = _Client(pid, slot.start_ticks, slot.since_ns, now_ns)
+            client.left_ns = now_ns
+            self._leaving[index] = client
             self._record_end(index, slot, "left")
-        ended = gone.pid and not processes.alive(gone.pid, gone.ticks)
-        if ended or now_ns - gone.left_ns > LEFT_NS:
+        ended = client.pid and not processes.alive(client.pid, client.ticks)
+        if ended or now_ns - client.left_ns > LEFT_NS:
             del self._leaving[index]
             self.block.clear(index)
 
     def _record_end(self, index: int, slot: Slot, how: str) -> None:
-        """Keep what a client learnt; it counts no more."""
+        """Save what a client learnt, and forget the client; ``how``: "left" or "died"."""
         self.background_store.save(slot)
         launches = slot.ledger.kernels + slot.ledger.graphs
         name = tables.text(slot.name)
@@ -234,7 +234,7 @@ class Broker:
         return [index for index in self._clients if not self.block.slots[index].seeded]
 
     def seed(self) -> None:
-        """Give those who joined what is known of their programs, as soon as it is read."""
+        """Give clients that joined the stored profiles of their programs, as soon as they are read."""
         joined = self._unseeded
         for index in joined:
             client = self._clients[index]
@@ -242,7 +242,7 @@ class Broker:
                 client.known = self.background_store.load(tables.text(self.block.slots[index].program))
         awaited = [known for index in joined if (known := self._clients[index].known) is not None]
         if awaited:
-            wait(awaited, timeout=_MOMENT_S)  # mostly it is there at once
+            wait(awaited, timeout=_MOMENT_S)  # most profiles are read by then
         for index in joined:
             known = self._clients[index].known
             if known is not None and known.done():
@@ -252,29 +252,29 @@ class Broker:
         program = tables.text(slot.program)
         known, problem = outcome(read)
         if problem:
-            self._say(f"what is known of {program} could not be read: {problem}")
+            self._say(f"the profile of {program} cannot be read: {problem}")
         if known is not None:
             count = known.into(slot)
             self._say(f"{tables.text(slot.name)}: {count} kernels of {program} are known")
         slot.seeded = 1
 
     def _restore_socket(self) -> None:
-        """Put the way to the block back where somebody removed it; what lies in its place is left alone, and said."""
+        """Recreate the socket of the block where it was removed; report what was put in its place, if anything."""
         listener = self.block.listener
-        what = listener.closed_by_others() if listener is not None else ""
-        if listener is not None and what == REMOVED:
+        change = listener.closed_by_others() if listener is not None else ""
+        if listener is not None and change == REMOVED:
             try:
                 listener.reopen()
-                self._say(f"{listener.path} {what}: it is put back; programs that share go on as before")
-                what = ""
+                self._say(f"{listener.path} {change}: it is put back; programs that share go on as before")
+                change = ""
             except OSError as problem:
-                what = f"{what}, and cannot be put back: {problem.strerror}"
-        if what and what != self._door:
+                change = f"{change}, and cannot be put back: {problem.strerror}"
+        if change and change != self._socket_problem:
             self._say(
-                f"{self.block.path} {what}: programs that share go on as before, new ones do not find the broker: "
+                f"{self.block.path} {change}: programs that share go on as before, new ones do not find the broker: "
                 "remove what is there, or headway share stop"
             )
-        self._door = what
+        self._socket_problem = change
 
     def _seen(self, index: int) -> Seen:
         slot = self.block.slots[index]
@@ -289,11 +289,11 @@ class Broker:
         )
 
     def _publish(self, now_ns: int) -> None:
-        """Publish; a file that cannot be written is said once, and costs a reader of it only."""
+        """Publish the state; report once that its file cannot be written, and go on."""
         try:
             self.publish(now_ns)
         except OSError as problem:
-            why = f"{self.place.state} cannot be written: {problem.strerror}; status shows what was"
+            why = f"{self.place.state} cannot be written: {problem.strerror}; status shows an older state"
             if why != self._silent:
                 self._say(why)
             self._silent = why
@@ -301,7 +301,7 @@ class Broker:
             self._silent = ""
 
     def publish(self, now_ns: int) -> None:
-        """Write down what a reader of the block alone would not know. Raises OSError."""
+        """Write the broker's state file: what the block does not hold. Raises OSError."""
         self._published_ns = now_ns
         listener = self.block.listener
         outside = self._programs.pids(listener.heard, self.clients.values(), now_ns) if listener else []
@@ -325,9 +325,9 @@ class Broker:
     # --- its life ------------------------------------------------------------------------------------------------
 
     def run(self, stopped: Callable[[], bool], ending: Callable[["Broker"], None]) -> int | None:
-        """Turn until told to stop, or until nobody is left; then take leave.
+        """Run until told to stop, or until no client is left; then call ``ending``.
 
-        Returns the lock of the users, where it was got: whoever wants to join waits until it is given back.
+        Return the lock of the users where it was taken: programs that want to join wait until it is released.
         """
         heartbeat = Heartbeat(self.block)
         heartbeat.start()
@@ -347,7 +347,7 @@ class Broker:
                 if self.stopping:
                     break
                 if self.idle(begun):
-                    # Someone may be about to join: whoever holds the list of users has not launched anything yet.
+                    # A program may be about to join: one that holds the lock of the users has not launched yet.
                     users = places.hold(self.place.users, alone=True)
                 time.sleep(max(0, BEAT_NS - (time.monotonic_ns() - begun)) / 1e9)
             if self.stopping:
@@ -363,9 +363,9 @@ class Broker:
 
 
 def write_rules(slot: Slot, rules: Rules) -> None:
-    """Put the rules of one client into its slot; a cell that is right already is not touched."""
-    cells = slot.rules
+    """Write the rules of one client into its slot; a field that is right already is not written."""
+    fields = slot.rules
     for name in Rules.__dataclass_fields__:
         value = getattr(rules, name)
-        if getattr(cells, name) != value:
-            setattr(cells, name, value)
+        if getattr(fields, name) != value:
+            setattr(fields, name, value)
