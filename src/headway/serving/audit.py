@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from headway.core.audit import Finding, audited, row_ranks
 from headway.core.tape import Tape
 from headway.serving.audit_records import BatchRecord, WorkerRecord
-from headway.serving.audit_requests import RequestClerk
+from headway.serving.audit_requests import RequestAuditor
 from headway.serving.catalogue import Catalogue
 from headway.serving.events import (
     BatchFinished,
@@ -55,10 +55,10 @@ def audit(
     which holds in virtual time only.
     """
     ranks = row_ranks(tape, _RANKS, _ACTIONS, Kind.STALE)
-    return audited(tape, ranks, _Clerk(catalogue, fleet, requests, punctual), complete=complete)
+    return audited(tape, ranks, _Auditor(catalogue, fleet, requests, punctual), complete=complete)
 
 
-class _Clerk(RequestClerk):
+class _Auditor(RequestAuditor):
     """Follows workers, and what runs there."""
 
     opens = (int(Kind.RUN), int(Kind.FETCH))

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from headway.core.audit import Clerk
+from headway.core.audit import Auditor
 from headway.serving.audit_records import RequestRecord, WorkerRecord, least_transfer_time
 from headway.serving.catalogue import Catalogue
 from headway.serving.fleet import Fleet
@@ -10,7 +10,7 @@ from headway.serving.request import Request
 from headway.serving.rows import Kind
 
 
-class RequestClerk(Clerk):
+class RequestAuditor(Auditor):
     """Follows requests; what runs on workers is entered by its subclass."""
 
     def __init__(self, catalogue: Catalogue, fleet: Fleet, requests: Sequence[Request]) -> None:
