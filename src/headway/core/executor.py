@@ -1,4 +1,4 @@
-"""Protocol of executors: they produce events and carry actions out, in a simulation or on real machines.
+"""Protocol of executors: they produce events and carry actions out, in virtual time or on real machines.
 
 An executor may read the state of its run and never writes it. What a change caused is handed to ``follow``.
 """
