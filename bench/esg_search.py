@@ -20,7 +20,7 @@ import numpy as np
 from headway.serving.catalogue import Configuration
 from headway.serving.fleet import Prices
 from headway.serving.graph import Graph, Task
-from headway.serving.policies.fronts import Option, front_of, options_of, whole
+from headway.serving.policies.fronts import Option, front_of, front_of_graph, options_of
 from headway.serving.policies.search import Search, within_batch
 from headway.serving.policies.split import Split, average_latencies, split_cost
 from headway.units import MILLISECOND
@@ -110,9 +110,9 @@ def speed(draw: Random) -> float:
             begun = thread_time_ns()
             search.paths(slack, queue)
             cold.append((thread_time_ns() - begun) / 1e3)
-            search.near(slack, queue)
+            search.rounded_paths(slack, queue)
             begun = thread_time_ns()
-            search.near(slack, queue)
+            search.rounded_paths(slack, queue)
             warm.append((thread_time_ns() - begun) / 1e3)
         cuts = quantiles(cold, n=100)
         print(f"{count:>6} {made:>13.1f} {cuts[49]:>14.0f} {cuts[98]:>8.0f} {quantiles(warm, n=2)[0]:>18.1f}")
@@ -131,7 +131,7 @@ def gaps(draw: Random) -> float:
             profiles = [law(ms, shape) for ms in times]
             options = [options_of(cells, Prices()) for cells in profiles]
             split = Split(graph, options, average_latencies(profiles), ranks=1)
-            front = whole(graph, {task: front_of(choices) for task, choices in enumerate(options)})
+            front = front_of_graph(graph, {task: front_of(choices) for task, choices in enumerate(options)})
             least = graph.critical_path([cells[Configuration(1, 1, 1)] for cells in profiles])
             found = []
             for part in np.arange(0.4, 2.01, 0.1):

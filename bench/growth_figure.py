@@ -25,7 +25,7 @@ OTHERS = {
     "AnalySIM,<br>preempting": (2_100, 3_800),
     "AnalySIM": (8_000, 38_000),
 }
-"""Jobs a second of other simulators, as docs/background/benchmarks.md has them: measured by others, on comparable jobs."""
+"""Jobs a second of other simulators, measured by others on comparable jobs: docs/background/benchmarks.md."""
 _PANELS = {"jobs": (0.0, 0.26), "gpus": (0.31, 0.58), "others": (0.62, 1.0)}
 _WIDTH, _HEIGHT = 1040, 400
 _MARGIN = {"l": 70, "r": 20, "t": 60, "b": 60}

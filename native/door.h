@@ -1,5 +1,5 @@
 // The way to the shared block: a socket at its path, over which the broker hands out its memory. The memory is sealed, so
-// that nobody can take pages away from under a program that maps it. src/headway/live/kernels/door.py is the other side.
+// that nobody can take pages away from under a program that maps it. src/headway/live/kernels/block_socket.py is the other side.
 #pragma once
 
 #include "protocol.h"

@@ -159,7 +159,7 @@ def test_a_link_in_the_place_of_a_lock_is_one_line(
     (tmp_path / "precious").write_text("precious")
     for ending in ("lock", "users"):
         (tmp_path / f"headway-share-0.{ending}").symlink_to(tmp_path / "precious")
-    assert "is a symbolic link, and none is followed here: have it removed" in failed(capsys, *words)
+    assert "is a symbolic link, and links are not followed here: have it removed" in failed(capsys, *words)
     assert (tmp_path / "precious").read_text() == "precious"
 
 
@@ -172,7 +172,7 @@ def test_a_link_in_the_place_of_the_block_is_one_line_and_stays(
     block = tmp_path / "headway-share-0"
     block.symlink_to(tmp_path / "precious")
     assert failed(capsys, *words) == (
-        f"{block} is a symbolic link, and none is followed here: "
+        f"{block} is a symbolic link, and links are not followed here: "
         "have it removed, or choose another folder (HEADWAY_SHARE_FOLDER)"
     )
     assert list(tmp_path.glob("headway-share-*")) == [block]

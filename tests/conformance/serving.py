@@ -76,8 +76,12 @@ def check_conserved(run: Run) -> None:
     promise("resources conserved", not state.requests and not left, f"left: {list(state.requests)} {left}")
     for worker in state.workers:
         told = f"worker {worker.worker.name}"
-        idle = not (worker.queue or worker.sent or worker.wants or worker.wanted or worker.queued or worker.reserved)
-        promise("resources conserved", idle, f"{told}: {worker.queue} {worker.sent} {worker.wants} {worker.queued}")
+        idle = not (
+            worker.queue or worker.sent or worker.need_counts or worker.wanted or worker.queued or worker.reserved
+        )
+        promise(
+            "resources conserved", idle, f"{told}: {worker.queue} {worker.sent} {worker.need_counts} {worker.queued}"
+        )
         if not worker.up:
             continue
         batches = worker.running.values()

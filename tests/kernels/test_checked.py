@@ -108,7 +108,7 @@ def test_what_is_wrong_about_those_who_wait(
         ("    def decide(now, state): ...", "decide(now, state) has the wrong arguments"),
         ("    def decide(self, now, state, more): ...", "has the wrong arguments"),
         ("    async def decide(self, now, state): ...", "decide is async"),
-        ("    decide = 3", "decide = 3 is no method"),
+        ("    decide = 3", "decide = 3 is not a method"),
         ("    def decides(self, now, state): ...", "defines no decide(self, now, state)"),
         ("    def gates(self, client): ...", "define it as gates(self, client, clients)"),
         ("    def bind(self): ...", "define it as bind(self, state)"),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from headway.errors import ProfileError
-from headway.kernels.interference import MOST_SLOWDOWN_PPM, Found, PairTable, expanded
+from headway.kernels.interference import MOST_SLOWDOWN_PPM, PairTable, Slowdown, expanded
 
 HALF = 500_000
 
@@ -23,11 +23,11 @@ def table(*rows: Any, **names: str) -> PairTable:
 
 
 def test_a_pair_is_found() -> None:
-    assert table(row()).lookup("a", ["b"], HALF) == Found(1_250_000, ())
+    assert table(row()).lookup("a", ["b"], HALF) == Slowdown(1_250_000, ())
 
 
 def test_a_program_alone_is_not_slowed_down() -> None:
-    assert table(row()).lookup("a", [], HALF) == Found(1_000_000, ())
+    assert table(row()).lookup("a", [], HALF) == Slowdown(1_000_000, ())
 
 
 def test_the_nearest_share_counts_and_of_two_as_near_the_measured_one() -> None:
@@ -48,22 +48,22 @@ def test_of_two_rows_for_one_share_the_measured_one_counts_then_the_later() -> N
 
 
 def test_a_pair_the_other_way_round_says_what_the_co_runner_got_done() -> None:
-    assert table(row(harvest_ppm=400_000)).lookup("b", ["a"], HALF) == Found(2_500_000, ())
+    assert table(row(harvest_ppm=400_000)).lookup("b", ["a"], HALF) == Slowdown(2_500_000, ())
 
 
 def test_where_that_is_not_known_the_two_slow_each_other_down_alike() -> None:
-    assert table(row()).lookup("b", ["a"], HALF) == Found(1_250_000, ())
+    assert table(row()).lookup("b", ["a"], HALF) == Slowdown(1_250_000, ())
 
 
 def test_an_unknown_pair_counts_with_the_median_and_is_reported() -> None:
     pairs = table(row(slower=1.1), row("a", "c", slower=1.2), row("c", "d", slower=9))
-    assert pairs.lookup("a", ["d", "b", "x"], HALF) == Found(1_584_000, ("d", "x"))
+    assert pairs.lookup("a", ["d", "b", "x"], HALF) == Slowdown(1_584_000, ("d", "x"))
     assert pairs.default_ppm == 1_200_000
 
 
 def test_a_program_may_be_called_otherwise_elsewhere() -> None:
     pairs = table(row(), **{"resnet*": "a", "*": "b"})
-    assert pairs.lookup("resnet50", ["whatever"], HALF) == Found(1_250_000, ())
+    assert pairs.lookup("resnet50", ["whatever"], HALF) == Slowdown(1_250_000, ())
     assert pairs.knows("resnet50")
     assert not table(row()).knows("resnet50")
 

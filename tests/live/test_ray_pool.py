@@ -184,7 +184,7 @@ def test_a_cluster_without_a_free_cpu_is_said_once(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(ray_pool, "NOTICE_S", 0.0)
     notes: list[str] = []
     assert len(list(ray_pool.RayPool("auto", note=notes.append).run(["a"], length))) == 1
-    assert notes == ["the Ray cluster is at no task: 0 of its 3 CPUs are free; still waiting"]
+    assert notes == ["the Ray cluster runs none of the tasks: 0 of its 3 CPUs are free; still waiting"]
 
 
 def test_without_ray_one_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

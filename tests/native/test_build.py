@@ -129,7 +129,7 @@ def test_the_path_that_is_loaded_has_no_links(built: Built, cache: Path, tmp_pat
         preload.checked(tmp_path / "link.so")
     with pytest.raises(ShareError, match=r"none\.so: No such file or directory: headway share build makes one"):
         preload.checked(tmp_path / "none.so")
-    with pytest.raises(ShareError, match="is no library: it is no plain file"):
+    with pytest.raises(ShareError, match="is not a library: it is not a regular file"):
         preload.checked(tmp_path)
 
 

@@ -15,7 +15,7 @@ from time import monotonic_ns
 import pytest
 
 from headway.live.kernels.block import BLOCK_BYTES, LIVE, SLOTS, SharedBlock
-from headway.live.kernels.door import SEALS, Door
+from headway.live.kernels.block_socket import SEALS, BlockListener
 from tests.native.harness import Built, Run, broker_process
 from tests.native.mini_broker import MiniBroker
 
@@ -46,7 +46,7 @@ def handed_out(path: Path, content: bytes, *, sealed: bool = True) -> Callable[[
     os.write(handle, content)
     if sealed:
         fcntl.fcntl(handle, fcntl.F_ADD_SEALS, SEALS)
-    return Door(path, handle).close
+    return BlockListener(path, handle).close
 
 
 def whole(path: Path) -> bytes:
@@ -159,8 +159,8 @@ def test_where_all_slots_are_taken_a_program_goes_on(built: Built, share: Path, 
         for slot in broker.block.slots:
             slot.state = LIVE
         run = built.run(tmp_path, share, priority=5)
-        assert broker.block.door is not None
-        assert list(broker.block.door.heard) == [run.pid]  # what status tells
+        assert broker.block.listener is not None
+        assert list(broker.block.listener.heard) == [run.pid]  # what status tells
     assert (run.status, run.did["launches"]) == (0, 100)
     assert "no slot is free" in run.said
 

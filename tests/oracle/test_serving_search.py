@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 from headway.serving.catalogue import Configuration
 from headway.serving.fleet import Prices
 from headway.serving.graph import Graph, Task
-from headway.serving.policies.fronts import Option, front_of, options_of, skyband, whole
+from headway.serving.policies.fronts import Option, front_of, front_of_graph, options_of, skyband
 from headway.serving.policies.search import Path, Search, within_batch
 from headway.units import MILLISECOND
 
@@ -163,9 +163,9 @@ def test_the_front_of_a_whole_graph_is_that_of_every_assignment(graph: Graph, dr
         time = graph.critical_path([option.time for option in assignment])
         best[time] = min(best.get(time, 1 << 60), sum(option.cost for option in assignment))
     kept = skyband(Option(time, cost, Configuration(1, 1, 1)) for time, cost in best.items())
-    front = whole(graph, {task: front_of(choices, task) for task, choices in enumerate(options)})
+    front = front_of_graph(graph, {task: front_of(choices, task) for task, choices in enumerate(options)})
     assert list(zip(front.times.tolist(), front.costs.tolist(), strict=True)) == [(o.time, o.cost) for o in kept]
-    hasty = whole(graph, {task: front_of(choices, task) for task, choices in enumerate(options)}, effort=2)
+    hasty = front_of_graph(graph, {task: front_of(choices, task) for task, choices in enumerate(options)}, effort=2)
     assert hasty.fastest == front.fastest
     assert all(cost >= best for cost, best in zip(hasty.costs, front.costs_within(hasty.times), strict=True))
     for point, (time, cost) in enumerate(zip(hasty.times, hasty.costs, strict=True)):

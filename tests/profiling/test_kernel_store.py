@@ -60,7 +60,7 @@ def test_a_program_of_any_name_stays_inside_the_store(store: KernelStore, name: 
     [
         ('{"version": 9}', "is of version 9, this headway reads 1"),
         ("[]", "is of version None"),
-        ("{", "is broken, no JSON"),
+        ("{", "is not JSON"),
     ],
 )
 def test_a_file_of_another_version_or_a_broken_one_is_refused(store: KernelStore, content: str, line: str) -> None:

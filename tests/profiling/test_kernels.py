@@ -87,5 +87,5 @@ def test_coverage_is_the_shims_count_against_cuptis() -> None:
     assert (found.seen, found.counted, found.equal, found.ns_a_launch) == (10, 10, True, 300)
     missed = coverage_of(recorded([(1, 0, 1)], [(5, 6, 1, "alpha"), (7, 8, 2, "beta")], KERNELS))
     assert (missed.seen, missed.counted, missed.equal, missed.ns_a_launch) == (1, 2, False, 0)
-    with pytest.raises(ProfileError, match="coverage cannot be told: HEADWAY_CUPTI=off"):
+    with pytest.raises(ProfileError, match="coverage is not known: HEADWAY_CUPTI=off"):
         coverage_of(recorded([(1, 0, 1)], [], KERNELS, why="HEADWAY_CUPTI=off"))

@@ -58,8 +58,8 @@ def test_cuptis_times_are_moved_into_the_machines_clock(
 @pytest.mark.parametrize(
     ("content", "line"),
     [
-        (b"", "is no trace of headway's shim"),
-        (file_of(magic=b"PARQUET!"), "is no trace of headway's shim"),
+        (b"", "is not a trace of headway's shim"),
+        (file_of(magic=b"PARQUET!"), "is not a trace of headway's shim"),
         (file_of(version=9), "is of version 9, this headway reads 1"),
         (file_of(launches((1, 2, 1, 1)))[:-1], "is cut off in section 2"),
         (file_of(b"\1\0\0"), "is cut off at byte 16"),

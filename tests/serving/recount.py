@@ -47,9 +47,9 @@ def _of_worker(state: ServingState, worker: WorkerState) -> Iterator[Part]:
     base = state.latency.base[worker.id]
     yield "queued", worker.queued, sum(base[functions[key]] for key in worker.queue)
     yield "reserved", worker.reserved, sum(base[functions[key]] for key in worker.sent)
-    wants = Counter(model for f in functions.values() for model in state.catalogue.functions[f].models)
-    yield "wants", worker.wants, dict(wants)
-    yield "wanted", worker.wanted, sum(1 << model for model in wants)
+    need_counts = Counter(model for f in functions.values() for model in state.catalogue.functions[f].models)
+    yield "need_counts", worker.need_counts, dict(need_counts)
+    yield "wanted", worker.wanted, sum(1 << model for model in need_counts)
     host = sum(state.catalogue.models[model].size_bytes for model in worker.host)
     yield "host", worker.host_free_bytes, worker.worker.host_bytes - host
     row = worker.row()
@@ -58,7 +58,7 @@ def _of_worker(state: ServingState, worker: WorkerState) -> Iterator[Part]:
 
 
 def _of_dead(worker: WorkerState) -> Iterator[Part]:
-    left = (worker.queue, worker.sent, worker.running, worker.fetches, worker.starting, worker.idle, worker.wants)
+    left = (worker.queue, worker.sent, worker.running, worker.fetches, worker.starting, worker.idle, worker.need_counts)
     yield "left", [each for each in left if each], []
     yield "memory", (worker.memory.resident, worker.memory.pins), (0, {})
     yield "free", (worker.cpus_free, worker.slices_free, worker.taken), (0, 0, 0)

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from headway.serving.fleet import GIB, MIG, MIG_PLACES, MIG_SPAN, Fleet, Gpu, Links, Worker, places
+from headway.serving.fleet import GIB, MIG, MIG_PLACES, MIG_SPAN, Fleet, Gpu, Links, Worker, find_slices
 from headway.units import SECOND
 
 H200 = Gpu("H200", 141 * 10**9, 7, MIG)
@@ -42,10 +42,10 @@ def test_weights_come_from_the_host_or_by_way_of_it_from_disk() -> None:
 
 
 def test_free_slices_are_interchangeable() -> None:
-    assert places(FREE_7, 3, 0b0101010) == (0, 0b0010101)
-    assert places(FREE_7, 4, 0b0101010) == (0, 0b1010101)
-    assert places(FREE_7, 5, 0b0101010) is None
-    assert places(FREE_7, 0, 0b1111111) == (0, 0)
+    assert find_slices(FREE_7, 3, 0b0101010) == (0, 0b0010101)
+    assert find_slices(FREE_7, 4, 0b0101010) == (0, 0b1010101)
+    assert find_slices(FREE_7, 5, 0b0101010) is None
+    assert find_slices(FREE_7, 0, 0b1111111) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -66,14 +66,14 @@ def test_free_slices_are_interchangeable() -> None:
     ],
 )
 def test_mig_instances_go_where_the_hardware_has_them(slices: int, taken: int, place: tuple[int, int] | None) -> None:
-    assert places(H200, slices, taken) == place
+    assert find_slices(H200, slices, taken) == place
 
 
 @given(st.lists(st.sampled_from([1, 2, 3, 4, 7])))
 def test_mig_instances_never_overlap_and_are_refused_only_when_no_place_is_left(wanted: list[int]) -> None:
     taken = 0
     for slices in wanted:
-        found = places(H200, slices, taken)
+        found = find_slices(H200, slices, taken)
         spans = [((1 << MIG_SPAN[slices]) - 1) << first for first in MIG_PLACES[slices]]
         if found is None:
             assert all(span & taken for span in spans)
@@ -87,7 +87,7 @@ def test_mig_instances_never_overlap_and_are_refused_only_when_no_place_is_left(
 
 @given(st.integers(1, 7), st.integers(0, 127))
 def test_free_slices_are_as_many_as_asked_for_and_not_taken(slices: int, taken: int) -> None:
-    found = places(FREE_7, slices, taken)
+    found = find_slices(FREE_7, slices, taken)
     if found is None:
         assert slices > 7 - taken.bit_count()
     else:

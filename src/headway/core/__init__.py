@@ -1,1 +1,1 @@
-"""The contract of every time scale: events in, a policy asked once an instant, actions out, a tape of it all."""
+"""The contract of all time scales: events come in, a policy decides once an instant, actions go out, a tape records."""

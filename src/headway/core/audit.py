@@ -1,4 +1,4 @@
-"""What every audit shares: a finding, and the rules that hold for any tape whatever its rows mean."""
+"""Common parts of all audits: findings, and the rules that hold for any tape whatever its rows mean."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
@@ -16,16 +16,16 @@ CONSEQUENCE = -1
 ACTION = 100
 """The rank of a row that records an action: actions come after all events of their instant."""
 MOST_FINDINGS = 1000
-"""One mistake breaks many rules after it; nobody reads more."""
+"""The most findings that are returned: one mistake breaks many later rules."""
 PROGRESS_EVERY_ROWS = 65_536
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something on a tape that cannot be."""
+    """A contradiction on a tape."""
 
     row: int
-    """Which row of the tape gave it away."""
+    """The row of the tape where it was found."""
     time: int
     rule: str
     """The rule that is broken, as a short name."""
@@ -42,7 +42,7 @@ def order_findings(tape: Tape, ranks: npt.NDArray[np.int64]) -> list[Finding]:
     for actions, ``CONSEQUENCE`` for rows that only follow from others.
     """
     time = tape.column("time")
-    found = [
+    findings = [
         Finding(row, int(time[row]), "time", f"comes after a row of {int(time[row - 1])} ns: time ran backwards")
         for row in (np.flatnonzero(np.diff(time) < 0) + 1).tolist()
     ]
@@ -51,8 +51,8 @@ def order_findings(tape: Tape, ranks: npt.NDArray[np.int64]) -> list[Finding]:
     early = np.flatnonzero((np.diff(when) == 0) & (np.diff(rank) < 0)) + 1
     for row in ranked[early].tolist():
         text = "comes late: events of an instant come in the order of their ranks, and before its actions"
-        found.append(Finding(row, int(time[row]), "order", text))
-    return found
+        findings.append(Finding(row, int(time[row]), "order", text))
+    return findings
 
 
 def row_ranks(
@@ -72,23 +72,23 @@ def row_ranks(
     return ranks
 
 
-class Clerk(ABC):
-    """Reads a tape row by row, keeps books, and notes what cannot be."""
+class Auditor(ABC):
+    """Reads a tape row by row, follows its state, and notes contradictions."""
 
     opens: ClassVar[tuple[int, ...]]
-    """Kinds of rows that others belong to."""
+    """Kinds of rows that start a group."""
     follows: ClassVar[tuple[int, ...]]
-    """Kinds of rows that may belong to the row before them."""
+    """Kinds of rows that may belong to the group before them."""
     shared: ClassVar[slice]
-    """The columns in which rows that belong together are equal."""
+    """The columns in which rows of a group are equal."""
 
     def __init__(self) -> None:
         self.found: list[Finding] = []
         self._row = self._now = 0
         self._group: list[list[int]] = []
-        """A row of a kind that opens, and those that belong to it."""
+        """The rows of the group that is being read."""
         self._rows: dict[int, Callable[[list[int]], None]] = {}
-        """By kind: what enters a row that stands alone."""
+        """By kind: the handler of a row outside groups."""
 
     def enter(self, index: int, row: list[int]) -> None:
         """Enter the next row."""
@@ -102,13 +102,13 @@ class Clerk(ABC):
         self._expect(kind)
         if kind in self.opens or self._group:
             self._group.append(row)
-        elif (entry := self._rows.get(kind)) is not None:
-            entry(row)
+        elif (handler := self._rows.get(kind)) is not None:
+            handler(row)
         else:
             self._find("kind", f"a row of kind {kind} cannot stand here")
 
     def close(self, *, complete: bool) -> None:
-        """Note what the end of the tape leaves open; ``complete``: the run went to its end."""
+        """Check the end of the tape; ``complete``: the run went to its end."""
         if self._group:
             self._close_group()
         self._end_instant()
@@ -119,7 +119,7 @@ class Clerk(ABC):
         self.found.append(Finding(self._row, self._now, rule, text))
 
     def _find_all(self, broken: Iterable[tuple[str, str]], about: str = "") -> None:
-        """Note (rule, text) of each; ``about`` goes before the text."""
+        """Note a finding for each (rule, text); ``about`` goes before the text."""
         for rule, text in broken:
             self._find(rule, about + text)
 
@@ -132,31 +132,31 @@ class Clerk(ABC):
 
     @abstractmethod
     def _settle(self, rows: list[list[int]]) -> None:
-        """Enter rows that belong together."""
+        """Enter the rows of a group."""
 
     @abstractmethod
     def _end_instant(self) -> None:
-        """Check what has to hold when an instant is over."""
+        """Check what must hold at the end of an instant."""
 
     def _find_open(self) -> None:  # noqa: B027 - not every one asks
-        """Note what a run that went to its end does not leave open."""
+        """Note what a complete run must not leave open."""
 
 
 def audited(
     tape: Tape,
     ranks: npt.NDArray[np.int64],
-    clerk: Clerk,
+    auditor: Auditor,
     *,
     complete: bool,
     progress: Callable[[int], None] | None = None,
 ) -> list[Finding]:
-    """Return what a clerk finds on a tape, and rows out of order; ``progress`` is told the row every so often."""
+    """Return an auditor's findings on a tape, and rows out of order; ``progress`` is called with the row at times."""
     for index, row in enumerate(rows_of(tape)):
-        clerk.enter(index, row)
+        auditor.enter(index, row)
         if progress is not None and index % PROGRESS_EVERY_ROWS == 0:
             progress(index)
-        if len(clerk.found) > MOST_FINDINGS:
+        if len(auditor.found) > MOST_FINDINGS:
             break
-    clerk.close(complete=complete and len(clerk.found) <= MOST_FINDINGS)
-    found = [*order_findings(tape, ranks), *clerk.found]
-    return sorted(found, key=lambda finding: finding.row)[:MOST_FINDINGS]
+    auditor.close(complete=complete and len(auditor.found) <= MOST_FINDINGS)
+    findings = [*order_findings(tape, ranks), *auditor.found]
+    return sorted(findings, key=lambda finding: finding.row)[:MOST_FINDINGS]

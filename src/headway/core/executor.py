@@ -1,6 +1,6 @@
-"""What an executor is: the source of events and the doer of actions. Only this part knows what the world is made of.
+"""Protocol of executors: they produce events and carry actions out, in virtual time or on real machines.
 
-It may read the state of its run and never writes it: what it has to know of a change comes to ``follow``.
+An executor may read the state of its run and never writes it. What a change caused is handed to ``follow``.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ CausedT_contra = TypeVar("CausedT_contra", contravariant=True)
 
 
 class Executor(Protocol[EventT_co, ActionT_contra, CausedT_contra]):
-    """Anything that makes events happen and carries actions out."""
+    """Produces events and carries actions out."""
 
     def next(self) -> tuple[int, Sequence[EventT_co]] | None:
         """Return the next instant and all its events in rank order; None when nothing will ever happen again."""
@@ -21,4 +21,4 @@ class Executor(Protocol[EventT_co, ActionT_contra, CausedT_contra]):
         """Carry out an action that was just committed."""
 
     def follow(self, now: int, caused: CausedT_contra) -> None:
-        """Take in what an event or an action caused, right after it was applied, or committed and carried out."""
+        """Schedule what an event or an action caused, right after it was applied, or committed and carried out."""

@@ -1,6 +1,6 @@
-"""A policy by its name and options, ``headway(slo=1.05)``: read from such a string, and written as one.
+"""Policy strings such as ``headway(slo=1.05)``: read a name and options, and write them.
 
-Serving and kernels name theirs so; training's are made of parts and have a grammar of their own.
+Policies of serving and kernels use this form; training's are composed of parts and have their own grammar.
 """
 
 import inspect
@@ -21,7 +21,7 @@ _READABLE = (int, float, bool, str, Duration)
 
 def chosen(spec: str, policies: Mapping[str, type[Named]], *, kind: str, example: str) -> tuple[type[Named], str]:
     """Return the class that a string names among ``policies``, and the text of its options."""
-    if spec.strip() in policies:  # an object that was given: its name in full is one word
+    if spec.strip() in policies:  # a policy given as an object: its full name is a key
         return policies[spec.strip()], ""
     matched = _SPEC.fullmatch(spec)
     if matched is None:
@@ -32,7 +32,7 @@ def chosen(spec: str, policies: Mapping[str, type[Named]], *, kind: str, example
 
 
 def made(policy: type[Named], name: str, options: str, defaults: Mapping[str, Any]) -> Named:
-    """Return a policy with the options of a text; ``defaults``: those not given, where the policy has them."""
+    """Return a policy with the options of a text; ``defaults``: values of options not given, if the policy has them."""
     known = _options(policy)
     given: dict[str, Any] = {key: value for key, value in defaults.items() if key in known}
     for option in options.split(",") if options else ():
@@ -46,27 +46,27 @@ def made(policy: type[Named], name: str, options: str, defaults: Mapping[str, An
 
 
 def readable(policy: type, name: str, key: str, *, tuples: bool = False) -> Any:
-    """Return the type of an option; refuse one that no text can be read as. ``tuples``: of such types are read too."""
+    """Return the type of an option; raise where text cannot be read as it. ``tuples``: allow tuples of such types."""
     kind = get_type_hints(policy.__init__).get(key)  # type: ignore[misc]
     item = get_args(kind)[0] if tuples and get_origin(kind) is tuple and get_args(kind)[1:] == (...,) else kind
     if item in _READABLE:
         return kind
-    types = [each.__name__ for each in _READABLE] + ["tuple[int, ...]"] * tuples
-    said = "has no type" if kind is None else f"is of type {getattr(kind, '__name__', None) or kind}"
+    types = [readable_type.__name__ for readable_type in _READABLE] + ["tuple[int, ...]"] * tuples
+    found = "has no type" if kind is None else f"is of type {getattr(kind, '__name__', None) or kind}"
     raise ExperimentError(
-        f"policy {name}: option {key} {said}, which cannot be read from text: declare it as {', '.join(types[:-1])} or "
-        f"{types[-1]}, or give the policy as an object from Python{place_of(policy)}"
+        f"policy {name}: option {key} {found}, which cannot be read from text: declare it as {', '.join(types[:-1])} "
+        f"or {types[-1]}, or give the policy as an object from Python{place_of(policy)}"
     )
 
 
 def built(policy: type[Named], name: str, given: Mapping[str, Any]) -> Named:
-    """Make a policy with these options; refuse it if one is missing, or not stored under its name."""
+    """Return a policy with these options; raise where one is missing, or not stored under its name."""
     for key, parameter in _options(policy).items():
         if parameter.default is inspect.Parameter.empty and key not in given:
             raise ExperimentError(f"policy {name}: option {key} has no default and is not given{place_of(policy)}")
-    one = policy(**given)
-    stored_options(one, name)
-    return one
+    made = policy(**given)
+    stored_options(made, name)
+    return made
 
 
 def stored_options(policy: object, name: str) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def in_full(policy: object, name: str) -> str:
 
 
 def _same(value: Any, default: Any) -> bool:
-    """Whether an option has its default; arrays and their like compare item by item, and count as another value."""
+    """Return whether an option has its default; values such as arrays, that compare by item, count as different."""
     try:
         return bool(value == default)
     except Exception:  # noqa: BLE001 - whatever the class of the value raises
@@ -95,9 +95,13 @@ def _same(value: Any, default: Any) -> bool:
 
 
 def _options(policy: type) -> dict[str, inspect.Parameter]:
-    """Return the parameters of a policy's constructor that have a name."""
+    """Return the named parameters of a policy's constructor."""
     unnamed = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return {key: each for key, each in inspect.signature(policy).parameters.items() if each.kind not in unnamed}
+    return {
+        key: parameter
+        for key, parameter in inspect.signature(policy).parameters.items()
+        if parameter.kind not in unnamed
+    }
 
 
 def _read(name: str, key: str, text: str, kind: Any) -> Any:

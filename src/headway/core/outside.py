@@ -1,4 +1,4 @@
-"""What is asked of every policy from outside the package, at any scale: its methods, and where in its file it erred."""
+"""Checks of policies from outside the package, at any scale: their methods, and where in their file an error is."""
 
 import inspect
 from traceback import walk_tb
@@ -13,25 +13,25 @@ def is_outside(policy: type) -> bool:
 
 
 def check_method(policy: Any, name: str, arguments: tuple[str, ...]) -> None:
-    """Refuse a method that cannot be called with these arguments, before the first run."""
+    """Raise, before the first run, where a method cannot be called with these arguments."""
     method = getattr(policy, name)
     rule = f"define it as {name}({', '.join(('self', *arguments))}){place_of(policy, name)}"
     if not callable(method):
-        raise ExperimentError(f"policy {policy.name}: {name} = {method!r} is no method: {rule}")
+        raise ExperimentError(f"policy {policy.name}: {name} = {method!r} is not a method: {rule}")
     if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
-        raise ExperimentError(f"policy {policy.name}: {name} is async, and nobody awaits it: {rule}")
-    own = inspect.getattr_static(policy, name)
-    bind = None if isinstance(own, staticmethod | classmethod) else getattr(method, "__get__", None)
+        raise ExperimentError(f"policy {policy.name}: {name} is async, but must not be: {rule}")
+    raw = inspect.getattr_static(policy, name)
+    bind = None if isinstance(raw, staticmethod | classmethod) else getattr(method, "__get__", None)
     bound = bind(object()) if bind else method
     try:
         inspect.signature(bound).bind(*arguments)
     except (TypeError, ValueError):
-        has = inspect.signature(method)
-        raise ExperimentError(f"policy {policy.name}: {name}{has} has the wrong arguments: {rule}") from None
+        signature = inspect.signature(method)
+        raise ExperimentError(f"policy {policy.name}: {name}{signature} has the wrong arguments: {rule}") from None
 
 
 def place_of(policy: type, method: str = "__init__") -> str:
-    """Where a class from outside the package defines a method, `` (class Mine in mine.py, line 12)``; else empty."""
+    """Return where an outside class defines a method, as `` (class Mine in mine.py, line 12)``; else empty."""
     code = getattr(getattr(policy, method, None), "__code__", None)
     if not is_outside(policy):
         return ""
@@ -40,16 +40,16 @@ def place_of(policy: type, method: str = "__init__") -> str:
 
 
 def line_of(actions: object) -> str:
-    """Return where a policy yielded, `` (mine.py, line 12)``; empty if it is no generator."""
+    """Return where a policy yielded, as `` (mine.py, line 12)``; empty if it is not a generator."""
     if not inspect.isgenerator(actions) or actions.gi_frame is None:
         return ""
     return f" ({file_name(actions.gi_code.co_filename)}, line {actions.gi_frame.f_lineno})"
 
 
 def own_end(problem: BaseException, decide: Any) -> str:
-    """What a policy did that ended itself by ``exit()``, ``StopIteration`` or calls without end, and where; else empty.
+    """Return how and where ``decide`` ended by ``exit()``, ``StopIteration`` or endless recursion; empty otherwise.
 
-    ``decide`` is its method: a generator that hands on to itself is in no frame of its own when the calls are too many.
+    ``decide`` is the method: a generator that delegates to itself is in no frame when the recursion is too deep.
     """
     if isinstance(problem, RecursionError):
         code = decide.__code__

@@ -1,8 +1,8 @@
-"""What a policy is: a function of what it is shown.
+"""Protocol of policies: ``decide(now, state)`` returns actions.
 
-``decide`` does no I/O, reads no clock, draws no hidden randomness and changes nothing it was given; it may keep
-private memory from earlier calls. It may be a generator: each action it yields is checked and committed before it
-is asked for the next one, so it sees its own earlier actions in the state and never has to imagine them.
+``decide`` does no I/O, reads no clock, draws no hidden randomness and changes nothing it was given. It may keep private
+memory from earlier calls. It may be a generator: each action that it yields is checked and committed before it is asked
+for the next one, so that it sees its own earlier actions in the state.
 """
 
 from collections.abc import Iterable
@@ -20,4 +20,4 @@ class Policy(Protocol[StateT_contra, ActionT_co]):
         """Return the string that describes it fully: the same in flags, TOML, tables and tapes."""
 
     def decide(self, now: int, state: StateT_contra) -> Iterable[ActionT_co]:
-        """Return what to do at this instant, all of whose events have been applied to ``state``."""
+        """Return the actions of this instant; all its events have been applied to ``state``."""

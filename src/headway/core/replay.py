@@ -37,7 +37,7 @@ def instants(tape: Tape, first_action: int, event: Callable[[list[int]], EventT]
 
 
 class RecordedEvents(Generic[EventT]):
-    """An executor whose events come from a tape. It carries nothing out: the consequences are on the tape."""
+    """An executor whose events come from a tape. It carries no action out: the consequences are on the tape."""
 
     def __init__(self, recorded: Iterator[Instant[EventT]]) -> None:
         self._recorded = recorded
@@ -56,13 +56,13 @@ class RecordedEvents(Generic[EventT]):
 def decide_again(state: State[EventT, Any, Any], policy: Policy[Any, Any], recorded: Iterator[Instant[EventT]]) -> Tape:
     """Return the tape that a policy writes when it is shown recorded events; state and policy are at their start."""
     writer = TapeWriter()
-    with suppress(StalledRunError):  # a recording ends where it ends
+    with suppress(StalledRunError):  # a recording may end before its run did
         Scheduler(state, policy, RecordedEvents(recorded), writer, exact=False).run()
     return writer.close()
 
 
 def first_difference(a: Tape, b: Tape, kinds: type[IntEnum], about: About) -> str | None:
-    """Return where two tapes part, in one line; None when they are equal."""
+    """Return the first difference of two tapes, in one line; None when they are equal."""
     common = min(len(a), len(b))
     unequal = np.flatnonzero((a.rows[:common] != b.rows[:common]).any(axis=1))
     if not len(unequal):
@@ -80,7 +80,7 @@ def first_difference(a: Tape, b: Tape, kinds: type[IntEnum], about: About) -> st
 
 
 def _whereabouts(tape: Tape, row: int, kinds: type[IntEnum], about: About) -> str:
-    """``step 3 at 1.5s (1500000000 ns), START of job 7``."""
+    """Return the place of a row, as ``step 3 at 1.5s (1500000000 ns), START of job 7``."""
     values = tape.rows[row].tolist()
     step = len(np.unique(tape.column("time")[: row + 1]))
     of = f" of {subject}" if (subject := about(values)) else ""

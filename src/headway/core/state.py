@@ -1,9 +1,9 @@
-"""What a state is: the one place where anything changes, by two verbs, ``apply`` and ``commit``.
+"""Protocol of states: they change only by ``apply(event)`` and ``commit(action)``.
 
-``check`` is the one definition of what can be done: the loop asks it before each commit, the tests and the auditor
-ask it too. A state writes each event it applies and each action it commits, as a row, to its ``journal``, so that what
-is on the tape is what happened to the state, by construction. Both verbs return what the change caused beyond the state
-(jobs that end at another time, inputs that will arrive): the loop hands it to the executor, which writes no state.
+``check`` is the one definition of feasibility: the loop calls it before each commit, and so do the tests and the audit.
+A state writes each event that it applies and each action that it commits, as a row, to its ``journal``: the tape
+records exactly what happened to the state. ``apply`` and ``commit`` return what the change caused beyond the state
+(jobs that end at another time, inputs that will arrive). The loop hands that to the executor, which writes no state.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ CausedT_co = TypeVar("CausedT_co", covariant=True)
 
 
 class State(Protocol[EventT_contra, ActionT_contra, CausedT_co]):
-    """Anything that the loop can drive."""
+    """A state that the loop can drive."""
 
     journal: Callable[[Row], None]
 
@@ -34,4 +34,4 @@ class State(Protocol[EventT_contra, ActionT_contra, CausedT_co]):
         """Return the row that records a refusal of this action."""
 
     def over(self) -> bool:
-        """Return whether no work waits, runs, or is still to come. The one definition of the end."""
+        """Return whether no work waits, runs, or is still to come: the one definition of the end."""

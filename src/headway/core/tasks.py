@@ -1,4 +1,4 @@
-"""The words between those who have tasks and the pools that do them, on this machine or on others."""
+"""Types shared by callers that have tasks and pools that run them, on this machine or on others."""
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 
 class Far(NamedTuple):
-    """How far a run is: the time it has reached, the last submission, and what became of its jobs."""
+    """Progress of a run: its time, its last submission, and the numbers of ended, waiting and running jobs."""
 
     now: int
     last: int
@@ -18,32 +18,32 @@ class Far(NamedTuple):
 
     @property
     def share(self) -> float:
-        """Of its jobs that have ended: a trace that has all arrived may have hours to drain."""
+        """Return the share of its jobs that have ended: after the last arrival a run may take hours to drain."""
         return min(1.0, max(0.0, self.ended / self.jobs)) if self.jobs else 1.0
 
 
 Progress = Callable[[Far], None]
-"""Told, by a task at work, how far it is, now and then."""
+"""Called by a running task with its progress, at times."""
 Work = Callable[[Any, Progress | None], Any]
-"""From a task, telling how far it is, to its result. It and its tasks are sent to other processes."""
+"""Runs a task, reports progress, returns the result. The function and its tasks are sent to other processes."""
 Told = Callable[[int, Far | None], None]
-"""Told the number of a task that is at work, and how far it is; None where there is no saying."""
+"""Called with the number of a running task and its progress; None where that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What became of a task: its result, or why there is none."""
+    """The outcome of a task: its result, or why there is none."""
 
     task: int
     result: Any = None
     problem: Exception | None = None
     stopped: bool = False
-    """It was still at work, or had not begun, when everything was stopped."""
+    """It was running, or had not started, when all tasks were stopped."""
 
 
 class Pool(Protocol):
-    """What does tasks somewhere."""
+    """Runs tasks."""
 
     def run(self, tasks: Sequence[Any], work: Work, told: Told | None = None) -> Generator[Done, None, None]:
-        """Yield what became of each task, as they end."""
+        """Yield the outcome of each task as it ends."""
         ...

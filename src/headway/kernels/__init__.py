@@ -1,1 +1,1 @@
-"""Kernels on one GPU: programs of different priority, and who may launch when. Microseconds."""
+"""Kernels on one GPU: programs of different priority, and when each may launch; microseconds."""

@@ -1,4 +1,4 @@
-"""What a program does with the GPU to itself: when each launch, start and end comes. The measure of all slow-downs."""
+"""A program alone on the GPU: the times of each launch, start and end. Slow-downs are measured against it."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ NEVER = 1 << 62
 
 
 class Moment(NamedTuple):
-    """One launch of a client alone: when it was made, ran, and when the thread went on after it."""
+    """One launch of a client alone: when it was made, started and ended, and when the thread went on."""
 
     number: int
     launched: int
@@ -30,7 +30,7 @@ class AloneRequest(NamedTuple):
 
 
 def moments(client: Client, device: Device, horizon: int = NEVER) -> Iterator[Moment]:
-    """Every launch before the horizon, or before the client has had its requests."""
+    """Yield every launch before the horizon, or until the client has done its requests."""
     thread, last_end, requests, number = client.start, -NEVER, 0, 0
     inside: deque[int] = deque()
     while True:
@@ -55,7 +55,7 @@ def moments(client: Client, device: Device, horizon: int = NEVER) -> Iterator[Mo
 
 
 def requests(client: Client, device: Device, horizon: int = NEVER) -> Iterator[AloneRequest]:
-    """Every request that ended, with a wait for the GPU, before the horizon."""
+    """Yield every request that ended, with a wait for the GPU, before the horizon."""
     began = client.start
     for moment in moments(client, device, horizon):
         launch = client.launch(moment.number)

@@ -1,8 +1,8 @@
-"""Check a tape of kernels against every rule, with a second set of books that shares nothing with the state.
+"""Audit of a kernel tape: a finding for each contradiction, from records that share no code with the state.
 
-What a program launches, in which order and after how much CPU time, is known beforehand; what the tape says has to
-agree: every launch happens once and in order, no kernel ends before it could, a held program waits until it is let go,
-and a request ends after its last kernel.
+What a program launches, in which order and after how much CPU time, is known beforehand, and the tape must agree: every
+launch happens once and in order, no kernel ends before it could, a gated launch waits until it is let go, and a request
+ends after its last kernel.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,28 +27,28 @@ Add = Callable[[str, str], None]
 
 
 def audit(clients: Sequence[Client], device: Device, tape: Tape, *, complete: bool = True) -> list[Finding]:
-    """Return everything on the tape that cannot be; nothing for a sound one. ``complete``: the run went to its end."""
-    found = order_findings(tape, row_ranks(tape, _RANKS, _KNOWN - _RANKS.keys()))
-    books = [_Book(client, device) for client in clients]
+    """Return the contradictions on the tape; empty for a sound one. ``complete``: the run went to its end."""
+    findings = order_findings(tape, row_ranks(tape, _RANKS, _KNOWN - _RANKS.keys()))
+    records = [_ClientRecord(client, device) for client in clients]
     asked: set[int] = set()
     for number, row in enumerate(tape.rows.tolist()):
         time = row[0]
 
         def add(rule: str, text: str, number: int = number, time: int = time) -> None:
-            found.append(Finding(number, time, rule, text))
+            findings.append(Finding(number, time, rule, text))
 
-        _row(row, books, asked, add)
+        _row(row, records, asked, add)
     if complete:
         last = int(tape.column("time")[-1]) if len(tape) else 0
-        for index, book in enumerate(books):
-            found += [Finding(len(tape) - 1, last, "end", f"client {index}: {text}") for text in book.left_open()]
-    return found
+        for index, record in enumerate(records):
+            findings += [Finding(len(tape) - 1, last, "end", f"client {index}: {text}") for text in record.left_open()]
+    return findings
 
 
 _KNOWN = frozenset(int(kind) for kind in Kind)
 
 
-def _row(row: list[int], books: Sequence["_Book"], asked: set[int], add: Add) -> None:
+def _row(row: list[int], records: Sequence["_ClientRecord"], asked: set[int], add: Add) -> None:
     time, number, subject, lease, place, detail, value = row
     if number not in _KNOWN:
         add("kind", f"has the kind {number}, which no row of kernels has")
@@ -61,36 +61,36 @@ def _row(row: list[int], books: Sequence["_Book"], asked: set[int], add: Add) ->
     elif kind is Kind.WOKE:
         if time not in asked:
             add("wake", "wakes a policy that had not asked for it")
-    elif not 0 <= subject < len(books):
-        add("client", f"is about client {subject}; there are {len(books)}")
+    elif not 0 <= subject < len(records):
+        add("client", f"is about client {subject}; there are {len(records)}")
     elif kind in (Kind.LAUNCHED, Kind.LET_GO):
-        books[subject].launch(time, lease, place, kind is Kind.LET_GO, add)
+        records[subject].launch(time, lease, place, kind is Kind.LET_GO, add)
     elif kind is Kind.REACHED:
-        books[subject].reach(time, lease, place, add)
+        records[subject].reach(time, lease, place, add)
     elif kind is Kind.FINISHED:
-        books[subject].finish(time, lease, place, detail, value, add)
+        records[subject].finish(time, lease, place, detail, value, add)
     elif kind is Kind.REQUEST_ENDED:
-        books[subject].end_request(time, lease, value, add)
+        records[subject].end_request(time, lease, value, add)
     elif kind is Kind.LEFT:
-        books[subject].leave(lease, add)
+        records[subject].leave(lease, add)
     elif kind is Kind.HELD_UP:
-        _held_up(books, row, add)
+        _held_up(records, row, add)
 
 
-def _held_up(books: Sequence["_Book"], row: list[int], add: Add) -> None:
+def _held_up(records: Sequence["_ClientRecord"], row: list[int], add: Add) -> None:
     _, _, subject, lease, place, by, delay = row
-    if not 0 <= by < len(books) or by == subject:
+    if not 0 <= by < len(records) or by == subject:
         add("held up", f"client {subject} is held up by client {by}, which is no other client")
-    elif not 0 <= place < len(books[by].client.program.kernels):
+    elif not 0 <= place < len(records[by].client.program.kernels):
         add("held up", f"client {subject} is held up by kernel {place} of client {by}, which has no such kernel")
     if delay < 0:
         add("held up", f"client {subject} is held up for {delay} ns")
-    if not books[subject].finished <= lease < books[subject].launched:
+    if not records[subject].finished <= lease < records[subject].launched:
         add("held up", f"launch {lease} of client {subject} is held up, and is not on its way to the GPU")
 
 
-class _Book:
-    """What one client has done so far, by its own launches."""
+class _ClientRecord:
+    """Follows the launches of one client."""
 
     def __init__(self, client: Client, device: Device) -> None:
         self.client = client
@@ -101,10 +101,10 @@ class _Book:
         """When the request in progress began."""
         self.reached = -1
         self.gated: bool | None = None
-        """Whether it has to ask; None: not known yet."""
+        """Whether its launches are gated; None: not known yet."""
         self.gone = False
         self.earliest = client.start
-        """When its thread is free to go on to the next launch, before the CPU time that takes."""
+        """When its thread goes on to the next launch, before the CPU time of that launch."""
         self.waits_with = -1
         """The launch whose end its thread waits for."""
         self.at: dict[int, int] = {}
@@ -127,7 +127,7 @@ class _Book:
             add("cpu time", f"launch {number} comes {self.earliest + launch.gap - time} ns before its CPU time is over")
 
     def reach(self, time: int, number: int, kernel: int, add: Add) -> None:
-        """Enter that its thread comes to the gate."""
+        """Enter that its thread reaches the gate."""
         self._comes(time, number, kernel, add)
         if self.reached >= 0:
             add("gate", f"launch {number} comes to the gate, where launch {self.reached} still waits")
@@ -201,8 +201,8 @@ class _Book:
         self.gone, self.reached = True, -1
 
     def left_open(self) -> list[str]:
-        """Return what a run that went to its end cannot leave open."""
-        found = [] if self.gone else ["has not left"]
+        """Return what a complete run must not leave open."""
+        problems = [] if self.gone else ["has not left"]
         if self.launched != self.finished:
-            found.append(f"launched {self.launched} kernels, of which {self.finished} ended")
-        return found
+            problems.append(f"launched {self.launched} kernels, of which {self.finished} ended")
+        return problems

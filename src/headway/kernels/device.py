@@ -1,4 +1,4 @@
-"""One GPU: how many SMs, how long things take that are no work, and what kernels side by side cost each other."""
+"""Constants of a GPU: number of SMs, launch and switch latencies, and the slow-down of kernels that overlap."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -11,7 +11,7 @@ MILLION = 1_000_000
 
 
 class Sharing(IntEnum):
-    """How programs meet on the GPU."""
+    """How programs share the GPU."""
 
     SLICES = 1  # the driver's default: one program at a time
     MPS = 2  # kernels of several programs overlap
@@ -29,19 +29,19 @@ class Device:
     wait: int = 8 * MICROSECOND
     """From the end of a stream's last kernel to the return of the thread that waits for it."""
     overlap_ppm: int = 1_200_000
-    """How much longer a kernel takes beside others that hold the whole rest of the GPU."""
+    """Slow-down of a kernel beside others that hold the whole rest of the GPU."""
     slice: int = 2_000 * MICROSECOND
     switch: int = 100 * MICROSECOND
     """From one program's slice to the next one's."""
     gate: int = 1_400
-    """What a launch that has to ask costs its thread, on top: looking, and the events that are asked for and left."""
+    """Further CPU time of a gated launch: reading the shared block, and recording events."""
     queue: int = 1_024
-    """Launches that a stream takes in before the launching thread must wait."""
+    """Launches that a stream holds before the launching thread must wait."""
     nodes: int = 100
-    """Kernels in a graph, of which a trace shows only the whole; and the share of the GPU that each takes."""
+    """Kernels in a CUDA graph, which a trace shows as one launch, and the share of the GPU that each takes."""
     node_ppm: int = 250_000
     rounds: int = 13
-    """Tiles that each block of a persistent kernel works off, one after another; and the share with one to do last."""
+    """Tiles that each block of a persistent kernel processes in turn, and the share of blocks in the last round."""
     last_ppm: int = 600_000
 
     def __post_init__(self) -> None:
@@ -59,11 +59,11 @@ class Device:
         if kernel.kind == GRAPH:
             return min(MILLION, self.node_ppm)
         if kernel.blocks < 1:
-            return MILLION  # nothing is known of it
+            return MILLION  # its grid is not known
         return max(1, min(MILLION, kernel.blocks * MILLION // (self.sms * max(1, kernel.per_sm))))
 
     def persistent(self, kernel: Kernel) -> bool:
-        """Return whether it has exactly one block for each place: such kernels stay to the end and share out tiles."""
+        """Return whether it has one block for each block slot: such persistent kernels stay and process tiles."""
         return kernel.kind == KERNEL and kernel.blocks == self.sms * max(1, kernel.per_sm)
 
     def waves(self, kernel: Kernel) -> int:

@@ -1,10 +1,10 @@
-"""The dial: rules above, reflexes below.
+"""The dial: a closed control loop that sets the rules of each client's gate; the reflex applies them to each launch.
 
-The operator says what slow-down the program above may suffer (``slo``) and what share the others keep whatever
-happens (``floor``). About a hundred times a second the dial looks at what each program did and sets the rules of each;
-the reflex applies them to every launch. How bold the fills may be (``boldness``) is a closed loop: every so often those
-below are held for a moment and the program above is seen alone; what it takes with them about, against what the
-same stretches took alone, is its slow-down; below the aim the dial grows bolder, above it careful.
+The operator sets the slow-down that the program of highest priority may suffer (``slo``) and the share that the others
+keep in any case (``floor``). About a hundred times a second the dial reads what each program did and sets its rules.
+``boldness`` says how much of the idle time fills may use. Every so often the clients of lower priority are held for a
+moment, and the program above is measured alone. Its time beside them over its time alone is its slow-down: below the
+target the boldness grows, above it the boldness shrinks.
 """
 
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ MS = 1_000_000
 LEAST_PPM = 50_000
 MOST_PPM = 4_000_000
 DEEPEST_NS = 2 * MS
-"""So much work at most may be in flight where somebody is above, however bold the dial is."""
+"""The most work in flight while a client of higher priority is there, at any boldness."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What the dial reads of one client at a moment. Counters run since the client joined."""
+    """What the dial reads of one client. Counters run since the client joined."""
 
     index: int
     priority: int
@@ -32,7 +32,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What is asked of one client: the fields of the shared block."""
+    """The rules of one client's gate: the fields of the shared block."""
 
     gate: int = 1
     hold: int = 0
@@ -55,7 +55,7 @@ class Rules:
 
 @dataclass(slots=True)
 class _Above:
-    """The loop of one client that others fill beside."""
+    """Control loop of one client that has clients of lower priority beside it."""
 
     actual_ns: int = 0
     alone_ns: int = 0
@@ -63,17 +63,17 @@ class _Above:
     boldness_ppm: int = MILLION
     slowdown_ppm: int = MILLION
     stretch_ns: int = 2 * MS
-    heard: bool = False
+    measured: bool = False
     seen_epochs: int = 0
 
 
 @dataclass(slots=True)
 class Dial:
-    """The rules of every client from what was seen of all. ``rules`` is called every few milliseconds.
+    """Computes the rules of every client from the counters of all. ``rules`` is called every few milliseconds.
 
-    ``mps``: kernels of several programs overlap (fine filling); without it only long gaps are worth a switch.
-    ``priorities``: programs below run at MPS's lower priority, so that a fill holds the GPU for a wave, not to its end.
-    ``switch_ns``: the measured cost of a switch, the threshold of a gap.
+    ``mps``: kernels of several programs overlap; without it only long gaps are worth a switch. ``priorities``: programs
+    below run at MPS's lower priority, so that a fill holds the GPU for one wave and not to its end. ``switch_ns``: the
+    measured cost of a switch, the shortest gap that is filled.
     """
 
     slo_ppm: int = 1_050_000
@@ -98,22 +98,22 @@ class Dial:
             return {}
         highest = min(client.priority for client in seen)
         phase = self._phase(now_ns, [client for client in seen if client.priority == highest])
-        self._hear(seen, phase)
-        plain = self._plain(highest)
-        return {client.index: self._of(client, seen, phase, plain) for client in seen}
+        self._update_loops(seen, phase)
+        base = self._base_rules(highest)
+        return {client.index: self._rules_of(client, seen, phase, base) for client in seen}
 
     def slowdown_ppm(self, index: int) -> int:
-        """Return what the loop last measured of a client that others fill beside."""
+        """Return the slow-down of a client as last measured; a million: none."""
         above = self._above.get(index)
         return above.slowdown_ppm if above else MILLION
 
     def boldness_ppm(self, index: int) -> int:
-        """Return how much of its idle time the fills beside a client may use up now."""
+        """Return how much of a client's idle time fills may use now."""
         above = self._above.get(index)
         return above.boldness_ppm if above else 0
 
-    def _plain(self, highest: int) -> Rules:
-        # MPS knows two priorities, and normal is 0's alone: without one there all wait for each other's kernels to end.
+    def _base_rules(self, highest: int) -> Rules:
+        # MPS has two priorities, and only clients of priority 0 are normal: without one, whole kernels are waited for.
         whole = 0 if self.mps and self.priorities and highest == 0 else 1
         base = Rules(threshold_ns=self.switch_ns, floor_ppm=self.floor_ppm, whole=whole)
         if not self.mps:
@@ -122,9 +122,9 @@ class Dial:
         return replace(base, sample_every=self.sample_every)
 
     def _phase(self, now_ns: int, top: Sequence[Seen]) -> int:
-        """0: all run; 1: those below are being held; 2: held, and what is left of them has run out: watch.
+        """Return the phase: 0: all run; 1: clients below are held; 2: held, and their work has drained: measure.
 
-        Held for longer at first, when a client of the highest priority is new, then a moment in every second.
+        They are held for longer when a client of the highest priority is new, then for a moment at intervals.
         """
         newest = max(client.since_ns for client in top)
         if newest > self._newest_ns and (self._newest_ns < 0 or now_ns - self._cycle_ns > self.first_every_ns):
@@ -139,8 +139,8 @@ class Dial:
             return 2 if left <= self.watch_ns else 1
         return 0
 
-    def _hear(self, seen: Sequence[Seen], phase: int) -> None:
-        """Close the loop: compare what each client above took with what it takes alone."""
+    def _update_loops(self, seen: Sequence[Seen], phase: int) -> None:
+        """Update the loops: compare the time of each client above with its time alone."""
         lowest = max(client.priority for client in seen)
         for client in seen:
             if client.priority == lowest and len(seen) > 1 and client.priority != min(c.priority for c in seen):
@@ -160,43 +160,43 @@ class Dial:
                 above.stretch_ns = alone // (client.epochs - above.epochs)
             above.actual_ns, above.alone_ns, above.epochs = client.actual_ns, client.alone_ns, client.epochs
             ratio = actual * MILLION // alone
-            above.slowdown_ppm = ratio if not above.heard else (3 * above.slowdown_ppm + ratio) // 4
-            above.heard = True
-            above.boldness_ppm = self._bolder(above.boldness_ppm, above.slowdown_ppm)
+            above.slowdown_ppm = ratio if not above.measured else (3 * above.slowdown_ppm + ratio) // 4
+            above.measured = True
+            above.boldness_ppm = self._next_boldness(above.boldness_ppm, above.slowdown_ppm)
 
-    def _bolder(self, boldness_ppm: int, slowdown_ppm: int) -> int:
+    def _next_boldness(self, boldness_ppm: int, slowdown_ppm: int) -> int:
         aim, came = self.slo_ppm - MILLION, max(0, slowdown_ppm - MILLION)
         if came > aim:
             return max(LEAST_PPM, boldness_ppm * max(700_000, MILLION - (came - aim) * 2) // MILLION)
-        # Who was frightened once, and does no harm now, soon dares again what it began with.
+        # A loop that was cut back and causes little delay now returns to its first boldness quickly.
         step = 200_000 if boldness_ppm < MILLION and 2 * came < aim else min(100_000, aim - came)
         return min(MOST_PPM, boldness_ppm + 10_000 + boldness_ppm * step // MILLION)
 
-    def _of(self, client: Seen, seen: Sequence[Seen], phase: int, plain: Rules) -> Rules:
+    def _rules_of(self, client: Seen, seen: Sequence[Seen], phase: int, base: Rules) -> Rules:
         above = [other for other in seen if other.priority < client.priority]
         beside = sum(1 for other in seen if other.priority >= client.priority and other.priority > 0)
         below = any(other.priority > client.priority for other in seen)
         if not above:
-            return replace(plain, gate=0, watched=1 if phase == 2 or not below else 0, raised=1)
-        # Only those with nobody above them are ever seen alone; who has not been heard goes by those who have.
+            return replace(base, gate=0, watched=1 if phase == 2 or not below else 0, raised=1)
+        # Only clients with none above them are ever measured alone; the others use those that were measured.
         loops = [self._above.get(other.index, _Above()) for other in above]
-        loops = [loop for loop in loops if loop.heard] or loops
+        loops = [loop for loop in loops if loop.measured] or loops
         boldness = min(loop.boldness_ppm for loop in loops)
         allowed = (self.slo_ppm - MILLION) // max(1, beside)
-        whole = plain.whole or any(other.priority for other in above)
-        idle = (DEEPEST_NS if whole else plain.idle_depth_ns) // max(1, beside)
+        whole = base.whole or any(other.priority for other in above)
+        idle = (DEEPEST_NS if whole else base.idle_depth_ns) // max(1, beside)
         return replace(
-            plain,
+            base,
             hold=1 if phase else 0,
             whole=1 if whole else 0,
-            # Held means that little is in flight, even where those above are silent: they may come at any time.
-            idle_depth_ns=min(idle, plain.depth_ns) if phase else idle,
+            # Held clients have little in flight even while those above are silent: they may launch at any time.
+            idle_depth_ns=min(idle, base.depth_ns) if phase else idle,
             absorb_ppm=min(MILLION, boldness // 2) // max(1, beside),
-            # Who is bold launches further ahead: a thread that the machine interrupts then leaves the GPU no gap. Not
-            # where those above have no priority: all that is in flight would be before them.
-            depth_ns=plain.depth_ns if whole else _ahead(plain, boldness),
+            # A bold client launches further ahead, so that an interrupted thread leaves the GPU no gap. Not where
+            # clients above have no GPU priority: all that is in flight would run before them.
+            depth_ns=base.depth_ns if whole else _ahead(base, boldness),
             scale_ppm=MILLION * MILLION // boldness,
-            # No request pays much more than its share of the slow-down that is aimed at: that keeps the tail short.
+            # No request is delayed by much more than its share of the target slow-down: that keeps the tail short.
             credit_ppm=allowed,
             credit_cap_ns=allowed
             * min(loop.stretch_ns for loop in loops)
@@ -206,7 +206,7 @@ class Dial:
         )
 
 
-def _ahead(plain: Rules, boldness_ppm: int) -> int:
-    """Return how much work may be in flight: four times as much where it is twice as bold."""
+def _ahead(base: Rules, boldness_ppm: int) -> int:
+    """Return how much work may be in flight: it grows with the square of the boldness."""
     bold = max(MILLION, boldness_ppm)
-    return min(DEEPEST_NS, plain.depth_ns * bold // MILLION * bold // MILLION)
+    return min(DEEPEST_NS, base.depth_ns * bold // MILLION * bold // MILLION)

@@ -1,6 +1,6 @@
-"""What happens on one GPU, in the past tense. ``rank`` is the order in which events of one instant are applied.
+"""Events of one GPU, named in the past tense. ``RANKS`` is the order in which events of one instant are applied.
 
-Tuples and not dataclasses: a run makes several a kernel, and this package needs nothing but the standard library.
+They are tuples for speed: a run makes several for each kernel, and this package needs only the standard library.
 """
 
 from typing import NamedTuple, TypeAlias
@@ -15,7 +15,7 @@ class KernelFinished(NamedTuple):
 
 
 class KernelHeldUp(NamedTuple):
-    """A kernel that could have started ``delay`` ago starts now: a kernel of another client was in its way."""
+    """A kernel that could have started ``delay`` ago starts now: a kernel of client ``by`` held the GPU."""
 
     client: int
     launch: int
@@ -46,7 +46,7 @@ class KernelLaunched(NamedTuple):
 
 
 class KernelReached(NamedTuple):
-    """The thread of a gated client wants to launch its next kernel, and waits to be let go."""
+    """The thread of a gated client reached its next launch and waits at the gate."""
 
     client: int
     launch: int

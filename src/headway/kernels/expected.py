@@ -1,7 +1,7 @@
-"""What is known of a program before it runs: mean durations of its kernels, and what follows one launch after another.
+"""Predicted profile of a program: mean durations of its kernels, and what follows each pair of launches.
 
-The tables of the shared block (kernels and steps), filled from one pass of the program alone: the profile that
-measuring would have left. Policies see these, never the durations that a launch will really have.
+These are the tables of the shared block (kernels and steps), filled from one run of the program alone, as profiling
+would fill them. Policies see these, never the real duration of a launch.
 """
 
 from collections import defaultdict
@@ -25,9 +25,9 @@ class Step(NamedTuple):
     think: int
     """From the end of the wait to the next launch."""
     alone: int
-    """The time at work after this launch, with nobody about: to the next launch, or to the end of the wait."""
+    """The time at work after this launch, alone: to the next launch, or to the end of the wait."""
     slack: int
-    """Idle time of the GPU from here to the next wait: so much delay goes unnoticed."""
+    """Idle time of the GPU from here to the next wait: a delay up to this goes unnoticed."""
     idle: int
     """Idle time of the GPU between the end of this kernel and the start of the next one."""
     waits: bool
@@ -35,7 +35,7 @@ class Step(NamedTuple):
 
 UNKNOWN = Step(0, 0, 0, 0, 0, False)
 GRAPH_PARTS = 8
-"""Nobody sees into a graph: it is taken to fill the GPU, in so many parts between which others get in."""
+"""The kernels of a CUDA graph are not visible: it counts as filling the GPU in this many parts with gaps between."""
 
 
 @dataclass(frozen=True)
@@ -60,25 +60,25 @@ def learn(client: Client, device: Device) -> Expected:
     played = list(moments(once, device))
     slack = _slack(once, device, played)
     durations: dict[int, list[int]] = defaultdict(list)
-    found: dict[tuple[int, int], list[Step]] = defaultdict(list)
+    steps: dict[tuple[int, int], list[Step]] = defaultdict(list)
     before = FIRST
     for moment, following in zip(played, [*played[1:], None], strict=True):
         launch = once.launch(moment.number)
         durations[launch.kernel].append(launch.duration)
-        found[before, launch.kernel].append(_step(once, device, moment, following, slack[moment.number]))
+        steps[before, launch.kernel].append(_step(once, device, moment, following, slack[moment.number]))
         before = launch.kernel
     first = once.launch(0).kernel
-    found.setdefault((before, first), found[FIRST, first])  # it starts over
+    steps.setdefault((before, first), steps[FIRST, first])  # it starts over
     return Expected(
         tuple(sum(durations[kernel]) // max(1, len(durations[kernel])) for kernel in range(len(program.kernels))),
         tuple(MILLION if kernel.kind == GRAPH else device.width_ppm(kernel) for kernel in program.kernels),
         tuple(GRAPH_PARTS if kernel.kind == GRAPH else device.waves(kernel) for kernel in program.kernels),
-        {key: _mean(steps) for key, steps in found.items()},
+        {key: _mean(samples) for key, samples in steps.items()},
     )
 
 
 def _slack(client: Client, device: Device, played: list[Moment]) -> list[int]:
-    """Idle time of the GPU after each launch until the program waits or starts over."""
+    """Return the idle time of the GPU after each launch until the program waits or starts over."""
     slack, total = [0] * len(played), 0
     for at in range(len(played) - 1, -1, -1):
         if client.launch(at).waits:
@@ -102,7 +102,7 @@ def _step(client: Client, device: Device, moment: Moment, following: Moment | No
 
 
 def _mean(steps: list[Step]) -> Step:
-    """Means; of whether it waits, what was seen most often."""
+    """Return the mean step; whether it waits is decided by the majority."""
     waiting = [step for step in steps if step.waits]
     kept = waiting if 2 * len(waiting) >= len(steps) else [step for step in steps if not step.waits]
     gap, think, alone, slack, idle = (sum(step[field] for step in kept) // len(kept) for field in range(5))

@@ -1,38 +1,38 @@
-"""What a gated client knows of its own work in flight: what the shim's events tell it, and only when it looks.
+"""Work in flight of a gated client, as far as the CUDA events of its shim tell.
 
-The bookkeeping of native/flight.cpp: after so much predicted work an event is left in the stream; the driver is asked
-for those that were reached only where something hangs on it; and work whose event has not been reached is never taken
-for nearly done, however long it has run.
+This is native/flight.cpp: an event is recorded in the stream after a certain amount of predicted work. The driver is
+queried for events that were reached only where the answer matters. Work whose event has not been reached never counts
+as nearly done, however long it has run.
 """
 
 from collections import deque
 
 MARK_NS = 60_000
-"""After half of what may be in flight an event is left behind, but not after less than this; half of this where others
+"""An event is recorded after half of the work that may be in flight, at least this; half of this where other clients
 are gated too."""
 IDLE_MARK_NS = 400_000
-"""And always after less than this; with nobody above after as much."""
+"""And always after less than this; with no client above after this much."""
 LONG_NS = 30_000
-"""A kernel of this length, and of half a mark, has an event of its own, unless nobody is above."""
+"""A kernel of this length, and of half a mark, has its own event, unless no client is above."""
 STUCK_NS = 20_000_000
-"""What is late by this much waits for something else: it is not counted."""
+"""Work that is late by this much waits for something else than the GPU: it is not counted."""
 
 
 def mark(depth: int, alone: bool, crowd: bool) -> int:
-    """After how much work an event is left behind, where ``depth`` may be in flight."""
+    """Return after how much work an event is recorded, where ``depth`` may be in flight."""
     if alone:
         return IDLE_MARK_NS
     return MARK_NS // 2 if crowd else min(max(MARK_NS, depth // 2), IDLE_MARK_NS - 1)
 
 
 class Flight:
-    """The work of one client that has been let go."""
+    """The launched work of one client."""
 
     __slots__ = ("free", "looked", "marked", "total", "unmarked", "unmarked_go")
 
     def __init__(self) -> None:
         self.marked: deque[tuple[int, int, int]] = deque()
-        """Stretches of work that end with an event: the number of the last launch, when the first went, how long."""
+        """Stretches of work that end with an event: (number of the last launch, when the first started, duration)."""
         self.total = 0
         self.unmarked = self.unmarked_go = self.free = self.looked = 0
 
@@ -50,16 +50,16 @@ class Flight:
             self.unmarked = 0
 
     def overdue(self, now: int, latency: int) -> bool:
-        """Return whether the first of what is in flight should have ended by now."""
+        """Return whether the first stretch in flight should have ended by now."""
         if not self.marked:
             return False
         _, go, fill = self.marked[0]
         return now >= max(go + latency, self.free) + fill
 
     def collect(self, now: int, finished: int) -> None:
-        """Take off the launches that the driver says have ended.
+        """Remove the launches that the driver reports as ended.
 
-        Each ended when it was expected to, unless it was seen at work after that.
+        Each counts as ended when it was expected to, unless it was seen running after that.
         """
         marked = self.marked
         while marked:
@@ -72,7 +72,7 @@ class Flight:
             self.free = max(min(now, max(go, self.free) + fill), min(now, self.looked))
 
     def end(self, now: int, latency: int) -> int:
-        """Return when all of it ends, as far as one can tell; 0: there is nothing."""
+        """Return when all work in flight is expected to end; 0: there is none."""
         left = self.unmarked
         if self.marked:
             _, go, fill = self.marked[0]

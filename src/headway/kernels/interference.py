@@ -1,16 +1,16 @@
-"""What programs on one GPU cost each other: a table of pairs, and the rule for what it does not hold.
+"""Interference of programs on one GPU: a table of slow-downs of pairs, and the rules for pairs not in it.
 
-A row says of a program, of another one beside it and of the share of the SMs that the program may use: how much longer
-it takes than alone with the same SMs, and what the other one still gets done. Jobs on parts of a GPU and batches on one
-worker read their slow-downs here. They are handed over as numbers: the other scales know nothing of kernels.
+A row holds, for a program, a co-runner and the share of the SMs that the program may use, the program's slow-down
+against running alone with the same SMs, and the throughput that the co-runner keeps. Jobs on parts of a GPU and batches
+on one worker read their slow-downs here. They get plain numbers: the other scales know nothing of kernels.
 
-What is not in the table, in this order:
+A pair that is not in the table is looked up in this order:
 
-1. A pair at another share of the SMs: the row with the nearest share, of two as near the measured one, then the
+1. The pair at another share of the SMs: the row with the nearest share; of two as near a measured one, then the
    smaller share.
-2. A pair that is there the other way round only: what the co-runner got done in that row says how much longer it took;
-   where that is not known, the two are taken to slow each other down alike.
-3. A pair that is not there at all: the median of all rows. ``lookup`` says for whom.
+2. The reversed pair: the throughput of the co-runner in that row gives the slow-down; where it is not known, the two
+   count as slowing each other down alike.
+3. The median of all rows. ``lookup`` says for which co-runners.
 
 Beside several programs the slow-downs are multiplied.
 """
@@ -32,40 +32,40 @@ MOST_HARVEST_PPM = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One row."""
+    """One row of the table."""
 
     program: str
     co_runner: str
     sm_share_ppm: int
-    """What the program may use of the SMs; a million: all of them."""
+    """Share of the SMs that the program may use; a million: all of them."""
     slowdown_ppm: int
     """Its time beside the co-runner over its time alone with the same SMs; a million: no slower."""
     harvest_ppm: int
-    """What the co-runner gets done beside the program, of what it gets done alone; 0: not known."""
+    """Throughput of the co-runner beside the program over its throughput alone; 0: not known."""
     measured: bool
-    """Not measured: predicted from what the two do alone."""
+    """False: predicted from the two programs alone."""
 
 
-class Found(NamedTuple):
-    """How much longer a program takes, and beside whom that had to be guessed."""
+class Slowdown(NamedTuple):
+    """The slow-down of a program, and the co-runners for which it was guessed."""
 
     slowdown_ppm: int
     unknown: tuple[str, ...]
-    """Co-runners of whom the table has no row with this program: they count with its median."""
+    """Co-runners without a row for this program: they count with the median."""
 
 
 class PairTable:
     """Slow-downs by program, co-runner and share of the SMs."""
 
     def __init__(self, pairs: Sequence[Pair], where: str = "table", names: Mapping[str, str] | None = None) -> None:
-        """``names``: patterns for what programs are called elsewhere, to their names here; the first that fits."""
+        """Index the rows. ``names``: patterns of other names of programs, to their names here; the first match wins."""
         if not pairs:
             raise ProfileError(f"{where}: holds no pairs")
         self.where = where
         self.pairs = tuple(pairs)
         self.programs = frozenset(name for pair in pairs for name in (pair.program, pair.co_runner))
         self.default_ppm = round(median(pair.slowdown_ppm for pair in pairs))
-        """For a pair that is not there."""
+        """The slow-down of a pair that is not in the table."""
         self.names = dict(names or {})
         for pattern, program in self.names.items():
             if program not in self.programs:
@@ -73,52 +73,49 @@ class PairTable:
         self._rows: dict[tuple[str, str], list[Pair]] = {}
         for pair in pairs:
             self._rows.setdefault((pair.program, pair.co_runner), []).append(pair)
-        self._known: dict[tuple[str, tuple[str, ...], int], Found] = {}
+        self._known: dict[tuple[str, tuple[str, ...], int], Slowdown] = {}
 
     @classmethod
     def from_rows(
         cls, rows: Iterable[Any], where: str = "table", names: Mapping[str, str] | None = None
     ) -> "PairTable":
-        """Return a table of the rows of a ``pairs.json``.
-
-        Of two for the same share the measured one, then the later.
-        """
-        found: dict[tuple[str, str, int], Pair] = {}
+        """Return a table of the rows of a ``pairs.json``; of two for one share the measured one, then the later."""
+        pairs: dict[tuple[str, str, int], Pair] = {}
         for number, row in enumerate(rows):
             pair = _pair(row, f"{where}, row {number}")
             key = (pair.program, pair.co_runner, pair.sm_share_ppm)
-            if key not in found or pair.measured >= found[key].measured:
-                found[key] = pair
-        return cls(tuple(found.values()), where, names)
+            if key not in pairs or pair.measured >= pairs[key].measured:
+                pairs[key] = pair
+        return cls(tuple(pairs.values()), where, names)
 
     def program_of(self, name: str) -> str:
-        """Return what the table calls a program: the name of the first pattern that fits, else its own."""
+        """Return the table's name of a program: that of the first pattern that matches, else its own."""
         return next((program for pattern, program in self.names.items() if fnmatchcase(name, pattern)), name)
 
     def knows(self, name: str) -> bool:
-        """Return whether there is any row with a program, whatever it is called."""
+        """Return whether any row has a program."""
         return self.program_of(name) in self.programs
 
-    def lookup(self, program: str, co_runners: Sequence[str], share_ppm: int) -> Found:
-        """Return how much longer a program takes beside others, holding such a share of the SMs."""
+    def lookup(self, program: str, co_runners: Sequence[str], share_ppm: int) -> Slowdown:
+        """Return the slow-down of a program beside others, at a share of the SMs."""
         key = (program, tuple(sorted(co_runners)), share_ppm)
-        if (found := self._known.get(key)) is None:
-            found = self._known[key] = self._lookup(*key)
-        return found
+        if (result := self._known.get(key)) is None:
+            result = self._known[key] = self._lookup(*key)
+        return result
 
     def slowdown_ppm(self, program: str, co_runners: Sequence[str], share_ppm: int) -> int:
-        """Return the same, only the number."""
+        """Return the slow-down alone, without the guessed co-runners."""
         return self.lookup(program, co_runners, share_ppm).slowdown_ppm
 
-    def _lookup(self, program: str, co_runners: tuple[str, ...], share_ppm: int) -> Found:
+    def _lookup(self, program: str, co_runners: tuple[str, ...], share_ppm: int) -> Slowdown:
         if not co_runners:
-            return Found(REFERENCE_SPEED_PPM, ())
+            return Slowdown(REFERENCE_SPEED_PPM, ())
         known = [self._beside(self.program_of(program), self.program_of(other), share_ppm) for other in co_runners]
         unknown = tuple(other for other, slower in zip(co_runners, known, strict=True) if slower is None)
         # one division at the end: the order of the neighbours must not show
         product = prod(self.default_ppm if slower is None else slower for slower in known)
         product //= REFERENCE_SPEED_PPM ** (len(known) - 1)
-        return Found(min(max(product, 1), MOST_SLOWDOWN_PPM), unknown)
+        return Slowdown(min(max(product, 1), MOST_SLOWDOWN_PPM), unknown)
 
     def _beside(self, program: str, other: str, share_ppm: int) -> int | None:
         if rows := self._rows.get((program, other)):
@@ -134,7 +131,7 @@ def _nearest(rows: Sequence[Pair], share_ppm: int) -> Pair:
 
 
 def _from_harvest(harvest_ppm: int) -> int:
-    """Return how much longer a program takes that gets so much done in the same time."""
+    """Return the slow-down of a program with this throughput."""
     slower = (REFERENCE_SPEED_PPM**2 + harvest_ppm // 2) // harvest_ppm
     return min(max(slower, LEAST_SLOWDOWN_PPM), MOST_SLOWDOWN_PPM)
 
@@ -142,16 +139,16 @@ def _from_harvest(harvest_ppm: int) -> int:
 def expanded(
     table: PairTable, names: Sequence[str], shares_ppm: Iterable[int]
 ) -> tuple[dict[tuple[int, int, int], int], list[tuple[str, str]]]:
-    """Return all pairs of some programs at some shares, by their positions, and the pairs not in the table."""
-    found: dict[tuple[int, int, int], int] = {}
+    """Return the slow-downs of all pairs of some programs at some shares, by position, and the unknown pairs."""
+    slowdowns: dict[tuple[int, int, int], int] = {}
     unknown = []
     for share in sorted(set(shares_ppm)):
-        for mine, name in enumerate(names):
+        for program, name in enumerate(names):
             for other, co_runner in enumerate(names):
-                found[mine, other, share], guessed = table.lookup(name, (co_runner,), share)
+                slowdowns[program, other, share], guessed = table.lookup(name, (co_runner,), share)
                 if guessed and (name, co_runner) not in unknown:
                     unknown.append((name, co_runner))
-    return found, unknown
+    return slowdowns, unknown
 
 
 # --- one row --------------------------------------------------------------------------------------------------
@@ -175,10 +172,10 @@ def _whole(value: Any, least: int, most: int) -> bool:
 
 
 def _pair(row: Any, where: str) -> Pair:
-    """Return a row that keeps the rules; keys beside its own are for those who wrote it."""
+    """Return a checked row; further keys are ignored."""
     if not isinstance(row, Mapping):
         raise ProfileError(f"{where}: is no object with the keys {', '.join(_RULES)}")
-    names = [each.name for each in fields(Pair)]
+    names = [field_.name for field_ in fields(Pair)]
     if missing := [name for name in names if name not in row]:
         raise ProfileError(f"{where}: {counted(len(missing), 'key')} missing: {', '.join(missing)}")
     for name in names:

@@ -1,4 +1,4 @@
-"""One kernel of one program: what the driver says of it, which is all that identifies it."""
+"""One kernel of one program, identified by what the driver tells of it."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ KERNEL, GRAPH, COPY = 1, 2, 3
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """Its name, its grid, and how many of its blocks fit on one SM; a graph is one unit, whatever is in it."""
+    """Name, number of blocks, and how many of them fit on one SM; a CUDA graph counts as one kernel."""
 
     name: str
     blocks: int

@@ -1,7 +1,7 @@
-"""Programs as they are on another machine: their CPU time scaled until a request takes alone what it takes there.
+"""Programs on another machine than that of their traces: scale CPU time until a request alone takes the measured time.
 
-Traces are of one machine, and a launch takes the processor of another one 1.1 to 1.9 times as long; with a profiler
-beside it it takes longer than without. What a program takes alone is known before it shares.
+A launch takes the CPU of another machine 1.1 to 1.9 times as long, and longer with a profiler than without. The time of
+a request alone is known before the program shares.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,20 +15,20 @@ from headway.kernels.program import Client, Program
 from headway.units import MILLISECOND, format_duration
 
 PLAYED = 400 * MILLISECOND
-"""So much of a program alone says what a request takes; of one whose requests are longer a few of them."""
+"""How much of a program is played alone to time a request; at least ``REQUESTS`` requests."""
 REQUESTS = 3
 LEAST_PPM, MOST_PPM = 200_000, 5_000_000
 NEAR_PPM = 100
 TELLING_PPM = 200_000
-"""Where a request takes less than this part of what processors take longer, it says little of them."""
+"""If twice the CPU time makes a request longer by less than this share, the request says little about the CPU."""
 
 
 def on_other_machine(
     clients: Sequence[Client], device: Device, request: int, say: Callable[[str], None]
 ) -> tuple[tuple[Client, ...], int]:
-    """The clients where a request of the first takes so long alone; and how many millionths processors take there.
+    """Return the clients with CPU times scaled so that a request of the first takes ``request`` alone, and the factor.
 
-    Processors are taken to be as much slower or faster for all of them; the GPU is the same.
+    The factor is in parts per million and the same for all clients; the GPU is the same.
     """
     high = clients[0]
     name, shown = high.program.name, format_duration(request)
@@ -56,31 +56,31 @@ def on_other_machine(
         say(f"{name} keeps the GPU busy: what it takes alone says little of the processors, which are left as recorded")
         return tuple(clients), MILLION
     ppm = cpu_factor(takes, request)
-    return tuple(replace(each, program=cpu_scaled(each.program, ppm)) for each in clients), ppm
+    return tuple(replace(client, program=cpu_scaled(client.program, ppm)) for client in clients), ppm
 
 
 def cpu_scaled(program: Program, cpu_ppm: int) -> Program:
-    """Return the same on a processor that takes so many times as long."""
-    launches = tuple(each._replace(gap=max(1, each.gap * cpu_ppm // MILLION)) for each in program.launches)
+    """Return a program with its CPU times multiplied by a factor in parts per million."""
+    launches = tuple(launch._replace(gap=max(1, launch.gap * cpu_ppm // MILLION)) for launch in program.launches)
     return replace(program, launches=launches)
 
 
 def request_alone(program: Program, device: Device, think: int) -> int:
-    """Return what the median request takes alone; 0 where there is none, because it never waits."""
+    """Return the time of the median request alone; 0 where the program never waits, and has no requests."""
     if not any(launch.waits for launch in program.launches):
         return 0
-    found = []
-    for each in alone.requests(Client("it", program, think=think), device):
-        found.append(each.ended - each.began)
-        if len(found) >= REQUESTS and each.ended >= PLAYED:
+    times = []
+    for request in alone.requests(Client("it", program, think=think), device):
+        times.append(request.ended - request.began)
+        if len(times) >= REQUESTS and request.ended >= PLAYED:
             break
-    return round(median(found))
+    return round(median(times))
 
 
 def cpu_factor(takes: Callable[[int], float], wanted: float) -> int:
-    """Return the factor, in millionths, at which a time that grows with it is the one wanted.
+    """Return the factor, in parts per million, at which ``takes(factor)`` is ``wanted``, or the nearest limit.
 
-    The nearest if it cannot be.
+    ``takes`` grows with the factor.
     """
     low, high = LEAST_PPM, MOST_PPM
     while high - low > NEAR_PPM:

@@ -1,7 +1,7 @@
-"""A program as it can be played again: its launches in order, the CPU time before each, and where it waits.
+"""A program that can be replayed: its launches in order, the CPU time before each, and where it waits.
 
-A request is a run of launches up to and including the one after which the program waits for the GPU. What a program
-does between the end of that wait and the beginning of the next request is its think time.
+A request is a sequence of launches up to and including the one after which the program waits for the GPU. The time
+between the end of that wait and the beginning of the next request is its think time.
 """
 
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ class Launch(NamedTuple):
 
 @dataclass(frozen=True)
 class Program:
-    """What is played over and over."""
+    """A sequence of launches that a client repeats."""
 
     name: str
     kernels: tuple[Kernel, ...]
@@ -61,12 +61,12 @@ class Program:
 
     @property
     def duration(self) -> int:
-        """GPU time of all launches, alone."""
+        """Return the GPU time of all launches, alone."""
         return sum(launch.duration for launch in self.launches)
 
 
 def cold(program: Program, by_ppm: int, until: int) -> Program:
-    """Return the program on a CPU that slept before each request: its CPU time takes longer up to so much of it."""
+    """Return the program on a CPU that slept before each request: the first ``until`` of its CPU time is slower."""
     launches, spent = [], 0
     for launch in program.launches:
         slow = max(0, min(launch.gap, until - spent))
@@ -83,7 +83,7 @@ class Client:
     program: Program
     priority: int = 0
     think: int = 0
-    """On top of what the program itself thinks after each wait."""
+    """Added to the think time of the program after each wait."""
     start: int = 0
     first: int = 0
     """The request that it begins with."""

@@ -1,9 +1,9 @@
-"""The reflex: may this kernel of a lower-priority program go to the GPU now?
+"""The reflex: decide whether a kernel of a client of lower priority may be launched now.
 
-The same function as native/decide.h, line by line; the shim runs that one at each launch, and tests prove over
-recorded looks that the two agree. It is FIKIT's question (does the kernel fit into the predicted gap?) with three
-answers FIKIT does not have: a delay that the program above absorbs before it next waits for the GPU, a delay that the
-dial pays for, and a floor. Change both or neither.
+This is native/decide.h line by line; the shim runs that at each launch, and tests show over recorded inputs that the
+two agree. As in FIKIT a kernel is launched if it fits into the predicted gap. Beyond FIKIT it is launched if the
+program above absorbs the delay before it next waits for the GPU, if the credit of the dial pays for the delay, or if
+the floor owes it. Change both or neither.
 """
 
 from collections.abc import Sequence
@@ -13,16 +13,16 @@ from typing import NamedTuple
 MILLION = 1_000_000
 POLL_NS = 3_000
 HEAVY_NS = 500_000
-"""A kernel of half a millisecond is long."""
+"""A kernel of at least this length is long."""
 CLEAR_NS = 100_000
-"""And keeps this far from the end of what runs above, which is known no better."""
+"""A long kernel keeps this distance from the end of the work above, which is not known better."""
 LONGEST_NS = 100_000_000_000
 LATEST_NS = 4_000_000_000_000_000_000
 WIDEST_PPM = 4 * MILLION
 
 
 class Reason(IntEnum):
-    """Why a kernel goes or waits. The numbers are those of the shim."""
+    """Why a kernel is launched or waits. The numbers are those of the shim."""
 
     OFF = 0
     ALONE = 1
@@ -39,7 +39,7 @@ class Reason(IntEnum):
 
 
 class Look(NamedTuple):
-    """What a program sees when it wants to launch: those above it, its kernel, its account, its rules."""
+    """Inputs of the decision: the clients above, the kernel, the account and the rules of the client."""
 
     now_ns: int
     above: int
@@ -66,7 +66,7 @@ class Look(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """Go or wait, why, when to look again, and the delay it is expected to cause above."""
+    """The decision: launch or wait, why, when to check again, and the delay that is expected above."""
 
     go: int
     reason: int
@@ -75,7 +75,7 @@ class Verdict(NamedTuple):
 
 
 class Waiter(NamedTuple):
-    """One who waits for its turn; ``fill_ns`` 0 is nobody."""
+    """A client that waits at the gate; ``fill_ns`` 0: none."""
 
     priority: int
     fill_ns: int
@@ -83,12 +83,12 @@ class Waiter(NamedTuple):
 
 
 def within(value: int, top: int) -> int:
-    """Return the value, made one from 0 to ``top``."""
+    """Return the value clamped to 0 … ``top``."""
     return 0 if value < 0 else min(value, top)
 
 
 def tame(look: Look) -> Look:
-    """Any numbers at all, made ones that can be reckoned with."""
+    """Return the inputs clamped to valid ranges."""
     times = {name: within(getattr(look, name), LATEST_NS) for name in ("now_ns", "busy_ns", "next_ns", "filled_ns")}
     spans = {
         name: within(getattr(look, name), LONGEST_NS)
@@ -110,7 +110,7 @@ def tame(look: Look) -> Look:
 
 
 def harm(look: Look, start_ns: int, due_ns: int) -> int:
-    """Return the delay that a kernel started then causes to the kernels above that still run, and to the next one."""
+    """Return the delay that a kernel started at ``start_ns`` causes to the running kernels above and the next one."""
     beside = max(0, min(look.busy_ns, start_ns + look.fill_ns) - start_ns)
     total = beside * look.overlap_ppm // MILLION * look.width_ppm // MILLION
     late = start_ns + look.fill_ns - due_ns
@@ -122,8 +122,8 @@ def harm(look: Look, start_ns: int, due_ns: int) -> int:
 def depth_of(above: int, fill_ns: int, depth_ns: int, idle_depth_ns: int) -> int:
     """Return how much of a program's work may be in flight.
 
-    With nobody above it goes far ahead with short kernels only: whoever comes then waits for one of them at a time, and
-    a long one keeps the GPU busy by itself.
+    With no client above, only short kernels are launched far ahead: a client that returns then waits for one of them at
+    a time, and a long kernel keeps the GPU busy by itself.
     """
     if above:
         return depth_ns
@@ -131,12 +131,12 @@ def depth_of(above: int, fill_ns: int, depth_ns: int, idle_depth_ns: int) -> int
 
 
 def decide(look: Look) -> Verdict:
-    """Return whether the kernel may go now. Trusts nothing: any numbers give a verdict."""
+    """Return whether the kernel may be launched now. Any numbers give a verdict: inputs are not trusted."""
     return settle(tame(look))
 
 
 def settle(k: Look) -> Verdict:
-    """``decide`` for a look whose numbers are sound."""
+    """Return ``decide`` for inputs that are within their ranges."""
     if not k.gate:
         return Verdict(1, Reason.OFF, 0, 0)
     queued = max(0, k.filled_ns - k.now_ns)
@@ -148,15 +148,15 @@ def settle(k: Look) -> Verdict:
     if k.hold:
         return Verdict(0, Reason.HOLD, k.now_ns + 100 * POLL_NS, 0)
     start = max(k.now_ns + k.latency_ns, k.filled_ns)
-    # A launch that is overdue is expected after half of the time it is overdue: the longer the silence, the longer.
+    # An overdue launch is expected after half of the time that it is overdue: the longer the silence, the later.
     following = k.now_ns + (k.now_ns - k.next_ns) // 2 if k.now_ns > k.next_ns else k.next_ns
     due = max(following + k.latency_ns, k.busy_ns)
     cost = harm(k, start, due)
     if k.fill_ns >= HEAVY_NS and k.now_ns + k.latency_ns < k.busy_ns + CLEAR_NS:
-        # One that comes a moment too soon holds up all that is still to run: near work above it is in its way, though
-        # it would start later, behind another one that holds that work up already.
+        # A long kernel that starts slightly too early delays all the work above that is still to run. So it counts as
+        # in the way near such work, even if it would start later, behind another fill.
         cost = max(cost, (k.fill_ns if k.whole else k.wave_ns) * k.width_ppm // MILLION)
-    # What the floor owes comes before anybody's turn: with a floor nobody starves.
+    # What the floor owes comes before any turn: with a floor no client starves.
     if k.debt_ns >= k.fill_ns and queued == 0:
         return Verdict(1, Reason.FLOOR, 0, cost)
     if not k.turn:
@@ -167,16 +167,16 @@ def settle(k: Look) -> Verdict:
 
 
 def _price(k: Look, start: int, due: int, cost: int) -> Verdict:
-    """The verdict on a kernel whose turn it is, with room in flight: fits, is absorbed, is paid for, or waits."""
-    # Where programs never overlap (nothing may be in flight ahead) there is no filling without a gap.
+    """Return the verdict on a kernel whose turn it is: it fits, is absorbed, is paid for, or waits."""
+    # Where programs never overlap (no work may be in flight ahead) only gaps are filled.
     fits, narrow = cost == 0, due - max(start, k.busy_ns) < k.threshold_ns
     if narrow and k.depth_ns == 0:
         return Verdict(0, Reason.THRESHOLD, k.now_ns + POLL_NS, 0)
     if fits:
         if not narrow or k.busy_ns > start:
             return Verdict(1, Reason.FITS, 0, 0)
-        cost = k.threshold_ns - max(0, due - start)  # in a gap shorter than a switch: what the switch takes beyond it
-    # Of long ones one at a time: what one delays is to be made up, but for a fifth, before another one may delay.
+        cost = k.threshold_ns - max(0, due - start)  # a gap shorter than a switch: the rest of the switch
+    # One long kernel at a time: four fifths of its delay must be absorbed before another one may cause delay.
     on_top = k.fill_ns >= HEAVY_NS and k.lag_ns > k.fill_ns // 5
     if not on_top and k.lag_ns + cost <= k.slack_ns * k.absorb_ppm // MILLION:
         return Verdict(1, Reason.ABSORBED, 0, cost)
@@ -193,16 +193,16 @@ def _price(k: Look, start: int, due: int, cost: int) -> Verdict:
 
 
 def lags(look: Look, verdict: Verdict) -> bool:
-    """Return whether what it delays those above is still to be made up by them: absorbed.
-
-    Of a long one paid for or owed.
-    """
+    """Return whether the delay counts as lag above: if it is absorbed, or if a long kernel is paid for or owed."""
     costly = look.fill_ns >= HEAVY_NS and verdict.reason in (Reason.CREDIT, Reason.FLOOR)
     return costly or verdict.reason == Reason.ABSORBED
 
 
 def choose(waiters: Sequence[Waiter], room_ns: int) -> int:
-    """BestPrioFit: the highest priority with one that fits; within it who was served longest ago, then the longest."""
+    """Return the index of the waiter by BestPrioFit; -1: none fits.
+
+    That is the highest priority with a kernel that fits, within it the least recently served, then the longest kernel.
+    """
     best = -1
     for index, waiter in enumerate(waiters):
         if not 0 < waiter.fill_ns <= room_ns:

@@ -1,4 +1,4 @@
-"""From a kernel tape back to what happened: its events again, and the policy asked again at each instant."""
+"""Replay of a kernel tape: read its events, and ask a policy again at each instant."""
 
 from collections.abc import Sequence
 
@@ -60,7 +60,7 @@ def replay(
 ) -> Tape:
     """Return the tape that a fresh policy writes when shown the recorded events: identical, if it is the recorded one.
 
-    ``complete``: the tape is to be that of a whole run, and the same decisions up to an earlier end are refused.
+    ``complete``: the tape must be that of a whole run; a tape that ends early is refused.
     """
     state = fresh_state(clients, device, policy)
     again = decide_again(state, policy, instants(tape, int(Kind.LET_GO), _event))

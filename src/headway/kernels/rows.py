@@ -1,4 +1,4 @@
-"""What the rows of a kernel tape mean.
+"""Kinds of rows of a kernel tape, and the meaning of their columns.
 
 Columns: time, kind, subject (a client), lease (the number of a launch or a request of that client), place (a kernel of
 its program), detail, value. Kinds below 20 are events, from 20 on actions.
@@ -8,7 +8,7 @@ from enum import IntEnum
 
 
 class Kind(IntEnum):
-    """What a row says; in brackets what its detail and value are."""
+    """The kind of a row; the comment says what its detail and value hold."""
 
     FINISHED = 1  # detail: its duration alone; value: when it started
     HELD_UP = 2  # place is the kernel in its way, detail that kernel's client; value: the delay

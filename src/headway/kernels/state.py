@@ -1,7 +1,7 @@
-"""The state of one GPU as those who decide can know it: who launched what, who waits at the gate, what is predicted.
+"""State of one GPU as policies can know it: what each client launched, which clients wait, what is predicted of them.
 
-What happens inside the GPU is the executor's; here is what launches and ends say about it. Of each client the
-predictions that its shim would publish are kept beside the facts: when its launched work will end, when it will next
+What happens inside the GPU belongs to the executor; the state holds what launches and ends tell. Beside these facts it
+holds for each client the predictions that its shim would publish: when its launched work will end, when it will next
 launch, and how much delay it would not notice.
 """
 
@@ -28,7 +28,7 @@ NOTHING = -1
 
 
 class ClientState:
-    """One client: facts first, then what is predicted of it."""
+    """One client: facts first, then predictions."""
 
     __slots__ = (
         *("id", "client", "priority", "expected", "gated", "reached", "reached_at", "launched", "finished", "left"),
@@ -43,7 +43,7 @@ class ClientState:
         self.expected = expected
         self.gated = gated
         self.reached = NOTHING
-        """The launch that its thread waits with."""
+        """The launch that its thread waits with at the gate."""
         self.reached_at = 0
         self.launched = 0
         self.finished = 0
@@ -55,14 +55,14 @@ class ClientState:
         self.served_at = 0
         self.held_up = 0
         self.actual = 0
-        """Time at work, and below what the same stretches take alone."""
+        """Time at work; ``alone`` is the time of the same stretches alone."""
         self.alone = 0
         self.kernel = FIRST
-        """The last one launched."""
+        """The kernel that was launched last."""
         self.step = UNKNOWN
         """What is expected to follow it."""
         self.open = False
-        """Whether the stretch after it goes on: no launch and no end of a wait since."""
+        """Whether the stretch after the last launch goes on: no launch and no end of a wait since."""
         self.launched_at = NOTHING
         self.finished_at = NOTHING
         self.busy = 0
@@ -71,7 +71,7 @@ class ClientState:
         """Predicted next launch."""
         self.slack = 0
         self.waits = False
-        """Whether its thread waits for the GPU: whatever was predicted, its work is not over."""
+        """Whether its thread waits for the GPU: its work is not over, whatever was predicted."""
 
     @property
     def outstanding(self) -> int:
@@ -80,7 +80,7 @@ class ClientState:
 
     @property
     def wants(self) -> int:
-        """Return the kernel that its thread waits with; only while it waits."""
+        """Return the kernel that its thread waits with; valid only while it waits."""
         return self.client.launch(self.reached).kernel
 
     @property
@@ -98,11 +98,11 @@ class KernelsState:
             ClientState(i, client, learn(client, device), gated(client)) for i, client in enumerate(clients)
         ]
         self.waiting: dict[int, None] = {}
-        """Clients at the gate, in the order in which they came."""
+        """Clients at the gate, in order of arrival."""
         self.changes = 0
-        """Grows with everything that changes what those who wait can see."""
+        """Grows with every change that waiting clients can see."""
         self.journal: Callable[[Row], None] = lambda row: None
-        """Takes the rows; a state that nobody records forgets them."""
+        """Called with each row of the tape; does nothing where the run is not recorded."""
 
     # --- what happened --------------------------------------------------------------------------------------------
 
@@ -127,10 +127,10 @@ class KernelsState:
             self.waiting[event.client] = None
             row = (now, 6, event.client, event.launch, client.wants, 0, 0)
         else:
-            row = self._apply_rarely(now, event)
+            row = self._apply_rare(now, event)
         self.journal(row)
 
-    def _apply_rarely(self, now: int, event: Event) -> Row:
+    def _apply_rare(self, now: int, event: Event) -> Row:
         if isinstance(event, KernelHeldUp):
             self.clients[event.client].held_up += event.delay
             return (now, Kind.HELD_UP, event.client, event.launch, event.kernel, event.by, event.delay)
@@ -153,7 +153,7 @@ class KernelsState:
         return (now, Kind.WOKE, -1, 0, 0, 0, 0)
 
     def _launch(self, now: int, client: ClientState) -> int:
-        """Send a client's next launch to the GPU with what its shim publishes; return the kernel."""
+        """Launch a client's next kernel and update its predictions; return the kernel."""
         self.changes += 1
         device, expected = self.device, client.expected
         launch = client.client.launch(client.launched)
@@ -213,7 +213,7 @@ class KernelsState:
         return [other for other in self.clients if other.priority < client.priority and not other.left]
 
     def over(self) -> bool:
-        """Return whether everybody has left, and nothing runs any more."""
+        """Return whether all clients have left, and no kernel runs any more."""
         return all(client.left and client.launched == client.finished for client in self.clients)
 
     @property

@@ -1,1 +1,1 @@
-"""What happens outside the simulator: here, cells of a sweep on the machines of a Ray cluster."""
+"""Live executors: a GPU shared by real programs, and sweeps on a Ray cluster."""

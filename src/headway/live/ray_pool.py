@@ -1,9 +1,8 @@
-"""Tasks on the machines of a Ray cluster. Nothing else in headway imports Ray, and this only when it is asked for.
+"""Runs tasks on a Ray cluster. Nothing else in headway imports Ray, and this module only when it is used.
 
-A task whose process or machine is lost is begun again elsewhere, a few times and no more: Ray itself would begin one
-that was killed for want of memory again for ever. Results come back to the process that asked, which alone writes them
-down: no machine of the cluster needs to be trusted with a file. What a task reads (a trace) must lie under the same
-path everywhere, and headway must be installed there.
+A task whose process or machine is lost is retried elsewhere, a few times only: Ray itself would retry one that ran out
+of memory for ever. Results come back to the process that asked, which alone writes files. What a task reads (a trace)
+must be under the same path on every machine, and headway must be installed there.
 """
 
 import importlib
@@ -20,15 +19,15 @@ from headway.core.tasks import Done, Told, Work
 from headway.errors import ExperimentError, HeadwayError
 
 ATTEMPTS = 6
-"""So often a task is begun before it is given up as lost."""
+"""A task that was lost this often fails."""
 AHEAD_PER_CPU = 4
-"""Tasks that Ray is given at a time, for each CPU of the cluster: enough for all to be at work."""
+"""Tasks submitted to Ray at a time for each CPU of the cluster: enough to keep all busy."""
 NOTICE_S = 10.0
-"""When nothing is at work for so long, that is said."""
+"""A line is printed when no task has run for this long."""
 CONNECT_S = 5.0
-"""So long a cluster's address may take to answer; Ray itself would try for minutes, and then end the process."""
+"""Timeout for a cluster's address; Ray itself would try for minutes, and then end the process."""
 STORE_BYTES = 200_000_000
-"""Memory for objects of a cluster of our own: results are small."""
+"""Object store of a cluster that is started here: results are small."""
 _WAIT_S = 0.5
 _HERE = "127.0.0.1"
 AUTO = "auto"
@@ -37,36 +36,36 @@ AUTO = "auto"
 
 @dataclass(frozen=True, slots=True)
 class RayPool:
-    """A Ray cluster: one of this machine's cores that lives as long as the tasks, or one that is there already."""
+    """A Ray cluster: one that is started on this machine for the tasks, or one that runs already."""
 
     address: str = ""
     """Of a cluster to join: ``auto``, or host:port. Empty: start one here."""
     processes: int = 1
     """Cores of a cluster that is started here."""
     note: Callable[[str], None] | None = None
-    """Told, in a line, that tasks wait for a CPU."""
+    """Called with a line when tasks wait for a CPU."""
 
     def run(self, tasks: Sequence[Any], work: Work, told: Told | None = None) -> Generator[Done, None, None]:
-        """Yield what became of each task, as they end; after Ctrl-C those that have not are stopped.
+        """Yield the outcome of each task as it ends; after Ctrl-C the others are stopped.
 
-        Of a task at work that is all that is told: how far it is stays where it is.
+        ``told`` is called when a task starts; its progress is not reported.
         """
         ray = self._joined()
-        spread = _Spread(ray, tasks, work)
+        queue = _TaskQueue(ray, tasks, work)
         try:
-            while spread.submit():
-                yield from spread.heard(told)
-                if self.note is not None and (line := spread.waiting()):
+            while queue.submit():
+                yield from queue.poll(told)
+                if self.note is not None and (line := queue.waiting()):
                     self.note(line)
         except KeyboardInterrupt:
-            for number in spread.left():
+            for number in queue.left():
                 yield Done(number, stopped=True)
         finally:
-            spread.cancel()
+            queue.cancel()
             ray.shutdown()
 
     def _joined(self) -> Any:
-        """Return the library, connected."""
+        """Return the Ray library, connected to the cluster."""
         ray = library()
         if ray.is_initialized():
             raise ExperimentError("this process is connected to a Ray cluster already")
@@ -87,7 +86,7 @@ class RayPool:
 
 
 def _check_answers(address: str) -> None:
-    """Refuse an address where nobody listens; ``auto`` without RAY_ADDRESS is left to Ray, which knows at once."""
+    """Raise for an address that does not answer; ``auto`` without RAY_ADDRESS is left to Ray, which knows at once."""
     if not address or address == AUTO:
         return
     host, colon, port = address.removeprefix("ray://").rpartition(":")
@@ -102,35 +101,35 @@ def _check_answers(address: str) -> None:
         ) from None
 
 
-class _Spread:
-    """Some tasks on their way over a cluster: those ahead, those that Ray has, those of them that have begun."""
+class _TaskQueue:
+    """Tasks of a run: pending ones, submitted ones, and those of them that have started."""
 
     def __init__(self, ray: Any, tasks: Sequence[Any], work: Work) -> None:
         self.ray = ray
         self.tasks = tasks
         self.work = work
-        self.ahead = deque(range(len(tasks)))
-        self.given: dict[Any, int] = {}
-        self.begun: set[int] = set()
+        self.pending = deque(range(len(tasks)))
+        self.submitted: dict[Any, int] = {}
+        self.started: set[int] = set()
         self.attempts = [0] * len(tasks)
-        self.quiet_since: float | None = monotonic()
-        # what comes back first is that it has begun; to begin it again, if it is lost, is up to us
+        self.idle_since: float | None = monotonic()
+        # the first result says that it has started; lost tasks are retried here, not by Ray
         self.remote = ray.remote(num_cpus=1, max_retries=0, num_returns="streaming")(_steps)
 
     def submit(self) -> bool:
-        """Give Ray as many tasks as its CPUs could be at soon; whether any is left."""
+        """Submit tasks up to the limit of the cluster; return whether any are unfinished."""
         most = AHEAD_PER_CPU * max(1, int(self.ray.cluster_resources().get("CPU", 0)))
-        while self.ahead and len(self.given) < most:
-            number = self.ahead.popleft()
+        while self.pending and len(self.submitted) < most:
+            number = self.pending.popleft()
             self.attempts[number] += 1
-            self.given[self.remote.remote(self.work, self.tasks[number])] = number
-        return bool(self.given)
+            self.submitted[self.remote.remote(self.work, self.tasks[number])] = number
+        return bool(self.submitted)
 
-    def heard(self, told: Told | None) -> Iterator[Done]:
-        """Wait a moment for what comes back: tasks that begin, that end, that were lost."""
-        ready, _ = self.ray.wait(list(self.given), num_returns=1, timeout=_WAIT_S)
+    def poll(self, told: Told | None) -> Iterator[Done]:
+        """Wait briefly for tasks that start, end or are lost; yield the outcomes."""
+        ready, _ = self.ray.wait(list(self.submitted), num_returns=1, timeout=_WAIT_S)
         for reference in ready:
-            number = self.given[reference]
+            number = self.submitted[reference]
             try:
                 answer = self.ray.get(next(reference))
             except (self.ray.exceptions.RayError, StopIteration) as lost:
@@ -138,10 +137,10 @@ class _Spread:
                 if self.attempts[number] >= ATTEMPTS:
                     yield Done(number, problem=_lost(lost))
                 else:
-                    self.ahead.appendleft(number)
+                    self.pending.appendleft(number)
                 continue
             if answer is None:
-                self.begun.add(number)
+                self.started.add(number)
                 if told is not None:
                     told(number, None)
                 continue
@@ -149,33 +148,33 @@ class _Spread:
             yield Done(number, *answer)
 
     def waiting(self) -> str:
-        """Return a line when none of the tasks has been at work for a while; once, until one was."""
-        if self.begun or not self.given:
-            self.quiet_since = None
-        elif self.quiet_since is None:
-            self.quiet_since = monotonic()
-        if self.quiet_since is None or monotonic() - self.quiet_since < NOTICE_S:
+        """Return a line when no task has run for a while, once until one does; else an empty text."""
+        if self.started or not self.submitted:
+            self.idle_since = None
+        elif self.idle_since is None:
+            self.idle_since = monotonic()
+        if self.idle_since is None or monotonic() - self.idle_since < NOTICE_S:
             return ""
-        self.quiet_since = math.inf
-        all_of_it, free_of_it = self.ray.cluster_resources(), self.ray.available_resources()
-        cpus, free = (int(each.get("CPU", 0)) for each in (all_of_it, free_of_it))
-        return f"the Ray cluster is at no task: {free:,} of its {cpus:,} CPUs are free; still waiting"
+        self.idle_since = math.inf
+        total, available = self.ray.cluster_resources(), self.ray.available_resources()
+        cpus, free = (int(resources.get("CPU", 0)) for resources in (total, available))
+        return f"the Ray cluster runs none of the tasks: {free:,} of its {cpus:,} CPUs are free; still waiting"
 
     def left(self) -> list[int]:
         """Return the tasks that have not ended."""
-        return [*self.given.values(), *self.ahead]
+        return [*self.submitted.values(), *self.pending]
 
     def cancel(self) -> None:
         """Cancel what still runs."""
-        for reference in self.given:
+        for reference in self.submitted:
             self.ray.cancel(reference, force=True)
 
     def _taken(self, reference: Any) -> None:
-        self.begun.discard(self.given.pop(reference))
+        self.started.discard(self.submitted.pop(reference))
 
 
 def library() -> Any:
-    """Ray, or a line that says how to get it."""
+    """Return the Ray library; raise ExperimentError with how to install it where it is missing."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else it warns of a change to come
@@ -186,7 +185,7 @@ def library() -> Any:
 
 
 def _steps(work: Work, task: Any) -> Iterator[tuple[Any, Exception | None] | None]:
-    """On some machine: that it has begun, then what came of it; a problem as it is, not as Ray would wrap it."""
+    """Run a task on a machine of the cluster: yield None when it starts, then (result, problem); Ray wraps neither."""
     yield None
     try:
         yield work(task, None), None

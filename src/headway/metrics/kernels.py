@@ -1,6 +1,6 @@
-"""What a kernel tape says: slow-down and throughput of each client against alone, busy shares, who held up whom.
+"""Metrics of a kernel tape: slow-down and throughput of each client against alone, busy shares, causes of delay.
 
-Pure functions of a tape, its clients and its device. numpy only: they run on GPU machines too.
+Pure functions of a tape, its clients and its device. They need only numpy, and so run on GPU machines too.
 """
 
 from collections import Counter
@@ -26,16 +26,16 @@ _SUBJECT, _LEASE, _PLACE, _DETAIL, _VALUE = 2, 3, 4, 5, 6
 def summarise(
     clients: Sequence[Client], device: Device, tape: Tape, horizon: int = 0, since: int = 0
 ) -> dict[str, Any]:
-    """Return one row for a run: the clients above first, then what those below got, then each client by itself.
+    """Return one row for a run: clients of the highest priority, then the others together, then each client alone.
 
-    ``horizon``: how long they were played, 0: up to the last step. ``since``: what was before that does not count.
+    ``horizon``: the end of the run; 0: its last step. ``since``: what happened before does not count.
     """
     until = horizon or (int(tape.column("time")[-1]) if len(tape) else 0)
     since = min(since, until)  # a run that was cut short may have ended before
-    each = [client_row(clients, index, device, tape, until, since) for index in range(len(clients))]
+    client_rows = [client_row(clients, index, device, tape, until, since) for index in range(len(clients))]
     highest = min(client.priority for client in clients)
-    above = [row for row in each if row["priority"] == highest]
-    below = [row for row in each if row["priority"] > highest]
+    above = [row for row in client_rows if row["priority"] == highest]
+    below = [row for row in client_rows if row["priority"] > highest]
     shares = [row["throughput_share"] for row in below if row["throughput_share"] is not None]
     return {
         **{f"slowdown_{name}": _worst(above, f"slowdown_{name}") for name in ("p50", "p99")},
@@ -46,7 +46,7 @@ def summarise(
         "gated_s": sum(row["gated_s"] for row in below),
         "held_up_s": sum(row["held_up_s"] for row in above),
         "seconds": (until - since) / SECOND,
-        "clients": each,
+        "clients": client_rows,
     }
 
 
@@ -57,16 +57,16 @@ def _worst(rows: Sequence[dict[str, Any]], key: str) -> float | None:
 def client_row(
     clients: Sequence[Client], index: int, device: Device, tape: Tape, until: int, since: int = 0
 ) -> dict[str, Any]:
-    """Return what became of one client between two times."""
+    """Return the metrics of one client between two times."""
     client, span = clients[index], until - since
-    mine = tape.rows[(tape.rows[:, _SUBJECT] == index) & (tape.rows[:, 0] >= since)]
-    kind = mine[:, 1]
-    ended = mine[kind == Kind.REQUEST_ENDED]
+    rows = tape.rows[(tape.rows[:, _SUBJECT] == index) & (tape.rows[:, 0] >= since)]
+    kind = rows[:, 1]
+    ended = rows[kind == Kind.REQUEST_ENDED]
     latency = ended[:, 0] - ended[:, _VALUE]
     moments = [moment for moment in alone.moments(client, device, until) if since <= moment.ended <= until]
     requests = [request for request in alone.requests(client, device, until) if request.ended >= since]
     base = np.array([request.ended - request.began for request in requests], dtype=np.int64)
-    finished = mine[(kind == Kind.FINISHED) & (mine[:, 0] <= until)]
+    finished = rows[(kind == Kind.FINISHED) & (rows[:, 0] <= until)]
     got, wanted = int(finished[:, _DETAIL].sum()), sum(moment.ended - moment.started for moment in moments)
     return {
         "client": client.name,
@@ -81,10 +81,10 @@ def client_row(
         "busy_share_alone": wanted / span if span else 0.0,
         "kernels": len(finished),
         "gpu_s": got / SECOND,
-        "gated_s": _gated(mine) / SECOND,
-        "held_up_s": int(mine[kind == Kind.HELD_UP, _VALUE].sum()) / SECOND,
-        "held_up_by": causes(clients, mine[kind == Kind.HELD_UP]),
-        "reasons": _reasons(mine[kind == Kind.LET_GO]),
+        "gated_s": _gated(rows) / SECOND,
+        "held_up_s": int(rows[kind == Kind.HELD_UP, _VALUE].sum()) / SECOND,
+        "held_up_by": causes(clients, rows[kind == Kind.HELD_UP]),
+        "reasons": _reasons(rows[kind == Kind.LET_GO]),
     }
 
 
@@ -99,10 +99,10 @@ def _ratio(values: Longs, base: Longs, share: float) -> float | None:
     return float(np.percentile(values, share) / np.percentile(base, share))
 
 
-def _gated(mine: Longs) -> int:
-    """Time that the client's thread spent at the gate; where the run ended there, up to its leaving."""
+def _gated(rows: Longs) -> int:
+    """Return the time that a client's thread spent at the gate; at the end of the run, until it left."""
     total, since = 0, -1
-    for time, kind in mine[:, :2].tolist():
+    for time, kind in rows[:, :2].tolist():
         if kind == Kind.REACHED:
             since = time
         elif since >= 0 and kind in (Kind.LET_GO, Kind.LEFT):

@@ -1,8 +1,8 @@
-"""What is known of each program's kernels on this GPU with this driver, kept from one run to the next.
+"""Store of kernel profiles: files for each program, by GPU and driver, kept from one run to the next.
 
-A folder, ``$HEADWAY_PROFILES`` or ``~/.cache/headway/kernels``; in it ``<gpu>/<driver>/<program>.json`` for each
-program, and ``pairs.json`` for what programs do to each other. Each file is written whole or not at all. The broker
-loads and saves through this, ``headway profile kernels`` writes it on purpose, the tables of the other scales read it.
+The folder is ``$HEADWAY_PROFILES`` or ``~/.cache/headway/kernels``. It holds ``<gpu>/<driver>/<program>.json`` for each
+program, and ``pairs.json`` for the slow-downs of pairs. Files are written atomically. The broker loads and saves
+profiles here, ``headway profile kernels`` writes them, and the other scales read the pairs.
 """
 
 import json
@@ -18,16 +18,16 @@ from headway.profiling.store import put
 
 PAIRS = "pairs"
 PAIR_KEYS = ("program", "co_runner", "sm_share_ppm")
-"""What a row of pairs is found by: a newer one with the same replaces it."""
+"""Key of a row of pairs: a newer row with the same key replaces it."""
 _PAIR_NUMBERS = ("sm_share_ppm", "slowdown_ppm", "harvest_ppm")
 _MOST_NAME = 100
 Row = dict[str, Any]
 
 
 def plain(name: str, otherwise: str = "unknown") -> str:
-    """Turn a name into a part of a path: the same name always gives the same part."""
-    made = re.sub(r"[^\w.+-]+", "_", name.strip()).strip("._")[:_MOST_NAME]
-    return made or otherwise
+    """Return a name as a safe part of a path; the same name always gives the same part."""
+    part = re.sub(r"[^\w.+-]+", "_", name.strip()).strip("._")[:_MOST_NAME]
+    return part or otherwise
 
 
 class KernelStore:
@@ -43,13 +43,13 @@ class KernelStore:
         return self.folder / f"{name if name != PAIRS else PAIRS + '_'}.json"
 
     def programs(self) -> list[str]:
-        """Return the programs of which something is known."""
-        found = []
+        """Return the programs that have a profile."""
+        programs = []
         for path in sorted(self.folder.glob("*.json")):
             if path.stem != PAIRS:
                 with suppress(ProfileError):
-                    found.append(str(_read(path).get("program", path.stem)))
-        return found
+                    programs.append(str(_read(path).get("program", path.stem)))
+        return programs
 
     def load(self, program: str) -> tuple[list[Row], list[Row]] | None:
         """Return the kernels and steps of a program; None where it is not known."""
@@ -63,9 +63,9 @@ class KernelStore:
         steps: Sequence[Mapping[str, Any]],
         summary: Mapping[str, Any] | None = None,
     ) -> None:
-        """Keep what is known now. Without a summary the one that was there stays."""
+        """Write the profile of a program. Without a summary the old one stays."""
         if summary is None:
-            with suppress(ProfileError):  # what cannot be read is replaced
+            with suppress(ProfileError):  # a broken profile is replaced
                 before = (self.entry(program) or {}).get("summary")
                 summary = before if isinstance(before, dict) else {}
         document = {
@@ -80,17 +80,17 @@ class KernelStore:
         _write(self.path(program), document)
 
     def entry(self, program: str) -> Row | None:
-        """Return all that is kept of a program; None where it is not known."""
+        """Return the whole document of a program; None where it is not known."""
         path = self.path(program)
         return _read(path) if path.exists() else None
 
     def pairs(self) -> list[Row]:
-        """Return what programs do to each other: rows of program, co-runner and share of the SMs."""
+        """Return the slow-downs of pairs: rows by program, co-runner and share of the SMs."""
         path = self.folder / f"{PAIRS}.json"
         return _rows(_read(path), "pairs") if path.exists() else []
 
     def add_pairs(self, rows: Sequence[Mapping[str, Any]]) -> Path:
-        """Add rows; one that was there for the same pair and share goes, unless it was measured and the new one not."""
+        """Add rows of pairs; each replaces the one with its key, unless only that was measured. Return the file."""
         kept = {_key(row): row for row in self.pairs()}
         for row in rows:
             new = _checked(row)
@@ -103,7 +103,7 @@ class KernelStore:
 
 
 def stores(place: Path | None = None) -> list[KernelStore]:
-    """Return a store for each GPU and driver that something is known of."""
+    """Return a store for each GPU and driver that has profiles."""
     home = place or folder()
     known = [path for path in sorted(home.glob("*/*")) if path.is_dir() and any(path.glob("*.json"))]
     return [KernelStore(path.parent.name, path.name, home) for path in known]
@@ -126,8 +126,8 @@ def _checked(row: Mapping[str, Any]) -> Row:
 
 
 def _rows(document: Mapping[str, Any], key: str) -> list[Row]:
-    found = document.get(key)
-    return [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
+    rows = document.get(key)
+    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
 
 
 def _read(path: Path) -> Row:
@@ -136,10 +136,10 @@ def _read(path: Path) -> Row:
     except OSError as problem:
         raise ProfileError(f"{path}: cannot be read ({problem.strerror or problem})") from None
     except ValueError:
-        raise ProfileError(f"{path}: is broken, no JSON; remove it and it is learnt again") from None
+        raise ProfileError(f"{path}: is not JSON; remove it and it is learnt again") from None
     version = document.get("version") if isinstance(document, dict) else None
     if version != VERSION:
-        raise ProfileError(f"{path}: is of version {version}, this headway reads {VERSION}; remove it to start anew")
+        raise ProfileError(f"{path}: is of version {version}, this headway reads {VERSION}; remove it to start again")
     return dict(document)
 
 

@@ -1,9 +1,9 @@
-"""``headway profile kernels``: a program's launches, as a kernel trace and as what the broker wants to know of it.
+"""``headway profile kernels``: turn a recording of a program's launches into a kernel trace and a stored profile.
 
-The shim (``native/trace.cpp``) writes down every launch and every wait; CUPTI, where it can be loaded, says when each
-kernel began and ended. Without CUPTI the durations are those that the shim sampled itself, and the times on the GPU are
-worked out from them. The first launch of a kernel loads its code and takes milliseconds for no reason of its own: those
-launches are left out.
+The shim (``native/trace.cpp``) records every launch and every wait; CUPTI, where it can be loaded, records when each
+kernel started and ended. Without CUPTI the durations are those that the shim sampled, and the times on the GPU are
+computed from them. The first launch of a kernel also loads its code, which takes milliseconds: such launches are left
+out.
 """
 
 from collections.abc import Sequence
@@ -19,15 +19,15 @@ from headway.profiling.kernels_file import Recorded
 from headway.profiling.kernels_join import Joined, join
 
 LATENCY_NS = 6_000
-"""From a launch to its start on an idle GPU, where nothing says better."""
+"""Assumed time from a launch to its start on an idle GPU."""
 _FEW = 4
-"""Samples that a traced step counts as: tracing slows launches, so what comes later soon counts for more."""
+"""Number of samples that a traced step counts as: tracing slows launches, so later samples should outweigh it."""
 _MOST_BLOCKS = 2**31 - 1
 Ints = NDArray[np.int64]
 
 
 def times_of(recorded: Recorded) -> Joined:
-    """Return when each launch ran on the GPU: as CUPTI says, else as worked out from sampled durations."""
+    """Return when each launch ran on the GPU: as recorded by CUPTI, else computed from sampled durations."""
     if len(recorded.activities):
         return join(recorded)
     work = {int(row["id"]): int(row["work_ns"]) for row in recorded.kernels if int(row["samples"])}
@@ -56,10 +56,10 @@ def trace_of(
     whole: bool = False,
     times: Joined | None = None,
 ) -> KernelTrace:
-    """Return the trace of a recorded process from where its kernels are loaded (``whole``: all), first launch at 0.
+    """Return the trace of a recorded process after its kernels are loaded (``whole``: all of it); it begins at 0.
 
-    Launches of which nothing is known, because they had not ended, are left out. ``began_ns`` among the metadata is the
-    machine's monotonic clock at 0: traces of one run can be laid side by side.
+    Launches that had not ended are left out. ``began_ns`` in the metadata is the machine's monotonic clock at 0: by it,
+    traces of one run can be aligned.
     """
     times = times or times_of(recorded)
     launches = recorded.launches
@@ -67,7 +67,7 @@ def trace_of(
     if not whole:
         kept &= steady(launches["kernel"])
     if not kept.any():
-        raise ProfileError("nothing is left of the trace: every kernel was launched once; run the program longer")
+        raise ProfileError("the trace is empty: every kernel was launched once; run the program longer")
     launch = launches["launch_ns"][kept]
     zero = int(launch[0])
     start = np.maximum(times.start_ns[kept], launch)  # the clocks agree to a microsecond or so
@@ -102,10 +102,10 @@ def _described(
     """Return name, blocks and blocks an SM of each launch; one that the shim could not identify is "unnamed"."""
     rows = {int(row["id"]): row for row in recorded.kernels}
     numbers, place = np.unique(kernels, return_inverse=True)
-    own = [rows.get(number) for number in numbers.tolist()]
-    names = np.array(["unnamed" if row is None else name_of(row) for row in own], np.str_)
-    blocks = np.array([0 if row is None else min(int(row["blocks"]), _MOST_BLOCKS) for row in own], np.int32)
-    per_sm = np.array([1 if row is None else int(row["per_sm"]) for row in own], np.int32)
+    described = [rows.get(number) for number in numbers.tolist()]
+    names = np.array(["unnamed" if row is None else name_of(row) for row in described], np.str_)
+    blocks = np.array([0 if row is None else min(int(row["blocks"]), _MOST_BLOCKS) for row in described], np.int32)
+    per_sm = np.array([1 if row is None else int(row["per_sm"]) for row in described], np.int32)
     return names[place], blocks[place], per_sm[place]
 
 
@@ -116,10 +116,10 @@ def name_of(row: Any) -> str:
 
 
 def steady(kernels: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Return which launches are neither loading nor before it.
+    """Return a mask of the launches after loading.
 
-    A program loads its kernels at its beginning: all up to the last first launch of its first half is left out; a
-    kernel that comes later loses its first launch only.
+    A program loads its kernels at its beginning: everything up to the last first launch of a kernel in its first half
+    is left out. A kernel that comes later loses only its first launch.
     """
     _, first = np.unique(kernels, return_index=True)
     kept = np.ones(len(kernels), bool)
@@ -140,7 +140,7 @@ def waits_after(launch_ns: Ints, recorded: Recorded) -> Ints:
 
 
 def kernel_rows(recorded: Recorded, times: Joined | None = None) -> list[dict[str, Any]]:
-    """Return the rows of the store: what each kernel takes, without its first launch."""
+    """Return the rows of the store: the run times of each kernel, without its first launch."""
     if not len(recorded.activities):
         rows = [_row(row, int(row["work_ns"]), int(row["samples"]), int(row["longest_ns"])) for row in recorded.kernels]
         return [row for row in rows if row["samples"]]
@@ -149,12 +149,12 @@ def kernel_rows(recorded: Recorded, times: Joined | None = None) -> list[dict[st
     kept = times.start_ns >= 0
     kept[np.unique(numbers, return_index=True)[1]] = False
     took = times.end_ns - times.start_ns
-    made = []
+    measured = []
     for row in recorded.kernels:
-        own = took[kept & (numbers == row["id"])]
-        if len(own):
-            made.append(_row(row, max(1, int(own.mean())), len(own), int(own.max())))
-    return made
+        durations = took[kept & (numbers == row["id"])]
+        if len(durations):
+            measured.append(_row(row, max(1, int(durations.mean())), len(durations), int(durations.max())))
+    return measured
 
 
 def _row(row: Any, work_ns: int, samples: int, longest_ns: int) -> dict[str, Any]:
@@ -171,7 +171,7 @@ def _row(row: Any, work_ns: int, samples: int, longest_ns: int) -> dict[str, Any
 
 
 def step_rows(recorded: Recorded) -> list[dict[str, Any]]:
-    """Return the steps that the shim learnt meanwhile. What they take alone is not among it: tracing slows launches."""
+    """Return the steps that the shim learnt, without their time alone: tracing slows launches."""
     return [
         {
             "key": f"{int(row['key']):016x}",

@@ -1,4 +1,4 @@
-"""Does the shim see everything? Its count of a program's launches against CUPTI's, and what it costs a launch."""
+"""Coverage of the shim: its count of a program's launches against CUPTI's, and its overhead for each launch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,9 +33,9 @@ def coverage(
 
 
 def coverage_of(recorded: Recorded) -> Coverage:
-    """Compare what was recorded already."""
+    """Return the coverage of a recording."""
     if not recorded.about.get("cupti"):
-        raise ProfileError(f"coverage cannot be told: {recorded.about.get('why') or 'CUPTI is missing'}")
+        raise ProfileError(f"coverage is not known: {recorded.about.get('why') or 'CUPTI is missing'}")
     seen = int(np.count_nonzero(recorded.launches["kind"] != COPY))
     counted = join(recorded).counted
     hooked = recorded.number("hooked")

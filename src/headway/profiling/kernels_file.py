@@ -1,7 +1,7 @@
-"""What the shim wrote of a traced program: the binary file of ``native/trace.h``, as arrays.
+"""Reader of the shim's recordings: the binary file of ``native/trace.h``, as arrays.
 
-Launches, waits and gated stretches are in the machine's monotonic clock; CUPTI's activities are in its own, and are
-moved into the machine's here, by the pairs of readings that the shim took at the start and at the end.
+Launches, waits and gated intervals are in the machine's monotonic clock. CUPTI's activities have their own clock and
+are converted here, by the pairs of clock readings that the shim took at the start and at the end.
 """
 
 import struct
@@ -51,7 +51,7 @@ _DTYPES = {
 
 @dataclass(frozen=True)
 class Recorded:
-    """One process, as its shim wrote it. ``activities`` is empty where there was no CUPTI."""
+    """The recording of one process. ``activities`` is empty where there was no CUPTI."""
 
     process: int
     about: dict[str, str]
@@ -64,19 +64,19 @@ class Recorded:
     names: list[str] = field(default_factory=list)
 
     def number(self, key: str) -> int:
-        """Return a number of its head; 0 where it says none."""
+        """Return a number of its header; 0 where there is none."""
         text = self.about.get(key, "")
         return int(text) if text.isdigit() else 0
 
 
 def read(path: Path) -> Recorded:
-    """Read a file of the shim; one that is cut or of another version is refused."""
+    """Return the recording in a file; raise ProfileError where it is truncated or of another version."""
     try:
         content = path.read_bytes()
     except OSError as problem:
         raise ProfileError(f"{path}: cannot be read ({problem.strerror or problem})") from None
     if len(content) < _HEAD.size or content[:8] != MAGIC:
-        raise ProfileError(f"{path}: is no trace of headway's shim")
+        raise ProfileError(f"{path}: is not a trace of headway's shim")
     _, version, process = _HEAD.unpack_from(content)
     if version != VERSION:
         raise ProfileError(f"{path}: is of version {version}, this headway reads {VERSION}; build the shim again")
@@ -118,10 +118,10 @@ def _sections(path: Path, content: bytes) -> dict[int, Rows]:
 
 
 def _aligned(activities: Rows, clocks: Rows) -> Rows:
-    """Move activities into the machine's clock, along the line through the first and the last pair of readings.
+    """Return activities in the machine's clock, by a linear map through the first and the last pair of readings.
 
-    Only the beginnings are moved along that line. A duration stays CUPTI's own: a reading that came a microsecond late,
-    in a recording of milliseconds, would stretch every one of them.
+    Only start times are mapped. Durations stay as CUPTI has them: in a short recording, a reading that is late by a
+    microsecond would stretch every one of them.
     """
     moved = activities.astype(
         [

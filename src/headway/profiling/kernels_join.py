@@ -1,8 +1,8 @@
-"""Launches that the shim saw, joined with what CUPTI says of them: when each kernel began and ended on the GPU.
+"""Join of the shim's launches with CUPTI's activities: when each kernel started and ended on the GPU.
 
 CUPTI numbers the calls of the driver (the correlation): all kernels of a CUDA graph have one number, and numbers grow
-in the order of the calls. So the nth launch is the nth number. Where the two disagree in count, because a kernel had
-not ended when the trace was taken or a launch was not seen, names and shapes say which belong together.
+in the order of the calls. So the nth launch is the nth number. Where the counts differ, because a kernel had not ended
+or a launch was not seen, names and grids are aligned.
 """
 
 from dataclasses import dataclass
@@ -15,22 +15,22 @@ from headway.profiling.kernels_file import Recorded, Rows
 KERNEL, GRAPH, COPY = 1, 2, 3
 CUPTI_COPY, CUPTI_KERNEL = 1, 10
 _AHEAD = 64
-"""How far ahead a partner is looked for, where the next one is none."""
+"""How far ahead a match is searched for, where the next entries differ."""
 _NAME_LENGTH = 60
-"""Of a kernel's name in the shim's tables; its shape follows."""
+"""Length of a kernel's name in the shim's tables; its grid follows."""
 Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Joined:
-    """Start and end on the GPU of each launch, -1 where nothing is known of it."""
+    """Start and end of each launch on the GPU; -1 where they are not known."""
 
     start_ns: Ints
     end_ns: Ints
     counted: int
     """Launches of kernels and graphs that CUPTI counted."""
     matched: int
-    """Of those the ones that a launch was found for."""
+    """Of those, the ones that were matched with a launch."""
 
 
 def join(recorded: Recorded) -> Joined:
@@ -38,12 +38,12 @@ def join(recorded: Recorded) -> Joined:
     launches = recorded.launches
     start = np.full(len(launches), -1, np.int64)
     end = np.full(len(launches), -1, np.int64)
-    own = np.flatnonzero(launches["kind"] != COPY)
-    calls = _until(_calls(recorded), recorded.number("ended_ns"), len(own))
-    mine, theirs = _pairs(_texts_of_launches(recorded, own), calls.texts)
-    start[own[mine]], end[own[mine]] = calls.start_ns[theirs], calls.end_ns[theirs]
+    positions = np.flatnonzero(launches["kind"] != COPY)
+    calls = _until(_calls(recorded), recorded.number("ended_ns"), len(positions))
+    at_launch, at_call = _pairs(_texts_of_launches(recorded, positions), calls.texts)
+    start[positions[at_launch]], end[positions[at_launch]] = calls.start_ns[at_call], calls.end_ns[at_call]
     _join_copies(recorded, calls, start, end)
-    return Joined(start, end, len(calls.texts), len(mine))
+    return Joined(start, end, len(calls.texts), len(at_launch))
 
 
 @dataclass(frozen=True)
@@ -68,14 +68,14 @@ def _calls(recorded: Recorded) -> _Calls:
 
 
 def _until(calls: _Calls, ended_ns: int, seen: int) -> _Calls:
-    """Drop calls that came after the recording had ended: the program launches on while CUPTI is closed."""
+    """Return the calls up to the end of the recording: the program may launch while CUPTI is being closed."""
     before = np.flatnonzero(calls.start_ns < ended_ns) if ended_ns else np.arange(len(calls.texts))
     kept = max(seen, int(before[-1]) + 1 if len(before) else 0)
     return _Calls(calls.correlation[:kept], calls.start_ns[:kept], calls.end_ns[:kept], calls.texts[:kept])
 
 
 def _texts(kernels: Rows, names: list[str]) -> list[str]:
-    """Return what each is called; there are few kernels and many launches of each."""
+    """Return the name and grid of each; computed once for each distinct kernel."""
     columns = [kernels["name"], *kernels["grid"].T, *kernels["block"].T, kernels["bytes"]]
     shapes = np.stack([column.astype(np.int64) for column in columns], axis=1)
     _, first, place = np.unique(shapes, axis=0, return_index=True, return_inverse=True)
@@ -84,7 +84,7 @@ def _texts(kernels: Rows, names: list[str]) -> list[str]:
 
 
 def _text(row: Rows, names: list[str]) -> str:
-    """Return a kernel as the shim's tables have it."""
+    """Return a kernel's name and grid as in the shim's tables."""
     number = int(row["name"])
     name = names[number] if number < len(names) else "unnamed"
     grid, block = (",".join(str(int(value)) for value in row[which]) for which in ("grid", "block"))
@@ -92,7 +92,7 @@ def _text(row: Rows, names: list[str]) -> str:
 
 
 def _texts_of_launches(recorded: Recorded, positions: Ints) -> list[str | None]:
-    """Return what each launch is called; nothing for a graph and for a kernel without a row: they go with any call."""
+    """Return the name and grid of each launch; None for a graph or an unknown kernel: they match any call."""
     named = {
         int(row["id"]): row["name"].decode(errors="replace") or None
         for row in recorded.kernels
@@ -101,37 +101,37 @@ def _texts_of_launches(recorded: Recorded, positions: Ints) -> list[str | None]:
     return [named.get(int(number)) for number in recorded.launches["kernel"][positions]]
 
 
-def _pairs(mine: list[str | None], theirs: list[str]) -> tuple[Ints, Ints]:
-    """Return the places of launches and calls that belong together, both ascending."""
-    least = min(len(mine), len(theirs))
+def _pairs(launches: list[str | None], calls: list[str]) -> tuple[Ints, Ints]:
+    """Return the positions of matching launches and calls, both ascending."""
+    least = min(len(launches), len(calls))
     in_order = np.arange(least, dtype=np.int64)
-    if len(mine) == len(theirs) and all(_same(*pair) for pair in zip(mine, theirs, strict=True)):
+    if len(launches) == len(calls) and all(_same(*pair) for pair in zip(launches, calls, strict=True)):
         return in_order, in_order
-    pairs = _aligned(mine, theirs)
+    pairs = _aligned(launches, calls)
     if len(pairs) < least // 2:  # the names cannot be compared: the order is all there is
         return in_order, in_order
     both = np.array(pairs, np.int64).reshape(-1, 2)
     return both[:, 0], both[:, 1]
 
 
-def _same(mine: str | None, theirs: str) -> bool:
-    return mine is None or mine == theirs
+def _same(launch: str | None, call: str) -> bool:
+    return launch is None or launch == call
 
 
-def _aligned(mine: list[str | None], theirs: list[str]) -> list[tuple[int, int]]:
-    """Walk along both; where they differ, leave out as few as lead to the next that agree."""
+def _aligned(launches: list[str | None], calls: list[str]) -> list[tuple[int, int]]:
+    """Return matching positions of two sequences; where they differ, skip as few entries as possible."""
     pairs = []
     i = j = 0
-    while i < len(mine) and j < len(theirs):
-        if _same(mine[i], theirs[j]):
+    while i < len(launches) and j < len(calls):
+        if _same(launches[i], calls[j]):
             pairs.append((i, j))
             i, j = i + 1, j + 1
             continue
         for skip in range(1, _AHEAD):
-            if j + skip < len(theirs) and _same(mine[i], theirs[j + skip]):
+            if j + skip < len(calls) and _same(launches[i], calls[j + skip]):
                 j += skip
                 break
-            if i + skip < len(mine) and _same(mine[i + skip], theirs[j]):
+            if i + skip < len(launches) and _same(launches[i + skip], calls[j]):
                 i += skip
                 break
         else:
@@ -140,7 +140,7 @@ def _aligned(mine: list[str | None], theirs: list[str]) -> list[tuple[int, int]]
 
 
 def _join_copies(recorded: Recorded, calls: _Calls, start: Ints, end: Ints) -> None:
-    """Give each large copy that the shim saw the first copy of its magnitude that began after it was asked for."""
+    """Match each large copy that the shim saw with the first copy of its magnitude that started after its launch."""
     rows = recorded.activities
     copies = rows[(rows["kind"] == CUPTI_COPY) & ~np.isin(rows["correlation"], calls.correlation)]
     copies = np.sort(copies, order="correlation", kind="stable")

@@ -1,4 +1,4 @@
-"""Run a program with the shim in it, tracing, and read what the shim wrote."""
+"""Run a program under the tracing shim, and read its recording."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ from headway.profiling.kernels_file import Recorded, read
 
 Say = Callable[[str], None]
 GRACE_S = 10.0
-"""How long a program that is told to end has for it."""
+"""Time that a program has to end after it was told to."""
 _POLL_S = 0.05
 _STDERR = 2
 
@@ -29,30 +29,30 @@ def run(
     environment: Mapping[str, str] | None = None,
     say: Say | None = None,
 ) -> Recorded:
-    """Run a command to its end, or until it has been traced for ``seconds`` since its first launch.
+    """Run a command to its end, or until ``seconds`` after its first launch; return its recording.
 
-    ``library`` is the shim. Of a program of several processes the one that launched most is taken. What the program
-    prints goes to the error output, so that the results stay alone on the other.
+    ``library`` is the shim. Of several processes the one with most launches is taken. The program's output goes to
+    stderr, so that stdout holds only the results.
     """
     _check(command, seconds, library)
     with tempfile.TemporaryDirectory(prefix="headway-trace-") as folder:
         place = Path(folder)
         status = _ran(command, seconds, _environment(place, seconds, library, program, environment), place)
-        found = [read(path) for path in sorted(place.glob("trace.*")) if path.suffix != ".part"]
+        recordings = [read(path) for path in sorted(place.glob("trace.*")) if path.suffix != ".part"]
     shown = " ".join(command)
-    if not found and status == -signal.SIGINT:
+    if not recordings and status == -signal.SIGINT:
         raise ProfileError(
             f"{shown}: stopped; ended by a signal it wrote no trace: --seconds 10 takes ten seconds of it"
         )
-    if not found:
+    if not recordings:
         failed = f"it ended with status {status}; " if status else ""
         raise ProfileError(f"{shown}: no launch was seen: {failed}is it a CUDA program, and did it end by itself?")
-    chosen = max(found, key=lambda each: len(each.launches))
+    chosen = max(recordings, key=lambda recording: len(recording.launches))
     if say is not None:
         if status and seconds is None:
             say(f"{shown}: ended with status {status}; what it launched until then is taken")
-        if len(found) > 1:
-            say(f"{shown}: {len(found)} processes launched kernels; that with most is taken, {chosen.process}")
+        if len(recordings) > 1:
+            say(f"{shown}: {len(recordings)} processes launched kernels; that with most is taken, {chosen.process}")
     return chosen
 
 
@@ -70,20 +70,20 @@ def _check(command: Sequence[str], seconds: float | None, library: Path) -> None
 def _environment(
     place: Path, seconds: float | None, library: Path, program: str, more: Mapping[str, str] | None
 ) -> dict[str, str]:
-    made = {**os.environ, **(more or {})}
-    made.pop("HEADWAY_SHARE", None)  # a program is measured alone, whoever shares the GPU here otherwise
-    loaded = made.get("LD_PRELOAD", "")
-    made["LD_PRELOAD"] = f"{library.resolve()}:{loaded}" if loaded else str(library.resolve())
-    made["HEADWAY_TRACE"] = str(place / "trace")
-    made["HEADWAY_PROGRAM"] = program
-    made.pop("HEADWAY_TRACE_SECONDS", None)
+    variables = {**os.environ, **(more or {})}
+    variables.pop("HEADWAY_SHARE", None)  # a program is measured alone, not as a client of a broker
+    loaded = variables.get("LD_PRELOAD", "")
+    variables["LD_PRELOAD"] = f"{library.resolve()}:{loaded}" if loaded else str(library.resolve())
+    variables["HEADWAY_TRACE"] = str(place / "trace")
+    variables["HEADWAY_PROGRAM"] = program
+    variables.pop("HEADWAY_TRACE_SECONDS", None)
     if seconds is not None:
-        made["HEADWAY_TRACE_SECONDS"] = f"{seconds:.3f}"
-    return made
+        variables["HEADWAY_TRACE_SECONDS"] = f"{seconds:.3f}"
+    return variables
 
 
 def _ran(command: Sequence[str], seconds: float | None, environment: Mapping[str, str], place: Path) -> int:
-    """Run the program and return its exit status. With ``seconds`` it is ended when its trace is there."""
+    """Run the program and return its exit status; with ``seconds``, end it when its trace is written."""
     try:
         process = subprocess.Popen(
             list(command), env=dict(environment), stdin=subprocess.DEVNULL, stdout=_STDERR, start_new_session=True
@@ -114,7 +114,7 @@ def _signal(process: subprocess.Popen[bytes], number: int) -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the program and all that it started."""
+    """End the program and its children."""
     if process.poll() is None:
         _signal(process, signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):

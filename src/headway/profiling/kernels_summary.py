@@ -1,7 +1,7 @@
-"""What a kernel trace says at a glance: how busy the GPU was, how its idle time is cut up, which kernels matter.
+"""Summary of a kernel trace: how busy the GPU was, a histogram of its gaps, and the kernels by total time.
 
 Busy means that at least one kernel or graph ran; copies do not count, they leave the multiprocessors free. A gap is
-idle time between two kernels. What can be harvested is the idle time in gaps that are longer than a switch costs.
+idle time between two kernels. Harvestable is the idle time in gaps that are longer than the cost of a switch.
 """
 
 import re
@@ -17,9 +17,9 @@ from headway.units import MICROSECOND, MILLISECOND, SECOND
 
 COPY = 3
 THRESHOLD_NS = Dial().switch_ns
-"""What a switch to another program's kernel costs, as the dial takes it: a gap that is shorter is no use."""
+"""Cost of a switch to another program's kernel, as in the dial: a shorter gap cannot be filled."""
 COARSE_THRESHOLD_NS = 500_000
-"""And without MPS, where a fill costs two switches of context."""
+"""The same without MPS, where a fill costs two context switches."""
 EDGES_NS = (
     *(0, 1 * MICROSECOND, 3 * MICROSECOND, 10 * MICROSECOND, 30 * MICROSECOND, 100 * MICROSECOND, 300 * MICROSECOND),
     *(1 * MILLISECOND, 3 * MILLISECOND, 10 * MILLISECOND, 30 * MILLISECOND, 100 * MILLISECOND),
@@ -30,7 +30,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class GapBin:
-    """Gaps from so long to less than so long; ``to_ns`` 0 has no upper end. ``share`` is of all idle time."""
+    """Gaps of ``from_ns`` to below ``to_ns``; 0: no upper limit. ``share`` is of all idle time."""
 
     from_ns: int
     to_ns: int
@@ -68,7 +68,7 @@ class Summary:
     harvestable_share: float
     threshold_ns: int
     without_mps_share: float
-    """What could be harvested without MPS."""
+    """The harvestable share without MPS."""
     gaps: list[GapBin]
     kernels: list[KernelUse]
 
@@ -79,7 +79,7 @@ class Summary:
 
 
 def summarise(trace: KernelTrace, threshold_ns: int = THRESHOLD_NS) -> Summary:
-    """Summarise a trace; kernels that matter most come first."""
+    """Return the summary of a trace; kernels with the most total time come first."""
     runs = trace.kind != COPY
     start, end = trace.start_ns[runs].astype(np.int64), trace.end_ns[runs].astype(np.int64)
     idle = gaps_of(start, end)
@@ -104,7 +104,7 @@ def summarise(trace: KernelTrace, threshold_ns: int = THRESHOLD_NS) -> Summary:
 
 
 def gaps_of(start: Ints, end: Ints) -> Ints:
-    """Return the idle time before each kernel that began on an idle GPU."""
+    """Return the idle time before each kernel that started on an idle GPU."""
     order = np.argsort(start, kind="stable")
     until = np.maximum.accumulate(end[order])
     between: Ints = start[order][1:] - until[:-1]
@@ -115,12 +115,12 @@ def histogram(gaps: Ints, edges: Sequence[int] = EDGES_NS) -> list[GapBin]:
     """Count gaps by length; every gap is in one bin."""
     place = np.searchsorted(np.asarray(edges), gaps, side="right") - 1
     whole = max(1, int(gaps.sum()))
-    made = []
+    bins = []
     for index, edge in enumerate(edges):
         held = gaps[place == index]
         upper = edges[index + 1] if index + 1 < len(edges) else 0
-        made.append(GapBin(edge, upper, len(held), int(held.sum()), round(int(held.sum()) / whole, 6)))
-    return made
+        bins.append(GapBin(edge, upper, len(held), int(held.sum()), round(int(held.sum()) / whole, 6)))
+    return bins
 
 
 def _uses(trace: KernelTrace) -> list[KernelUse]:
@@ -132,7 +132,7 @@ def _uses(trace: KernelTrace) -> list[KernelUse]:
     np.add.at(total, place, took)
     np.maximum.at(longest, place, took)
     whole = max(1, int(total[trace.kind[first] != COPY].sum()))
-    made = [
+    uses = [
         KernelUse(
             name=str(names[index]),
             kind=int(trace.kind[at]),
@@ -146,7 +146,7 @@ def _uses(trace: KernelTrace) -> list[KernelUse]:
         )
         for index, at in enumerate(first)
     ]
-    return sorted(made, key=lambda use: (-use.total_ns, use.name))
+    return sorted(uses, key=lambda use: (-use.total_ns, use.name))
 
 
 def readable(name: str) -> str:
@@ -156,9 +156,9 @@ def readable(name: str) -> str:
     mangled, _, shape = name.partition(" ")
     at = 3 if mangled.startswith("_ZN") else 2
     parts = []
-    while found := _IDENTIFIER.match(mangled, at):
-        length = int(found[0])
-        parts.append(mangled[found.end() : found.end() + length])
-        at = found.end() + length
+    while digits := _IDENTIFIER.match(mangled, at):
+        length = int(digits[0])
+        parts.append(mangled[digits.end() : digits.end() + length])
+        at = digits.end() + length
     scopes = [part for part in parts if part and not part.startswith("_GLOBAL__N_")]
     return " ".join(filter(None, ("::".join(scopes) or mangled, shape)))

@@ -1,4 +1,4 @@
-"""Measure a network over batch × CPUs × share of the GPU's SMs, and write what was found as a serving profile.
+"""Measure a network over batch × CPUs × share of the GPU's SMs, and write the result as a serving profile.
 
     measure("serve.py:factory") -> ModelProfile
 
@@ -7,9 +7,9 @@ object with these as attributes ``network`` and ``inputs``, and besides ``prepar
 ends in the network's inputs, and ``finish(outputs, cpus)``, their work on what it gave.
 
 A batch goes through three parts one after the other: prepare, network, finish. The first and the last depend on batch
-and CPUs, the network on batch and share, so each is measured over its own plane, a cell is their sum, and some cells
-are measured whole, to say how far the sums are off. Every measurement is a line in a log, and none that is there is
-taken again. torch is imported by the processes that measure only.
+and CPUs, the network on batch and share. So each part is measured over its own plane, and a cell is their sum. Some
+cells are also measured whole, to tell the error of the sums. Every measurement is a line in a log, and is not repeated
+if it is there. Only the measuring processes import torch.
 """
 
 import ast
@@ -32,7 +32,7 @@ from headway.profiling.model_session import Effort, Grid, Log, Session
 Say = Callable[[str], None]
 MS = 1e6
 MOST_SPREAD = 2.0
-"""More than this the format does not take; only a machine that is busy with something else has it."""
+"""The most that the format allows; only a machine that is busy with something else has more."""
 
 
 class Cell(NamedTuple):
@@ -62,7 +62,7 @@ class Check(NamedTuple):
 
 @dataclass(frozen=True)
 class ModelProfile:
-    """What was found about one network."""
+    """The measured profile of one network."""
 
     name: str
     gpu: str
@@ -77,7 +77,7 @@ class ModelProfile:
     """Weights from host memory to the GPU, out of ``pageable`` and ``pinned`` memory."""
     instance_bytes: int
     seen: Mapping[str, Any] = field(default_factory=dict)
-    """The parts that the cells are made of, and what else was seen."""
+    """The parts of the cells, and further measurements."""
 
     def ms(self, batch: int, cpus: int, share: int) -> float:
         """Return the time of one cell."""
@@ -99,10 +99,11 @@ def measure(
     say: Say | None = None,
     tell: Callable[[int, int, str], None] | None = None,
 ) -> ModelProfile:
-    """Measure one network; what an earlier call has measured is in the log and not measured again.
+    """Measure one network and return its profile; measurements in the log are not repeated.
 
-    After ``deadline`` (of the monotonic clock) a TimeoutError says that there is more to measure. ``say`` hears what
-    cannot be measured here, ``tell`` how many measurements are done at a share, of how many, and which is next.
+    After ``deadline`` (of the monotonic clock) a TimeoutError is raised if there is more to measure. ``say`` is called
+    with what cannot be measured here; ``tell`` with the number of measurements done at a share, their total, and the
+    next one.
     """
     wanted = grid or default_grid(say)
     check(factory, wanted)
@@ -124,7 +125,7 @@ def default_grid(say: Say | None = None) -> Grid:
 
 
 def check(factory: str, grid: Grid) -> None:
-    """Complain about what can be seen before anything is started."""
+    """Raise ProfileError for mistakes that can be found before any process is started."""
     path, _, function = factory.rpartition(":")
     if not path or not function:
         raise ProfileError(f"{factory!r} is not understood: write PROGRAM.py:FACTORY")
@@ -144,21 +145,21 @@ def check(factory: str, grid: Grid) -> None:
 
 
 def _check_defined(path: Path, function: str) -> None:
-    """Refuse a function that a file does not define, before it is run; one that imports everything may have it."""
+    """Raise where a file does not define a function; a file with a star import may have it."""
     try:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError):
-        return  # who runs it says where
+        return  # running it will say where
     parts = list(ast.walk(tree))
-    defined = {each.name for each in tree.body if isinstance(each, ast.FunctionDef | ast.ClassDef)}
-    taken = {each.asname or each.name for each in parts if isinstance(each, ast.alias)}
-    assigned = {each.id for each in parts if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
-    if not {function, "*"} & (defined | taken | assigned):
+    defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    imported = {node.asname or node.name for node in parts if isinstance(node, ast.alias)}
+    assigned = {node.id for node in parts if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    if not {function, "*"} & (defined | imported | assigned):
         raise ProfileError(f"{path}: {unknown_name('function', function, defined or ['none'])}")
 
 
 def log_of(factory: str, device: str, effort: Effort) -> Path:
-    """Return where the measurements of a program on this machine are kept: elsewhere for another program or machine."""
+    """Return the log file for a program on this machine; another program or machine has another file."""
     path, _, function = factory.rpartition(":")
     parts: dict[str, Any] = {"program": store.program([str(Path(path).resolve())]), "factory": function}
     parts["hardware"] = store.hardware(len(os.sched_getaffinity(0)), 0)
@@ -177,13 +178,13 @@ class _Part(NamedTuple):
 
     @classmethod
     def of(cls, *passes: Sequence[int]) -> "_Part":
-        """Make a part from passes: the median of their medians, and the spread of all their runs."""
-        logarithms = [math.log(each) for taken in passes for each in taken]
+        """Return a part from passes: the median of their medians, and the spread of all their runs."""
+        logarithms = [math.log(time) for taken in passes for time in taken]
         return cls(median(map(median, passes)) / MS, stdev(logarithms) if len(logarithms) > 1 else 0.0)
 
 
 def profile_of(name: str, lines: Log, grid: Grid | None = None) -> ModelProfile:
-    """Return a network's profile, from the lines about it; of a grid, where a log may hold more."""
+    """Return a network's profile from the lines of its log; only the cells of ``grid``, if given."""
     about = lines.one("about")
     loaded, loads = lines.one("load", name=name), lines.one("loads", name=name)
     network = {(row["batch"], row["share"]): _Part.of(row["ns"]) for row in lines.all("gpu", name=name)}
@@ -226,7 +227,7 @@ def profile_of(name: str, lines: Log, grid: Grid | None = None) -> ModelProfile:
 
 
 def _sum(host: _Part, network: _Part) -> tuple[float, float]:
-    """Add two parts that run one after the other and vary each on its own."""
+    """Return time and spread of two parts that run one after the other and vary independently."""
     total = host.ms + network.ms
     return total, math.hypot(host.ms * host.spread, network.ms * network.spread) / total
 
@@ -255,7 +256,7 @@ def write(
     source: str = "",
     measured: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write profiles of one GPU as one serving profile, all of it or nothing."""
+    """Write profiles of one GPU as one serving profile, atomically."""
     profiles = [profile] if isinstance(profile, ModelProfile) else list(profile)
     if not path.parent.is_dir():
         raise ProfileError(f"{path}: there is no folder {path.parent}")
@@ -267,7 +268,7 @@ def document(
 ) -> store.Document:
     """Return the document of a serving profile."""
     head: store.Document = {"name": name, "gpu": profiles[0].gpu, "source": source}
-    functions = {each.name: _function(each) for each in profiles}
+    functions = {profile.name: _function(profile) for profile in profiles}
     return {**head, "functions": functions, "measured": dict(measured or {})}
 
 

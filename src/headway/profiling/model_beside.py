@@ -1,6 +1,6 @@
-"""Two networks side by side on one GPU, each with its share of the SMs: how much longer each takes than alone.
+"""Slow-downs of two networks that share one GPU, each with its share of the SMs, against running alone.
 
-The SMs are divided, memory bandwidth, the second-level cache and power are not: that is what the table shows.
+The SMs are divided; memory bandwidth, the L2 cache and power are not. The table shows the effect of those.
 """
 
 import time
@@ -17,7 +17,7 @@ LEAST_RUNS = 3
 
 
 def measure(session: Session, *, batch: int = 4, share: int = SHARE, window_s: float = 1.5) -> None:
-    """Measure all pairs of a session's networks that its log does not have, each alone first."""
+    """Measure all pairs of a session's networks that are not in its log, each network alone first."""
     names = list(session.factories)
     alone = [name for name in names if not session.log.all("alone", name=name, batch=batch, share=share)]
     pairs = [
@@ -44,7 +44,7 @@ def measure(session: Session, *, batch: int = 4, share: int = SHARE, window_s: f
 
 
 def _windows(workers: list[Worker], names: list[str], batch: int, window_s: float) -> list[list[int]]:
-    """Return what each run took inside one window, on CPUs of its own."""
+    """Return the run times of each network within one window, each on its own CPUs."""
     begin = time.monotonic_ns() + round(WARM_S * 1e9)
     end = begin + round(window_s * 1e9)
     all_cpus = workers[0].about["cpus"]
@@ -53,19 +53,19 @@ def _windows(workers: list[Worker], names: list[str], batch: int, window_s: floa
         cpus = all_cpus[half * place :][:half] or all_cpus
         worker.tell("window", name=name, batch=batch, cpus=cpus, begin_ns=begin, end_ns=end)
     taken: list[list[int]] = [worker.answer()["ns"] for worker in workers]
-    for name, each in zip(names, taken, strict=True):
-        if len(each) < LEAST_RUNS:
-            raise ProfileError(f"{name} ran {len(each)} times in {window_s:g} s: give a longer window")
+    for name, times in zip(names, taken, strict=True):
+        if len(times) < LEAST_RUNS:
+            raise ProfileError(f"{name} ran {len(times)} times in {window_s:g} s: give a longer window")
     return taken
 
 
 def slowdowns(log: Log, *, batch: int = 4, share: int = SHARE) -> dict[tuple[str, str], float]:
-    """Return by (network, the one beside it) its median time over that alone, in the same process."""
+    """Return by (network, co-runner) the median time of the network over its time alone, in the same process."""
     alone = {row["name"]: [median(taken) for taken in row["ns"]] for row in log.all("alone", batch=batch, share=share)}
-    found: dict[tuple[str, str], list[float]] = {}
+    ratios_of: dict[tuple[str, str], list[float]] = {}
     for row in log.all("beside", batch=batch, share=share):
         names = row["names"]
         for place, taken in enumerate(row["ns"]):
             ratio = median(taken) / alone[names[place]][place]
-            found.setdefault((names[place], names[1 - place]), []).append(ratio)
-    return {pair: sum(ratios) / len(ratios) for pair, ratios in found.items()}
+            ratios_of.setdefault((names[place], names[1 - place]), []).append(ratio)
+    return {pair: sum(ratios) / len(ratios) for pair, ratios in ratios_of.items()}

@@ -1,7 +1,7 @@
-"""Processes that run networks on a share of a GPU's SMs: how they are started, asked and ended.
+"""Processes that run networks on a share of a GPU's SMs: start them, send them orders, end them.
 
-A share is a number of sevenths, as MIG divides a GPU. It is held by NVIDIA's MPS, which gives a process its percentage
-of the SMs when the process starts; memory bandwidth and the second-level cache stay shared.
+A share is a number of sevenths, as MIG divides a GPU. NVIDIA's MPS gives a process its percentage of the SMs when the
+process starts; memory bandwidth and the L2 cache stay shared.
 """
 
 import json
@@ -20,21 +20,21 @@ from headway.errors import ProfileError
 
 SHARES = 7
 LONGEST_S = 240.0
-"""The longest that one answer may take."""
+"""Timeout for one answer."""
 
 
 def percent_of(share: int) -> int:
-    """Return sevenths as the percentage that MPS is told."""
+    """Return a share as a percentage for MPS."""
     return round(100 * share / SHARES)
 
 
 class Mps:
-    """NVIDIA's MPS daemon, in folders of its own."""
+    """A daemon of NVIDIA's MPS, with its own folders."""
 
     def __init__(self) -> None:
-        """Start it."""
+        """Start the daemon."""
         self._folder = tempfile.TemporaryDirectory(prefix="headway-mps-")
-        for folder in self._meeting().values():
+        for folder in self._mps_folders().values():
             Path(folder).mkdir()
         try:
             self._tell(["-d"], "", 20)
@@ -47,20 +47,20 @@ class Mps:
             raise ProfileError(f"the MPS daemon does not start: {problem}") from None
 
     def environment(self, share: int) -> dict[str, str]:
-        """Return what a process needs to have so many sevenths of the SMs."""
-        return {**self._meeting(), "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": f"{percent_of(share)}"}
+        """Return the environment of a process with this share of the SMs."""
+        return {**self._mps_folders(), "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": f"{percent_of(share)}"}
 
-    def _meeting(self) -> dict[str, str]:
+    def _mps_folders(self) -> dict[str, str]:
         place = self._folder.name
         return {"CUDA_MPS_PIPE_DIRECTORY": f"{place}/pipe", "CUDA_MPS_LOG_DIRECTORY": f"{place}/log"}
 
     def _tell(self, arguments: list[str], order: str, limit_s: float) -> None:
-        # Output goes nowhere: the daemon keeps what it inherits open, and a pipe would never end.
+        # Output is discarded: the daemon keeps inherited files open, and a pipe would never end.
         subprocess.run(
             ["nvidia-cuda-mps-control", *arguments],
             input=order,
             text=True,
-            env={**os.environ, **self._meeting()},
+            env={**os.environ, **self._mps_folders()},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             timeout=limit_s,
@@ -68,7 +68,7 @@ class Mps:
         )
 
     def end(self) -> None:
-        """Tell it to go."""
+        """Stop the daemon."""
         with suppress(OSError, subprocess.SubprocessError):
             self._tell([], "quit\n", 20)
         with suppress(OSError):
@@ -76,14 +76,14 @@ class Mps:
 
 
 class Worker:
-    """A process that has networks and times them."""
+    """A process that loads networks and times them."""
 
     def __init__(self, device: str, environment: dict[str, str] | None = None, log: Path | None = None) -> None:
-        """Start it, on a share of the GPU if the environment says so; what it prints goes to ``log``."""
+        """Start the process, on a share of the GPU if the environment says so; its output goes to ``log``."""
         source = str(Path(__file__).parents[2])
         paths = os.pathsep.join([source, *filter(None, [os.environ.get("PYTHONPATH")])])
         self._said = (log or Path(os.devnull)).open("ab")
-        # Threads of torch that wait would otherwise spin on the few CPUs that other threads of the process need.
+        # Waiting threads of torch would otherwise spin on the few CPUs that other threads of the process need.
         calm = {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE")}
         self.spawned_ns = time.monotonic_ns()
         self._process = subprocess.Popen(
@@ -107,7 +107,7 @@ class Worker:
         return self.answer()
 
     def tell(self, do: str, **order: Any) -> None:
-        """Send an order; its answer is to be fetched by ``answer``."""
+        """Send an order; ``answer`` returns its answer."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps({"do": do, **order}).encode() + b"\n")
@@ -127,10 +127,10 @@ class Worker:
                 raise ProfileError(self._ended())
             self._rest += more
         line, _, self._rest = self._rest.partition(b"\n")
-        found: dict[str, Any] = json.loads(line)
-        if refused := found.get("refused"):
+        reply: dict[str, Any] = json.loads(line)
+        if refused := reply.get("refused"):
             raise ProfileError(refused)
-        return found
+        return reply
 
     def _ended(self) -> str:
         with suppress(subprocess.TimeoutExpired):
@@ -138,7 +138,7 @@ class Worker:
         return f"the process that runs the network ended with status {self._process.returncode}"
 
     def end(self) -> None:
-        """Close its input, at which it leaves; then whatever is left of it."""
+        """Close its input, at which it ends; kill what is left of it."""
         if self._process.stdin is not None:
             with suppress(BrokenPipeError):
                 self._process.stdin.close()

@@ -1,6 +1,6 @@
-"""The order in which networks are measured, a process a share, and the log that lets a measuring go on.
+"""Measuring sessions: the order of measurements, one process for each share, and the log from which they resume.
 
-Several networks may share the processes: a process has them all in turn. What is in the log is not measured again.
+Several networks may share the processes: each process loads them in turn. Measurements in the log are not repeated.
 """
 
 import json
@@ -20,7 +20,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Grid:
-    """What a network is given: batch sizes, CPUs, sevenths of the GPU."""
+    """The configurations to measure: batch sizes, CPUs, sevenths of the GPU."""
 
     batches: tuple[int, ...] = (1, 2, 4, 8)
     cpus: tuple[int, ...] = (1, 2, 4, 8)
@@ -33,15 +33,15 @@ class Grid:
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is put into it."""
+    """How many runs a measurement has."""
 
     runs: int = 10
     """Timed runs of a cell, at least."""
     least_s: float = 0.25
-    """More runs until so many seconds are over."""
+    """Runs are repeated for at least so many seconds."""
     cold_starts: int = 2
     passes: int = 3
-    """Over what the CPUs do, each on other CPUs: they are less steady than a GPU, and some minutes apart say more."""
+    """Passes over the CPU work, each on other CPUs: CPU times vary more than GPU times, also over minutes."""
 
 
 def checks_of(grid: Grid) -> list[tuple[int, int, int]]:
@@ -49,8 +49,8 @@ def checks_of(grid: Grid) -> list[tuple[int, int, int]]:
     batches, cpus, shares = (sorted(axis) for axis in (grid.batches, grid.cpus, grid.shares))
     at = ((0, 0, 0), (-1, -1, -1), (-1, 0, -1), (0, -1, 0), (len(batches) // 2, len(cpus) // 2, len(shares) // 2))
     inner = (len(batches) // 3, len(cpus) // 3, 2 * len(shares) // 3)
-    found = [(batches[i], cpus[j], shares[k]) for i, j, k in (*at, inner)]
-    return sorted(set(found))
+    cells = [(batches[i], cpus[j], shares[k]) for i, j, k in (*at, inner)]
+    return sorted(set(cells))
 
 
 class Log:
@@ -64,7 +64,7 @@ class Log:
                 try:
                     self._rows.append(json.loads(line))
                 except ValueError:
-                    continue  # the last line of a measuring that was killed
+                    continue  # the last line of a session that was killed
 
     def all(self, part: str, **at: Any) -> list[Row]:
         """Return the lines of a part, at these coordinates."""
@@ -72,10 +72,10 @@ class Log:
 
     def one(self, part: str, **at: Any) -> Row:
         """Return the last such line."""
-        if not (found := self.all(part, **at)):
+        if not (rows := self.all(part, **at)):
             told = ", ".join(f"{key} {value}" for key, value in at.items())
             raise ProfileError(f"{self.path}: nothing is measured of {part}{', ' if told else ''}{told}")
-        return found[-1]
+        return rows[-1]
 
     def keep(self, part: str, **row: Any) -> None:
         """Append a line."""
@@ -86,7 +86,7 @@ class Log:
 
 
 class Session:
-    """Networks that are being measured."""
+    """Measures networks."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class Session:
         self._tell = tell or (lambda *_: None)
         self._mps: Mps | None = None
         self.shares = tuple(sorted(grid.shares))
-        """Those that can be measured: all of the grid, or the whole GPU only."""
+        """The shares that can be measured: all of the grid, or only the whole GPU."""
 
     def __enter__(self) -> "Session":
         if self.device == "cpu":
@@ -146,7 +146,7 @@ class Session:
         return Worker(self.device, environment, self.log.path.with_suffix(".output"))
 
     def in_time(self) -> None:
-        """Stop here if the time is over."""
+        """Raise TimeoutError after the deadline."""
         if time.monotonic() > self._deadline:
             raise TimeoutError
 
@@ -159,7 +159,7 @@ class Session:
             self.share(share)
 
     def cold_starts(self) -> None:
-        """Time a fresh process for each, from its start to its first answer; then how long its weights take to load."""
+        """Time a new process for each network, from its start to its first answer, and the load of its weights."""
         for name, factory in self.factories.items():
             for turn in range(len(self.log.all("cold", name=name)), self.effort.cold_starts):
                 self.in_time()
@@ -180,7 +180,7 @@ class Session:
                     self.log.keep("cold", name=name, turn=turn, spawned_ns=worker.spawned_ns, **stamps, **first)
 
     def share(self, share: int) -> None:
-        """Measure all networks at one share, and a pass over the CPUs' work if it is this share's turn."""
+        """Measure all networks at one share, and a pass over the CPU work if it is this share's turn."""
         missing = {name: list(self._missing(name, share)) for name in self.factories}
         if not any(missing.values()):
             return
@@ -200,8 +200,8 @@ class Session:
         order = {"cpus": max(self.grid.cpus), **at}
         if "turn" in order:
             order["first"] = order.pop("turn") * 3 * max(self.grid.cpus) // 2  # of 16 CPUs 0, 12, 8, 4
-        found = worker.ask(part, name=name, **order, runs=self.effort.runs, least_s=self.effort.least_s)
-        self.log.keep(part, name=name, **at, share=share, **found)
+        result = worker.ask(part, name=name, **order, runs=self.effort.runs, least_s=self.effort.least_s)
+        self.log.keep(part, name=name, **at, share=share, **result)
 
     def _missing(self, name: str, share: int) -> Iterator[tuple[str, dict[str, int]]]:
         """Yield part and coordinates of each measurement that is not in the log."""

@@ -1,8 +1,7 @@
-"""The process that runs networks for ``profiling.model``: it is told over its input what to time, and answers in JSON.
+"""Worker process of ``profiling.model``: reads orders from stdin, times networks, and answers in JSON.
 
-It is a process of its own because MPS gives a process its share of the SMs when it starts, and because a cold start can
-only be measured on one. Whatever a network's own program prints goes to the error output; answers have a pipe to
-themselves.
+It is a separate process because MPS gives a process its share of the SMs when it starts, and because a cold start can
+only be measured on a new one. Output of the network's program goes to stderr; answers have their own pipe.
 """
 
 import time
@@ -26,7 +25,7 @@ LOADS = 5
 
 
 class Subject:
-    """What a factory gave: a network, its inputs, and what the CPUs do before and after it."""
+    """The result of a factory: a network, its inputs, and the CPU work before and after it."""
 
     def __init__(self, made: Any, what: str) -> None:
         network, inputs = made if isinstance(made, tuple) and len(made) == 2 else (None, None)
@@ -44,11 +43,11 @@ class Subject:
             )
 
     def sizes(self) -> dict[str, int]:
-        """Return the bytes of a request and of its answer, as the program says, an answer's perhaps after the first."""
+        """Return the bytes of a request and of its answer, as the program says; those of an answer may come later."""
         return {key: int(getattr(self._made, key, 0)) for key in ("input_bytes", "output_bytes")}
 
     def made_inputs(self, batch: int) -> Any:
-        """Return a batch as the network takes it."""
+        """Return a batch of inputs for the network."""
         if self.inputs is not None:
             return self.inputs(batch)
         assert self.prepare is not None
@@ -56,7 +55,7 @@ class Subject:
 
 
 class Networks:
-    """The networks that are loaded, on one device, and how to time them."""
+    """The loaded networks on one device; times them."""
 
     def __init__(self, device: str) -> None:
         import torch
@@ -78,17 +77,21 @@ class Networks:
     # --- what can be asked for ----------------------------------------------------------------------------------
 
     def about(self) -> dict[str, Any]:
-        """Describe the device, and when this process was how far."""
+        """Return the device, and the times of the steps of this process's start."""
         torch = self.torch
-        found: dict[str, Any] = {"device": "cpu", "sms": 0, "memory_bytes": 0}
+        device: dict[str, Any] = {"device": "cpu", "sms": 0, "memory_bytes": 0}
         if self.device.type == "cuda":
-            seen = torch.cuda.get_device_properties(self.device)
-            found = {"device": seen.name, "sms": seen.multi_processor_count, "memory_bytes": seen.total_memory}
+            properties = torch.cuda.get_device_properties(self.device)
+            device = {
+                "device": properties.name,
+                "sms": properties.multi_processor_count,
+                "memory_bytes": properties.total_memory,
+            }
         stamps = {"began_ns": BEGAN_NS, "imported_ns": self.imported_ns, "context_ns": self.context_ns}
-        return {**found, **stamps, "torch": torch.__version__, "cuda": torch.version.cuda or "", "cpus": self.all_cpus}
+        return {**device, **stamps, "torch": torch.__version__, "cuda": torch.version.cuda or "", "cpus": self.all_cpus}
 
     def load(self, name: str, factory: str) -> dict[str, Any]:
-        """Make a network by its factory and bring it to the device."""
+        """Make a network by its factory and load it onto the device."""
         subject = Subject(made_by(factory), factory)
         subject.network.eval()
         built_ns = time.monotonic_ns()
@@ -128,7 +131,7 @@ class Networks:
         return {"ns": taken, "peak_bytes": peak}
 
     def cpu(self, name: str, batch: int, cpus: int, runs: int, least_s: float, first: int = 0) -> dict[str, Any]:
-        """Time the CPUs' work before and after the network, the device idle, on the CPUs from ``first`` on."""
+        """Time the CPU work before and after the network, with an idle device, on the CPUs from ``first`` on."""
         place = first % len(self.all_cpus)
         self._hold_these((self.all_cpus[place:] + self.all_cpus[:place])[:cpus])
         subject = self.subjects[name]
@@ -143,7 +146,7 @@ class Networks:
         return {"ns": timed(once, runs, least_s), **subject.sizes()}
 
     def joint(self, name: str, batch: int, cpus: int, runs: int, least_s: float) -> dict[str, Any]:
-        """Time all of it, one part after the other, as a request sees it."""
+        """Time all parts one after the other, as for a request."""
         self._hold(cpus)
         subject = self.subjects[name]
         ready = subject.made_inputs(batch) if subject.prepare is None else None
@@ -157,7 +160,7 @@ class Networks:
         return {"ns": timed(once, runs, least_s)}
 
     def window(self, name: str, batch: int, cpus: list[int], begin_ns: int, end_ns: int) -> dict[str, Any]:
-        """Run a network without a pause until a time; what took place inside the window is told."""
+        """Run a network without a pause until ``end_ns``; return the times of the runs within the window."""
         self._hold_these(cpus)
         subject = self.subjects[name]
         inputs = subject.made_inputs(batch)
@@ -170,22 +173,22 @@ class Networks:
         return {"ns": taken}
 
     def loads(self, name: str) -> dict[str, Any]:
-        """Time copies of the weights to the device: out of plain and out of page-locked memory."""
+        """Time copies of the weights to the device, from pageable and from page-locked memory."""
         torch, there = self.torch, self.subjects[name].network.state_dict().values()
-        found: dict[str, Any] = {}
+        times: dict[str, Any] = {}
         for kind in ("pageable", "pinned") if self.device.type == "cuda" else ("pageable",):
-            here = [each.detach().cpu() for each in there]
+            here = [tensor.detach().cpu() for tensor in there]
             if kind == "pinned":
-                here = [each.pin_memory() for each in here]
-            targets = [torch.empty_like(each) for each in there]
+                here = [tensor.pin_memory() for tensor in here]
+            targets = [torch.empty_like(tensor) for tensor in there]
 
             def copy(here: list[Any] = here, targets: list[Any] = targets) -> None:
                 for source, target in zip(here, targets, strict=True):
                     target.copy_(source, non_blocking=True)
                 self.synchronise()
 
-            found[f"{kind}_ns"] = timed(copy, LOADS, 0.0)
-        return found
+            times[f"{kind}_ns"] = timed(copy, LOADS, 0.0)
+        return times
 
     def drop(self, name: str) -> dict[str, Any]:
         """Forget a network."""
@@ -206,7 +209,7 @@ class Networks:
         return here
 
     def synchronise(self) -> None:
-        """Wait until the device has done all that it was told."""
+        """Wait until the device has finished its work."""
         if self.device.type == "cuda":
             self.torch.cuda.synchronize()
 
@@ -217,7 +220,7 @@ class Networks:
         self._hold_these(self.all_cpus[:cpus])
 
     def _hold_these(self, cpus: list[int]) -> None:
-        """Put all threads of this process on these CPUs, and let torch have as many."""
+        """Pin all threads of this process to these CPUs, and give torch as many threads."""
         for thread in os.listdir("/proc/self/task"):
             with suppress(ProcessLookupError):  # a thread that ended in the meantime
                 os.sched_setaffinity(int(thread), cpus)
@@ -225,7 +228,7 @@ class Networks:
 
 
 def timed(once: Callable[[], Any], runs: int, least_s: float) -> list[int]:
-    """Return the nanoseconds of so many runs, of more until ``least_s`` is over; the first ones do not count."""
+    """Return the times of at least ``runs`` runs, and of more until ``least_s`` is over, after some warm-up runs."""
     for _ in range(WARM_RUNS):
         once()
     taken: list[int] = []
@@ -238,7 +241,7 @@ def timed(once: Callable[[], Any], runs: int, least_s: float) -> list[int]:
 
 
 def moved(outputs: Any, torch: Any) -> Any:
-    """Return what a network gave, in host memory: page-locked and used again, as the copies of a service would be."""
+    """Return the outputs of a network in host memory, copied to page-locked memory as a service would do."""
     if torch.is_tensor(outputs):
         if outputs.device.type == "cpu":
             return outputs
@@ -251,7 +254,7 @@ def moved(outputs: Any, torch: Any) -> Any:
 
 
 def made_by(factory: str) -> Any:
-    """Call ``PROGRAM.py:NAME``."""
+    """Call ``PROGRAM.py:NAME`` and return its result."""
     path, _, name = factory.rpartition(":")
     place = Path(path).resolve()
     spec = importlib.util.spec_from_file_location(place.stem, place) if place.is_file() else None
@@ -263,19 +266,19 @@ def made_by(factory: str) -> Any:
         module = importlib.util.module_from_spec(spec)
         sys.modules[spec.name] = module
         spec.loader.exec_module(module)
-    if not callable(found := getattr(module, name, None)):
+    if not callable(factory_function := getattr(module, name, None)):
         raise ProfileError(f"{factory}: {place.name} has no function {name!r}")
-    return found()
+    return factory_function()
 
 
 def resident_bytes() -> int:
-    """Return the host memory of this process that nothing else has."""
+    """Return the private resident memory of this process."""
     rows = Path("/proc/self/smaps_rollup").read_text().splitlines()
     return 1024 * sum(int(row.split()[1]) for row in rows if row.startswith("Private_"))
 
 
 def main() -> None:
-    """Answer each order with a line."""
+    """Answer each order on stdin with a line of JSON."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
 
@@ -300,7 +303,7 @@ def main() -> None:
 
 
 def first_line(problem: BaseException) -> str:
-    """Return the first line of what an exception says."""
+    """Return the first line of an exception's text."""
     return (str(problem).strip() or type(problem).__name__).splitlines()[0]
 
 

@@ -1,7 +1,7 @@
-"""What a user's own training program imports: how far it is (``step``, ``steps``) and a cache of fixed hit rate.
+"""Functions for a user's own training program: progress (``step``, ``steps``) and a cache of fixed hit rate.
 
-It stands alone: the standard library, and torch only where the program already uses it. The environment says what a
-profiler wants to know; without it nothing here does anything but its plain work:
+It needs only the standard library, and torch where the program already uses it. A profiler sets environment variables;
+without them nothing is reported:
 
 HEADWAY_STEPS        the file that ``step`` appends a record to
 HEADWAY_CACHE        the file that ``CachedDataset`` appends a line about itself to

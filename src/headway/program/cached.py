@@ -1,10 +1,10 @@
-"""A data set that keeps a fixed set of its items in memory: the hit rate is the share of items that is kept.
+"""A data set that caches a fixed set of its items in memory: the hit rate is the share of items that is cached.
 
-A cache that replaces what it holds is useless to a program that reads all its data in a new order every epoch: an item
-is gone before it comes again. One that never replaces hits as often as it has items (MinIO in Mohan et al., VLDB 2021,
-which Synergy's profiler takes for granted). That makes throughput a function of memory that can be computed.
+A cache with replacement is useless to a program that reads all its data in a new order every epoch: an item is evicted
+before it is read again. One without replacement hits as often as it has items (MinIO in Mohan et al., VLDB 2021, which
+Synergy's profiler assumes). Throughput is then a function of memory that can be computed.
 
-Wrap what reads, not what augments: an item is kept as the wrapped data set first returned it.
+Wrap the data set that reads, not the one that augments: an item is cached as the wrapped data set first returned it.
 """
 
 import json
@@ -29,12 +29,12 @@ _REPORT_EVERY = SECOND
 
 
 class CachedDataset:
-    """Any data set with a length and items by number, of which as many as the budget holds are read only once.
+    """Wraps a data set with a length and items by number; caches as many items as fit into the budget.
 
-    With ``size``, a function from an item's number to its bytes, which items are kept is drawn by ``seed``
-    beforehand; without it they are the first to come (or, with ``fill``, the first to be drawn). Either way the set
-    never changes once it is full. All loader workers share it, forked or spawned. The budget is for the items (bytes
-    as they are, anything else pickled); the table that finds them takes 16 bytes an item besides.
+    With ``size``, a function from an item's number to its bytes, the cached items are drawn by ``seed`` beforehand;
+    without it they are the first to be read (or, with ``fill``, the first to be drawn). The set never changes once it
+    is full. All loader workers share it, forked or spawned. The budget is for the items (bytes as they are, anything
+    else pickled); the index takes further 16 bytes for each item.
     """
 
     def __init__(
@@ -54,14 +54,14 @@ class CachedDataset:
         self._sized_bytes = self._choose(items) if self.size is not None else 0
         path = os.environ.get(REPORT_VARIABLE, "")
         self._report = Report(path, self._store, self._sized_bytes) if path else None
-        if os.environ.get(BUDGET_VARIABLE):  # a profiler asks for this hit rate, and not after an epoch
+        if os.environ.get(BUDGET_VARIABLE):  # a profiler needs this hit rate from the first epoch
             self.fill()
         if self._report is not None:
             self._report.say()
             weakref.finalize(self, _last_report, self._report, os.getpid())
 
     def _choose(self, items: int) -> int:
-        """Draw the items that will be kept; back comes the size of all."""
+        """Draw the items that will be cached; return the size of all items."""
         assert self.size is not None
         left, total = self.budget_bytes, 0
         for item in self._drawn(items):
@@ -70,11 +70,11 @@ class CachedDataset:
             if size_bytes <= left:
                 left -= size_bytes
             else:
-                self._store.turn_away(item)
+                self._store.reject(item)
         return total
 
     def _drawn(self, items: int) -> list[int]:
-        """Return all items in the order in which they would be kept."""
+        """Return all items in random order; the first ones are cached."""
         order = list(range(items))
         small_stream(self.seed, "cached items").shuffle(order)
         return order
@@ -84,9 +84,9 @@ class CachedDataset:
 
     def __getitem__(self, index: int) -> Any:
         item = self._number(index)
-        found = self._store.get(item)
-        if found is not None:
-            content, raw = found
+        cached = self._store.get(item)
+        if cached is not None:
+            content, raw = cached
             value = content if raw else pickle.loads(content)
         else:
             value = self.dataset[item]
@@ -107,7 +107,7 @@ class CachedDataset:
         self._store.put(item, value if raw else pickle.dumps(value, pickle.HIGHEST_PROTOCOL), raw)
 
     def fill(self) -> None:
-        """Read all that will be kept now, not as it comes: the first epoch then hits as often as the others."""
+        """Read all items that will be cached now, so that the first epoch has the hit rate of the others."""
         for item in self._drawn(len(self)):
             if self.size is None and self._store.full:
                 return
@@ -118,28 +118,28 @@ class CachedDataset:
 
     @property
     def hits(self) -> int:
-        """Items that were found, in all processes."""
+        """Return the number of hits in all processes."""
         return self._store.counts[0]
 
     @property
     def misses(self) -> int:
-        """Items that had to be read, in all processes."""
+        """Return the number of misses in all processes."""
         return self._store.counts[1]
 
     @property
     def cached(self) -> int:
-        """Return how many items are kept."""
+        """Return how many items are cached."""
         return self._store.kept
 
     @property
     def cached_bytes(self) -> int:
-        """Return what they take."""
+        """Return the bytes of the cached items."""
         return self._store.used_bytes
 
     # --- in other processes -----------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        """Hand the cache itself to a worker that is being spawned; a copy that is kept otherwise begins anew."""
+        """Share the cache with a worker that is being spawned; any other copy starts empty."""
         state = dict(self.__dict__)
         if context.get_spawning_popen() is None:
             del state["_store"], state["_report"]
@@ -161,7 +161,7 @@ def _budget(budget: str | int) -> int:
 
 
 class Report:
-    """What a profiler is told of a cache: lines of JSON, of which the last counts."""
+    """Reports a cache to a profiler: lines of JSON, of which the last counts."""
 
     def __init__(self, path: str, store: Store, sized_bytes: int) -> None:
         self._path = path
@@ -169,7 +169,7 @@ class Report:
         self._sized_bytes = sized_bytes
 
     def say(self) -> None:
-        """Append a line; a program must not die of being watched, so that one that cannot be written is left out."""
+        """Append a line; ignore one that cannot be written: profiling must not end the program."""
         with suppress(OSError):
             file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
             try:
@@ -193,6 +193,6 @@ class Report:
 
 
 def _last_report(report: Report, process: int) -> None:
-    """Report once more when the cache or its program ends, in the process that made it; not in workers."""
+    """Report a last time when the cache or its program ends, in the process that made it; not in workers."""
     if os.getpid() == process:
         report.say()

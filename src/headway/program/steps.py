@@ -1,4 +1,4 @@
-"""How far a program is: a record for each training step, in a file that the profiler named, and nothing without one.
+"""Progress of a training program: a record for each step, in the file that a profiler names; nothing without one.
 
 A record is 16 bytes, little-endian: the monotonic clock in nanoseconds and the samples of the step. It is appended with
 one write, so that several processes may share the file and a killed program leaves whole records.
@@ -22,7 +22,7 @@ _file = _UNOPENED
 
 
 def step(samples: float = 1) -> None:
-    """Say that a training step over so many samples is done; without a profiler this does nothing."""
+    """Record that a training step over so many samples is done; without a profiler this does nothing."""
     if _file != _OFF:
         _record(samples)
 
@@ -41,7 +41,7 @@ def _record(samples: float) -> None:
 
 
 def _whole(samples: float) -> int:
-    """Return the samples as a whole number; 0 for what is none, of which the profiler will tell."""
+    """Return the samples as a whole number; 0 for an invalid value, which the profiler reports."""
     try:
         return max(-_MOST, min(_MOST, int(samples)))
     except (TypeError, ValueError, OverflowError):
@@ -59,12 +59,12 @@ def _opened(path: str) -> int:
 
 
 def _complain(path: str, problem: OSError) -> None:
-    """Warn that steps are not recorded: a training program must not die of being watched."""
+    """Warn that steps are not recorded: profiling must not end the program."""
     warnings.warn(f"{VARIABLE}={path}: steps are not recorded: {problem.strerror}", RuntimeWarning, stacklevel=4)
 
 
 class Steps(Generic[Batch]):
-    """Batches as they come, and a step said after the work on each."""
+    """Iterates over batches, and records a step after the work on each."""
 
     def __init__(self, batches: Iterable[Batch], samples: int | Callable[[Batch], int]) -> None:
         self._batches = batches
@@ -80,5 +80,8 @@ class Steps(Generic[Batch]):
 
 
 def steps(batches: Iterable[Batch], samples: int | Callable[[Batch], int] = 1) -> Steps[Batch]:
-    """``for batch in headway.steps(loader):`` says a step after each batch; ``samples`` a number, or of the batch."""
+    """Return an iterable that records a step after each batch: ``for batch in headway.steps(loader):``.
+
+    ``samples``: a number, or a function of the batch.
+    """
     return Steps(batches, samples)

@@ -1,9 +1,9 @@
-"""Bytes that all loader workers of one program share: a table of slots over a file without a name.
+"""Shared memory of the loader workers of one program: an index of items over an anonymous file.
 
-The file lives in memory and has no name, so the kernel frees it with the last process that holds it, however that one
-ends. A worker that was forked has it already; one that was spawned is handed its descriptor. The table in front says
-for each item where its bytes are; bytes are written before the table says so, and nothing written ever moves or goes,
-so readers take no lock. Writers take a record lock, which the kernel takes back from a process that dies.
+The file is in memory and has no name, so that the kernel frees it with the last process that holds it, however that one
+ends. A forked worker inherits it; a spawned one gets its descriptor. The index says for each item where its bytes are.
+Bytes are written before the index, and written bytes never move, so that readers take no lock. Writers take a record
+lock, which the kernel releases when a process dies.
 """
 
 import fcntl
@@ -22,14 +22,14 @@ from headway.errors import InputError
 _USED, _PROCESSES, _MEASURED, _MEASURED_BYTES, _KEPT, _TOLD = range(6)
 _HEADER = 8
 _COUNTED_PROCESSES = 1024
-"""Slots of the two counts; a later process goes on where one long gone left off."""
+"""Pairs of hit and miss counters; further processes reuse those of the first."""
 _COUNTS = _HEADER + 2 * _COUNTED_PROCESSES
 _WORD_BYTES = 8
 _NEVER = -1
 
 
 class Store:
-    """Slots for so many items in at most ``budget_bytes``; an item is kept for ever, or never."""
+    """Space for items in at most ``budget_bytes``; an item is kept for ever, or never."""
 
     def __init__(self, items: int, budget_bytes: int, file: int | None = None) -> None:
         self.items = items
@@ -47,12 +47,12 @@ class Store:
         self._threads = threading.Lock()
         self._process = 0
         self._hits = self._misses = 0
-        self.close = weakref.finalize(self, _let_go, self._table, self._map, self._file)
-        """Let go of it in this process; happens by itself when nobody uses it any more."""
+        self.close = weakref.finalize(self, _release, self._table, self._map, self._file)
+        """Release it in this process; happens by itself when it is not used any more."""
         self.close.atexit = False
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Handed to a process that is being spawned: the descriptor goes along."""
+        """Return how to rebuild it in a process that is being spawned: with its descriptor."""
         if context.get_spawning_popen() is None:
             raise TypeError("a store is shared with worker processes only, it cannot be saved")
         return _attached, (self.items, self.budget_bytes, reduction.DupFd(self._file))
@@ -60,7 +60,7 @@ class Store:
     # --- reading ----------------------------------------------------------------------------------------------
 
     def get(self, item: int) -> tuple[bytes, bool] | None:
-        """Return the bytes kept for an item, and how they were marked; counts a hit or a miss."""
+        """Return the bytes of an item and whether they are raw, None where it is not kept; count a hit or a miss."""
         table = self._table
         if self._process != os.getpid():
             self._enter()
@@ -74,17 +74,17 @@ class Store:
         return os.pread(self._file, length, offset), bool(raw)
 
     def open_to(self, item: int) -> bool:
-        """Return whether an item is neither kept nor turned away yet."""
+        """Return whether an item is neither kept nor rejected yet."""
         return self._table[_COUNTS + 2 * item] == 0
 
     # --- writing ----------------------------------------------------------------------------------------------
 
-    def turn_away(self, item: int) -> None:
-        """Never keep this item."""
+    def reject(self, item: int) -> None:
+        """Reject an item: it will never be kept."""
         self._table[_COUNTS + 2 * item] = _NEVER
 
     def put(self, item: int, content: bytes, raw: bool) -> None:
-        """Keep an item if there is room, turn it away for ever if there is none; the first to come is kept."""
+        """Keep an item if it fits, else reject it for ever; the first of several writers wins."""
         table, entry = self._table, _COUNTS + 2 * item
         with self._locked():
             if table[entry]:
@@ -95,7 +95,7 @@ class Store:
             if used + len(content) > self.budget_bytes:
                 table[entry] = _NEVER
                 return
-            # In this order a writer that dies half way wastes its room and breaks nothing.
+            # In this order a writer that dies half way wastes its space and breaks nothing.
             table[_USED] = used + len(content)
             _write_all(self._file, content, self._start_bytes + used)
             table[_KEPT] += 1
@@ -114,7 +114,7 @@ class Store:
                 fcntl.lockf(self._file, fcntl.LOCK_UN, 1)
 
     def _enter(self) -> None:
-        """Give a process that is new here its own lock between threads and its own pair of counts."""
+        """Give a new process its own lock between threads and its own pair of counters."""
         self._threads = threading.Lock()
         self._process = os.getpid()
         with self._locked():
@@ -127,7 +127,7 @@ class Store:
 
     @property
     def used_bytes(self) -> int:
-        """Return what the kept items take."""
+        """Return the bytes of the kept items."""
         return self._table[_USED]
 
     @property
@@ -137,7 +137,7 @@ class Store:
 
     @property
     def full(self) -> bool:
-        """Return whether another item like those seen would not fit."""
+        """Return whether another item of mean size would not fit."""
         seen, seen_bytes = self.measured
         return seen > 0 and self.used_bytes + seen_bytes // seen > self.budget_bytes
 
@@ -148,7 +148,7 @@ class Store:
 
     @property
     def counts(self) -> tuple[int, int]:
-        """Hits and misses of all processes."""
+        """Return the hits and misses of all processes."""
         counts = self._table[_HEADER:_COUNTS].tolist()
         return sum(counts[::2]), sum(counts[1::2])
 
@@ -170,7 +170,7 @@ def _nameless() -> int:
         return os.dup(file.fileno())
 
 
-def _let_go(table: memoryview, mapped: mmap.mmap, file: int) -> None:
+def _release(table: memoryview, mapped: mmap.mmap, file: int) -> None:
     table.release()
     mapped.close()
     os.close(file)

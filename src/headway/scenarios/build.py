@@ -1,4 +1,4 @@
-"""From the tables of a scenario to what it holds: a catalogue, a fleet, and what arrives by default."""
+"""Build a scenario from its tables: a catalogue, a fleet, and the default workload."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,51 +22,51 @@ from headway.formats.serving.scenario_tables import (
 from headway.formats.serving.settings import BY_RATE, CONTROLS, ServingExperiment, WorkloadTable, check_workload
 from headway.formats.training.settings import optional_span
 from headway.serving.catalogue import ANY_GPU, Catalogue, Configuration, Function, Model, Profile
-from headway.serving.fleet import Fleet, Worker, places, share_bytes
+from headway.serving.fleet import Fleet, Worker, find_slices, reachable_bytes
 from headway.serving.graph import Graph, Task
 from headway.units import REFERENCE_SPEED_PPM, counted, format_size
 
 LAW = "law"
 SOME_GPU = "gpu"
-"""The type of a GPU that nobody named."""
+"""The type of a GPU whose type is not given."""
 
 StructT = TypeVar("StructT", bound=Struct)
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadDefaults:
-    """What arrives where an experiment does not say; the setting that it names is in it already."""
+    """The default workload of a scenario, with the chosen setting applied."""
 
     arrivals: str = "poisson"
     rate: float | None = None
-    """Requests a second; None: arrivals say it themselves."""
+    """Requests a second; None: the arrival process has its own rate."""
     requests: int = 1000
     slo: Mapping[str, str] = field(default_factory=dict)
     """By graph: a duration, a factor like ``1.2L``, or nothing."""
     mix: Mapping[str, float] = field(default_factory=dict)
-    """By graph; all the same unless said."""
+    """Weights by graph; equal unless given."""
     tenants: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A scenario, made."""
+    """A scenario, ready to run."""
 
     catalogue: Catalogue
     fleet: Fleet
     interference: Mapping[tuple[int, int], int] = field(default_factory=dict)
-    """(function, function beside it) to how much longer it takes, in parts per million."""
+    """(function, neighbour) to its slow-down, in parts per million."""
     workload: WorkloadDefaults = WorkloadDefaults()
     central: bool | None = None
-    """None: as the policy is made."""
+    """Whether control is central; None: the policy's default."""
     preloaded: bool = True
     notes: tuple[str, ...] = ()
     by_share: Mapping[tuple[int, int, int], int] = field(default_factory=dict)
-    """(function, function beside it, its share of the SMs in ppm) to the same, where a table says it by shares."""
+    """(function, neighbour, its share of the SMs in ppm) to its slow-down, where a table has it by share."""
 
 
 class Builder:
-    """Makes one scenario; what is wrong is said with the name of the thing."""
+    """Builds one scenario; errors name the table that is wrong."""
 
     def __init__(
         self, experiment: ServingExperiment, table: ScenarioTable, profiles: Sequence[ServingProfile], where: str
@@ -141,31 +141,31 @@ class Builder:
     def _graph(self, name: str, tasks: list[TaskTable], functions: list[str]) -> Graph:
         where = f"{self.where}, graph {name}"
         names = [task.name or task.function for task in tasks]
-        made = []
-        for own, task in zip(names, tasks, strict=True):
-            sizes = [size(getattr(task, key), f"{where}, task {own}: {key}") or 0 for key in ("input", "output")]
-            made.append(Task(own, functions.index(self._within(name, task.function)), *sizes))
+        graph_tasks = []
+        for task_name, task in zip(names, tasks, strict=True):
+            sizes = [size(getattr(task, key), f"{where}, task {task_name}: {key}") or 0 for key in ("input", "output")]
+            graph_tasks.append(Task(task_name, functions.index(self._within(name, task.function)), *sizes))
         edges = [(names.index(before), index) for index, task in enumerate(tasks) for before in task.after]
         try:
-            return Graph(name, tuple(made), tuple(edges))
+            return Graph(name, tuple(graph_tasks), tuple(edges))
         except ExperimentError as problem:
             raise ExperimentError(f"{self.where}, {problem}") from None
 
     # --- functions and models ---
 
     def _within(self, graph: str, name: str) -> str:
-        """Return what a function or model is called where each graph has its own."""
+        """Return the name of a function or model, with its graph where each graph has its own copy."""
         return name if not self.authors or self.table.authors.share_models else f"{graph}/{name}"
 
     def _used(self, tasks: Mapping[str, list[TaskTable]]) -> dict[str, tuple[str, str]]:
-        """Return the functions that graphs call, in the order of the file: to the graph and the name in the file."""
+        """Return the functions that graphs call, in the order of the file, each with its graph and name in the file."""
         calls = {(graph, task.function) for graph, listed in tasks.items() for task in listed}
-        found: dict[str, tuple[str, str]] = {}
+        functions: dict[str, tuple[str, str]] = {}
         for graph in tasks:
             for name in self.functions:
                 if (graph, name) in calls:
-                    found.setdefault(self._within(graph, name), (graph, name))
-        return found
+                    functions.setdefault(self._within(graph, name), (graph, name))
+        return functions
 
     def _measured(self, name: str) -> list[tuple[ServingProfile, FunctionProfile]]:
         for profile in self.profiles:
@@ -174,7 +174,7 @@ class Builder:
         return [(profile, profile.functions[name]) for profile in self.profiles]
 
     def _models_of(self, name: str) -> dict[str, int]:
-        """Return the models of a function and their bytes; weights that were measured come before the scenario's."""
+        """Return the models of a function and their bytes; measured weights come before the scenario's."""
         where = f"{self.where}, function {name}"
         listed = self.functions[name].models
         for model in listed:
@@ -191,38 +191,42 @@ class Builder:
     def _models(self, used: Mapping[str, tuple[str, str]]) -> tuple[list[Model], dict[str, int]]:
         sizes: dict[str, int] = {}
         for graph, name in used.values():
-            for model, own in self._models_of(name).items():
+            for model, size_bytes in self._models_of(name).items():
                 key = self._within(graph, model)
-                sizes[key] = max(sizes.get(key, 0), own)
-        return [Model(name, own) for name, own in sizes.items()], {name: at for at, name in enumerate(sizes)}
+                sizes[key] = max(sizes.get(key, 0), size_bytes)
+        return [Model(name, size_bytes) for name, size_bytes in sizes.items()], {
+            name: at for at, name in enumerate(sizes)
+        }
 
     def _function(self, called: str, graph: str, name: str, positions: Mapping[str, int], fleet: Fleet) -> Function:
         where = f"{self.where}, function {name}"
         table = self.functions[name]
-        measured = [found for _, found in self._measured(name)]
+        measured = [measured_function for _, measured_function in self._measured(name)]
         numbers = {
             "cold_start": optional_span(table.cold_start, f"{where}: cold_start"),
             "instance_bytes": size(table.instance_memory, f"{where}: instance_memory"),
             "activation_bytes": size(table.activation, f"{where}: activation"),
         }
         for key in numbers:
-            said = [value for found in measured if (value := getattr(found, key)) is not None]
-            numbers[key] = max(said, default=numbers[key]) or 0
+            values = [value for measured_function in measured if (value := getattr(measured_function, key)) is not None]
+            numbers[key] = max(values, default=numbers[key]) or 0
         models = tuple(positions[self._within(graph, model)] for model in self._models_of(name))
         times, spread = self._times(name, {worker.gpu.type for worker in fleet.workers}, where)
-        own = table.spread if table.spread is not None and not measured else spread
-        profile = Profile(times, serving_profile.checked_spread(own, where))
+        chosen_spread = table.spread if table.spread is not None and not measured else spread
+        profile = Profile(times, serving_profile.checked_spread(chosen_spread, where))
         return Function(called, models, profile, **{key: value or 0 for key, value in numbers.items()})
 
     def _times(self, name: str, gpus: set[str], where: str) -> tuple[dict[str, Mapping[Configuration, int]], float]:
         """Return the cells by type of GPU, and the spread that belongs to them."""
         table = self.functions[name]
         if measured := self._measured(name):
-            found: dict[str, Mapping[Configuration, int]] = {profile.gpu: own.cells for profile, own in measured}
-            if missing := sorted(gpu for gpu in gpus if gpu not in found and ANY_GPU not in found):
+            cells: dict[str, Mapping[Configuration, int]] = {
+                profile.gpu: function.cells for profile, function in measured
+            }
+            if missing := sorted(gpu for gpu in gpus if gpu not in cells and ANY_GPU not in cells):
                 files = ", ".join(str(profile.path) for profile in self.profiles)
-                raise ProfileError(f"{where}: no cells for GPU {missing[0]} (profile {files}: {', '.join(found)})")
-            return found, max(own.spread for _, own in measured)
+                raise ProfileError(f"{where}: no cells for GPU {missing[0]} (profile {files}: {', '.join(cells)})")
+            return cells, max(function.spread for _, function in measured)
         if bool(table.cells) == (table.ms is not None):
             raise ProfileError(f"{where}: needs ms or cells, one of them")
         if table.ms is None:
@@ -235,11 +239,11 @@ class Builder:
     def _own_cells(self, table: FunctionTable, where: str) -> tuple[dict[str, Mapping[Configuration, int]], float]:
         by_gpu = table.cells if isinstance(table.cells, dict) else {ANY_GPU: table.cells}
         read = {gpu: serving_profile.cells_of(rows, where, sparse=table.sparse) for gpu, rows in by_gpu.items()}
-        spreads = [spread for _, found in read.values() for spread in found]
+        spreads = [spread for _, gpu_spreads in read.values() for spread in gpu_spreads]
         return {gpu: cells for gpu, (cells, _) in read.items()}, max(spreads, default=0.0)
 
     def _interference(self, used: Mapping[str, tuple[str, str]]) -> dict[tuple[int, int], int]:
-        found: dict[tuple[int, int], int] = {}
+        slowdowns: dict[tuple[int, int], int] = {}
         for row in self.table.interference:
             for name in (row.function, row.beside):
                 if name not in self.functions:
@@ -250,13 +254,13 @@ class Builder:
                 rule = "must be at least 1 and below 1000 (1.15: it takes 15 % longer)"
                 raise ExperimentError(f"{self.where}, interference of {row.function}: slower is {row.slower:g}: {rule}")
             ppm = round(row.slower * REFERENCE_SPEED_PPM)
-            found |= {
+            slowdowns |= {
                 (a, b): ppm
-                for a, (_, mine) in enumerate(used.values())
+                for a, (_, name) in enumerate(used.values())
                 for b, (_, other) in enumerate(used.values())
-                if (mine, other) == (row.function, row.beside)
+                if (name, other) == (row.function, row.beside)
             }
-        return found
+        return slowdowns
 
     # --- what arrives ---
 
@@ -274,7 +278,7 @@ class Builder:
         for part in parts:
             self._check_part(part)
             if part.arrivals and part.arrivals.partition(":")[0] not in BY_RATE:
-                given.pop("rate", None)  # they have a pace of their own
+                given.pop("rate", None)  # they have their own rate
             given |= {key: value for key in part.__struct_fields__ if (value := getattr(part, key)) not in ("", None)}
         slo = parts[-1].slo if asked else ""
         given["slo"] = {name: slo or graph.slo or given.get("slo", "") for name, graph in self.graphs.items()}
@@ -311,7 +315,7 @@ def _chained(graph: GraphTable) -> list[TaskTable]:
 
 
 def check_memory(models: Sequence[Model], functions: Sequence[Function], fleet: Fleet) -> None:
-    """Refuse a function that some worker has no memory for: policies may send any task anywhere."""
+    """Raise where a worker has too little memory for a function: policies may place any task on any worker."""
     largest = max((worker.gpu for worker in fleet.workers), key=lambda gpu: gpu.memory_bytes)
     smallest = min((worker.gpu for worker in fleet.workers), key=lambda gpu: gpu.memory_bytes)
     for model in models:
@@ -330,7 +334,7 @@ def check_memory(models: Sequence[Model], functions: Sequence[Function], fleet: 
 
 
 def runnable(function: Function, models: Sequence[Model], fleet: Fleet, where: str) -> Function:
-    """Return the function with those cells only that every worker with their type of GPU can run when it is empty."""
+    """Return the function with only those cells that every empty worker with their type of GPU can run."""
     weights = sum(models[model].size_bytes for model in set(function.models))
     kept: dict[str, Mapping[Configuration, int]] = {}
     for gpu in dict.fromkeys(worker.gpu.type for worker in fleet.workers):
@@ -352,5 +356,5 @@ def runnable(function: Function, models: Sequence[Model], fleet: Fleet, where: s
 
 
 def _runs(worker: Worker, cell: Configuration, memory_bytes: int) -> bool:
-    fits = cell.cpus <= worker.cpus and memory_bytes <= share_bytes(worker.gpu, cell.slices)
-    return fits and cell.slices <= worker.gpu.slices and places(worker.gpu, cell.slices, 0) is not None
+    fits = cell.cpus <= worker.cpus and memory_bytes <= reachable_bytes(worker.gpu, cell.slices)
+    return fits and cell.slices <= worker.gpu.slices and find_slices(worker.gpu, cell.slices, 0) is not None

@@ -1,7 +1,7 @@
-"""Scenarios: from a file to everything that can be asked for, the fleet that answers, and what arrives by default.
+"""Load a scenario from its file: the catalogue, the fleet, and the default workload.
 
-A scenario is one of those that ship with the package, by name, or the user's own file: TOML, or Python with a function
-``scenario(experiment)`` that returns the same tables as a dictionary, or a ``Built`` made by hand.
+A scenario is a shipped one, by name, or a user's file: TOML, or Python with a function ``scenario(experiment)`` that
+returns the same tables as a dictionary, or a ``Built``.
 """
 
 import tomllib
@@ -27,21 +27,21 @@ MEASURED = "measured"
 NAMED_PROFILES = (LAW, MEASURED)
 PYTHON = ".py"
 _HALF = REFERENCE_SPEED_PPM // 2
-"""Of the SMs, where nobody says how many slices a batch gets: two side by side."""
+"""Assumed share of the SMs where the slices of a batch are not known: two batches side by side."""
 _MOST_NAMED = 3
 
 
 def load(experiment: ServingExperiment) -> Built:
     """Return the scenario that an experiment names, in its setting, at its fidelity, with its number of workers."""
-    found = _found(experiment)
-    if isinstance(found, Built):
-        _for_built(experiment)
-        check_prices(found.fleet, f"scenario {experiment.serving.scenario}")
-        check_memory(found.catalogue.models, found.catalogue.functions, found.fleet)
-        built = found
+    document = _read_scenario(experiment)
+    if isinstance(document, Built):
+        _check_built_keys(experiment)
+        check_prices(document.fleet, f"scenario {experiment.serving.scenario}")
+        check_memory(document.catalogue.models, document.catalogue.functions, document.fleet)
+        built = document
     else:
         where = f"scenario {experiment.serving.scenario}"
-        table = toml.typed(found, ScenarioTable, where)
+        table = toml.typed(document, ScenarioTable, where)
         _check_measured(experiment, table, where)
         profiles = [serving_profile.read(path) for path in _profile_paths(experiment, table)]
         built = Builder(experiment, table, profiles, where).build()
@@ -50,31 +50,31 @@ def load(experiment: ServingExperiment) -> Built:
 
 def profile_paths(experiment: ServingExperiment) -> tuple[Path, ...]:
     """Return the profile files that an experiment reads; none where its scenario holds all times itself."""
-    found = _found(experiment)
-    if isinstance(found, Built):
+    document = _read_scenario(experiment)
+    if isinstance(document, Built):
         return ()
-    return _profile_paths(experiment, toml.typed(found, ScenarioTable, f"scenario {experiment.serving.scenario}"))
+    return _profile_paths(experiment, toml.typed(document, ScenarioTable, f"scenario {experiment.serving.scenario}"))
 
 
 def profile_file(experiment: ServingExperiment) -> Path | None:
     """Return the profile file that an experiment or its scenario asks for by path; None where there is none."""
-    found = _found(experiment)
-    asked = "" if isinstance(found, Built) else experiment.serving.profile or found.get("profile", "")
+    document = _read_scenario(experiment)
+    asked = "" if isinstance(document, Built) else experiment.serving.profile or document.get("profile", "")
     return Path(asked).expanduser() if asked and asked not in NAMED_PROFILES else None
 
 
 def written(experiment: ServingExperiment) -> str | None:
-    """Return the scenario as one TOML text, its base included, so that it can be read anywhere without code.
+    """Return the scenario as one TOML text, its base included, so that it can be read without running code.
 
-    None for a Python file whose catalogue is made by hand.
+    None for a Python file that returns a ``Built``.
     """
-    found = _found(experiment)
-    if isinstance(found, Built):
+    document = _read_scenario(experiment)
+    if isinstance(document, Built):
         return None
-    text = toml.write({key: value for key, value in found.items() if key != "base"})
+    text = toml.write({key: value for key, value in document.items() if key != "base"})
     try:
         tomllib.loads(text)
-    except tomllib.TOMLDecodeError:  # a number that only looks like one, from a Python file
+    except tomllib.TOMLDecodeError:  # a value from a Python file that TOML cannot hold
         return None
     return text
 
@@ -98,17 +98,17 @@ def files_of(name: str) -> list[Path]:
     path = path_of(name)
     if name in SHIPPED or path.suffix == PYTHON:
         return [path]
-    whole, files = _document(path), [path]
+    document, files = _document(path), [path]
     while isinstance(base := toml.read(files[-1], "scenario").get("base"), str) and base:
         files.append(_base_path(base, files[-1]))
-    measured = whole.get("measured", [])
+    measured = document.get("measured", [])
     named = [measured] if isinstance(measured, str) else measured if isinstance(measured, list) else []
-    beside = [_beside(path.parent, each) for each in named if isinstance(each, str)]
-    asked = [Path(whole["profile"]).expanduser()] if isinstance(whole.get("profile"), str) else []
-    return [*files, *(each for each in (*beside, *asked) if each.is_file())]
+    beside = [_beside(path.parent, profile_name) for profile_name in named if isinstance(profile_name, str)]
+    asked = [Path(document["profile"]).expanduser()] if isinstance(document.get("profile"), str) else []
+    return [*files, *(profile for profile in (*beside, *asked) if profile.is_file())]
 
 
-def _found(experiment: ServingExperiment) -> toml.Document | Built:
+def _read_scenario(experiment: ServingExperiment) -> toml.Document | Built:
     path = path_of(experiment.serving.scenario)
     if path.suffix != PYTHON:
         return _document(path)
@@ -117,7 +117,7 @@ def _found(experiment: ServingExperiment) -> toml.Document | Built:
 
 
 def _document(path: Path, above: tuple[Path, ...] = ()) -> toml.Document:
-    """Return a file's document, put onto that of its base if it has one."""
+    """Return a file's document, merged into that of its base if it has one."""
     return _on_base(toml.read(path, "scenario"), path, above)
 
 
@@ -129,7 +129,7 @@ def _on_base(document: toml.Document, path: Path, above: tuple[Path, ...]) -> to
         raise ExperimentError(f"scenario {path}: is its own base")
     beneath = _base_path(base, path)
     if beneath.suffix == PYTHON:
-        raise ExperimentError(f"scenario {path}: its base {base} is no TOML file")
+        raise ExperimentError(f"scenario {path}: its base {base} is not a TOML file")
     return _merged(_document(beneath, (*above, path)), document)
 
 
@@ -140,7 +140,7 @@ def _base_path(base: str, above: Path) -> Path:
 
 
 def _merged(beneath: Mapping[str, Any], above: Mapping[str, Any]) -> toml.Document:
-    """Merge two documents: tables key by key, anything else as the upper one has it."""
+    """Return two documents merged: tables key by key, any other value from ``above``."""
     whole = dict(beneath)
     for key, value in above.items():
         old = whole.get(key)
@@ -158,8 +158,8 @@ def _called(path: Path, experiment: ServingExperiment) -> toml.Document | Built:
     return made
 
 
-def _for_built(experiment: ServingExperiment) -> None:
-    """Refuse keys that would have no effect on a catalogue that a Python file made."""
+def _check_built_keys(experiment: ServingExperiment) -> None:
+    """Raise for keys that have no effect on a ``Built`` from a Python file."""
     for key in ("setting", "profile"):
         if given := getattr(experiment.serving, key):
             raise ExperimentError(f"{key} {given!r}: {experiment.serving.scenario} makes its catalogue itself")
@@ -185,7 +185,7 @@ def _profile_paths(experiment: ServingExperiment, table: ScenarioTable) -> tuple
 
 
 def _check_measured(experiment: ServingExperiment, table: ScenarioTable, where: str) -> None:
-    """Refuse a measured profile, used in this run or not, that has none of the scenario's functions."""
+    """Raise for a measured profile, used in this run or not, that has none of the scenario's functions."""
     beside = path_of(experiment.serving.scenario).parent
     for name in [table.measured] if isinstance(table.measured, str) else table.measured:
         path = _beside(beside, name)
@@ -194,7 +194,7 @@ def _check_measured(experiment: ServingExperiment, table: ScenarioTable, where: 
 
 
 def _beside(folder: Path, name: str) -> Path:
-    """Return a profile beside its scenario, or beside the shipped ones that it may be based on."""
+    """Return the path of a profile: in the scenario's folder, else among the shipped ones."""
     path = folder / Path(name).expanduser()
     return path if path.exists() or not (FOLDER / name).exists() else FOLDER / name
 
@@ -203,7 +203,7 @@ def _beside(folder: Path, name: str) -> Path:
 
 
 def _with_pairs(experiment: ServingExperiment, built: Built) -> Built:
-    """Return the scenario with the slow-downs of the table that the experiment names; as it is where it names none."""
+    """Return the scenario with the slow-downs of the table that the experiment names; unchanged without one."""
     asked = experiment.serving
     if not asked.interference:
         if asked.programs:
@@ -213,17 +213,20 @@ def _with_pairs(experiment: ServingExperiment, built: Built) -> Built:
     names = [_program_of(table, function.name) for function in built.catalogue.functions]
     gpus = {worker.gpu for worker in built.fleet.workers}
     shares = {slices * REFERENCE_SPEED_PPM // gpu.slices for gpu in gpus for slices in range(1, gpu.slices + 1)}
-    found, unknown = expanded(table, names, {*shares, _HALF})
-    own = built.interference
-    whole = {(mine, other): slower for (mine, other, share), slower in found.items() if share == _HALF}
-    by_share = {key: slower for key, slower in found.items() if key[:2] not in own and key[2] in shares}
+    slowdowns, unknown = expanded(table, names, {*shares, _HALF})
+    scenario_own = built.interference
+    by_pair = {(function, other): slower for (function, other, share), slower in slowdowns.items() if share == _HALF}
+    by_share = {key: slower for key, slower in slowdowns.items() if key[:2] not in scenario_own and key[2] in shares}
     return replace(
-        built, interference=whole | dict(own), by_share=by_share, notes=(*built.notes, *_unknown_pairs(table, unknown))
+        built,
+        interference=by_pair | dict(scenario_own),
+        by_share=by_share,
+        notes=(*built.notes, *_unknown_pairs(table, unknown)),
     )
 
 
 def _program_of(table: PairTable, name: str) -> str:
-    """Return a function's name; where each graph has functions of its own, without that of the graph."""
+    """Return a function's name, without that of its graph where the table does not know it."""
     given = table.knows(name) or any(fnmatchcase(name, pattern) for pattern in table.names)
     return name if given else name.rpartition("/")[2]
 

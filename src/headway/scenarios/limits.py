@@ -1,4 +1,4 @@
-"""What a fleet can carry and how fast a graph can be answered at best: the bounds that experiments are held against."""
+"""Limits of a scenario: the capacity of its fleet, and the fastest answer of each graph, checked before a run."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from headway.serving.latency import LatencyModel
 from headway.units import SECOND, counted, format_duration
 
 MOST_OVERLOAD = 4.0
-"""So many times what the fleet can carry is played, with a note; what is beyond is taken for a slip."""
+"""A rate up to this multiple of the capacity is run, with a note; a higher one is taken for a mistake."""
 _NEAR = 1.0 + 1e-9
 
 
@@ -21,7 +21,7 @@ _NEAR = 1.0 + 1e-9
 
 def deadlines(experiment: ServingExperiment, built: Built) -> tuple[int, ...]:
     """Return by graph how long a request may take, 0 for no limit; none may be below the graph's fastest path."""
-    found = []
+    limits = []
     mix, latency = mix_of(experiment, built), LatencyModel(built.catalogue, built.fleet)
     for index, graph in enumerate(built.catalogue.graphs):
         text = experiment.workload.slo or built.workload.slo.get(graph.name, "")
@@ -34,8 +34,8 @@ def deadlines(experiment: ServingExperiment, built: Built) -> tuple[int, ...]:
                 f"slo {format_duration(given)}{means} is below the critical path: graph {graph.name} takes "
                 f"{format_duration(least)} at its fastest, {format_duration(least - given)} more"
             )
-        found.append(given)
-    return tuple(found)
+        limits.append(given)
+    return tuple(limits)
 
 
 # --- what is asked for ------------------------------------------------------------------------------------------
@@ -66,24 +66,24 @@ class _Kind:
     count: int
 
     def shares(self, cell: Configuration) -> tuple[float, ...]:
-        """Return how much of the CPUs, of the slices and of the places of one worker a batch takes."""
+        """Return the shares of the CPUs, of the slices and of the MIG places of one worker that a batch takes."""
         gpu = self.worker.gpu
         places = MIG_SPAN.get(cell.slices, MEMORY_SLICES) / MEMORY_SLICES if gpu.geometry == MIG else 0.0
         return cell.cpus / self.worker.cpus, cell.slices / gpu.slices, places
 
 
 def capacity_per_second(built: Built, mix: Sequence[float]) -> float:
-    """Return the most requests a second that the fleet can carry, whatever the policy: CPUs and slices always full.
+    """Return the capacity of the fleet in requests a second, for any policy: CPUs and slices are always full.
 
-    Each function runs in the configurations that get most out of them; weights are always there and nothing has a
-    deadline, so a real fleet carries less.
+    Each function runs in its most efficient configurations, weights are always resident and no request has a deadline,
+    so that a real fleet has less.
     """
     calls = _calls(built, mix)
     return _programme(built, calls) if calls else float("inf")
 
 
 def check_rate(experiment: ServingExperiment, built: Built, rate: float) -> str:
-    """Refuse a rate far above what any policy could keep up with, unless that is meant; a note on any above it."""
+    """Raise for a rate far above the capacity, unless overload is allowed; return a note on a lower overload."""
     calls = _calls(built, mix_of(experiment, built))
     if not calls or rate <= _easily(built, calls):
         return ""
@@ -119,7 +119,7 @@ def _seconds(function: Function, kind: _Kind) -> list[tuple[Configuration, float
 
 
 def _easily(built: Built, calls: Mapping[int, float]) -> float:
-    """Return a rate that can surely be carried: each kind of worker runs one configuration a function."""
+    """Return a rate that the fleet can surely carry: each kind of worker runs one configuration of each function."""
     total = 0.0
     for kind in _kinds(built):
         busy = sum(

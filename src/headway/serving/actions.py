@@ -1,4 +1,4 @@
-"""What a policy may ask for on a fleet, in the imperative. Structs for their speed: see ``events``."""
+"""Actions of serving policies, named in the imperative. They are structs for speed: see ``events``."""
 
 from typing import TypeAlias
 
@@ -8,14 +8,14 @@ NOWHERE = -1
 
 
 class PlaceRequest(Struct, frozen=True, gc=False):
-    """Say where the tasks of a request are to run, a worker a task; -1 leaves one open. The plan it carries."""
+    """Place the tasks of a request: a worker for each task; -1 leaves it open. This is the plan that it carries."""
 
     request: int
     workers: tuple[int, ...]
 
 
 class MoveTask(Struct, frozen=True, gc=False):
-    """Place one task, or place it elsewhere; its inputs are sent there. It must not have begun."""
+    """Place one task, or move it to another worker; its inputs are sent there. It must not have started."""
 
     request: int
     task: int
@@ -23,9 +23,9 @@ class MoveTask(Struct, frozen=True, gc=False):
 
 
 class RunBatch(Struct, frozen=True, gc=False):
-    """Run tasks of one function together on a worker: those queued there, or ready ones that are placed nowhere.
+    """Run tasks of one function together on a worker: queued ones, or ready ones that are placed nowhere.
 
-    What is missing is fetched first, while the batch holds its CPUs and slices: inputs, a process, weights.
+    Missing inputs, a missing process and missing weights come first, while the batch holds its CPUs and slices.
     """
 
     worker: int
@@ -34,11 +34,11 @@ class RunBatch(Struct, frozen=True, gc=False):
     cpus: int = 1
     slices: int = 1
     evict: tuple[int, ...] = ()
-    """Models that make room."""
+    """Models to evict first."""
 
 
 class FetchModel(Struct, frozen=True, gc=False):
-    """Bring weights into a worker's GPU ahead of any task; ``evict`` makes room."""
+    """Fetch weights into a worker's GPU memory ahead of any task; ``evict``: models to evict first."""
 
     worker: int
     model: int
@@ -46,34 +46,34 @@ class FetchModel(Struct, frozen=True, gc=False):
 
 
 class EvictModel(Struct, frozen=True, gc=False):
-    """Take weights that nobody uses out of a worker's GPU."""
+    """Remove weights that no batch uses from a worker's GPU memory."""
 
     worker: int
     model: int
 
 
 class StartInstance(Struct, frozen=True, gc=False):
-    """Have a process of a function on a worker ahead of any task."""
+    """Start a process of a function on a worker ahead of any task."""
 
     worker: int
     function: int
 
 
 class StopInstance(Struct, frozen=True, gc=False):
-    """Let an idle process of a function go before its time."""
+    """Stop an idle process of a function before its keep-alive ends."""
 
     worker: int
     function: int
 
 
 class DropRequest(Struct, frozen=True, gc=False):
-    """Give a request up: none of its tasks will be started any more."""
+    """Drop a request: none of its tasks will be started any more."""
 
     request: int
 
 
 class WakeAt(Struct, frozen=True, gc=False):
-    """Ask again at this time, even if nothing happens until then."""
+    """Ask the policy again at this time, even if nothing happens before."""
 
     time: int
 

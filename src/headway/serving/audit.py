@@ -1,15 +1,15 @@
-"""The audit: does a serving tape contradict itself, its workload or its fleet? A finding for each thing that cannot be.
+"""Audit of a serving tape: a finding for each contradiction with itself, its workload or its fleet.
 
-Everything is recomputed from the rows with the naive ``books``: bytes, CPUs, slices and processes of each worker, where
-each task is, and what could have been where at which time.
+Everything is recomputed from the rows with the simple records of ``audit_records``: bytes, CPUs, slices and processes
+of each worker, where each task is, and the earliest time at which inputs and weights could have arrived.
 """
 
 from collections.abc import Sequence
 
 from headway.core.audit import Finding, audited, row_ranks
 from headway.core.tape import Tape
-from headway.serving.audit_requests import RequestClerk
-from headway.serving.books import BatchEntry, WorkerBooks
+from headway.serving.audit_records import BatchRecord, WorkerRecord
+from headway.serving.audit_requests import RequestAuditor
 from headway.serving.catalogue import Catalogue
 from headway.serving.events import (
     BatchFinished,
@@ -49,17 +49,17 @@ def audit(
     complete: bool = True,
     punctual: bool = True,
 ) -> list[Finding]:
-    """Return what cannot be on this tape; empty when it is sound.
+    """Return the contradictions on this tape; empty when it is sound.
 
-    ``complete`` asks for the end of every request. ``punctual``: what has no spread takes no less than its profile
-    says, which is true in virtual time only.
+    ``complete``: every request must have ended. ``punctual``: a run without spread takes no less than its profile says,
+    which holds in virtual time only.
     """
     ranks = row_ranks(tape, _RANKS, _ACTIONS, Kind.STALE)
-    return audited(tape, ranks, _Clerk(catalogue, fleet, requests, punctual), complete=complete)
+    return audited(tape, ranks, _Auditor(catalogue, fleet, requests, punctual), complete=complete)
 
 
-class _Clerk(RequestClerk):
-    """Keeps the books of workers, and of what runs there."""
+class _Auditor(RequestAuditor):
+    """Follows workers, and what runs there."""
 
     opens = (int(Kind.RUN), int(Kind.FETCH))
     follows = (int(Kind.TASK), int(Kind.COLD), int(Kind.EVICTED), int(Kind.LOAD))
@@ -70,7 +70,7 @@ class _Clerk(RequestClerk):
         self._punctual = punctual
         self._lease = 0
         self._stopping: list[int] | None = None
-        """A STOP_INSTANCE row whose process has yet to go."""
+        """A STOP_INSTANCE row whose EXPIRED row has yet to come."""
         self._rows = {
             Kind.ARRIVED: self._on_arrived,
             Kind.TASK_ARRIVED: self._on_queued,
@@ -96,16 +96,16 @@ class _Clerk(RequestClerk):
         }
 
     def _find_open(self) -> None:
-        for request in self._lives:
+        for request in self._open_requests:
             self._find("end", f"request {request} was neither answered nor dropped")
-        for request in self._requests.keys() - self._ended.keys() - self._lives.keys():
+        for request in self._requests.keys() - self._ended.keys() - self._open_requests.keys():
             self._find("end", f"request {request} of the workload never arrived")
 
     def _settle(self, rows: list[list[int]]) -> None:
         self._new_lease(rows[0][3])
-        if (books := self._at(rows[0])) is not None:
+        if (worker := self._at(rows[0])) is not None:
             enter = self._on_run if rows[0][1] == Kind.RUN else self._on_fetch
-            enter(books, rows)
+            enter(worker, rows)
 
     def _new_lease(self, lease: int) -> None:
         if lease <= self._lease:
@@ -114,70 +114,70 @@ class _Clerk(RequestClerk):
 
     # --- batches ----------------------------------------------------------------------------------------------
 
-    def _on_run(self, books: WorkerBooks, group: list[list[int]]) -> None:
+    def _on_run(self, worker: WorkerRecord, group: list[list[int]]) -> None:
         now, _, subject, lease, place, function, value = group[0]
         if not 0 <= function < len(self._catalogue.functions):
             self._find("batch", f"function {function} does not exist")
             return
         kind = self._catalogue.functions[function]
         tasks = [row for row in group if row[1] == Kind.TASK]
-        batch = BatchEntry(now, function, [(row[2], row[5]) for row in tasks])
+        batch = BatchRecord(now, function, [(row[2], row[5]) for row in tasks])
         batch.cpus, batch.slices, batch.first = unpack(value)
         batch.activation_bytes = kind.activation_bytes * len(tasks)
         if not tasks or tasks[0][2] != subject:
             self._find("batch", f"batch {lease} has tasks {batch.tasks}, its first is said to be of request {subject}")
         for row in tasks:
             self._begin(batch, row)
-        if books.profiled(batch) is None:
+        if worker.profiled(batch) is None:
             size = f"{len(tasks)} at {batch.cpus} CPUs, {batch.slices} slices"
             self._find("profile", f"batch {lease}: function {kind.name} has no profile for {size}")
-        self._load(books, batch, group)
-        books.batches[lease] = batch
-        self._find_all(books.overbooked(), f"batch {lease} at {place}: ")
+        self._load(worker, batch, group)
+        worker.batches[lease] = batch
+        self._find_all(worker.overbooked(), f"batch {lease} at {place}: ")
 
-    def _begin(self, batch: BatchEntry, row: list[int]) -> None:
+    def _begin(self, batch: BatchRecord, row: list[int]) -> None:
         now, _, request, lease, place, task, there = row
-        if (life := self._life(row)) is None:
+        if (record := self._record_of(row)) is None:
             return
-        who = f"task {task} of request {request}"
-        if life.graph.tasks[task].function != batch.function:
+        name = f"task {task} of request {request}"
+        if record.graph.tasks[task].function != batch.function:
             self._find(
-                "batch", f"{who} is of function {life.graph.tasks[task].function}, its batch of {batch.function}"
+                "batch", f"{name} is of function {record.graph.tasks[task].function}, its batch of {batch.function}"
             )
-        if life.begun(task):
-            self._find("twice", f"{who} begins but runs or is done already")
+        if record.begun(task):
+            self._find("twice", f"{name} begins but runs or is done already")
             return
-        if life.placed[task] == -1:
-            self._inputs(life, task, place, there, now)
-        elif life.placed[task] != place or not life.queued[task]:
-            self._find("queue", f"{who} runs at {place}, it is not queued there")
+        if record.placed[task] == -1:
+            self._inputs(record, task, place, there, now)
+        elif record.placed[task] != place or not record.queued[task]:
+            self._find("queue", f"{name} runs at {place}, it is not queued there")
         batch.earliest = max(batch.earliest, there)
-        life.running[task], life.where[task], life.queued[task] = lease, place, False
-        life.placed[task] = place
-        self._workers[place].here[request, task] = None
+        record.running[task], record.where[task], record.queued[task] = lease, place, False
+        record.placed[task] = place
+        self._workers[place].tasks[request, task] = None
 
-    def _load(self, books: WorkerBooks, batch: BatchEntry, group: list[list[int]]) -> None:
-        """Enter process and weights of a batch: what it evicts, what it brings, when it can compute at the earliest."""
+    def _load(self, worker: WorkerRecord, batch: BatchRecord, group: list[list[int]]) -> None:
+        """Enter process and weights of a batch: what it evicts and fetches, and when it can compute at the earliest."""
         now, kind = batch.began, self._catalogue.functions[batch.function]
-        ready = self._process(books, batch, [row[6] for row in group if row[1] == Kind.COLD])
+        ready = self._process(worker, batch, [row[6] for row in group if row[1] == Kind.COLD])
         for row in group:
             if row[1] == Kind.EVICTED:
-                self._find_all(books.evicted(row[5]))
-        ready = max([ready, *(books.resident[model] for model in kind.models if model in books.resident)])
+                self._find_all(worker.evicted(row[5]))
+        ready = max([ready, *(worker.resident[model] for model in kind.models if model in worker.resident)])
         loads = [row for row in group if row[1] == Kind.LOAD]
-        came = max(now, books.link_free)  # beside the start of a process
+        came = max(now, worker.link_free)  # beside the start of a process
         for row in loads:
-            if row[5] in books.resident or row[5] not in kind.models:
+            if row[5] in worker.resident or row[5] not in kind.models:
                 self._find(
                     "load", f"model {row[5]} is fetched for {kind.name} at {row[4]}: not needed, or there already"
                 )
                 continue
             self._link(row[5], row[6])
             came += row[6]
-            books.resident[row[5]] = books.link_free = came
+            worker.resident[row[5]] = worker.link_free = came
             ready = max(ready, came)
-        if missing := [model for model in kind.models if model not in books.resident]:
-            self._find("load", f"{kind.name} runs at {books.worker.name} without its models {missing}")
+        if missing := [model for model in kind.models if model not in worker.resident]:
+            self._find("load", f"{kind.name} runs at {worker.worker.name} without its models {missing}")
         batch.earliest = max(batch.earliest, ready, now)
 
     def _link(self, model: int, took: int) -> None:
@@ -185,27 +185,27 @@ class _Clerk(RequestClerk):
         if took < needed:
             self._find("load", f"model {model} came in {took} ns, the link needs {needed}")
 
-    def _process(self, books: WorkerBooks, batch: BatchEntry, cold: list[int]) -> int:
-        """Return when a process can run the batch; one that was idle longest ago is the last to be taken."""
+    def _process(self, worker: WorkerRecord, batch: BatchRecord, cold: list[int]) -> int:
+        """Return when a process can run the batch; the one that became idle last is taken."""
         kind = self._catalogue.functions[batch.function]
         if cold:
             if len(cold) > 1 or cold[0] < kind.cold_start or not kind.cold_start:
                 self._find("instance", f"a process of {kind.name} starts within {cold} ns, it takes {kind.cold_start}")
             return batch.began + cold[0]
         if kind.cold_start:
-            last = max((at for at, idle in enumerate(books.idle) if idle[0] == batch.function), default=-1)
+            last = max((at for at, idle in enumerate(worker.idle) if idle[0] == batch.function), default=-1)
             if last < 0:
-                self._find("instance", f"{kind.name} runs at {books.worker.name} in a process that is not there")
+                self._find("instance", f"{kind.name} runs at {worker.worker.name} in a process that is not there")
             else:
-                books.idle.pop(last)
+                worker.idle.pop(last)
         return batch.began
 
-    def _batch(self, row: list[int]) -> BatchEntry | None:
-        """Return the batch that a row is about; it has to run."""
-        books = self._at(row)
-        batch = books.batches.get(row[3]) if books is not None else None
-        if books is not None and batch is None:
-            self._find("lease", f"{Kind(row[1]).name} of batch {row[3]} at {books.worker.name}, which is not there")
+    def _batch(self, row: list[int]) -> BatchRecord | None:
+        """Return the batch of a row, which must be running; None, with a finding, where it is not."""
+        worker = self._at(row)
+        batch = worker.batches.get(row[3]) if worker is not None else None
+        if worker is not None and batch is None:
+            self._find("lease", f"{Kind(row[1]).name} of batch {row[3]} at {worker.worker.name}, which is not there")
         return batch
 
     def _on_loaded(self, row: list[int]) -> None:
@@ -218,7 +218,7 @@ class _Clerk(RequestClerk):
         if (batch := self._batch(row)) is None:
             return
         now, _, _, lease, place, function, count = row
-        books = self._workers[place]
+        worker = self._workers[place]
         if (function, count) != (batch.function, len(batch.tasks)):
             self._find(
                 "batch", f"batch {lease} ends as {count} of {function}, it is {len(batch.tasks)} of {batch.function}"
@@ -227,58 +227,58 @@ class _Clerk(RequestClerk):
             self._find("early", f"batch {lease} ends and never had all it needs")
         kind = self._catalogue.functions[batch.function]
         began = max(batch.loaded, batch.began)
-        takes = books.profiled(batch)
+        takes = worker.profiled(batch)
         if self._punctual and takes and not kind.profile.spread and now - began < takes:
             self._find("early", f"batch {lease} ran for {now - began} ns, its profile says {takes}")
-        del books.batches[lease]
+        del worker.batches[lease]
         if kind.cold_start:
-            books.idle.append((batch.function, now))
+            worker.idle.append((batch.function, now))
         for request, task in batch.tasks:
-            known = books.here.pop((request, task), 0) is None
-            if known and (life := self._lives.get(request)) is not None and life.running[task] == lease:
-                life.running[task], life.finished[task] = 0, now
-                if min(life.finished) >= 0:
+            known = worker.tasks.pop((request, task), 0) is None
+            if known and (record := self._open_requests.get(request)) is not None and record.running[task] == lease:
+                record.running[task], record.finished[task] = 0, now
+                if min(record.finished) >= 0:
                     self._whole[request] = None
 
     # --- ahead of any task ------------------------------------------------------------------------------------
 
-    def _on_fetch(self, books: WorkerBooks, group: list[list[int]]) -> None:
+    def _on_fetch(self, worker: WorkerRecord, group: list[list[int]]) -> None:
         now, _, _, lease, place, model, value = group[0]
         if not 0 <= model < len(self._catalogue.models):
             self._find("load", f"model {model} does not exist")
             return
         for row in group[1:]:
-            self._find_all(books.evicted(row[5]) if row[1] == Kind.EVICTED else [("kind", f"{row} after a FETCH")])
-        if model in books.resident:
+            self._find_all(worker.evicted(row[5]) if row[1] == Kind.EVICTED else [("kind", f"{row} after a FETCH")])
+        if model in worker.resident:
             self._find("load", f"model {model} is fetched to {place}, where it is")
-        self._link(model, value - max(0, books.link_free - now))
-        books.link_free = books.resident[model] = now + value
-        books.fetches[lease] = (model, now + value)
-        self._find_all(books.overbooked(), f"fetch {lease} at {place}: ")
+        self._link(model, value - max(0, worker.link_free - now))
+        worker.link_free = worker.resident[model] = now + value
+        worker.fetches[lease] = (model, now + value)
+        self._find_all(worker.overbooked(), f"fetch {lease} at {place}: ")
 
     def _on_fetched(self, row: list[int]) -> None:
-        books = self._at(row)
-        self._ahead(row, books.fetches if books is not None else {}, "load")
+        worker = self._at(row)
+        self._ahead(row, worker.fetches if worker is not None else {}, "load")
 
     def _on_started(self, row: list[int]) -> None:
-        if (books := self._at(row)) is not None:
-            self._ahead(row, books.starting, "instance")
-            books.idle.append((row[5], row[0]))
+        if (worker := self._at(row)) is not None:
+            self._ahead(row, worker.starting, "instance")
+            worker.idle.append((row[5], row[0]))
 
-    def _ahead(self, row: list[int], under_way: dict[int, tuple[int, int]], rule: str) -> None:
-        """Check that what was asked for ahead could have come by now."""
-        what, earliest = under_way.pop(row[3], (-1, 0))
-        if what != row[5]:
+    def _ahead(self, row: list[int], pending: dict[int, tuple[int, int]], rule: str) -> None:
+        """Check that a fetch or start ahead of any task could have ended by now."""
+        subject, earliest = pending.pop(row[3], (-1, 0))
+        if subject != row[5]:
             self._find("lease", f"{Kind(row[1]).name} of {row[5]} under {row[3]}, which is not under way")
         elif row[0] < earliest:
             self._find(rule, f"{Kind(row[1]).name} of {row[5]} under {row[3]} before {earliest} ns")
 
     def _on_evict(self, row: list[int]) -> None:
-        if (books := self._at(row)) is not None:
-            self._find_all(books.evicted(row[5]))
+        if (worker := self._at(row)) is not None:
+            self._find_all(worker.evicted(row[5]))
 
     def _on_start_instance(self, row: list[int]) -> None:
-        if (books := self._at(row)) is None:
+        if (worker := self._at(row)) is None:
             return
         self._new_lease(row[3])
         if not 0 <= row[5] < len(self._catalogue.functions):
@@ -287,7 +287,7 @@ class _Clerk(RequestClerk):
         needed = self._catalogue.functions[row[5]].cold_start
         if not needed or row[6] < needed:
             self._find("instance", f"a process of function {row[5]} starts within {row[6]} ns, it takes {needed}")
-        books.starting[row[3]] = (row[5], row[0] + row[6])
+        worker.starting[row[3]] = (row[5], row[0] + row[6])
 
     def _on_stop_instance(self, row: list[int]) -> None:
         self._at(row)
@@ -295,35 +295,35 @@ class _Clerk(RequestClerk):
 
     def _on_expired(self, row: list[int]) -> None:
         now, _, _, _, place, function, since = row
-        books = self._workers[place] if 0 <= place < len(self._workers) else None
+        worker = self._workers[place] if 0 <= place < len(self._workers) else None
         stopped, self._stopping = self._stopping, None
-        if books is None or (function, since) not in books.idle:
+        if worker is None or (function, since) not in worker.idle:
             self._find("instance", f"a process of function {function}, idle since {since} ns, is not at {place}")
             return
-        books.idle.remove((function, since))
+        worker.idle.remove((function, since))
         early = now < since + self._fleet.keep_alive
-        if early and books.up and (stopped is None or stopped[4:6] != [place, function]):
+        if early and worker.up and (stopped is None or stopped[4:6] != [place, function]):
             self._find("instance", f"a process of function {function} is let go before its time")
 
     def _on_stale(self, row: list[int]) -> None:
         _, _, request, lease, place, task, kind = row
-        books = self._workers[place] if 0 <= place < len(self._workers) else None
+        worker = self._workers[place] if 0 <= place < len(self._workers) else None
         if kind == Kind.TASK_ARRIVED:
-            life = self._lives.get(request)
+            record = self._open_requests.get(request)
             live = (
-                life is not None
-                and 0 <= task < len(life.moves)
-                and life.placed[task] >= 0
-                and life.moves[task] == lease
-                and not (life.queued[task] or life.begun(task) or life.unmet(task))
+                record is not None
+                and 0 <= task < len(record.moves)
+                and record.placed[task] >= 0
+                and record.moves[task] == lease
+                and not (record.queued[task] or record.begun(task) or record.unmet(task))
             )
-        elif books is None:
+        elif worker is None:
             live = False
         elif kind in (Kind.WORKER_FAILED, Kind.WORKER_RECOVERED):
-            live = books.up == (kind == Kind.WORKER_FAILED)
+            live = worker.up == (kind == Kind.WORKER_FAILED)
         elif kind == Kind.LOADED:
-            live = lease in books.batches and books.batches[lease].loaded < 0
+            live = lease in worker.batches and worker.batches[lease].loaded < 0
         else:
-            live = lease in books.batches or lease in books.fetches or lease in books.starting
+            live = lease in worker.batches or lease in worker.fetches or lease in worker.starting
         if live:
             self._find("lease", f"an event of kind {kind} under {lease}, which is live, was called stale")

@@ -1,59 +1,59 @@
-"""The part of the audit that follows requests: where their tasks are, what they lost, how they ended."""
+"""Request part of the serving audit: where tasks are, which were lost, how requests ended."""
 
 from collections.abc import Sequence
 
-from headway.core.audit import Clerk
-from headway.serving.books import Life, WorkerBooks, sent
+from headway.core.audit import Auditor
+from headway.serving.audit_records import RequestRecord, WorkerRecord, least_transfer_time
 from headway.serving.catalogue import Catalogue
 from headway.serving.fleet import Fleet
 from headway.serving.request import Request
 from headway.serving.rows import Kind
 
 
-class RequestClerk(Clerk):
-    """Keeps the books of requests; what runs on workers is entered by its subclass."""
+class RequestAuditor(Auditor):
+    """Follows requests; what runs on workers is entered by its subclass."""
 
     def __init__(self, catalogue: Catalogue, fleet: Fleet, requests: Sequence[Request]) -> None:
         super().__init__()
         self._catalogue, self._fleet = catalogue, fleet
         self._requests = {request.id: request for request in requests}
-        self._workers = [WorkerBooks(worker, catalogue) for worker in fleet.workers]
-        self._lives: dict[int, Life] = {}
+        self._workers = [WorkerRecord(worker, catalogue) for worker in fleet.workers]
+        self._open_requests: dict[int, RequestRecord] = {}
         self._ended: dict[int, str] = {}
-        """Requests that are no more: answered or dropped."""
+        """Requests that were answered or dropped, and which of the two."""
         self._whole: dict[int, None] = {}
-        """Requests whose tasks are all done and whose answer has yet to come."""
-        self._failed: list[WorkerBooks] = []
-        """Workers that died in this instant."""
+        """Requests whose tasks are all done and whose DONE row has yet to come."""
+        self._failed: list[WorkerRecord] = []
+        """Workers that failed in this instant."""
         self._row = self._now = -1
 
     def _end_instant(self) -> None:
-        for books in self._failed:
-            if not books.up:
-                self._leftovers(books)
+        for worker in self._failed:
+            if not worker.up:
+                self._leftovers(worker)
         for request in self._whole:
             self._find("answer", f"all tasks of request {request} are done, and it is not answered")
         self._failed, self._whole = [], {}
 
-    def _at(self, row: list[int]) -> WorkerBooks | None:
-        """Return the books of the worker that a row is about, on which something may happen."""
+    def _at(self, row: list[int]) -> WorkerRecord | None:
+        """Return the record of a row's worker; a finding where it is down, None where it does not exist."""
         if not 0 <= row[4] < len(self._workers):
             self._find("worker", f"worker {row[4]} does not exist")
             return None
-        books = self._workers[row[4]]
-        if not books.up:
-            self._find("worker", f"{Kind(row[1]).name} on worker {books.worker.name}, which is down")
-        return books
+        worker = self._workers[row[4]]
+        if not worker.up:
+            self._find("worker", f"{Kind(row[1]).name} on worker {worker.worker.name}, which is down")
+        return worker
 
-    def _life(self, row: list[int]) -> Life | None:
-        """Return the request that a row is about; it has to live, and to have that task."""
-        if (life := self._lives.get(row[2])) is None:
+    def _record_of(self, row: list[int]) -> RequestRecord | None:
+        """Return the record of a row's request; None, with a finding, where it is not open or has no such task."""
+        if (record := self._open_requests.get(row[2])) is None:
             how = self._ended.get(row[2], "not there")
             self._find("request", f"{Kind(row[1]).name} of request {row[2]}, which is {how}")
-        elif not 0 <= row[5] < len(life.placed):
+        elif not 0 <= row[5] < len(record.placed):
             self._find("request", f"request {row[2]} has no task {row[5]}")
             return None
-        return life
+        return record
 
     # --- requests and where their tasks are -------------------------------------------------------------------
 
@@ -62,96 +62,96 @@ class RequestClerk(Clerk):
         if (request := self._requests.get(subject)) is None:
             self._find("arrival", f"request {subject} is not in the workload")
             return
-        if subject in self._lives or subject in self._ended:
+        if subject in self._open_requests or subject in self._ended:
             self._find("arrival", f"request {subject} arrives a second time")
             return
         if (graph, place, deadline, tenant) != (request.graph, request.ingress, request.deadline, request.tenant):
             self._find("arrival", f"request {subject} arrives as another than {request}")
         if now < request.arrival:
             self._find("arrival", f"request {subject} arrives before {request.arrival} ns")
-        self._lives[subject] = Life(request, self._catalogue.graphs[request.graph])
+        self._open_requests[subject] = RequestRecord(request, self._catalogue.graphs[request.graph])
 
     def _on_placed(self, row: list[int]) -> None:
         now, kind, request, _, place, task, value = row
-        books, life = self._at(row), self._life(row)
-        if books is None or life is None:
+        worker, record = self._at(row), self._record_of(row)
+        if worker is None or record is None:
             return
-        if life.begun(task):
+        if record.begun(task):
             self._find("place", f"task {task} of request {request} is placed but has begun")
             return
-        if kind == Kind.MOVE and value != life.placed[task]:
-            self._find("place", f"task {task} of request {request} moves from {value}, it was at {life.placed[task]}")
-        if life.placed[task] >= 0:
-            self._workers[life.placed[task]].here.pop((request, task), None)
-        life.placed[task], life.placed_at[task], life.queued[task] = place, now, False
-        life.moves[task] += 1
-        books.here[request, task] = None
+        if kind == Kind.MOVE and value != record.placed[task]:
+            self._find("place", f"task {task} of request {request} moves from {value}, it was at {record.placed[task]}")
+        if record.placed[task] >= 0:
+            self._workers[record.placed[task]].tasks.pop((request, task), None)
+        record.placed[task], record.placed_at[task], record.queued[task] = place, now, False
+        record.moves[task] += 1
+        worker.tasks[request, task] = None
 
     def _on_queued(self, row: list[int]) -> None:
         now, kind, request, lease, place, task, _ = row
-        books, life = self._at(row), self._life(row)
-        if books is None or life is None:
+        worker, record = self._at(row), self._record_of(row)
+        if worker is None or record is None:
             return
-        if life.placed[task] != place or life.queued[task] or life.begun(task):
+        if record.placed[task] != place or record.queued[task] or record.begun(task):
             self._find("queue", f"task {task} of request {request} is queued at {place}, where it is not expected")
-        if kind == Kind.TASK_ARRIVED and lease != life.moves[task]:
-            self._find("lease", f"task {task} of request {request} was placed {life.moves[task]} times, not {lease}")
-        self._inputs(life, task, place, now, life.placed_at[task])
-        life.queued[task] = True
+        if kind == Kind.TASK_ARRIVED and lease != record.moves[task]:
+            self._find("lease", f"task {task} of request {request} was placed {record.moves[task]} times, not {lease}")
+        self._inputs(record, task, place, now, record.placed_at[task])
+        record.queued[task] = True
 
     def _on_ready(self, row: list[int]) -> None:
-        life, task = self._life(row), row[5]
-        if life is not None and (life.unmet(task) or life.placed[task] >= 0 or life.begun(task)):
+        record, task = self._record_of(row), row[5]
+        if record is not None and (record.unmet(task) or record.placed[task] >= 0 or record.begun(task)):
             self._find("queue", f"task {task} of request {row[2]} is called ready: it waits, is placed or has begun")
 
-    def _inputs(self, life: Life, task: int, place: int, there: int, asked: int) -> None:
-        """Check that all inputs of a task could be on a worker by then; a request sends its own when placed."""
-        who = f"task {task} of request {life.request.id}"
-        if unmet := life.unmet(task):
-            self._find("order-of-tasks", f"{who} goes on before its predecessors {unmet} are done")
+    def _inputs(self, record: RequestRecord, task: int, place: int, there: int, asked: int) -> None:
+        """Check that all inputs of a task could be on a worker by ``there``; a request's own are sent when placed."""
+        name = f"task {task} of request {record.request.id}"
+        if unmet := record.unmet(task):
+            self._find("order-of-tasks", f"{name} goes on before its predecessors {unmet} are done")
             return
-        tasks, fleet = life.graph.tasks, self._fleet
+        tasks, fleet = record.graph.tasks, self._fleet
         earliest = asked
-        if not life.graph.predecessors[task]:
-            earliest += sent(fleet, life.request.ingress, place, tasks[task].input_bytes)
-        for before in life.graph.predecessors[task]:
-            way = sent(fleet, life.where[before], place, tasks[before].output_bytes)
-            earliest = max(earliest, life.finished[before] + way)
+        if not record.graph.predecessors[task]:
+            earliest += least_transfer_time(fleet, record.request.ingress, place, tasks[task].input_bytes)
+        for before in record.graph.predecessors[task]:
+            transfer = least_transfer_time(fleet, record.where[before], place, tasks[before].output_bytes)
+            earliest = max(earliest, record.finished[before] + transfer)
         if there < earliest:
-            self._find("input", f"{who} has its inputs at {there} ns, they cannot be there before {earliest} ns")
+            self._find("input", f"{name} has its inputs at {there} ns, they cannot be there before {earliest} ns")
 
     def _on_drop(self, row: list[int]) -> None:
-        if (life := self._lives.get(row[2])) is None:
+        if (record := self._open_requests.get(row[2])) is None:
             self._find("request", f"request {row[2]} is dropped, which is {self._ended.get(row[2], 'not there')}")
             return
-        if (done := sum(when >= 0 for when in life.finished)) != row[6]:
+        if (done := sum(when >= 0 for when in record.finished)) != row[6]:
             self._find("drop", f"request {row[2]} is dropped with {done} tasks done, the tape says {row[6]}")
-        for task, place in enumerate(life.placed):
-            if place >= 0 and not life.begun(task):
-                self._workers[place].here.pop((row[2], task), None)
-        del self._lives[row[2]]
+        for task, place in enumerate(record.placed):
+            if place >= 0 and not record.begun(task):
+                self._workers[place].tasks.pop((row[2], task), None)
+        del self._open_requests[row[2]]
         self._ended[row[2]] = "dropped"
 
     def _on_done(self, row: list[int]) -> None:
-        if (life := self._life(row)) is None:
+        if (record := self._record_of(row)) is None:
             return
         if row[2] not in self._whole:
-            left = [task for task, when in enumerate(life.finished) if when < 0]
+            left = [task for task, when in enumerate(record.finished) if when < 0]
             self._find("answer", f"request {row[2]} is answered, but its tasks {left} are not done")
-        if row[6] != row[0] - life.request.arrival:
-            self._find("answer", f"request {row[2]} took {row[0] - life.request.arrival} ns, the tape says {row[6]}")
+        if row[6] != row[0] - record.request.arrival:
+            self._find("answer", f"request {row[2]} took {row[0] - record.request.arrival} ns, the tape says {row[6]}")
         self._whole.pop(row[2], None)
-        del self._lives[row[2]]
+        del self._open_requests[row[2]]
         self._ended[row[2]] = "answered"
 
     # --- workers that die and return --------------------------------------------------------------------------
 
     def _on_failed(self, row: list[int]) -> None:
-        if (books := self._at(row)) is not None:
-            books.up, books.failed_at = False, row[0]
-            books.link_free = row[0]
-            books.batches, books.resident, books.fetches, books.starting = {}, {}, {}, {}
-            self._failed.append(books)
+        if (worker := self._at(row)) is not None:
+            worker.up, worker.failed_at = False, row[0]
+            worker.link_free = row[0]
+            worker.batches, worker.resident, worker.fetches, worker.starting = {}, {}, {}, {}
+            self._failed.append(worker)
 
     def _on_recovered(self, row: list[int]) -> None:
         if not 0 <= row[4] < len(self._workers):
@@ -162,25 +162,25 @@ class RequestClerk(Clerk):
             self._leftovers(self._workers[row[4]])
             self._workers[row[4]].up = True
 
-    def _leftovers(self, books: WorkerBooks) -> None:
-        """Find what a dead worker must not have any more, and empty its books."""
-        for request, task in books.here:
-            if request in self._lives:
-                self._find("lost", f"task {task} of request {request} was on {books.worker.name}, which died")
-        for function, _ in books.idle:
-            self._find("instance", f"a process of function {function} outlived worker {books.worker.name}")
-        books.empty()
+    def _leftovers(self, worker: WorkerRecord) -> None:
+        """Report tasks and processes that outlived a failed worker, and clear its record."""
+        for request, task in worker.tasks:
+            if request in self._open_requests:
+                self._find("lost", f"task {task} of request {request} was on {worker.worker.name}, which died")
+        for function, _ in worker.idle:
+            self._find("instance", f"a process of function {function} outlived worker {worker.worker.name}")
+        worker.empty()
 
     def _on_lost(self, row: list[int]) -> None:
-        if (life := self._life(row)) is None:
+        if (record := self._record_of(row)) is None:
             return
         _, _, request, _, _, task, finished = row
-        at = life.where[task] if finished or life.running[task] else life.placed[task]
-        died = 0 <= at < len(self._workers) and self._workers[at].failed_at >= max(0, life.finished[task])
-        if not died or bool(finished) != (life.finished[task] >= 0):
+        at = record.where[task] if finished or record.running[task] else record.placed[task]
+        died = 0 <= at < len(self._workers) and self._workers[at].failed_at >= max(0, record.finished[task])
+        if not died or bool(finished) != (record.finished[task] >= 0):
             self._find("lost", f"task {task} of request {request} is lost, its worker {at} did not take it along")
         if 0 <= at < len(self._workers):
-            self._workers[at].here.pop((request, task), None)
-        life.moves[task] += not finished and not life.running[task]
-        life.placed[task] = life.where[task] = life.finished[task] = -1
-        life.running[task], life.queued[task] = 0, False
+            self._workers[at].tasks.pop((request, task), None)
+        record.moves[task] += not finished and not record.running[task]
+        record.placed[task] = record.where[task] = record.finished[task] = -1
+        record.running[task], record.queued[task] = 0, False

@@ -1,10 +1,10 @@
-"""Batches, fetches and processes of a worker: how they begin, what they hold meanwhile, how they end."""
+"""State changes of batches, fetches and processes on a worker: their start, what they hold, their end."""
 
 from typing import TYPE_CHECKING
 
 from headway.serving.actions import FetchModel, RunBatch, StartInstance
 from headway.serving.events import BatchFinished, BatchLoaded, InstanceStarted, ModelFetched, Sent
-from headway.serving.fleet import places
+from headway.serving.fleet import find_slices
 from headway.serving.memory import GpuMemory
 from headway.serving.requeststate import DONE, QUEUED, RUNNING, RequestState
 from headway.serving.rows import Kind, pack
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 _RUN, _TASK, _LOAD, _LOADED = map(int, (Kind.RUN, Kind.TASK, Kind.LOAD, Kind.LOADED))
 _EVICTED, _FINISHED, _DONE = map(int, (Kind.EVICTED, Kind.FINISHED, Kind.DONE))
-"""The usual rows as plain numbers: the tape takes them in sooner, and see ``requeststate``."""
+"""Kinds of the frequent rows as plain integers, for speed; see ``requeststate``."""
 
 
 def run(state: "ServingState", now: int, action: RunBatch) -> None:
-    """Begin a batch: take its tasks, its CPUs and slices, and fetch what is missing."""
+    """Start a batch: take its tasks, its CPUs and slices, and fetch what is missing."""
     index, tasks, cpus, slices = action.worker, action.tasks, action.cpus, action.slices
     worker, latency, journal = state.workers[index], state.latency, state.journal
     state.touch(worker, now)
@@ -29,7 +29,7 @@ def run(state: "ServingState", now: int, action: RunBatch) -> None:
     kind = state.catalogue.functions[function]
     lease = state.leases = state.leases + 1
     batch = Batch(lease, tasks, function, kind.models, cpus, slices, now)
-    place = places(worker.worker.gpu, slices, worker.taken)
+    place = find_slices(worker.worker.gpu, slices, worker.taken)
     assert place is not None
     batch.first, batch.mask = first, mask = place
     journal((now, _RUN, first_request, lease, index, function, pack(cpus, slices, first)))
@@ -66,11 +66,11 @@ def _take_tasks(state: "ServingState", now: int, worker: WorkerState, batch: Bat
         if rs.stage[task] is QUEUED:
             del worker.queue[request, task]
             worker.queued -= base
-            worker.unwant(batch.models)
+            worker.remove_need(batch.models)
             due = now
         else:
-            state.unready(rs, task)
-            due = state.inputs_due(now, rs, task, index)
+            state.remove_ready(rs, task)
+            due = state.inputs_arrive_at(now, rs, task, index)
             rs.worker[task] = index
             latest = max(latest, due)
         rs.stage[task] = RUNNING
@@ -79,9 +79,9 @@ def _take_tasks(state: "ServingState", now: int, worker: WorkerState, batch: Bat
 
 
 def _load(state: "ServingState", now: int, worker: WorkerState, batch: Batch, evict: tuple[int, ...]) -> int:
-    """Pin the batch's models and fetch the missing ones, one after the other; when all can be used.
+    """Pin the batch's models and fetch the missing ones, one after the other; return when all can be used.
 
-    They come while a process starts: a cold start does not keep the link.
+    Weights are fetched while a process starts: a cold start does not occupy the link.
     """
     memory = worker.memory
     missing = [model for model in batch.models if not memory.resident >> model & 1]
@@ -97,13 +97,13 @@ def _load(state: "ServingState", now: int, worker: WorkerState, batch: Batch, ev
     if missing or back:
         free = max(now, worker.link_free)
         for model in missing:
-            time = bring(state, worker, model) + back
+            time = load_weights(state, worker, model) + back
             back = 0
             memory.add(model, now)
             free += time
             memory.ready[model] = free
             state.journal((now, _LOAD, -1, batch.lease, worker.id, model, time))
-        worker.link_free = free + back  # where only activations made room
+        worker.link_free = free + back  # evicted for activations alone
         ready = max(ready, worker.link_free)
     for model in batch.models:
         memory.pin(model, now)
@@ -111,15 +111,15 @@ def _load(state: "ServingState", now: int, worker: WorkerState, batch: Batch, ev
 
 
 def write_back(state: "ServingState", memory: GpuMemory, evict: tuple[int, ...]) -> int:
-    """Return how long it takes to write back what is evicted, where that is needed at all."""
+    """Return how long writing back the evicted models takes; 0 where links need no write-back."""
     return state.fleet.fetch_time(memory.size_of(evict)) if state.fleet.links.write_back else 0
 
 
-def bring(state: "ServingState", worker: WorkerState, model: int) -> int:
-    """Return how long weights take to the GPU; they then lie in host memory too, where there is room."""
+def load_weights(state: "ServingState", worker: WorkerState, model: int) -> int:
+    """Note a model as last used in the host's LRU cache; return how long its weights take to the GPU."""
     size = state.catalogue.models[model].size_bytes
-    known = model in worker.host
-    if known:
+    in_host = model in worker.host
+    if in_host:
         del worker.host[model]  # it becomes the last used
         worker.host[model] = None
     elif size <= worker.worker.host_bytes:
@@ -129,11 +129,11 @@ def bring(state: "ServingState", worker: WorkerState, model: int) -> int:
             worker.host_free_bytes += state.catalogue.models[oldest].size_bytes
         worker.host[model] = None
         worker.host_free_bytes -= size
-    return state.fleet.fetch_time(size, from_disk=not known)
+    return state.fleet.fetch_time(size, from_disk=not in_host)
 
 
-def loaded(state: "ServingState", now: int, event: BatchLoaded) -> None:
-    """Note that everything that a batch needs is there."""
+def on_batch_loaded(state: "ServingState", now: int, event: BatchLoaded) -> None:
+    """Apply that all inputs, processes and weights of a batch have arrived."""
     worker = state.workers[event.worker]
     if (batch := worker.running.get(event.lease)) is None or batch.loaded:
         state.journal((now, Kind.STALE, -1, event.lease, event.worker, 0, Kind.LOADED))
@@ -146,8 +146,8 @@ def loaded(state: "ServingState", now: int, event: BatchLoaded) -> None:
     state.touched[worker.id] = None
 
 
-def finish(state: "ServingState", now: int, event: BatchFinished) -> list[Sent] | None:
-    """End a batch: its results lie here, what it held is free, successors may go on; return what is sent to them."""
+def on_batch_finished(state: "ServingState", now: int, event: BatchFinished) -> list[Sent] | None:
+    """End a batch: free what it held and release its successors; return the inputs that are sent to them."""
     index, lease, journal = event.worker, event.lease, state.journal
     worker = state.workers[index]
     if (batch := worker.running.get(lease)) is None:
@@ -162,7 +162,7 @@ def finish(state: "ServingState", now: int, event: BatchFinished) -> list[Sent] 
         for model in batch.models:
             worker.memory.ready.pop(model, None)
     if batch.instance:
-        idle_from(state, now, worker, batch.function)
+        mark_idle(state, now, worker, batch.function)
     state.touched[index] = None
     caused = []
     for request, task in batch.tasks:
@@ -177,14 +177,14 @@ def finish(state: "ServingState", now: int, event: BatchFinished) -> list[Sent] 
             journal((now, _DONE, request, 0, index, task, now - rs.request.arrival))
             continue
         for after in rs.graph.successors[task]:
-            # One that runs already: this was lost and computed again for another.
-            if rs.stage[after] < RUNNING and (sent := _go_on(state, now, rs, task, after)) is not None:
+            # A successor may run already: this task was lost and computed again for another one.
+            if rs.stage[after] < RUNNING and (sent := _deliver_result(state, now, rs, task, after)) is not None:
                 caused.append(sent)
     return caused or None
 
 
-def _go_on(state: "ServingState", now: int, rs: RequestState, task: int, after: int) -> Sent | None:
-    """Send the result of a predecessor to where ``after`` was placed; return all its inputs when this is the last."""
+def _deliver_result(state: "ServingState", now: int, rs: RequestState, task: int, after: int) -> Sent | None:
+    """Send a result to the worker of the successor ``after``; return its inputs when this was the last of them."""
     waits = rs.waits[after] = rs.waits[after] - 1
     if (target := rs.worker[after]) < 0:
         if not waits:
@@ -196,9 +196,9 @@ def _go_on(state: "ServingState", now: int, rs: RequestState, task: int, after: 
         size = rs.graph.tasks[task].output_bytes
         rs.coming[task, target] = now + state.fleet.copy_time(rs.worker[task], target, size)
         rs.copies[task] = copies | 1 << target
-    come = rs.coming.get((task, target), 0)
-    if come > rs.due[after]:
-        rs.due[after] = come
+    arrival = rs.coming.get((task, target), 0)
+    if arrival > rs.due[after]:
+        rs.due[after] = arrival
     if waits:
         return None
     rs.since[after] = now
@@ -220,7 +220,7 @@ def release(worker: WorkerState, batch: Batch) -> None:
 
 
 def fetch(state: "ServingState", now: int, action: FetchModel) -> None:
-    """Begin to bring weights that no batch waits for yet."""
+    """Start to fetch weights ahead of any batch."""
     worker = state.workers[action.worker]
     state.touch(worker, now)
     memory = worker.memory
@@ -229,7 +229,7 @@ def fetch(state: "ServingState", now: int, action: FetchModel) -> None:
     for model in action.evict:
         memory.remove(model)
     begin = max(now, worker.link_free)
-    time = bring(state, worker, action.model) + back
+    time = load_weights(state, worker, action.model) + back
     state.journal((now, Kind.FETCH, -1, state.leases, worker.id, action.model, begin + time - now))
     for model in action.evict:
         state.journal((now, _EVICTED, -1, state.leases, worker.id, model, 0))
@@ -239,8 +239,8 @@ def fetch(state: "ServingState", now: int, action: FetchModel) -> None:
     worker.fetches[state.leases] = action.model
 
 
-def fetched(state: "ServingState", now: int, event: ModelFetched) -> None:
-    """Note that weights have come that no batch waited for."""
+def on_model_fetched(state: "ServingState", now: int, event: ModelFetched) -> None:
+    """Apply that weights which were fetched ahead have arrived."""
     worker = state.workers[event.worker]
     if worker.fetches.pop(event.lease, -1) < 0:
         state.journal((now, Kind.STALE, -1, event.lease, event.worker, event.model, Kind.FETCHED))
@@ -254,7 +254,7 @@ def fetched(state: "ServingState", now: int, event: ModelFetched) -> None:
 
 
 def start_instance(state: "ServingState", now: int, action: StartInstance) -> None:
-    """Begin to start a process that no batch waits for yet."""
+    """Start a process ahead of any batch."""
     worker = state.workers[action.worker]
     state.touch(worker, now)
     state.leases += 1
@@ -263,26 +263,26 @@ def start_instance(state: "ServingState", now: int, action: StartInstance) -> No
     state.journal((now, Kind.START_INSTANCE, -1, state.leases, worker.id, action.function, time))
 
 
-def started(state: "ServingState", now: int, event: InstanceStarted) -> None:
-    """Note that a process is there that no batch waited for."""
+def on_instance_started(state: "ServingState", now: int, event: InstanceStarted) -> None:
+    """Apply that a process which was started ahead is ready."""
     worker = state.workers[event.worker]
     if worker.starting.pop(event.lease, -1) < 0:
         state.journal((now, Kind.STALE, -1, event.lease, event.worker, event.function, Kind.INSTANCE_STARTED))
         return
     state.touch(worker, now)
     state.journal((now, Kind.INSTANCE_STARTED, -1, event.lease, event.worker, event.function, 0))
-    idle_from(state, now, worker, event.function)
+    mark_idle(state, now, worker, event.function)
     state.touched[worker.id] = None
 
 
-def idle_from(state: "ServingState", now: int, worker: WorkerState, function: int) -> None:
+def mark_idle(state: "ServingState", now: int, worker: WorkerState, function: int) -> None:
     """Count a process as idle from now on."""
     worker.idle.setdefault(function, []).append(now)
     worker.warm |= 1 << function
     state.expiries.append((now + state.fleet.keep_alive, worker.id, function, now))
 
 
-def let_go(state: "ServingState", now: int, worker: WorkerState, function: int, which: int) -> None:
+def stop_idle(state: "ServingState", now: int, worker: WorkerState, function: int, which: int) -> None:
     """End an idle process."""
     idle = worker.idle[function]
     since = idle.pop(which)
@@ -292,7 +292,7 @@ def let_go(state: "ServingState", now: int, worker: WorkerState, function: int, 
 
 
 def _take_instance(state: "ServingState", now: int, worker: WorkerState, function: int) -> bool:
-    """Use the process that was idle last; whether there was one."""
+    """Take the process that became idle last; return whether there was one."""
     if not (idle := worker.idle.get(function)):
         return False
     idle.pop()

@@ -1,4 +1,4 @@
-"""What can be asked for: models, the functions that use them, and the graphs that call the functions.
+"""Models, the functions that use them, and the graphs that call the functions.
 
 Models and functions are small integers everywhere else, so that a set of them is a bit mask.
 """
@@ -41,21 +41,21 @@ class Profile:
 
     def on(self, gpu: str) -> Mapping[Configuration, int]:
         """Return the cells for a type of GPU."""
-        found = self.times.get(gpu) or self.times.get(ANY_GPU)
-        if found is None:
+        cells = self.times.get(gpu) or self.times.get(ANY_GPU)
+        if cells is None:
             raise ProfileError(f"no profile for GPU {gpu!r} (there are: {', '.join(sorted(self.times)) or 'none'})")
-        return found
+        return cells
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A program that runs tasks: its models, how long it takes, what a process of it costs to have."""
+    """A program that runs tasks: its models, its profile, and the cost of a process."""
 
     name: str
     models: tuple[int, ...]
     profile: Profile
     cold_start: int = 0
-    """What it takes to have a process that can run it; 0: no process of its own is needed."""
+    """Start time of a process that can run it; 0: it needs no process of its own."""
     instance_bytes: int = 0
     """Host memory of an idle process."""
     activation_bytes: int = 0
@@ -70,7 +70,7 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """Everything that requests may ask for."""
+    """All models, functions and graphs of a scenario."""
 
     models: tuple[Model, ...]
     functions: tuple[Function, ...]
@@ -94,9 +94,9 @@ class Catalogue:
 @lru_cache(maxsize=1 << 14)  # policies ask for the same few over and over
 def models_in(mask: int) -> Sequence[int]:
     """Return the positions of a mask's bits, lowest first."""
-    found = []
+    positions = []
     while mask:
         low = mask & -mask
-        found.append(low.bit_length() - 1)
+        positions.append(low.bit_length() - 1)
         mask ^= low
-    return tuple(found)
+    return tuple(positions)

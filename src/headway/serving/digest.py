@@ -1,6 +1,6 @@
-"""A digest of everything in a serving state that a policy is shown and must leave as it is.
+"""Digest of everything in a serving state that a policy is shown and must not change.
 
-What reading itself changes is left out: the counts of rows that were read, and the row that a worker keeps at hand.
+What reading changes is left out: the counts of rows that were read, and the cached row of a worker.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ from headway.serving.workerstate import Batch, WorkerState
 
 _OF_REQUEST = tuple(slot for slot in RequestState.__slots__ if slot != "graph")
 _OF_MEMORY = tuple(slot for slot in GpuMemory.__slots__ if slot != "sizes")
-_OF_WORKER = tuple(slot for slot in WorkerState.__slots__ if slot not in ("as_is", "memory", "running", "worker"))
+_OF_WORKER = tuple(slot for slot in WorkerState.__slots__ if slot not in ("current_row", "memory", "running", "worker"))
 _OF_STATE = (
     *("to_come", "ready", "landed", "ended", "displaced", "touched", "leases"),
     *("expiries", "push_interval", "central"),
@@ -20,7 +20,7 @@ _OF_STATE = (
 
 
 def digest(state: ServingState) -> str:
-    """Return a text that is the same for the same state, however it was reached."""
+    """Return the SHA-256 of a state; equal states give equal digests."""
     seen = (
         [getattr(state, name) for name in _OF_STATE],
         [_worker(worker) for worker in state.workers],

@@ -1,6 +1,6 @@
-"""What happens on a fleet, in the past tense. ``rank`` is the order in which events of one instant are applied.
+"""Events of a fleet, named in the past tense. ``rank`` is the order in which events of one instant are applied.
 
-Structs and not dataclasses: a run makes several a task, and a frozen dataclass takes six times as long to make.
+They are structs for speed: a run makes several for each task, and a frozen dataclass takes six times as long to make.
 """
 
 from typing import ClassVar, TypeAlias
@@ -11,7 +11,7 @@ from headway.serving.request import Request
 
 
 class BatchFinished(Struct, frozen=True, gc=False):
-    """A batch delivered the results of all its tasks."""
+    """A batch ended; the results of all its tasks are there."""
 
     worker: int
     lease: int
@@ -19,7 +19,7 @@ class BatchFinished(Struct, frozen=True, gc=False):
 
 
 class BatchLoaded(Struct, frozen=True, gc=False):
-    """Inputs, process and weights of a batch are there; it computes from now on."""
+    """Inputs, process and weights of a batch have arrived; it computes from now on."""
 
     worker: int
     lease: int
@@ -27,17 +27,17 @@ class BatchLoaded(Struct, frozen=True, gc=False):
 
 
 class ModelFetched(Struct, frozen=True, gc=False):
-    """Weights that were asked for ahead of any task have come."""
+    """Weights that were fetched ahead of any task have arrived."""
 
     worker: int
     model: int
     lease: int
-    """The number of the fetch."""
+    """The lease of the fetch."""
     rank: ClassVar[int] = 2
 
 
 class InstanceStarted(Struct, frozen=True, gc=False):
-    """A process that was asked for ahead of any task can run tasks."""
+    """A process that was started ahead of any task can run tasks."""
 
     worker: int
     function: int
@@ -46,21 +46,21 @@ class InstanceStarted(Struct, frozen=True, gc=False):
 
 
 class WorkerFailed(Struct, frozen=True, gc=False):
-    """A worker is gone with its batches, queue, processes, weights on the GPU, and results that nobody fetched yet."""
+    """A worker failed; its batches, queue, processes, GPU memory and results not yet sent on are lost."""
 
     worker: int
     rank: ClassVar[int] = 4
 
 
 class WorkerRecovered(Struct, frozen=True, gc=False):
-    """A worker is back: nothing is on its GPU; its host memory holds the weights that it held."""
+    """A worker recovered; its GPU is empty, its host memory holds the weights that it held."""
 
     worker: int
     rank: ClassVar[int] = 5
 
 
 class TaskArrived(Struct, frozen=True, gc=False):
-    """All inputs of a task have come to the worker where it was placed."""
+    """All inputs of a task have arrived at the worker where it was placed."""
 
     request: int
     task: int
@@ -94,4 +94,4 @@ Event: TypeAlias = (
     | Woke
 )
 Sent: TypeAlias = tuple[int, TaskArrived]
-"""Inputs on their way to a worker: when they arrive, and the event that this will be."""
+"""Inputs on their way to a worker: when they arrive, and the event of their arrival."""

@@ -1,4 +1,4 @@
-"""What can be done on a fleet: the one definition, asked by the loop, the tests and the auditor."""
+"""Feasibility of actions on a fleet: the one definition, used by the loop, the tests and the audit."""
 
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from headway.serving.actions import (
     StartInstance,
     StopInstance,
 )
-from headway.serving.fleet import FREE, places, share_bytes
+from headway.serving.fleet import FREE, find_slices, reachable_bytes
 from headway.serving.requeststate import QUEUED, READY, RUNNING
 from headway.serving.workerstate import WorkerState
 
@@ -34,20 +34,20 @@ def refusal(state: "ServingState", action: Action) -> str | None:
         return _fetch(state, action)
     if isinstance(action, DropRequest):
         return None if action.request in state.requests else f"{action}: there is no such request"
-    return _small(state, action) if isinstance(action, EvictModel | StartInstance | StopInstance) else None
+    return _model_or_process(state, action) if isinstance(action, EvictModel | StartInstance | StopInstance) else None
 
 
-def _gone(state: "ServingState", action: Action, index: int) -> str | None:
-    """Return why nothing can be done on a worker; None when it is there."""
+def _worker_problem(state: "ServingState", action: Action, index: int) -> str | None:
+    """Return why a worker cannot be used; None when it exists and is up."""
     if not 0 <= index < len(state.workers):
         return f"{action}: there is no worker {index}"
     worker = state.workers[index]
     return None if worker.up else f"{action}: worker {worker.worker.name} is down"
 
 
-def _small(state: "ServingState", action: EvictModel | StartInstance | StopInstance) -> str | None:
-    if (gone := _gone(state, action, action.worker)) is not None:
-        return gone
+def _model_or_process(state: "ServingState", action: EvictModel | StartInstance | StopInstance) -> str | None:
+    if (problem := _worker_problem(state, action, action.worker)) is not None:
+        return problem
     worker = state.workers[action.worker]
     if isinstance(action, EvictModel):
         return None if worker.memory.evictable(action.model) else f"{action}: it is not there, or in use"
@@ -67,7 +67,7 @@ def _place(state: "ServingState", action: PlaceRequest) -> str | None:
     workers = state.workers
     for index, stage in zip(action.workers, rs.stage, strict=True):
         if index != NOWHERE and stage < RUNNING and not (0 <= index < len(workers) and workers[index].up):
-            return _gone(state, action, index)
+            return _worker_problem(state, action, index)
     return None
 
 
@@ -80,14 +80,14 @@ def _move(state: "ServingState", action: MoveTask) -> str | None:
         return f"{action}: the task has begun"
     if rs.worker[action.task] == action.worker:
         return f"{action}: it is placed there already"
-    return _gone(state, action, action.worker)
+    return _worker_problem(state, action, action.worker)
 
 
 def _run(state: "ServingState", action: RunBatch) -> str | None:
     index, tasks, cpus, slices = action.worker, action.tasks, action.cpus, action.slices
     if not 0 <= index < len(state.workers) or not (worker := state.workers[index]).up:
-        return _gone(state, action, index)
-    function = _called(state, action)
+        return _worker_problem(state, action, index)
+    function = _function_of(state, action)
     if isinstance(function, str):
         return function
     latency, kind = state.latency, state.catalogue.functions[function]
@@ -98,9 +98,9 @@ def _run(state: "ServingState", action: RunBatch) -> str | None:
         return f"{action}: wants {cpus} CPUs, worker {worker.worker.name} has {worker.cpus_free} free"
     gpu = worker.worker.gpu
     mig = gpu.geometry != FREE  # free slices may go anywhere
-    if slices > worker.slices_free or (mig and places(gpu, slices, worker.taken) is None):
+    if slices > worker.slices_free or (mig and find_slices(gpu, slices, worker.taken) is None):
         return f"{action}: wants {slices} slices, worker {worker.worker.name} has {worker.slices_free} free"
-    if mig and (whole := need + latency.weights[function]) > (share := share_bytes(gpu, slices)):
+    if mig and (whole := need + latency.weights[function]) > (share := reachable_bytes(gpu, slices)):
         instance = f"a MIG instance of {slices} slices on {worker.worker.name}"
         return f"{action}: wants {whole} bytes of GPU memory, {instance} has {share}"
     if latency.run_time(index, function, len(tasks), cpus, slices) is None:
@@ -109,8 +109,8 @@ def _run(state: "ServingState", action: RunBatch) -> str | None:
     return _memory(worker, action, kind.models, need)
 
 
-def _called(state: "ServingState", action: RunBatch) -> int | str:
-    """Return the function of a batch, or why its tasks cannot run together now, or not on its worker."""
+def _function_of(state: "ServingState", action: RunBatch) -> int | str:
+    """Return the function of a batch, or, as text, why its tasks cannot run together on its worker now."""
     function, tasks = -1, action.tasks
     for request, task in tasks:
         if (rs := state.requests.get(request)) is None:
@@ -134,8 +134,8 @@ def _called(state: "ServingState", action: RunBatch) -> int | str:
 
 
 def _fetch(state: "ServingState", action: FetchModel) -> str | None:
-    if (gone := _gone(state, action, action.worker)) is not None:
-        return gone
+    if (problem := _worker_problem(state, action, action.worker)) is not None:
+        return problem
     worker = state.workers[action.worker]
     if not 0 <= action.model < len(state.catalogue.models):
         return f"{action}: there is no model {action.model}"

@@ -1,4 +1,4 @@
-"""The machines: workers of one GPU each, what lies between their memories, and what they cost.
+"""The fleet: workers of one GPU each, the links between their memories, and prices.
 
 A worker is one GPU with its share of a host. GPUs of one host are workers with the same ``host``: they share its
 network card and sit nearer to each other than workers of other hosts (docs/background/decisions/0011).
@@ -21,7 +21,7 @@ MEMORY_SLICES = 8
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """What a worker computes on."""
+    """The GPU of a worker."""
 
     type: str
     memory_bytes: int
@@ -47,7 +47,7 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Bytes a second between memories, and what a message costs before its first byte."""
+    """Bytes a second between memories, and the latency of a message before its first byte."""
 
     host_to_gpu: int = int(9.7 * GIB)
     disk_to_host: int = 2 * GIB
@@ -71,7 +71,7 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """All workers and what lies between them."""
+    """All workers, the links between them, and prices."""
 
     workers: tuple[Worker, ...]
     links: Links = Links()
@@ -85,7 +85,7 @@ class Fleet:
             return worker.hour_usd
         return worker.cpus * self.prices.cpu_hour + worker.gpu.slices * self.prices.slice_hour
 
-    def dearness(self, worker: Worker) -> float:
+    def price_ratio(self, worker: Worker) -> float:
         """Return a worker's rent over the list price of its CPUs and slices."""
         listed = worker.cpus * self.prices.cpu_hour + worker.gpu.slices * self.prices.slice_hour
         return self.hour_usd(worker) / listed if listed else 1.0
@@ -107,17 +107,17 @@ class Fleet:
         return time + size_bytes * SECOND // self.links.disk_to_host if from_disk else time
 
 
-def share_bytes(gpu: Gpu, slices: int) -> int:
+def reachable_bytes(gpu: Gpu, slices: int) -> int:
     """Return the memory that a batch on so many slices can reach: that of its MIG instance, else of the GPU."""
     whole = gpu.geometry == FREE or not slices
     return gpu.memory_bytes * (MEMORY_SLICES if whole else MIG_SPAN.get(slices, 0)) // MEMORY_SLICES
 
 
-def places(gpu: Gpu, slices: int, taken: int) -> tuple[int, int] | None:
-    """Return where so many slices may go on a GPU whose taken places are ``taken``: (first place, mask); None: nowhere.
+def find_slices(gpu: Gpu, slices: int, taken: int) -> tuple[int, int] | None:
+    """Return the first place and the mask for so many slices on a GPU whose places ``taken`` (bits) are held.
 
-    Free slices are interchangeable. MIG instances go where the hardware allows; among those the place that
-    leaves the largest instance possible, then the highest, so that large ones find room at the bottom.
+    None: they do not fit. Free slices are interchangeable. A MIG instance goes where the hardware allows: to the place
+    that leaves the largest further instance possible, then to the highest, so that large ones fit at the bottom.
     """
     if not slices:
         return 0, 0

@@ -19,13 +19,13 @@ class Task:
     function: int
     """Which function of the catalogue it calls."""
     input_bytes: int = 0
-    """What a request brings along for it; counts for tasks without predecessors."""
+    """Bytes of the request's own input; counts for tasks without predecessors."""
     output_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Tasks and who waits for whom; positions in ``tasks`` are a task's name everywhere else."""
+    """Tasks and their dependencies. Everywhere else a task is its position in ``tasks``."""
 
     name: str
     tasks: tuple[Task, ...]
@@ -33,13 +33,13 @@ class Graph:
     predecessors: tuple[tuple[int, ...], ...] = field(init=False)
     successors: tuple[tuple[int, ...], ...] = field(init=False)
     order: tuple[int, ...] = field(init=False)
-    """Predecessors first; among the free ones by position."""
+    """Topological order; ties by position."""
     entries: tuple[int, ...] = field(init=False)
-    """Tasks that wait for nobody."""
+    """Tasks without predecessors."""
     functions: tuple[int, ...] = field(init=False)
     """By task, the function that it calls."""
     waits: tuple[int, ...] = field(init=False)
-    """By task, how many it waits for."""
+    """By task, the number of its predecessors."""
 
     def __post_init__(self) -> None:
         if not (count := len(self.tasks)):
@@ -67,15 +67,15 @@ class Graph:
         object.__setattr__(self, "waits", tuple(map(len, before)))
 
     def critical_path(self, times: Sequence[int]) -> int:
-        """Return the longest way through the graph when task ``i`` takes ``times[i]`` and nothing else takes time."""
+        """Return the length of the critical path when task ``i`` takes ``times[i]`` and nothing else takes time."""
         return max(self.lengths_to(times))
 
     def lengths_to(self, times: Sequence[Time]) -> list[Time]:
-        """Return by task the longest way from the beginning to its end, when task ``i`` takes ``times[i]``."""
+        """Return by task the longest path from the beginning to its end, when task ``i`` takes ``times[i]``."""
         return _lengths(times, self.order, self.predecessors)
 
     def lengths_from(self, times: Sequence[Time]) -> list[Time]:
-        """Return by task the longest way from its start to the end, when task ``i`` takes ``times[i]``."""
+        """Return by task the longest path from its start to the end, when task ``i`` takes ``times[i]``."""
         return _lengths(times, reversed(self.order), self.successors)
 
     def _named(self, tasks: Iterable[int]) -> str:
@@ -83,7 +83,7 @@ class Graph:
 
 
 def _lengths(times: Sequence[Time], order: Iterable[int], before: Sequence[Sequence[int]]) -> list[Time]:
-    """Return what each task takes and the longest of what is before it; ``order``: what is before comes first."""
+    """Return by task its time plus the longest path before it; ``order``: ``before[task]`` comes before ``task``."""
     lengths = list(times[: len(before)])
     for task in order:
         lengths[task] += max((lengths[other] for other in before[task]), default=0)

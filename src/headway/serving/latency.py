@@ -1,13 +1,13 @@
-"""How long things take: the one place that turns a configuration, a worker and the neighbours into nanoseconds.
+"""Latency model: the one place that turns a configuration, a worker and its neighbours into nanoseconds.
 
-Policies see these expectations through the state; what a run really took may differ from them by its spread.
+Policies see these expected times through the state; a real run may differ from them by its spread.
 """
 
 from collections.abc import Mapping, Sequence
 
 from headway.errors import ProfileError
 from headway.serving.catalogue import Catalogue, Configuration
-from headway.serving.fleet import FREE, Fleet, Gpu, share_bytes
+from headway.serving.fleet import FREE, Fleet, Gpu, reachable_bytes
 from headway.serving.graph import Graph
 from headway.units import REFERENCE_SPEED_PPM
 
@@ -22,9 +22,10 @@ class LatencyModel:
         interference: Mapping[tuple[int, int], int] | None = None,
         by_share: Mapping[tuple[int, int, int], int] | None = None,
     ) -> None:
-        """``interference``: (function, function beside it) to how much longer it takes, in parts per million.
+        """Build the tables.
 
-        ``by_share`` says the same for its share of the SMs, in parts per million too, and comes first.
+        ``interference``: (function, neighbour) to its time beside the neighbour over its time alone, in parts per
+        million. ``by_share``: the same by share of the SMs, also in parts per million; it comes first.
         """
         self.catalogue = catalogue
         self.interference = dict(interference or {})
@@ -40,31 +41,30 @@ class LatencyModel:
             for index in range(len(catalogue.functions)):
                 cells = self._cells[gpu, index] = self._held(gpu, index)
                 self._batches[gpu, index] = tuple(sorted({cell.batch for cell in cells}))
-            found = [self._cells[gpu, index] for index in range(len(catalogue.functions))]
-            base[gpu] = tuple(cells[min(cells)] for cells in found)
+            all_cells = [self._cells[gpu, index] for index in range(len(catalogue.functions))]
+            base[gpu] = tuple(cells[min(cells)] for cells in all_cells)
         self.base = tuple(base[gpu] for gpu in self._gpus)
-        """By worker and function: what one task takes at the least configuration."""
+        """By worker and function: the run time of one task at the least configuration."""
 
     def _held(self, gpu: Gpu, index: int) -> Mapping[Configuration, int]:
-        """Return the cells of a function on a GPU.
-
-        With MIG those whose weights and activations fit into their instance.
-        """
+        """Return the cells of a function on a GPU; with MIG those that fit into the memory of their instance."""
         function, weights = self.catalogue.functions[index], self.weights[index]
         if not (cells := function.profile.on(gpu.type)):
             raise ProfileError(f"function {function.name}: its profile for GPU {gpu.type!r} is empty")
         if gpu.geometry == FREE:
             return cells
-        each = function.activation_bytes
+        activation_bytes = function.activation_bytes
         held = {
-            cell: time for cell, time in cells.items() if weights + each * cell.batch <= share_bytes(gpu, cell.slices)
+            cell: time
+            for cell, time in cells.items()
+            if weights + activation_bytes * cell.batch <= reachable_bytes(gpu, cell.slices)
         }
         if not held:
             raise ProfileError(f"function {function.name}: no cell fits into its MIG instance of GPU {gpu.type!r}")
         return held
 
     def cells(self, worker: int, function: int) -> Mapping[Configuration, int]:
-        """Return everything that a function can be given on a worker, and what it then takes."""
+        """Return the configurations of a function on a worker, each with its run time."""
         return self._cells[self._gpus[worker], function]
 
     def least(self, worker: int, function: int) -> Configuration:
@@ -76,32 +76,32 @@ class LatencyModel:
         return self._batches[self._gpus[worker], function]
 
     def critical_path(self, graph: Graph) -> int:
-        """L: the longest way through a graph at least configurations, each task on the GPU that is fastest at it."""
+        """Return L: the critical path of a graph at least configurations, each task on its fastest GPU."""
         tables = set(self.base)
         return graph.critical_path([min(table[task.function] for table in tables) for task in graph.tasks])
 
     def fastest_path(self, graph: Graph) -> int:
-        """Return the same at the fastest configurations: no request is answered sooner."""
+        """Return the critical path at the fastest configurations: a lower bound of any request's latency."""
         gpus = set(self._gpus)
         times = [min(min(self._cells[gpu, task.function].values()) for gpu in gpus) for task in graph.tasks]
         return graph.critical_path(times)
 
     def run_time(self, worker: int, function: int, batch: int, cpus: int, slices: int) -> int | None:
-        """Return what a batch is expected to take alone.
+        """Return the expected run time of a batch without neighbours; None: the profile has no such cell.
 
-        A size between two takes as long as the larger. None: no cell.
+        A size between two measured ones takes as long as the larger.
         """
         key = (worker, function, batch, cpus, slices)
-        if (found := self._padded.get(key)) is None:
+        if (time := self._padded.get(key)) is None:
             padded = next((size for size in self.batches(worker, function) if size >= batch), 0)
-            found = self.cells(worker, function).get(Configuration(padded, cpus, slices), -1)
-            self._padded[key] = found
-        return None if found < 0 else found
+            time = self.cells(worker, function).get(Configuration(padded, cpus, slices), -1)
+            self._padded[key] = time
+        return None if time < 0 else time
 
     def beside(self, function: int, neighbours: Sequence[int], worker: int = -1, slices: int = 0) -> int:
-        """Return how much longer a function takes beside others, in parts per million: the product over the neighbours.
+        """Return a function's slow-down beside others, in parts per million: the product over the neighbours.
 
-        With a worker and slices of its GPU: for that share, where it is known by shares.
+        With a worker and slices of its GPU: the slow-down at that share, where it was measured.
         """
         slower = REFERENCE_SPEED_PPM
         if self.interference:

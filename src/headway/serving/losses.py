@@ -1,4 +1,4 @@
-"""What goes with a worker: batches, queue, weights on its GPU, and results that lie nowhere else, computed again."""
+"""Failures and recoveries of workers: batches, queue and GPU memory are lost, lost results are computed again."""
 
 from typing import TYPE_CHECKING
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from headway.serving.state import ServingState
 
 
-def fail(state: "ServingState", now: int, worker: WorkerState) -> None:
-    """Take a worker away. Its tasks are placed nowhere; the requests that lost tasks go to ``displaced``."""
+def on_worker_failed(state: "ServingState", now: int, worker: WorkerState) -> None:
+    """Apply a failure: the worker's tasks become unplaced, and the requests that lost tasks go to ``displaced``."""
     if not worker.up:
         state.journal((now, Kind.STALE, -1, 0, worker.id, 0, Kind.WORKER_FAILED))
         return
@@ -22,19 +22,19 @@ def fail(state: "ServingState", now: int, worker: WorkerState) -> None:
     for request, task in [*worker.queue, *worker.sent]:
         rs = state.requests[request]
         state.unplace(now, rs, task)
-        rs.moves[task] += 1  # inputs under way find nobody
+        rs.moves[task] += 1  # inputs on their way become stale
         lost[request] = None
-        _again(state, now, rs, task, 0)
+        _reset(state, now, rs, task, 0)
     for batch in worker.running.values():
         for request, task in batch.tasks:
-            if (found := state.requests.get(request)) is not None:
-                found.worker[task] = NOWHERE
+            if (running_request := state.requests.get(request)) is not None:
+                running_request.worker[task] = NOWHERE
                 lost[request] = None
-                _again(state, now, found, task, 0)
+                _reset(state, now, running_request, task, 0)
     _empty(state, now, worker)
-    gone = ~(1 << worker.id)
+    still_up = ~(1 << worker.id)
     for request, rs in state.requests.items():
-        rs.copies = [copies & gone for copies in rs.copies]
+        rs.copies = [copies & still_up for copies in rs.copies]
         if _recompute(state, now, rs):
             lost[request] = None
     state.displaced.extend(request for request in lost if request not in state.displaced)
@@ -53,11 +53,11 @@ def _empty(state: "ServingState", now: int, worker: WorkerState) -> None:
     worker.warm = 0
     worker.cpus_free = worker.slices_free = worker.taken = 0
     worker.busy_until = worker.link_free = now
-    worker.published = worker.row()  # a broken connection is noticed at once
+    worker.published = worker.row()  # others notice the broken connection at once
 
 
-def recover(state: "ServingState", now: int, worker: WorkerState) -> None:
-    """Bring a worker back: nothing is on its GPU; its host memory holds the weights that it held."""
+def on_worker_recovered(state: "ServingState", now: int, worker: WorkerState) -> None:
+    """Apply a recovery: the GPU is empty, host memory holds the weights that it held."""
     if worker.up:
         state.journal((now, Kind.STALE, -1, 0, worker.id, 0, Kind.WORKER_RECOVERED))
         return
@@ -74,8 +74,8 @@ def recover(state: "ServingState", now: int, worker: WorkerState) -> None:
         state.displaced.extend(request for request in open_requests if request not in state.displaced)
 
 
-def _again(state: "ServingState", now: int, rs: RequestState, task: int, finished: int) -> None:
-    """Make a task wait to be placed anew."""
+def _reset(state: "ServingState", now: int, rs: RequestState, task: int, finished: int) -> None:
+    """Reset a lost task so that it is placed again."""
     state.journal((now, Kind.LOST, rs.request.id, 0, -1, task, finished))
     rs.waits[task] = _unmet(rs, task)
     if rs.waits[task]:
@@ -85,12 +85,12 @@ def _again(state: "ServingState", now: int, rs: RequestState, task: int, finishe
 
 
 def _unmet(rs: RequestState, task: int) -> int:
-    """Return how many predecessors are not done; one that ran for this task may be computed again for another."""
+    """Return how many predecessors are not done; a done one may have been lost and be computed again."""
     return sum(rs.stage[before] != Stage.DONE for before in rs.graph.predecessors[task])
 
 
 def _recompute(state: "ServingState", now: int, rs: RequestState) -> bool:
-    """Results that lie nowhere any more and are still needed are computed again; whether there were any."""
+    """Reset done tasks whose lost results are still needed; return whether there were any."""
     graph, any_lost = rs.graph, False
     for task in reversed(graph.order):
         if rs.stage[task] != Stage.DONE or rs.copies[task] or not graph.successors[task]:
@@ -104,7 +104,7 @@ def _recompute(state: "ServingState", now: int, rs: RequestState) -> bool:
         rs.worker[task] = NOWHERE
         for after in needing:
             if rs.stage[after] == Stage.READY:
-                state.unready(rs, after)
+                state.remove_ready(rs, after)
             rs.stage[after] = Stage.WAITING
             rs.waits[after] += 1
         state.journal((now, Kind.LOST, rs.request.id, 0, -1, task, 1))

@@ -1,7 +1,7 @@
-"""The memory of one GPU, to the byte: weights that are there, who uses them, what is free.
+"""GPU memory of one worker, in bytes: resident weights, their users, free bytes.
 
-Weights are counted once however many tasks use them, and pinned while one does. What is being fetched is resident
-from the moment its bytes are set aside; ``ready`` says from when on it can be used.
+Weights are counted once however many tasks use them, and pinned while one does. A model that is being fetched is
+resident from the moment its bytes are reserved; ``ready`` says when it can be used.
 """
 
 from collections.abc import Iterable
@@ -18,13 +18,13 @@ class GpuMemory:
         self.capacity_bytes = capacity_bytes
         self.free_bytes = capacity_bytes
         self.resident = 0
-        """The models that are there, as bits."""
+        """The resident models, as bits."""
         self.order: dict[int, int] = {}
-        """Models by when they came, oldest first; the value is when they were last used."""
+        """Models in order of arrival, oldest first; the value is when they were last used."""
         self.pins: dict[int, int] = {}
-        """How many batches and fetches hold a model."""
+        """How many batches and fetches use a model."""
         self.ready: dict[int, int] = {}
-        """Models under way: when they can be used."""
+        """Models being fetched: when they can be used."""
         self.sizes = tuple(model.size_bytes for model in catalogue.models)
         """Bytes, by model."""
 
@@ -33,11 +33,11 @@ class GpuMemory:
         return sum(self.sizes[model] for model in models)
 
     def evictable(self, model: int) -> bool:
-        """Return whether a model is there and nobody uses it."""
+        """Return whether a model is resident and not in use."""
         return model in self.order and model not in self.pins
 
     def enough(self, models: Iterable[int], need_bytes: int) -> tuple[int, ...] | None:
-        """Return the first of some models that together have so many bytes; None where all of them have fewer."""
+        """Return as many of the first models as free ``need_bytes`` together; None where all of them are too few."""
         chosen = []
         for model in models:
             if need_bytes <= 0:
@@ -47,13 +47,13 @@ class GpuMemory:
         return tuple(chosen) if need_bytes <= 0 else None
 
     def add(self, model: int, now: int) -> None:
-        """Set the bytes of a model aside."""
+        """Reserve the bytes of a model."""
         self.resident |= 1 << model
         self.order[model] = now
         self.free_bytes -= self.sizes[model]
 
     def remove(self, model: int) -> None:
-        """Give the bytes of a model back."""
+        """Free the bytes of a model."""
         self.resident &= ~(1 << model)
         del self.order[model]
         self.ready.pop(model, None)

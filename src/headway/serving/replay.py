@@ -1,7 +1,7 @@
-"""From a serving tape back to what happened: its events again, and the policy asked again at each instant.
+"""Replay of a serving tape: read its events, and ask a policy again at each instant.
 
-``replay_on`` shows a fresh policy the recorded events and gives the tape that it writes: identical, if it is the policy
-that was recorded. A state at T is the replay of the tape until T.
+``replay_on`` shows a fresh policy the recorded events and returns the tape that it writes. It is identical if that is
+the policy that was recorded. A state at T is the replay of the tape until T.
 """
 
 from collections.abc import Iterator, Sequence
@@ -71,7 +71,7 @@ def replay_on(
 ) -> Tape:
     """Return the tape that a policy writes when shown the recorded events; it is bound to the state, both fresh.
 
-    ``complete``: the tape is to be that of a whole run, and the same decisions up to an earlier end are refused.
+    ``complete``: the tape must be that of a whole run; a tape that ends early is refused.
     """
     again = decide_again(state, policy, events_of(requests, tape))
     if complete and not state.over() and again.digest == tape.digest:

@@ -1,4 +1,4 @@
-"""A request: one pass through a graph, from its arrival at some worker to the end of its last task."""
+"""A request: one execution of a graph, from its arrival at a worker to the end of its last task."""
 
 from typing import NamedTuple
 

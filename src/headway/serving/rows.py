@@ -1,15 +1,15 @@
-"""What the rows of a serving tape mean.
+"""Kinds of rows of a serving tape, and the meaning of their columns.
 
 Columns: time, kind, subject (a request's id), lease (the number of a batch, a fetch or a process), place (a worker),
 detail (a task's position in its graph, a model or a function), value. Kinds below 20 are events, from 20 on actions,
-from 40 on consequences: facts that follow from the row before and are written down so that metrics need no model.
+from 40 on consequences: facts that follow from the row before and are recorded so that metrics need no model.
 """
 
 from enum import IntEnum
 
 
 class Kind(IntEnum):
-    """What a row says; in brackets what its value is."""
+    """The kind of a row; the comment says what its value and other columns hold."""
 
     ARRIVED = 1  # the deadline; place is where it came in, detail its graph, lease its tenant
     TASK_ARRIVED = 2  # all inputs are at the worker: the task is queued
@@ -54,5 +54,5 @@ def pack(cpus: int, slices: int, first: int) -> int:
 
 
 def unpack(value: int) -> tuple[int, int, int]:
-    """CPUs, slices and the first place on the GPU."""
+    """Return CPUs, slices and the first place on the GPU."""
     return value & 0xFFFF, value >> 16 & 0xFFFF, value >> 32

@@ -1,10 +1,10 @@
-"""A fleet and its requests as they are: the one place where anything changes, by ``apply`` and ``commit``.
+"""State of a fleet and its requests; it changes only by ``apply(event)`` and ``commit(action)``.
 
-Besides the workers and requests themselves the state says what is new in this instant, so that ``decide`` costs what
+Besides workers and requests the state holds what is new in this instant, so that the cost of ``decide`` depends on what
 changed: ``landed`` (requests that arrived), ``ended`` (tasks that finished), ``displaced`` (requests that lost tasks),
 ``touched`` (workers where something was queued, ended, freed or fetched). ``ready`` holds the tasks that could run
-anywhere, by graph and task, oldest first. Both verbs return the inputs that they sent on their way, None when there are
-none; the loop hands them to the executor.
+anywhere, by graph and task, oldest first. ``apply`` and ``commit`` return the inputs that they sent, None where there
+are none; the loop hands them to the executor.
 """
 
 from collections import deque
@@ -47,7 +47,7 @@ from headway.serving.rows import Kind
 from headway.serving.workerstate import Row, TaskId, WorkerState
 
 CENTRAL = -1
-"""Who reads every row as it is."""
+"""The viewer that sees every row as it is."""
 _KINDS = {
     PlaceRequest: Kind.PLACE,
     MoveTask: Kind.MOVE,
@@ -60,11 +60,11 @@ _KINDS = {
     WakeAt: Kind.WAKE_AT,
 }
 _ARRIVED, _TASK_ARRIVED, _PLACE, _QUEUED = map(int, (Kind.ARRIVED, Kind.TASK_ARRIVED, Kind.PLACE, Kind.QUEUED))
-"""The usual rows; see ``batches``."""
+"""Kinds of the frequent rows; see ``batches``."""
 
 
 class ServingState:
-    """Everything about a fleet that a policy may know, and the rows that each worker may read of the others."""
+    """All that a policy may know about a fleet, and the rows that each worker may read of the others."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class ServingState:
         self.to_come = to_come
         self.workers = [WorkerState(index, worker, catalogue) for index, worker in enumerate(fleet.workers)]
         self.requests: dict[int, RequestState] = {}
-        """Those that live: arrived, neither answered nor dropped."""
+        """Open requests: arrived, neither answered nor dropped."""
         self.ready: dict[tuple[int, int], dict[int, int]] = {}
         """By graph and task: requests whose task could run anywhere, and since when; oldest first."""
         self.landed: list[int] = []
@@ -94,16 +94,16 @@ class ServingState:
         self.displaced: list[int] = []
         self.touched: dict[int, None] = {}
         self.journal: Callable[[TapeRow], None] = lambda row: None
-        """Takes the rows; a state that nobody records forgets them."""
+        """Called with each row of the tape; does nothing where the run is not recorded."""
         self.leases = 0
         self.reads = 0
         """Rows of other workers that were read."""
         self.stale_reads = 0
         self.stale_ns = 0
-        """How old the rows were that had changed since, in all."""
+        """Total age of the rows that were stale when they were read."""
         self.pushed: list[Row] | None = None
-        """All rows as those see them who are told: the same list from the first that is read in an interval to its end,
-        unless a worker fails or comes back. None: there is none yet, or rows are always fresh."""
+        """All rows as of their last push: the same list until the end of an interval, unless a worker fails or
+        recovers. None: none was read yet in this interval, or rows are always fresh."""
         self._pushed_in = self._changed_in = -1
         self._changed = 0
         """How many workers have changed in the interval ``_changed_in``."""
@@ -122,25 +122,26 @@ class ServingState:
     def rows(self, viewer: int, now: int) -> Sequence[Row]:
         """Return the rows of all workers as ``viewer`` sees them: its own now, the others' as of their last push."""
         if self.central or viewer == CENTRAL or not self.push_interval:
-            return [worker.as_is or worker.row() for worker in self.workers]
+            return [worker.current_row or worker.row() for worker in self.workers]
         epoch = now // self.push_interval
         if self.pushed is None or epoch != self._pushed_in:
             self._pushed_in = epoch
             self.pushed = [
-                worker.published if worker.epoch == epoch else worker.as_is or worker.row() for worker in self.workers
+                worker.published if worker.epoch == epoch else worker.current_row or worker.row()
+                for worker in self.workers
             ]
-        found = self.pushed.copy()
-        own = self.workers[viewer]
-        found[viewer] = own.as_is or own.row()
-        self.reads += len(found) - 1
-        stale = (self._changed if epoch == self._changed_in else 0) - (own.epoch == epoch)
+        rows = self.pushed.copy()
+        viewer_state = self.workers[viewer]
+        rows[viewer] = viewer_state.current_row or viewer_state.row()
+        self.reads += len(rows) - 1
+        stale = (self._changed if epoch == self._changed_in else 0) - (viewer_state.epoch == epoch)
         if stale:
             self.stale_reads += stale
             self.stale_ns += stale * (now - epoch * self.push_interval)
-        return found
+        return rows
 
-    def reached(self, ingress: int) -> int:
-        """Return the worker that a request gets to: where it was sent, or the next one that is up; -1 if none is."""
+    def entry_worker(self, ingress: int) -> int:
+        """Return the worker that receives a request: ``ingress``, or the next one that is up; -1 if none is."""
         count = len(self.workers)
         around = ((ingress + step) % count for step in range(count))
         return next((index for index in around if self.workers[index].up), NOWHERE)
@@ -151,13 +152,13 @@ class ServingState:
         return sum(worker.pushes for worker in self.workers)
 
     def over(self) -> bool:
-        """Return whether nothing lives any more, and nothing is to come."""
+        """Return whether no request is open, and none is to come."""
         return not self.requests and not self.to_come
 
     # --- changes ----------------------------------------------------------------------------------------------
 
     def advance(self, now: int) -> None:
-        """Begin an instant: what was new is so no longer, idle processes whose time is up are let go."""
+        """Begin an instant: clear what was new, and stop idle processes whose keep-alive has ended."""
         self._now = now
         if self.landed:
             self.landed = []
@@ -173,13 +174,13 @@ class ServingState:
             worker = self.workers[index]
             if (idle := worker.idle.get(function)) and idle[0] == since:
                 self.touch(worker, now)
-                batches.let_go(self, now, worker, function, 0)
+                batches.stop_idle(self, now, worker, function, 0)
 
     def touch(self, worker: WorkerState, now: int) -> None:
         """Prepare a worker's row for a change."""
         epoch = now // self.push_interval if self.push_interval else now
         if epoch == worker.epoch:
-            worker.as_is = None
+            worker.current_row = None
         else:
             worker.touch(epoch)
             if epoch != self._changed_in:
@@ -187,26 +188,26 @@ class ServingState:
             self._changed += 1
 
     def apply(self, now: int, event: Event) -> list[Sent] | None:
-        """Apply an event; return the inputs that it sent on their way."""
+        """Apply an event; return the inputs that it sent, None where there are none."""
         if now != self._now:
             self.advance(now)
-        if type(event) is BatchFinished:  # the usual ones first, and without asking for subclasses
-            return batches.finish(self, now, event)
+        if type(event) is BatchFinished:  # frequent events first; `type() is` is faster than isinstance
+            return batches.on_batch_finished(self, now, event)
         if type(event) is TaskArrived:
-            self._queue(now, event)
+            self._on_task_arrived(now, event)
         elif type(event) is RequestArrived:
-            self._arrive(now, event.request)
+            self._on_request_arrived(now, event.request)
         elif type(event) is BatchLoaded:
-            batches.loaded(self, now, event)
+            batches.on_batch_loaded(self, now, event)
         elif isinstance(event, ModelFetched):
-            batches.fetched(self, now, event)
+            batches.on_model_fetched(self, now, event)
         elif isinstance(event, InstanceStarted):
-            batches.started(self, now, event)
+            batches.on_instance_started(self, now, event)
         elif isinstance(event, WorkerFailed):
-            losses.fail(self, now, self.workers[event.worker])
+            losses.on_worker_failed(self, now, self.workers[event.worker])
             self.pushed = None
         elif isinstance(event, WorkerRecovered):
-            losses.recover(self, now, self.workers[event.worker])
+            losses.on_worker_recovered(self, now, self.workers[event.worker])
             self.pushed = None
         else:
             assert isinstance(event, Woke)
@@ -218,7 +219,7 @@ class ServingState:
         return feasible.refusal(self, action)
 
     def commit(self, now: int, action: Action) -> list[Sent] | None:
-        """Commit an action that ``check`` allowed; return the inputs that it sent on their way."""
+        """Commit an action that ``check`` allowed; return the inputs that it sent, None where there are none."""
         if now != self._now:
             self.advance(now)
         if type(action) is RunBatch:
@@ -243,7 +244,7 @@ class ServingState:
             worker_state = self.workers[action.worker]
             self.touch(worker_state, now)
             self.journal((now, Kind.STOP_INSTANCE, -1, 0, action.worker, action.function, 0))
-            batches.let_go(self, now, worker_state, action.function, -1)
+            batches.stop_idle(self, now, worker_state, action.function, -1)
         elif isinstance(action, DropRequest):
             self._drop(now, action.request)
         else:
@@ -258,7 +259,7 @@ class ServingState:
 
     # --- requests and their tasks -----------------------------------------------------------------------------
 
-    def _arrive(self, now: int, request: Request) -> None:
+    def _on_request_arrived(self, now: int, request: Request) -> None:
         self.to_come -= 1
         graph = self.catalogue.graphs[request.graph]
         state = self.requests[request.id] = RequestState(request, graph)
@@ -268,7 +269,7 @@ class ServingState:
             self.make_ready(now, state, task)
 
     def make_ready(self, now: int, state: RequestState, task: int) -> None:
-        """Make a task ready: all that it waits for is done, and it is placed nowhere."""
+        """Make a task ready: its predecessors are done, and it is placed nowhere."""
         state.stage[task] = READY
         state.since[task] = now
         key = (state.request.graph, task)
@@ -276,12 +277,12 @@ class ServingState:
             queue = self.ready[key] = {}
         queue[state.request.id] = now
 
-    def unready(self, state: RequestState, task: int) -> None:
-        """Take a task out of the ready ones: it is placed, run or given up."""
+    def remove_ready(self, state: RequestState, task: int) -> None:
+        """Remove a task from the ready ones: it is placed, run or dropped."""
         del self.ready[state.request.graph, task][state.request.id]
 
     def unplace(self, now: int, state: RequestState, task: int) -> None:
-        """Take a task away from where it was placed; it must not have begun."""
+        """Remove a task from its worker; it must not have started."""
         index = state.worker[task]
         if index == NOWHERE:
             return
@@ -295,11 +296,11 @@ class ServingState:
         else:
             del worker.sent[key]
             worker.reserved -= self.latency.base[index][function]
-        worker.unwant(self.catalogue.functions[function].models)
+        worker.remove_need(self.catalogue.functions[function].models)
         state.worker[task] = NOWHERE
 
     def _place_all(self, now: int, action: PlaceRequest) -> list[Sent] | None:
-        """Place each task of a request that is told a worker, is not there yet and has not begun."""
+        """Place each task of a request that is given a new worker and has not started; return the inputs sent."""
         state = self.requests[action.request]
         journal, placed, stages = self.journal, state.worker, state.stage
         caused = None
@@ -312,7 +313,7 @@ class ServingState:
 
     def _place(self, now: int, state: RequestState, task: int, index: int) -> Sent | None:
         if state.stage[task] is READY:
-            self.unready(state, task)
+            self.remove_ready(state, task)
         elif state.worker[task] != NOWHERE:
             self.unplace(now, state, task)
         worker, function = self.workers[index], state.graph.functions[task]
@@ -321,16 +322,16 @@ class ServingState:
         state.moves[task] += 1
         worker.sent[state.request.id, task] = None
         worker.reserved += self.latency.base[index][function]
-        worker.want(self.catalogue.functions[function].models)
-        state.due[task] = self.inputs_due(now, state, task, index)
+        worker.add_need(self.catalogue.functions[function].models)
+        state.due[task] = self.inputs_arrive_at(now, state, task, index)
         return None if state.waits[task] else self.deliver(now, state, task)
 
-    def inputs_due(self, now: int, state: RequestState, task: int, index: int) -> int:
-        """Return when the inputs that exist are on a worker, if they are sent there now; they then lie there too."""
+    def inputs_arrive_at(self, now: int, state: RequestState, task: int, index: int) -> int:
+        """Send the inputs that exist to a worker; return when the last of them arrives."""
         graph = state.graph
         if not (before := graph.predecessors[task]):
             return now + self.fleet.copy_time(state.request.ingress, index, graph.tasks[task].input_bytes)
-        due, coming = now, state.coming
+        arrives, coming = now, state.coming
         for other in before:
             if (copies := state.copies[other]) and not copies >> index & 1:
                 size, copy_time = graph.tasks[other].output_bytes, self.fleet.copy_time
@@ -340,20 +341,20 @@ class ServingState:
                 )
                 state.copies[other] = copies | 1 << index
             if coming:
-                due = max(due, coming.get((other, index), 0))
-        return due
+                arrives = max(arrives, coming.get((other, index), 0))
+        return arrives
 
     def deliver(self, now: int, state: RequestState, task: int) -> Sent | None:
-        """Queue a placed task all of whose predecessors are done; return its inputs, where it has to wait for them."""
-        due = state.due[task]
-        if due <= now:
+        """Queue a placed task whose predecessors are done; return its inputs where they are still on their way."""
+        arrives = state.due[task]
+        if arrives <= now:
             self._enqueue(now, state, task)
             self.journal((now, _QUEUED, state.request.id, 0, state.worker[task], task, 0))
             return None
         state.stage[task] = SENT
-        return due, TaskArrived(state.request.id, task, state.moves[task])
+        return arrives, TaskArrived(state.request.id, task, state.moves[task])
 
-    def _queue(self, now: int, event: TaskArrived) -> None:
+    def _on_task_arrived(self, now: int, event: TaskArrived) -> None:
         state = self.requests.get(event.request)
         task = event.task
         if state is None or state.moves[task] != event.lease or state.stage[task] != SENT:
@@ -380,7 +381,7 @@ class ServingState:
         done = 0
         for task, stage in enumerate(state.stage):
             if stage == READY:
-                self.unready(state, task)
+                self.remove_ready(state, task)
             elif stage < RUNNING:
                 self.unplace(now, state, task)
             else:

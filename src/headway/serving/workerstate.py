@@ -1,7 +1,7 @@
-"""What is known of one worker: its GPU memory, its queue, what runs, and the row that it pushes to the others.
+"""State of one worker: its GPU memory, its queue, its batches, and the row that it pushes to the others.
 
-A row is pushed at most once an interval, and read by the others as of its last push; the worker itself reads it as it
-is. Nothing is queued for that: a row is kept as it was when the interval began, from its first change on.
+A row is pushed at most once an interval. Others read it as of its last push; the worker itself reads it as it is. No
+events are needed for that: on its first change in an interval, the row as of the beginning of the interval is kept.
 """
 
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ TaskId = tuple[int, int]
 
 
 class Row(NamedTuple):
-    """What a worker tells the others."""
+    """What a worker publishes to the others."""
 
     up: bool
     queued: int
     """Run time of the tasks that are queued."""
     reserved: int
-    """Run time of the tasks that were placed here and are not queued yet: planned, or their inputs are under way."""
+    """Run time of the tasks that were placed here and are not queued yet: planned, or their inputs are on the way."""
     busy_until: int
     """When what runs is expected to have ended; in the past when nothing runs."""
     resident: int
@@ -52,13 +52,13 @@ class Batch:
     """The places on the GPU that it holds, as bits."""
     activation_bytes: int = 0
     start: int = 0
-    """When everything it needs is there."""
+    """When everything it needs will have arrived."""
     end: int = 0
     """When it is expected to have ended."""
     loaded: bool = False
-    """Whether it was said that everything is there."""
+    """Whether ``BatchLoaded`` was applied."""
     instance: bool = False
-    """Whether it runs in a process of its function's."""
+    """Whether it runs in a process of its function."""
 
 
 class WorkerState:
@@ -67,7 +67,7 @@ class WorkerState:
     __slots__ = (
         *("busy_until", "cpus_free", "epoch", "host", "host_free_bytes", "id", "idle", "link_free"),
         *("memory", "published", "pushes", "queue", "queued", "reserved", "running", "sent", "slices_free"),
-        *("starting", "taken", "up", "wants", "warm", "wanted", "worker", "as_is", "fetches"),
+        *("starting", "taken", "up", "need_counts", "warm", "wanted", "worker", "current_row", "fetches"),
     )
 
     def __init__(self, id: int, worker: Worker, catalogue: Catalogue) -> None:
@@ -87,38 +87,38 @@ class WorkerState:
         self.queued = 0
         self.reserved = 0
         self.busy_until = 0
-        self.wants: dict[int, int] = {}
+        self.need_counts: dict[int, int] = {}
         """How many tasks placed here need a model."""
         self.wanted = 0
         self.link_free = 0
-        """When the way from host to GPU memory is free."""
+        """When the link from host to GPU memory is free."""
         self.fetches: dict[int, int] = {}
-        """Fetches ahead: model by number."""
+        """Fetches ahead of any task: model by lease."""
         self.host: dict[int, None] = {}
         """Weights in host memory, least recently used first."""
         self.host_free_bytes = worker.host_bytes
         self.idle: dict[int, list[int]] = {}
         """Idle processes by function: since when, oldest first."""
         self.starting: dict[int, int] = {}
-        """Processes under way: function by number."""
+        """Starting processes: function by lease."""
         self.warm = 0
         self.epoch = -1
         self.pushes = 0
-        self.as_is: Row | None = None
-        """Its row, if it was asked for since the last change."""
+        self.current_row: Row | None = None
+        """Its row, cached since the last change; None: not computed yet."""
         self.published = self.row()
 
     def touch(self, epoch: int) -> None:
-        """Keep the row as it was, before a change in the interval ``epoch``."""
+        """Publish the row as it was, before the first change in the interval ``epoch``."""
         if epoch != self.epoch:
-            self.published = self.as_is or self.row()
+            self.published = self.current_row or self.row()
             self.epoch = epoch
             self.pushes += 1
-        self.as_is = None
+        self.current_row = None
 
     def row(self) -> Row:
-        """Return what the worker itself knows."""
-        row = self.as_is
+        """Return the row as it is now."""
+        row = self.current_row
         if row is None:
             memory = self.memory
             fields = (
@@ -133,7 +133,7 @@ class WorkerState:
                 self.slices_free,
                 self.warm,
             )
-            row = self.as_is = tuple.__new__(Row, fields)  # one a push: half of what Row(...) takes
+            row = self.current_row = tuple.__new__(Row, fields)  # one a push: half of what Row(...) takes
         return row
 
     def processes(self, function: int) -> int:
@@ -141,20 +141,20 @@ class WorkerState:
         busy = sum(batch.function == function for batch in self.running.values())
         return len(self.idle.get(function, ())) + busy + list(self.starting.values()).count(function)
 
-    def want(self, models: tuple[int, ...]) -> None:
+    def add_need(self, models: tuple[int, ...]) -> None:
         """Count a task placed here that needs these models."""
         for model in models:
-            count = self.wants.get(model, 0)
-            self.wants[model] = count + 1
+            count = self.need_counts.get(model, 0)
+            self.need_counts[model] = count + 1
             if not count:
                 self.wanted |= 1 << model
 
-    def unwant(self, models: tuple[int, ...]) -> None:
+    def remove_need(self, models: tuple[int, ...]) -> None:
         """Count one task fewer that needs these models."""
         for model in models:
-            count = self.wants[model] - 1
+            count = self.need_counts[model] - 1
             if count:
-                self.wants[model] = count
+                self.need_counts[model] = count
             else:
-                del self.wants[model]
+                del self.need_counts[model]
                 self.wanted &= ~(1 << model)

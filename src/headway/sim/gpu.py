@@ -1,10 +1,10 @@
-"""The inside of a GPU, in virtual time: streams, block slots, waves and slices.
+"""Model of a GPU in virtual time: streams, block slots, waves and time slices.
 
-What is modelled, and what is not, is in docs/reference/gpu-model.md.
+docs/reference/gpu-model.md says what is modelled and what is not.
 
 Work is integer nanoseconds at full speed times a million, speed an integer in parts per million, an end is rounded up:
-each kernel gets exactly the work it has. A GPU asks for its own future by ``alarms``: (time, what, token) that its
-executor brings back through ``ring``.
+each kernel gets exactly its work. A GPU schedules its own future events by ``alarm(time, token)``; its executor calls
+``ring(time, token)`` then.
 """
 
 from collections import deque
@@ -19,7 +19,7 @@ Alarm = Callable[[int, "Running | int"], None]
 
 
 class Finished(NamedTuple):
-    """What a GPU reports: a kernel ended."""
+    """Report of a GPU: a kernel ended."""
 
     client: int
     launch: int
@@ -27,7 +27,7 @@ class Finished(NamedTuple):
 
 
 class HeldUp(NamedTuple):
-    """What a GPU reports: a kernel starts later than it could have."""
+    """Report of a GPU: a kernel starts later than it could have."""
 
     client: int
     launch: int
@@ -40,7 +40,7 @@ Report = Finished | HeldUp
 
 
 class Running:
-    """One kernel from the moment it is launched until it ends."""
+    """One kernel, from its launch to its end."""
 
     __slots__ = (
         *("client", "launch", "kernel", "duration", "width", "tail", "waves", "wave", "graph", "stays"),
@@ -61,22 +61,22 @@ class Running:
         self.ready = 0
         self.started = -1
         self.room = MILLION
-        """What is left of its speed where it started on fewer SMs than its blocks are spread over alone."""
+        """Speed factor where it started on fewer SMs than its blocks use alone."""
         self.rank = rank
-        """Who is served first: the client's priority where the GPU heeds it, else 0 for all."""
+        """Order of service: the client's priority where the GPU uses priorities, else 0 for all."""
         self.ends = -1
-        """The alarm that counts: when it will have ended at its present speed."""
+        """When it will have ended at its present speed; alarms at other times are stale."""
         self.armed = -1
         self.retires = -1
         self.by: Running | None = None
         self.queued = True
-        """Whether it has not been its stream's turn yet."""
+        """Whether it still waits for an earlier kernel of its stream."""
         self.origin = self
         self.parts = 1
-        """Of a kernel whose blocks came onto the GPU at different times: the first part, and how many are left."""
+        """Of a kernel whose blocks started at different times: its first part, and how many parts are left."""
 
     def split(self, width: int) -> "Running":
-        """Keep so much of it, and give the rest as a part of its own that has yet to start."""
+        """Keep ``width`` of it, and return the rest as a separate part that has yet to start."""
         late, tail = self.width - width, self.tail * width // self.width
         spread = self.spread * width // self.width
         shape = Shape(late, max(1, self.tail - tail), self.waves, False, self.stays, self.fine, self.spread - spread)
@@ -89,12 +89,12 @@ class Running:
 
 
 class Streams:
-    """What both kinds of GPU have: one stream a client, kernels in it one after another."""
+    """Base of both GPU models: one stream for each client, whose kernels run in order."""
 
     def __init__(
         self, device: Device, kernels: Sequence[Sequence[Kernel]], alarm: Alarm, priorities: Sequence[int] | None = None
     ) -> None:
-        """``priorities``: of the clients, where the GPU heeds them."""
+        """Make empty streams. ``priorities``: of the clients, where the GPU uses them."""
         self.device = device
         self.streams: list[deque[Running]] = [deque() for _ in kernels]
         self.reports: list[Report] = []
@@ -102,10 +102,10 @@ class Streams:
         """When the last kernel of each stream ended."""
         self._alarm = alarm
         self._ranks = list(priorities) if priorities is not None else [0] * len(kernels)
-        self._shapes = [[shape_of(device, one) for one in each] for each in kernels]
+        self._shapes = [[shape_of(device, kernel) for kernel in program] for program in kernels]
 
     def submit(self, now: int, client: int, launch: int, kernel: int, duration: int) -> None:
-        """A launch joins its stream."""
+        """Append a launch to its stream."""
         one = Running(client, launch, kernel, duration, self._shapes[client][kernel], self._ranks[client])
         one.ready = max(now + self.device.latency, self._ended[client] + self.device.follow)
         stream = self.streams[client]
@@ -114,10 +114,10 @@ class Streams:
             self._alarm(one.ready, one)
 
     def _leave(self, now: int, one: Running) -> None:
-        """A kernel has ended; the next one of its stream can start soon."""
+        """Remove a kernel that has ended; the next one of its stream can start soon."""
         stream = self.streams[one.client]
         stream.popleft()
-        one.ends, one.origin = -1, _NOBODY  # itself would be a circle, and wait for the collector
+        one.ends, one.origin = -1, _NOBODY  # a reference to itself would wait for the garbage collector
         self._ended[one.client] = now
         self.reports.append(Finished(one.client, one.launch, one.started))
         if stream:
@@ -126,25 +126,25 @@ class Streams:
             self._alarm(following.ready, following)
 
     def _began(self, now: int, one: Running) -> None:
-        """Its first blocks are on the GPU."""
+        """Note that the first blocks of a kernel are on the GPU; report its delay."""
         one.started = now
         if now > one.ready and one.by is not None:
             self.reports.append(HeldUp(one.client, one.launch, one.by.client, one.by.kernel, now - one.ready))
-        one.by = None  # else each would keep all before it
+        one.by = None  # else each kernel would keep all earlier ones alive
 
 
 class Shared(Streams):
-    """Under MPS: kernels of several clients hold blocks at the same time."""
+    """GPU under MPS: kernels of several clients hold block slots at the same time."""
 
     def __init__(
         self, device: Device, kernels: Sequence[Sequence[Kernel]], alarm: Alarm, priorities: Sequence[int] | None = None
     ) -> None:
         super().__init__(device, kernels, alarm, priorities)
         self.running: list[Running] = []
-        """On the GPU or waiting for slots, in the order in which they are served."""
+        """Kernels on the GPU or waiting for slots, in order of service."""
 
     def ring(self, now: int, token: "Running | int") -> None:
-        """Something that was due: a kernel can start, has ended, or a wave of its blocks retires."""
+        """Handle an alarm: a kernel can start, has ended, or a wave of its blocks retires."""
         assert isinstance(token, Running)
         if token.queued and token.ready == now:
             self._catch_up(now)
@@ -172,14 +172,14 @@ class Shared(Streams):
         elif token.retires == now:
             self._catch_up(now)
             self._retire(token)
-        else:  # overtaken by what happened since
+        else:  # a stale alarm
             if token.armed == now:
                 self._arm(token)
             return
         self._settle(now)
 
     def _alone(self, now: int, one: Running) -> None:
-        """The only one on the GPU has all it can use."""
+        """Start a kernel on an idle GPU: it holds all slots that it can use."""
         self.running.append(one)
         one.since = one.started = now
         one.held, one.speed = one.width, MILLION
@@ -188,7 +188,7 @@ class Shared(Streams):
         self._began(now, one)
 
     def _arm(self, one: Running) -> None:
-        """An alarm for its end. One that comes too early is set again then: most ends move to later meanwhile."""
+        """Set an alarm for its end. One that comes too early is set again then: most ends move to a later time."""
         one.armed = one.ends
         if one.ends >= 0:
             self._alarm(one.ends, one)
@@ -203,18 +203,18 @@ class Shared(Streams):
                 one.held = min(one.held, one.tail)
 
     def _retire(self, one: Running) -> None:
-        """The slots of a wave that ends go to those served before it; those that its last wave lacks to anybody."""
+        """End a wave: its slots go to kernels that are served before it, and those that its last wave lacks to any."""
         top = one.rank + one.graph if not one.stays else -1
         fine = 0 if one.graph else one.fine
         wanted = sum(other.width - other.held for other in self.running if other.rank < top and other.fine >= fine)
         one.held -= min(one.held, wanted)
         one.retires = -1
         if one.graph and wanted:
-            one.ready = one.since  # it waits behind those who came meanwhile
+            one.ready = one.since  # it queues behind kernels that became ready meanwhile
             self.running.sort(key=_precedence)
 
     def _settle(self, now: int) -> None:
-        """Free slots to whoever comes first; then everybody's speed, and when that will have brought it to its end."""
+        """Give free slots to kernels in order of service; then compute the speed and the end of each."""
         running = self.running
         if len(running) == 1 and running[0].held == running[0].width and running[0].speed == MILLION:
             return
@@ -261,7 +261,7 @@ class Shared(Streams):
             self._yield(now)
 
     def _crowd(self, one: Running) -> None:
-        """Beside blocks that stay it starts on the SMs that are left: more of its blocks share one."""
+        """Set the speed factor of a kernel that starts beside persistent blocks: it has fewer SMs for its blocks."""
         if one.waves > 1:
             return
         stay = sum(other.held for other in self.running if other.stays)
@@ -269,7 +269,7 @@ class Shared(Streams):
             one.room = MILLION * (MILLION - stay) // one.spread
 
     def _speed(self, one: Running, others: int) -> int:
-        """Less with fewer slots than it could use, and with what others hold beside it."""
+        """Return the speed of a kernel, from the slots that it has and those that others hold."""
         got = speed = MILLION * one.held // one.width
         beside = others * self.device.overlap_ppm // MILLION
         if beside:
@@ -277,7 +277,7 @@ class Shared(Streams):
         return max(1, speed * one.room // MILLION)
 
     def _yield(self, now: int) -> None:
-        """Who lacks slots gets those of waves that end: of any wave, where it comes first, else of the last one."""
+        """Schedule ends of waves for kernels that lack slots: of any wave where they come first, else of the last."""
         running = self.running
         lacking = [one for one in running if one.held < one.width]
         if not lacking:
@@ -297,7 +297,7 @@ class Shared(Streams):
 
 
 class Sliced(Streams):
-    """The driver's default: one client at a time, each for a slice while others want the GPU too."""
+    """GPU with time slices, the driver's default: one client at a time, each for a slice while others have work."""
 
     def __init__(
         self, device: Device, kernels: Sequence[Sequence[Kernel]], alarm: Alarm, priorities: Sequence[int] | None = None
@@ -306,27 +306,27 @@ class Sliced(Streams):
         self.owner = -1
         self.granted = 0
         self._switched = -1
-        """When the switch that is under way will be over; -1: none is."""
+        """When the present switch will be over; -1: none."""
 
     def ring(self, now: int, token: "Running | int") -> None:
-        """Something that was due: a kernel can start or has ended, a slice or a switch is over."""
+        """Handle an alarm: a kernel can start or has ended, a slice or a switch is over."""
         if isinstance(token, Running):
             if token.ends == now:
                 self._leave(now, token)
             elif token.ready != now or token.started >= 0:
-                return  # overtaken by what happened since
+                return  # a stale alarm
         elif self._switched == now:
             self._switched = -1
         self._go_on(now)
 
     def submit(self, now: int, client: int, launch: int, kernel: int, duration: int) -> None:
-        """A launch joins its stream; a GPU that nobody else wants is its client's."""
+        """Append a launch to its stream; an idle GPU is given to its client."""
         super().submit(now, client, launch, kernel, duration)
         if self.owner < 0:
             self.owner, self.granted = client, now
 
     def _go_on(self, now: int) -> None:
-        """Run the owner's next kernel, or give the GPU to the next one who wants it."""
+        """Run the owner's next kernel, or switch to the next client with work."""
         if self._switched >= 0:
             return
         following = self._next(now)
@@ -334,7 +334,7 @@ class Sliced(Streams):
             own = self.streams[self.owner]
             over = now >= self.granted + self.device.slice
             if over and own and own[0].ends == now:
-                return  # it ends at this very instant: its own alarm comes next
+                return  # it ends at this instant: its own alarm comes next
             if over or not own:
                 self._switch(now, following)
                 return
@@ -344,7 +344,7 @@ class Sliced(Streams):
             self._run(now, own[0])
 
     def _next(self, now: int) -> int | None:
-        """Return the next client in turn, after the owner, that has something which could run."""
+        """Return the next client in turn, after the owner, with a kernel that can run; None: none."""
         count = len(self.streams)
         for step in range(1, count):
             stream = self.streams[(self.owner + step) % count]
@@ -374,11 +374,11 @@ class Sliced(Streams):
 
 
 _NOBODY = Running(-1, -1, -1, 0, Shape(1, 1, 1), 0)
-"""The origin of what has ended."""
+"""The origin of kernels that have ended."""
 
 
 def _fits(one: Running, other: Running) -> bool:
-    """Return whether it gets the places of a wave of the other one."""
+    """Return whether a kernel may take the slots of a wave of another one."""
     return one.rank < other.rank + other.graph and (one.fine >= other.fine or other.graph)
 
 

@@ -1,7 +1,7 @@
-"""Programs on one GPU in virtual time: each client a thread that launches, waits and thinks, and the GPU below them.
+"""Simulated executor of one GPU: each client is a thread that launches, waits and thinks, above a model of the GPU.
 
-A gated launch blocks its thread until the policy lets it go, as in the shim; everything after it comes later by as
-much. The twin of the live shim: there the threads are real.
+A gated launch blocks its thread until the policy lets it go, as in the shim, and delays everything after it. Live, the
+shim does the same with real threads.
 """
 
 from collections.abc import Sequence
@@ -44,16 +44,16 @@ class _Thread:
         self.ended = False
         """Whether a limit of requests has been reached."""
         self.asleep = False
-        """Its stream takes no more launches: it sleeps until a kernel of its own ends."""
+        """Its stream is full: it sleeps until one of its kernels ends."""
 
 
 class SimulatedGpu:
     """The executor of a simulated run of kernels, and its source of events."""
 
     def __init__(self, state: KernelsState, sharing: Sharing, *, raised: bool = False, horizon: int = NEVER) -> None:
-        """``raised``: the GPU heeds the clients' priorities. No launch comes at or after ``horizon``."""
-        self._clients = [each.client for each in state.clients]
-        self._gated = [each.gated for each in state.clients]
+        """Schedule the first launches. ``raised``: the GPU uses priorities. No launch comes at or after ``horizon``."""
+        self._clients = [client.client for client in state.clients]
+        self._gated = [client.gated for client in state.clients]
         self._device = state.device
         self._state = state
         self._gone = 0
@@ -66,14 +66,14 @@ class SimulatedGpu:
         kernels = [client.program.kernels for client in self._clients]
         kind = Shared if sharing is Sharing.MPS else Sliced
         priorities = [client.priority for client in self._clients] if raised else None
-        self.gpu = kind(state.device, kernels, self._alarm, priorities)
+        self.gpu = kind(state.device, kernels, self._schedule_gpu, priorities)
         self._threads = [_Thread(client.start) for client in self._clients]
         if horizon < NEVER:
             self._push(horizon, _END)  # first, so that it comes before all else at its instant
         for index, client in enumerate(self._clients):
             self._push(client.start + client.launch(0).gap, _LAUNCH, index)
 
-    def _alarm(self, at: int, token: Running | int) -> None:
+    def _schedule_gpu(self, at: int, token: Running | int) -> None:
         self._number += 1
         heappush(self._heap, (at, self._number, _GPU, 0, token))
 
@@ -82,7 +82,7 @@ class SimulatedGpu:
         heappush(self._heap, (at, self._number, what, client, token))
 
     def next(self) -> tuple[int, Sequence[Event]] | None:
-        """Return the next instant in which anything happens that others can see."""
+        """Return the next instant with events, in rank order; None when nothing will happen any more."""
         heap, events, gpu = self._heap, self._events, self.gpu
         events.clear()
         while heap:
@@ -105,9 +105,9 @@ class SimulatedGpu:
 
     def _handle(self, now: int, what: int, client: int) -> None:
         if what == _LAUNCH:
-            self._reach(now, client)
+            self._on_launch_reached(now, client)
         elif what == _WAITED:
-            self._waited(now, client)
+            self._on_wait_over(now, client)
         elif what == _WAKE:
             self._wakes.discard(now)
             self._events.append(Woke())
@@ -125,23 +125,23 @@ class SimulatedGpu:
         for report in self.gpu.reports:
             if isinstance(report, Finished):
                 self._events.append(KernelFinished(*report))
-                self._ended(now, report.client, report.launch)
+                self._on_kernel_ended(now, report.client, report.launch)
             else:
                 self._events.append(KernelHeldUp(*report))
         self.gpu.reports.clear()
 
-    def _ended(self, now: int, index: int, number: int) -> None:
-        """A kernel of a client ended: its thread may have slept until then."""
+    def _on_kernel_ended(self, now: int, index: int, number: int) -> None:
+        """Continue a client's thread after one of its kernels ended."""
         thread = self._threads[index]
         thread.inside -= 1
         if self._clients[index].launch(number).waits:
             self._push(now + self._device.wait, _WAITED, index)
         elif thread.asleep:
             thread.asleep = False
-            self._reach(now, index)
+            self._on_launch_reached(now, index)
 
-    def _reach(self, now: int, index: int) -> None:
-        """The thread comes to its next launch."""
+    def _on_launch_reached(self, now: int, index: int) -> None:
+        """Handle a thread that reaches its next launch: it sleeps, waits at the gate, or launches."""
         thread = self._threads[index]
         if thread.left:
             return
@@ -154,7 +154,7 @@ class SimulatedGpu:
             self._launch(now, index)
 
     def _launch(self, now: int, index: int) -> None:
-        """The launch goes to the GPU, and the thread goes on to whatever comes after it."""
+        """Submit a client's next launch to the GPU, and schedule what its thread does next."""
         thread, client = self._threads[index], self._clients[index]
         number = thread.next
         launch = client.launch(number)
@@ -171,8 +171,8 @@ class SimulatedGpu:
                 asked = self._device.gate if self._gated[index] else 0
                 self._push(now + asked + client.launch(number + 1).gap, _LAUNCH, index)
 
-    def _waited(self, now: int, index: int) -> None:
-        """The wait after a request is over; a client that has had its requests leaves."""
+    def _on_wait_over(self, now: int, index: int) -> None:
+        """Handle the end of the wait after a request; a client that has done its requests leaves."""
         thread, client = self._threads[index], self._clients[index]
         last = client.launch(thread.next - 1)
         if thread.left:
@@ -186,7 +186,7 @@ class SimulatedGpu:
             self._push(thread.began + client.launch(thread.next).gap, _LAUNCH, index)
 
     def execute(self, now: int, action: Action) -> None:
-        """Let a kernel go, or remember a time."""
+        """Launch a gated kernel, or schedule a wake-up."""
         if isinstance(action, WakeAt):
             at = action.time
             if at <= now:  # would go on one nanosecond at a time
@@ -198,7 +198,7 @@ class SimulatedGpu:
             self._launch(now, action.client)
 
     def follow(self, now: int, caused: None) -> None:
-        """Nothing: what a launch causes is the GPU's to say, and a state of kernels returns none."""
+        """Do nothing: a state of kernels returns no consequences, they follow from the model of the GPU."""
 
 
 def _rank(event: Event) -> int:

@@ -1,7 +1,7 @@
-"""A fleet in virtual time: a batch becomes the end it will have, by its expected time and its spread.
+"""Simulated executor of a fleet: turns actions into future events, by expected run times and their spread.
 
-The queue of events holds ends, loads, fetches, inputs under way, faults and wake-ups; arrivals are read from the
-workload as time passes. What was overtaken (its worker is gone) is recognised by its lease and dropped.
+The event queue holds ends of batches, loads, fetches, inputs on their way, faults and wake-ups. Arrivals are read from
+the workload as time passes. An event whose worker has failed since is recognised as stale by its lease.
 """
 
 from collections.abc import Sequence
@@ -89,7 +89,7 @@ class SimulatedFleet:
         return now, events
 
     def _arrivals(self) -> list[Event]:
-        """Return all requests of the next moment at which one arrives."""
+        """Return the arrivals of the next instant that has any."""
         requests, cursor, now = self.requests, self._cursor, self._arrival
         events: list[Event] = []
         while self._arrival == now:
@@ -121,7 +121,7 @@ class SimulatedFleet:
                 end = batch.start + max(1, round((end - batch.start) * exp(draw)))
             self._push(end if end > now else now + 1, BatchFinished(worker, lease))
         elif type(action) is PlaceRequest or type(action) is MoveTask:
-            return  # the usual ones: the inputs that they send come to ``follow``
+            return  # the inputs that they send come to ``follow``
         elif isinstance(action, WakeAt):
             time = max(action.time, now + 1)
             if time not in self._wakes and time < _NEVER:
@@ -136,9 +136,9 @@ class SimulatedFleet:
             self._push(ready, InstanceStarted(action.worker, action.function, self._state.leases))
 
     def follow(self, now: int, caused: list[Sent]) -> None:
-        """Let inputs that are on their way arrive."""
-        for due, arrived in caused:
-            self._push(due, arrived)
+        """Schedule the arrival of inputs that were sent."""
+        for time, event in caused:
+            self._push(time, event)
 
     def _push(self, time: int, event: Event) -> None:
         self._number += 1

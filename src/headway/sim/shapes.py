@@ -1,4 +1,4 @@
-"""What its blocks make of a kernel on a GPU: how much of it they take, and in how many waves."""
+"""Shape of a kernel on a GPU: the share that its blocks take, and the number of waves."""
 
 from typing import NamedTuple
 
@@ -9,19 +9,19 @@ FINEST = 1 << 30
 
 
 class Shape(NamedTuple):
-    """What its blocks make of a kernel: the share of the GPU that they take, those of the last wave, and the waves."""
+    """Share of the GPU that a wave takes, that of the last wave, and the number of waves."""
 
     width: int
     tail: int
     waves: int
     graph: bool = False
-    """A wave is one of its kernels or more: between two of them others of the same priority have their turn."""
+    """A CUDA graph: a wave is one or more of its kernels; between two, others of the same priority may run."""
     stays: bool = False
-    """A wave is a round of tiles: its blocks stay until there are none left for them."""
+    """A persistent kernel: a wave is a round of tiles; its blocks stay until no tile is left for them."""
     fine: int = FINEST
-    """How many of its blocks fit on an SM: the place that one block leaves is none for a larger one."""
+    """How many of its blocks fit on an SM: the slot of a small block is too small for a larger one."""
     spread: int = MILLION
-    """The share of the SMs that have a block of it."""
+    """The share of the SMs that hold a block of it."""
 
 
 def shape_of(device: Device, kernel: Kernel) -> Shape:

@@ -1,8 +1,7 @@
-"""Workers that die and come back, drawn from named streams of the run's seed.
+"""Failures and recoveries of workers, drawn from named streams of the run's seed.
 
 Either each worker fails by itself (``mtbf``), or at every tick one of those that are up, drawn at random (``every``).
-Which worker fails when depends on nothing that happens in the run. The last worker that is up never fails: a fleet of
-none could answer nobody.
+The failures do not depend on what happens in the run. The last worker that is up never fails.
 """
 
 from collections import deque
@@ -22,7 +21,7 @@ Fault = tuple[int, FaultEvent]
 
 @dataclass(frozen=True, slots=True)
 class ByWorker:
-    """Mean time between failures of one worker and mean time to its return, both exponential."""
+    """Mean time between failures of one worker and mean time to its recovery, both exponential."""
 
     mtbf: int
     repair: int
@@ -30,7 +29,7 @@ class ByWorker:
 
 @dataclass(frozen=True, slots=True)
 class ByTick:
-    """So often a worker dies; it is back after exactly ``repair``."""
+    """A worker fails at every tick, and recovers after exactly ``repair``."""
 
     every: int
     repair: int
@@ -52,8 +51,8 @@ class DrawnFaults:
 
     def first(self) -> Sequence[Fault]:
         """Return the first failure of each worker that fails at all."""
-        found = (self._next(worker) for worker in range(len(self._told)))
-        return [fault for fault in found if fault is not None]
+        faults = (self._next(worker) for worker in range(len(self._told)))
+        return [fault for fault in faults if fault is not None]
 
     def after(self, now: int, event: FaultEvent) -> Fault | None:
         """Return what befalls the same worker next."""
@@ -87,7 +86,7 @@ def _by_worker(workers: int, seed: int, model: ByWorker) -> Iterator[_Failure]:
     while True:
         time, worker = heappop(due)
         soonest = min(returns for other, returns in enumerate(back) if other != worker)
-        if soonest >= time:  # the last one lives on
+        if soonest >= time:  # the last one that is up does not fail
             heappush(due, (soonest + drawn(worker, model.mtbf), worker))
             continue
         lasts = drawn(worker, model.repair)
@@ -103,7 +102,7 @@ def _by_tick(workers: int, seed: int, model: ByTick) -> Iterator[_Failure]:
     while True:
         time += model.every
         up = [worker for worker, returns in enumerate(back) if returns < time]
-        if len(up) < 2:  # on to the first tick at which somebody else is back
+        if len(up) < 2:  # go on to the first tick at which another worker is up
             soonest = min(returns for worker, returns in enumerate(back) if worker not in up)
             time = soonest // model.every * model.every
             continue

@@ -6,7 +6,7 @@ it owes. Only what a policy promises needs more than books: quotas and shares (`
 
 from collections.abc import Callable, Sequence
 
-from headway.core.audit import MOST_FINDINGS, Clerk, Finding, audited, row_ranks
+from headway.core.audit import MOST_FINDINGS, Auditor, Finding, audited, row_ranks
 from headway.core.tape import Tape
 from headway.training.books import Books, Life
 from headway.training.cluster import Cluster
@@ -72,7 +72,7 @@ def audit(
     return found
 
 
-class _Clerk(Clerk):
+class _Clerk(Auditor):
     """Keeps the books of jobs and nodes."""
 
     opens = (_START, _MIGRATE, _REALLOCATE)

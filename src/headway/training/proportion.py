@@ -8,7 +8,7 @@ is held in passing, within an instant, does not count.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headway.core.audit import Clerk, Finding
+from headway.core.audit import Auditor, Finding
 from headway.core.replay import rows_of
 from headway.core.tape import Tape
 from headway.training.actions import Grant, Placement
@@ -43,7 +43,7 @@ class _Held:
     row: int = 0
 
 
-class _Watch(Clerk):
+class _Watch(Auditor):
     """Follows who holds what, and looks at whoever was touched when an instant is over."""
 
     opens = (int(Kind.START), int(Kind.MIGRATE), int(Kind.REALLOCATE))

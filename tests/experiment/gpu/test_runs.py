@@ -96,7 +96,7 @@ def test_a_trace_that_cannot_be_played_is_named_and_the_means_stand_in() -> None
 def test_a_broken_profile_does_not_matter_beside_a_trace_and_is_one_line_without() -> None:
     path = learnt("mine")
     path.with_suffix(".json").write_text("{")
-    with pytest.raises(ProfileError, match="is broken, no JSON"):
+    with pytest.raises(ProfileError, match="is not JSON"):
         source_of("mine")
     recorded(path, "mine", 4_000)
     assert source_of("mine").program.launches[0].duration == 4_000
@@ -150,7 +150,7 @@ def test_a_row_that_was_measured_stays_and_a_store_that_cannot_be_written_is_nam
     path.write_text("{")
     found, said = predicted(a, b)
     assert found["stored"] is None
-    assert said == [f"not kept among pairs: {path}: is broken, no JSON; remove it and it is learnt again"]
+    assert said == [f"not kept among pairs: {path}: is not JSON; remove it and it is learnt again"]
 
 
 def test_on_the_command_line_it_is_a_line_beside_the_answer(capsys: pytest.CaptureFixture[str]) -> None:

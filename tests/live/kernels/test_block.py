@@ -10,7 +10,7 @@ import pytest
 
 from headway.errors import ShareError
 from headway.live.kernels.block import BLOCK_BYTES, FREE, LIVE, SharedBlock
-from headway.live.kernels.door import Door
+from headway.live.kernels.block_socket import BlockListener
 from tests.live.kernels.shares import join
 
 
@@ -19,9 +19,9 @@ def test_all_of_its_memory_is_there_from_the_first_moment(short: Path) -> None:
     block = SharedBlock.create(path, 132, 1)
     about = os.fstat(block.handle)
     assert about.st_blocks * 512 >= about.st_size == BLOCK_BYTES
-    door = path.lstat()
-    assert stat.S_ISSOCK(door.st_mode)
-    assert stat.S_IMODE(door.st_mode) == 0o600
+    listener = path.lstat()
+    assert stat.S_ISSOCK(listener.st_mode)
+    assert stat.S_IMODE(listener.st_mode) == 0o600
     assert list(short.iterdir()) == [path]
     block.close()
 
@@ -51,10 +51,10 @@ def test_what_could_be_truncated_is_not_mapped(short: Path) -> None:
     block = SharedBlock.create(path, 132, 1)
     handle = os.memfd_create("loose", os.MFD_ALLOW_SEALING)
     os.write(handle, bytes(block._memory))
-    door = Door(short / "loose", handle)
+    listener = BlockListener(short / "loose", handle)
     with pytest.raises(ShareError, match="loose is not a shared block of this version"):
         SharedBlock.open(short / "loose")
-    door.close()
+    listener.close()
     os.close(handle)
     with pytest.raises(ShareError, match=r"no shared block at .*loose: Connection refused"):
         SharedBlock.open(short / "loose")
@@ -62,7 +62,7 @@ def test_what_could_be_truncated_is_not_mapped(short: Path) -> None:
 
 
 def test_a_broker_that_does_not_answer_is_one_line(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headway.live.kernels.door._ANSWER_S", 0.05)
+    monkeypatch.setattr("headway.live.kernels.block_socket._ANSWER_S", 0.05)
     with socket.socket(socket.AF_UNIX) as mute:
         mute.bind(str(short / "mute"))
         mute.listen()
@@ -83,7 +83,7 @@ def test_where_there_is_no_room_it_is_said_and_nothing_is_left(short: Path, monk
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "posix_fallocate", full)
-    with pytest.raises(ShareError, match=r"^no memory for the shared block: it takes 39.98 MB: make room"):
+    with pytest.raises(ShareError, match=r"^no memory for the shared block: it takes 39.98 MB: free some"):
         SharedBlock.create(short / "block", 132, 1)
     assert list(short.iterdir()) == []
 

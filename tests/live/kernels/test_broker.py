@@ -15,7 +15,7 @@ from headway.kernels.dial import Rules
 from headway.live.kernels import places
 from headway.live.kernels.block import CLAIMED, FREE, LEFT, LIVE, SharedBlock, Slot
 from headway.live.kernels.broker import CLAIM_NS, FOREIGN_NS, LEFT_NS, SAVE_NS, Broker, write_rules
-from headway.live.kernels.heart import Heart
+from headway.live.kernels.heartbeat import Heartbeat
 from tests.live.kernels.shares import Memory, broker_at, join, leave
 
 SECOND = 1_000_000_000
@@ -24,7 +24,7 @@ SECOND = 1_000_000_000
 def stepped(broker: Broker, now_ns: int) -> None:
     """One turn, and what was read for it beside the loop."""
     broker.step(now_ns)
-    broker.keeper.finish()
+    broker.background_store.finish()
     broker.seed()
 
 
@@ -50,7 +50,7 @@ def test_what_was_learnt_is_kept_when_a_client_leaves(tmp_path: Path) -> None:
     leave(slot)
     now = time.monotonic_ns()
     broker.step(now)
-    broker.keeper.finish()
+    broker.background_store.finish()
     assert [row["id"] for row in store.kept["a.py"][0]] == [f"{7:016x}"]
     assert "a (process" in said[-1]
     assert broker.clients == {}
@@ -116,7 +116,7 @@ def test_who_joins_gets_rules_and_what_is_known_while_somebody_elses_tables_are_
     assert again.kernels[7].work_ns == 55  # from what is still to be written
     assert "a.py" not in store.kept
     store.goes_on.set()
-    broker.keeper.finish()
+    broker.background_store.finish()
     assert store.kept["a.py"][0][0]["work_ns"] == 55
 
 
@@ -137,7 +137,7 @@ def test_a_state_that_cannot_be_written_is_said_once_and_the_loop_goes_on(
         broker.step(now + 2 * SECOND)
     assert broker.clients == {0: slot.owner}
     assert [line for line in said if "cannot be written" in line] == [
-        f"{broker.place.state} cannot be written: No space left on device; status shows what was"
+        f"{broker.place.state} cannot be written: No space left on device; status shows an older state"
     ]
     broker.step(now + 3 * SECOND)
     assert places.read_json(broker.place.state)["here"] == ["a"]
@@ -175,7 +175,7 @@ def test_a_link_in_place_of_what_is_asked_is_not_followed(tmp_path: Path) -> Non
         broker.step(time.monotonic_ns())
     assert broker.stopping == ""
     assert len(said) == 1
-    assert "is a symbolic link, and none is followed here" in said[0]
+    assert "is a symbolic link, and links are not followed here" in said[0]
 
 
 def test_a_client_that_was_killed_is_reaped_and_its_tables_kept(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_a_client_that_was_killed_is_reaped_and_its_tables_kept(tmp_path: Path) 
         child.kill()
         child.wait()
         broker.step(time.monotonic_ns())
-    broker.keeper.finish()
+    broker.background_store.finish()
     assert slot.state == FREE
     assert "died after" in said[-1]
     assert store.kept["a.py"]
@@ -200,7 +200,7 @@ def test_a_client_that_cannot_be_seen_stays_as_long_as_it_is_heard_of(tmp_path: 
     slot = join(block, 0, name="far", priority=0, pid=2**22 + 5, ticks=2**40)
     now = slot.since_ns
     broker.step(now)
-    assert "cannot be seen from here" in said[0]
+    assert "in another container" in said[0]
     slot.pulse.launch_ns = now + FOREIGN_NS
     broker.step(now + 2 * FOREIGN_NS - 1)
     assert slot.state == LIVE
@@ -226,7 +226,7 @@ def test_nonsense_in_a_slot_is_cleared_and_the_loop_goes_on(tmp_path: Path) -> N
     slot.ledger.actual_ns, slot.ledger.alone_ns, slot.since_ns = -(2**62), 2**62, 2**62
     stepped(broker, time.monotonic_ns())
     assert block.slots[0].state == FREE
-    assert "is none: cleared" in said[0]
+    assert "is invalid: cleared" in said[0]
     assert slot.seeded == 1
 
 
@@ -265,7 +265,7 @@ def test_tables_are_kept_all_along(tmp_path: Path) -> None:
     broker.step(now)
     assert not store.kept
     broker.step(now + SAVE_NS)
-    broker.keeper.finish()
+    broker.background_store.finish()
     assert store.kept["a.py"]
 
 
@@ -284,9 +284,9 @@ def test_a_store_that_fails_is_said_and_nothing_more(tmp_path: Path) -> None:
     assert slot.seeded == 1
     leave(slot)
     stepped(broker, time.monotonic_ns())
-    broker.keeper.finish()
+    broker.background_store.finish()
     stepped(broker, time.monotonic_ns())
-    assert any("could not be read: a.py is broken" in line for line in said)
+    assert any("cannot be read: a.py is broken" in line for line in said)
     assert any("could not be kept: disk full" in line for line in said)
 
 
@@ -312,13 +312,13 @@ def test_every_rule_of_the_dial_has_its_cell() -> None:
 def test_the_heart_beats_while_the_loop_gets_on_and_falls_silent_when_it_hangs(tmp_path: Path) -> None:
     _, block, _ = broker_at(tmp_path)
     block.header.beat_ns = 0
-    heart = Heart(block, stuck_ns=60 * SECOND)
-    heart.start()
+    heartbeat = Heartbeat(block, stuck_ns=60 * SECOND)
+    heartbeat.start()
     while block.header.beat_ns == 0:
         time.sleep(0.01)
-    heart.stop()
+    heartbeat.stop()
     block.header.beat_ns = 0
-    assert Heart(block, stuck_ns=-1).beat() is False
+    assert Heartbeat(block, stuck_ns=-1).beat() is False
     assert block.header.beat_ns == 0
 
 
@@ -357,10 +357,10 @@ def test_what_somebody_puts_in_the_place_of_the_block_is_said_once_and_left_alon
 
 def test_who_asked_and_got_no_slot_is_told_to_those_who_look(tmp_path: Path) -> None:
     broker, block, _ = broker_at(tmp_path)
-    assert block.door is not None
+    assert block.listener is not None
     here, outside = os.getpid(), os.getppid()
     join(block, 0, name="a", priority=3)
-    block.door.heard.extend([here, outside, 2**22 + 1])  # the last one is nobody
+    block.listener.heard.extend([here, outside, 2**22 + 1])  # the last one is nobody
     for moment, expected in ((1, []), (2, []), (5, [outside]), (6, [outside])):
         broker.step(moment * SECOND)
         assert places.read_json(broker.place.state)["outside"] == expected

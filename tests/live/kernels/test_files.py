@@ -22,9 +22,9 @@ def test_a_link_is_not_followed_and_what_it_points_to_stays_as_it_was(place: Pla
         lambda: places.using(place).__enter__(),
         lambda: places.read_json(place.state),
     ):
-        with pytest.raises(ShareError, match="is a symbolic link, and none is followed here: have it removed"):
+        with pytest.raises(ShareError, match="is a symbolic link, and links are not followed here: have it removed"):
             wanted()
-    with pytest.raises(OSError, match="is a symbolic link, and none is followed here: have it removed"):
+    with pytest.raises(OSError, match="is a symbolic link, and links are not followed here: have it removed"):
         places.write_json(place.state, {"a": 1})
     assert all(path.is_symlink() for path in (place.lock, place.users, place.state))
     assert precious.read_text() == "precious"
@@ -64,7 +64,7 @@ def test_a_refused_file_is_said_to_be_another_users(tmp_path: Path, monkeypatch:
 
 def test_only_plain_files_count(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ShareError, match="pipe is no plain file"):
+    with pytest.raises(ShareError, match="pipe is not a regular file"):
         files.read(tmp_path / "pipe")
     (tmp_path / "link").symlink_to(tmp_path)
     assert files.own_folder(tmp_path)
@@ -74,7 +74,7 @@ def test_only_plain_files_count(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_put_there_leaves_no_draft(short: Path) -> None:
     (short / "state").mkdir()
-    with pytest.raises(OSError, match="is a folder, and none of headway's"):
+    with pytest.raises(OSError, match="is a folder, not a file of headway"):
         files.write(short / "state", b"x")
     assert [path.name for path in short.iterdir()] == ["state"]
     with pytest.raises(ShareError, match="the broker cannot be told: "):
@@ -107,9 +107,9 @@ def test_what_is_not_ours_to_remove_is_told_by_kind_and_owner(place: Place, monk
             places.checked(place)
         assert places.remove(place) == []
     for path, make, what in (
-        (place.state, os.mkfifo, "is no plain file"),
-        (place.asked, os.mkdir, "is a folder, and none of headway's"),
-        (place.users, lambda path: path.symlink_to("nowhere"), "is a symbolic link, and none is followed here"),
+        (place.state, os.mkfifo, "is not a regular file"),
+        (place.asked, os.mkdir, "is a folder, not a file of headway"),
+        (place.users, lambda path: path.symlink_to("nowhere"), "is a symbolic link, and links are not followed here"),
     ):
         make(path)
         with pytest.raises(ShareError, match=f"{path.name} {what}{remedy}"):
@@ -117,6 +117,6 @@ def test_what_is_not_ours_to_remove_is_told_by_kind_and_owner(place: Place, monk
         assert path not in places.remove(place)
         os.rmdir(path) if make is os.mkdir else path.unlink()
     place.mps.touch()
-    with pytest.raises(ShareError, match=f"mps is no folder{remedy}"):
+    with pytest.raises(ShareError, match=f"mps is not a folder{remedy}"):
         places.checked(place)
     assert files.foreign(place.folder / "none") == ""

@@ -114,7 +114,7 @@ def test_a_broker_that_takes_its_leave_is_not_joined(place: Place) -> None:
     assert handle is not None
     places.sign(handle)
     places.write_json(place.state, {"pid": os.getpid(), "mode_line": "coarse", "stopping": "drain"})
-    with pytest.raises(ShareError, match="takes its leave"):
+    with pytest.raises(ShareError, match="is stopping"):
         launch.ensure_broker(place, ["false"], print)
     places.write_json(place.state, {"pid": os.getpid(), "mode_line": "coarse", "stopping": ""})
     assert launch.ensure_broker(place, ["false"], print) == (places.read_json(place.state), False)

@@ -36,11 +36,11 @@ def test_a_client_in_a_container_is_found_by_its_beginning(tmp_path: Path) -> No
     _process(tmp_path, 17, "a) (b", 5, "17")
     _process(tmp_path, 4001, "python", 900, "4001\t17")
     _process(tmp_path, 4002, "python", 900, "4002\t18")
-    assert processes.found_here(17, 5, tmp_path) == 17
-    assert processes.found_here(17, 900, tmp_path) == 4001
-    assert processes.found_here(18, 900, tmp_path) == 4002
-    assert processes.found_here(19, 900, tmp_path) == 0
-    assert processes.found_here(99, 0, tmp_path) == 0
+    assert processes.pid_here(17, 5, tmp_path) == 17
+    assert processes.pid_here(17, 900, tmp_path) == 4001
+    assert processes.pid_here(18, 900, tmp_path) == 4002
+    assert processes.pid_here(19, 900, tmp_path) == 0
+    assert processes.pid_here(99, 0, tmp_path) == 0
 
 
 def test_who_holds_a_file_open(tmp_path: Path) -> None:

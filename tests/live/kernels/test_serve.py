@@ -216,7 +216,9 @@ def test_a_link_in_the_place_of_the_block_is_neither_followed_nor_removed(place:
     precious.write_text("precious")
     place.block.symlink_to(precious)
     place.state.touch()
-    line = "headway-share-0 is a symbolic link, and none is followed here: have it removed, or choose another folder"
+    line = (
+        "headway-share-0 is a symbolic link, and links are not followed here: have it removed, or choose another folder"
+    )
     heard: list[str] = []
     for wanted in (
         lambda: serve.serve(place, gpus.STUB, Settings(), say=heard.append),

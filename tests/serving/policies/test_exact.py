@@ -5,7 +5,7 @@ import pytest
 from headway.serving.catalogue import Catalogue, Configuration, Function, Profile
 from headway.serving.graph import Graph, Task
 from headway.serving.policies.exact import Exact
-from headway.serving.policies.fronts import front_of, whole
+from headway.serving.policies.fronts import front_of, front_of_graph
 from headway.serving.request import Request
 from headway.serving.rows import Kind, unpack
 from headway.units import MILLISECOND
@@ -50,7 +50,9 @@ def test_alone_a_request_costs_what_the_best_assignment_costs(shape: str, part: 
     deadline = round(least * part)
     policy = Exact()
     run = drive(policy, World(catalogue, workers(2, slices=7), (Request(0, 0, 0, 0, deadline),)))
-    front = whole(graph, {task: front_of(policy.options[made.function]) for task, made in enumerate(graph.tasks)})
+    front = front_of_graph(
+        graph, {task: front_of(policy.options[made.function]) for task, made in enumerate(graph.tasks)}
+    )
     assert run.rows(Kind.DONE)[0].value <= deadline
     best = int(front.costs[front.within(deadline)])
     assert best * 0.999 <= spent(run) <= best * 1.05  # what runs beside it is known to 10 ms only

@@ -4,7 +4,7 @@ from collections import Counter
 
 from headway.serving.catalogue import Catalogue, Model
 from headway.serving.fleet import Fleet, Gpu, Worker
-from headway.serving.policies.hash import drawn
+from headway.serving.policies.hash import hash_of
 from headway.serving.request import Request
 from headway.serving.rows import Kind
 from headway.units import MILLISECOND, SECOND
@@ -19,9 +19,9 @@ def _placed(policy: str, fleet: Fleet, count: int = 40, **more: tuple[tuple[int,
 
 
 def test_draws_are_even_and_do_not_depend_on_each_other() -> None:
-    count = Counter(drawn(request, task, 0) % 5 for request in range(4000) for task in range(4))
+    count = Counter(hash_of(request, task, 0) % 5 for request in range(4000) for task in range(4))
     assert max(count.values()) - min(count.values()) < 400  # of 3,200 each
-    pairs = Counter((drawn(request, 0, 7) % 2, drawn(request, 1, 7) % 2) for request in range(4000))
+    pairs = Counter((hash_of(request, 0, 7) % 2, hash_of(request, 1, 7) % 2) for request in range(4000))
     assert max(pairs.values()) - min(pairs.values()) < 200  # of 1,000 each
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from headway.serving.catalogue import Configuration
 from headway.serving.fleet import Prices
-from headway.serving.policies.fronts import NEVER, Option, cost_of, fixed, front_of, parallel, series, skyband
+from headway.serving.policies.fronts import NEVER, Option, cost_of, front_of, parallel, series, single_point, skyband
 from headway.serving.policies.search import Search
 from headway.units import MILLISECOND, SECOND
 
@@ -33,15 +33,15 @@ def test_together_bounds_them_all() -> None:
 def test_where_nothing_is_in_time_the_fastest_path_is_all_there_is() -> None:
     (path,) = Search([STAGE, STAGE], 5).paths(19 * MILLISECOND, 9)
     assert path.time == 20 * MILLISECOND
-    (path,) = Search([STAGE, STAGE], 5).near(-SECOND, 9)
+    (path,) = Search([STAGE, STAGE], 5).rounded_paths(-SECOND, 9)
     assert path.time == 20 * MILLISECOND
 
 
 def test_times_are_rounded_down_and_remembered() -> None:
     search = Search([STAGE, STAGE], 3, bucket=10 * MILLISECOND)
-    assert search.near(39 * MILLISECOND, 1) == search.paths(30 * MILLISECOND, 1)
-    assert search.near(31 * MILLISECOND, 1) is search.near(39 * MILLISECOND, 1)
-    assert search.near(NEVER, 8) is search.near(SECOND, 4)
+    assert search.rounded_paths(39 * MILLISECOND, 1) == search.paths(30 * MILLISECOND, 1)
+    assert search.rounded_paths(31 * MILLISECOND, 1) is search.rounded_paths(39 * MILLISECOND, 1)
+    assert search.rounded_paths(NEVER, 8) is search.rounded_paths(SECOND, 4)
 
 
 def test_a_request_pays_its_part_of_a_batch() -> None:
@@ -62,7 +62,7 @@ def test_fronts_add_up_as_graphs_do() -> None:
     beside = parallel(front, front_of(STAGE[1:], "b"))
     assert beside.times.tolist() == [20 * MILLISECOND, 60 * MILLISECOND]
     assert beside.costs.tolist() == [100, 40]
-    after = series(fixed(5 * MILLISECOND), beside)
+    after = series(single_point(5 * MILLISECOND), beside)
     assert after.fastest == 25 * MILLISECOND
     assert after.picks(0) == {"a": STAGE[1], "b": STAGE[1]}
     assert after.within(64 * MILLISECOND) == 0

@@ -6,7 +6,7 @@ from hypothesis import given, settings, strategies as st
 from headway.serving.catalogue import Configuration
 from headway.serving.fleet import Prices
 from headway.serving.graph import Graph, Task
-from headway.serving.policies.fronts import Option, front_of, options_of, whole
+from headway.serving.policies.fronts import Option, front_of, front_of_graph, options_of
 from headway.serving.policies.split import Split, average_latencies, branches_of, levels, split_cost, stages_of
 from headway.units import MILLISECOND
 
@@ -93,7 +93,7 @@ def test_a_split_keeps_any_deadline_that_leaves_it_room(drawn: Graph, data: st.D
     deadline = least * data.draw(st.sampled_from([110, 150, 200, 400])) // 100
     cost = split_cost(split, deadline)
     assert cost is not None
-    front = whole(drawn, {task: front_of(choices) for task, choices in enumerate(options)})
+    front = front_of_graph(drawn, {task: front_of(choices) for task, choices in enumerate(options)})
     assert cost >= front.costs[front.within(deadline)]
 
 
@@ -111,7 +111,7 @@ def test_on_the_graphs_of_compass_the_split_costs_at_most_a_tenth_more_than_the_
     profiles = [law(time) for time in times]
     options = [options_of(cells, Prices()) for cells in profiles]
     split = Split(shape, options, average_latencies(profiles), ranks=1)
-    front = whole(shape, {task: front_of(choices) for task, choices in enumerate(options)})
+    front = front_of_graph(shape, {task: front_of(choices) for task, choices in enumerate(options)})
     least = shape.critical_path([cells[Configuration(1, 1, 1)] for cells in profiles])
     for tenths in (4, 6, 8, 10, 12, 16):
         deadline = least * tenths // 10

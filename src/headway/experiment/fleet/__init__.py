@@ -1,4 +1,4 @@
-"""The scale of inference pipelines on a fleet of workers."""
+"""The fleet scale: inference pipelines on a fleet of workers."""
 
 from pathlib import Path
 
@@ -44,7 +44,7 @@ class FleetDomain(Domain):
         return policy_name(experiment)
 
     def check(self, experiment: ServingExperiment) -> None:
-        """Refuse a scenario or a policy that does not exist."""
+        """Raise where the scenario or the policy does not exist."""
         scenario_file.path_of(experiment.serving.scenario)
         policy_of(experiment)
 

@@ -1,4 +1,4 @@
-"""The settings of a run of a fleet that have a flag. Whatever has none is set by its key: --set serving.profile=law."""
+"""Command-line flags of fleet runs. Settings without a flag are set by their key: --set serving.profile=law."""
 
 from headway.experiment.common_flags import STATISTICS
 from headway.experiment.flags import Flag

@@ -1,12 +1,12 @@
-"""How many workers of which kind answer so many requests a second in time, and what they cost.
+"""Capacity planning: the least number of workers of each kind that answers a load in time, and its cost.
 
-Each kind of worker in the scenario is tried alone: the number that its throughput asks for at least, then more, until
-runs of the policy answer the wanted share of requests within their deadline; bisection finds the least such number. A
-short run says enough about a number that is far too small, and the search ends where more workers no longer help.
+Each kind of worker in the scenario is tried alone: the number that its throughput needs at least, then more, until runs
+of the policy answer the wanted share of requests within their deadline. Bisection finds the least such number. A short
+run is enough for a number that is far too small, and the search ends where more workers no longer help.
 
 What counts: every request after the warm-up, and every request that was dropped in the warm-up once the functions of a
-graph could have started one after the other. Only what is dropped before that is left out: no number of workers could
-have answered it in time.
+graph could have started one after the other. Requests dropped before that are left out: no number of workers could have
+answered them in time.
 """
 
 import math
@@ -35,12 +35,12 @@ from headway.traces.serving_arrivals import draw
 from headway.units import SECOND, counted
 
 REQUESTS = 2000
-"""Requests of each trial run; the deadline's share of misses cannot be told from far fewer."""
+"""Requests of each trial run; far fewer do not give the share of misses."""
 MOST_WORKERS = 1024
 SHORT = 8
-"""The first run of a trial is this part of the whole: it begins with the same requests."""
+"""The first run of a trial has this fraction (1 / SHORT) of the requests: the first ones."""
 IDLE = 0.5
-"""Below this share of GPUs in use it is not for want of workers that requests are late."""
+"""Below this GPU utilisation requests are not late for lack of workers."""
 CLOSER = 0.9
 """More workers help if they leave at most this part of what was missing,"""
 BETTER = 0.02
@@ -48,16 +48,16 @@ BETTER = 0.02
 WORSE = 0.01
 """they harm if it falls by this much."""
 WARM = 3
-"""The warm-up, in times of what a function takes to run for the first time."""
+"""The warm-up, as a multiple of the time that a function takes to run for the first time."""
 _GROWTH = 1.5
 _LIKELY = 0.75
-"""Of the bar, what is left after a trial: nobody knows how many are to come."""
+"""Share of the progress bar that is left after a trial: the number of trials is not known beforehand."""
 Tell = Callable[[str, float], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """So many workers of one kind, and what they do."""
+    """A number of workers of one kind, and how they perform."""
 
     kind: Worker
     workers: int
@@ -77,11 +77,11 @@ class Plan:
     dropped_at_start: int = 0
     """Of those: before any function could have started; these do not count against the plan."""
     fewer_hit_rate: float | None = None
-    """What one worker fewer would answer in time; None where there would be none."""
+    """Hit rate with one worker fewer; None where there would be none."""
     why_not: str = ""
 
     def record(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return the plan as a row of the JSON output."""
         return {
             "gpu": self.kind.gpu.type,
             "worker": kind_name(self.kind),
@@ -100,7 +100,7 @@ class Plan:
 
 
 def kind_name(worker: Worker) -> str:
-    """A kind of worker in words."""
+    """Return the name of a kind of worker for people."""
     gpu = worker.gpu
     slices = "" if gpu.slices == 1 else f", {gpu.slices} {'MIG ' if gpu.geometry == 'mig' else ''}slices"
     cpus = "1 CPU" if worker.cpus == 1 else f"{worker.cpus} CPUs"
@@ -108,7 +108,7 @@ def kind_name(worker: Worker) -> str:
 
 
 class NotEnoughError(ExperimentError):
-    """No number of workers of any kind answers in time; ``rows`` says how near each kind comes."""
+    """Raised when no number of workers of any kind answers in time; ``rows`` holds the best trial of each kind."""
 
     def __init__(self, line: str, rows: list[dict[str, Any]]) -> None:
         super().__init__(line)
@@ -129,10 +129,10 @@ def settings_for(graph: str, scenario: str | None = None) -> dict[str, Any]:
 
 
 def answer(experiment: ServingExperiment, target: float) -> Answer:
-    """Return plans as an answer; where no kind of worker is enough, say so."""
+    """Return plans as an answer; raise NotEnoughError where no kind of worker is enough."""
     within("in-time", target, 0.01, 1)
     with share_bar("plan") as tell:
-        rows = [each.record() for each in plans(check(experiment), target, tell)]
+        rows = [plan.record() for plan in plans(check(experiment), target, tell)]
     if not rows[0]["workers"]:
         why = f"{rows[0]['worker']}: {rows[0]['why_not']}"
         raise NotEnoughError(f"no kind of worker answers {100 * target:g} % in time; {why}", rows)
@@ -141,7 +141,7 @@ def answer(experiment: ServingExperiment, target: float) -> Answer:
 
 
 def scenario_with(graph: str, scenario: str = "") -> str:
-    """The scenario that has a graph of this name: the one given, or the first of those that ship."""
+    """Return the scenario that has a graph of this name: the one given, or the first shipped one."""
     known: list[str] = []
     if graph in SHIPPED and not scenario:
         names = _graphs_of(graph)
@@ -162,22 +162,22 @@ def _graphs_of(scenario: str) -> list[str]:
 
 
 def plans(experiment: ServingExperiment, target: float, tell: Tell) -> list[Plan]:
-    """The cheapest plan first, then the runners-up; kinds that cannot do it come last, the nearest first."""
+    """Return a plan for each kind, cheapest first; kinds that are not enough come last, the nearest first."""
     built = scenario_file.load(experiment)
     limits = deadlines(experiment, built)
     mix = mix_of(experiment, built)
     for graph, limit, share in zip(built.catalogue.graphs, limits, mix, strict=True):
         if share and not limit:
-            own = "leaves it open" if experiment.workload.slo else "is not given, and its scenario has no slo for it"
+            reason = "leaves it open" if experiment.workload.slo else "is not given, and its scenario has no slo for it"
             named = f"--slo {experiment.workload.slo}".strip()
-            raise ExperimentError(f"a plan needs a deadline for graph {graph.name}: {named} {own}; e.g. --slo 500ms")
+            raise ExperimentError(f"a plan needs a deadline for graph {graph.name}: {named} {reason}; e.g. --slo 500ms")
     experiment, built = _same_deadlines(experiment, built, limits)
     kinds = list({(w.gpu, w.cpus, w.host_bytes, w.hour_usd): w for w in built.fleet.workers}.values())
-    found = [
+    results = [
         _Search(experiment, built, kind, target, _part(tell, index, len(kinds))).least()
         for index, kind in enumerate(kinds)
     ]
-    return sorted(found, key=lambda plan: (not plan.workers, plan.hour_usd if plan.workers else -plan.hit_rate))
+    return sorted(results, key=lambda plan: (not plan.workers, plan.hour_usd if plan.workers else -plan.hit_rate))
 
 
 def _part(tell: Tell, index: int, count: int) -> Tell:
@@ -187,7 +187,7 @@ def _part(tell: Tell, index: int, count: int) -> Tell:
 def _same_deadlines(
     experiment: ServingExperiment, built: Built, limits: tuple[int, ...]
 ) -> tuple[ServingExperiment, Built]:
-    """Deadlines as times: a factor of the critical path would be another one on each kind of worker."""
+    """Return the experiment and scenario with deadlines as times: factors of the critical path differ between kinds."""
     named = zip(built.catalogue.graphs, limits, strict=True)
     slo = {graph.name: f"{limit}ns" if limit else NO_DEADLINE for graph, limit in named}
     return with_table(experiment, "workload", slo=""), replace(built, workload=replace(built.workload, slo=slo))
@@ -195,7 +195,7 @@ def _same_deadlines(
 
 @dataclass(slots=True)
 class _Search:
-    """For the least number of workers of one kind."""
+    """Search for the least number of workers of one kind."""
 
     experiment: ServingExperiment
     built: Built
@@ -204,10 +204,10 @@ class _Search:
     tell: Tell
     tried: dict[int, Plan] = field(default_factory=dict)
     rows: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
-    """What runs came to, by the number of workers and the part of the requests."""
+    """Results of runs, by the number of workers and the part of the requests."""
 
     def least(self) -> Plan:
-        """The plan with the fewest workers that are enough; with 0 workers and why, where none are."""
+        """Return the plan with the fewest workers that are enough; with 0 workers and the reason, where none are."""
         nothing = Plan(self.kind, 0, 0.0, None, 0.0, 0.0, None)
         rate = self.experiment.workload.rate or 1.0
         try:
@@ -236,7 +236,7 @@ class _Search:
         return replace(self.tried[count], fewer_hit_rate=fewer)
 
     def _good(self, count: int) -> bool:
-        """Return whether so many are enough; what they do is kept."""
+        """Return whether so many workers are enough; keep their plan."""
         if count not in self.tried:
             for part in (SHORT, 1):
                 row = self._run(count, part)
@@ -246,12 +246,12 @@ class _Search:
         return self.tried[count].hit_rate >= self.target
 
     def _is_settled(self, row: Mapping[str, Any]) -> bool:
-        """Whether a short run alone has more misses than the whole, which begins with the same requests, may have."""
+        """Return whether a short run already has more misses than the whole run, which begins with it, may have."""
         missed = (1 - (row["slo_hit_rate"] or 0.0)) * row["measured"]
         return bool(missed > (1 - self.target) * (self.experiment.workload.requests or row["measured"]) + 0.5)
 
     def _is_hopeless(self) -> bool:
-        """Return whether the last two steps up brought next to nothing to GPUs that stand idle, or made it worse."""
+        """Return whether the last two increases hardly helped while GPUs are idle, or made it worse."""
         last = [self.tried[count] for count in sorted(self.tried)][-3:]
         missing = [self.target - plan.hit_rate for plan in last]
         steps = list(zip(missing[1:], missing[:-1], strict=True))
@@ -269,7 +269,7 @@ class _Search:
     # --- trials ---
 
     def _run(self, count: int, part: int) -> dict[str, Any]:
-        """Return what so many workers do with a part of the requests."""
+        """Return the numbers of a run of so many workers on a part of the requests."""
         if (count, part) in self.rows:
             return self.rows[count, part]
         built, experiment = self._fleet(count), self._shortened(part)
@@ -283,11 +283,11 @@ class _Search:
         result = play(scene, progress=lambda far: told(far.share))
         if result.stopped:
             raise KeyboardInterrupt
-        found = self.rows[count, part] = self._counted(result)
-        return found
+        row = self.rows[count, part] = self._counted(result)
+        return row
 
     def _counted(self, result: RunResult) -> dict[str, Any]:
-        """The numbers of a trial; what was dropped in the warm-up after the start counts as measured and missed."""
+        """Return the numbers of a trial; requests dropped in the warm-up after the start count as missed."""
         row, requests = numbers(result).row, result.scene.requests
         gone = result.tape.column("subject")[result.tape.column("kind") == Kind.DROP]
         start, first = requests[0].arrival + self._start(), len(requests) - row["measured"]
@@ -306,18 +306,18 @@ class _Search:
         )
 
     def _shortened(self, part: int) -> ServingExperiment:
-        """The experiment with a part of its requests, after a warm-up in which processes start and weights come."""
+        """Return the experiment with a part of its requests, after a warm-up to start processes and fetch weights."""
         workload = self.experiment.workload
         wanted = workload.requests or 1000
         if workload.arrivals.partition(":")[0] not in BY_RATE:
             return self.experiment if part == 1 else self._with(max(1, wanted // part), 0.1)
-        slowest = max(self._start_of(each) for each in self.built.catalogue.functions)
+        slowest = max(self._start_of(function) for function in self.built.catalogue.functions)
         first = max(wanted // 10, math.ceil(WARM * slowest / SECOND * (workload.rate or 1.0)))
         count = max(1, wanted // part) + first
         return self._with(count, first / count)
 
     def _start_of(self, function: Function) -> int:
-        """Return how long a function takes to run for the first time: a process, and weights from where they lie."""
+        """Return how long a function takes to run for the first time: process start and fetch of its weights."""
         catalogue, fleet = self.built.catalogue, self.built.fleet
         whole = sum(model.size_bytes for model in catalogue.models)
         from_disk = not self.built.preloaded or self.kind.host_bytes < whole
@@ -328,10 +328,14 @@ class _Search:
         return with_table(changed, "measure", warmup=f"{100 * warmup:.6f}%")
 
     def _fleet(self, count: int) -> Built:
-        """So many workers of the kind, as many to a host and to a rack as there are in the scenario."""
-        same = [each for each in self.built.fleet.workers if each.gpu == self.kind.gpu and each.cpus == self.kind.cpus]
-        hosts = {each.host for each in same}
-        racks = {each.rack for each in same}
+        """Return the scenario with so many workers of the kind, as many on a host and in a rack as it has."""
+        same = [
+            worker
+            for worker in self.built.fleet.workers
+            if worker.gpu == self.kind.gpu and worker.cpus == self.kind.cpus
+        ]
+        hosts = {worker.host for worker in same}
+        racks = {worker.rack for worker in same}
         per_host = -(-len(same) // len(hosts))
         per_rack = -(-len(hosts) // len(racks)) if len(racks) > 1 else MOST_WORKERS
         workers = tuple(

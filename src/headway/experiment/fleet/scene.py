@@ -49,7 +49,7 @@ class FleetScene(Scene):
     notes: tuple[str, ...] = ()
 
     def policy(self) -> ServingPolicy:
-        """A fresh policy, as it was at the beginning."""
+        """Return a new policy in its initial state."""
         return policy_of(self.experiment)
 
     def policy_name(self) -> str:
@@ -69,19 +69,19 @@ class FleetScene(Scene):
         return Kind, {"subject": (known, REQUEST_KINDS), "place": (workers, PLACED_KINDS)}
 
     def latency(self) -> LatencyModel:
-        """Return how long things take."""
+        """Return the latency model."""
         built = self.built
         return LatencyModel(built.catalogue, built.fleet, built.interference, built.by_share)
 
     def central(self) -> bool:
-        """Return whether every row is read as it is: as the experiment says, else the scenario, else the policy."""
+        """Return whether control is central: as the experiment says, else the scenario, else the policy."""
         asked = self.experiment.serving.control
         if asked:
             return asked == "central"
         return self.policy().central if self.built.central is None else self.built.central
 
     def state(self) -> ServingState:
-        """The fleet before anything has happened."""
+        """Return the initial state of the fleet."""
         return ServingState(
             self.built.catalogue,
             self.built.fleet,
@@ -98,7 +98,7 @@ class FleetScene(Scene):
         return faults_of(self.experiment, len(self.built.fleet.workers), last)
 
     def begin(self) -> Begun:
-        """Make the fleet before anything has happened."""
+        """Return state, policy and executor before the first event."""
         state, policy = self.state(), self.policy()
         policy.bind(state)
         return Begun(state, policy, SimulatedFleet(self.requests, state, self.experiment.run.seed, self.faults()))
@@ -132,7 +132,7 @@ class FleetScene(Scene):
         return replay_on(state, self.requests, tape, policy, complete=complete)
 
     def audit(self, tape: Tape, *, complete: bool) -> Sequence[Finding]:
-        """Check memory to the byte, slots, slices and that every request is answered once."""
+        """Return the findings of the audit: memory in bytes, CPUs, slices, and that every request is answered once."""
         return audit(self.built.catalogue, self.built.fleet, self.requests, tape, complete=complete)
 
     def store(self, folder: Path) -> ServingExperiment:
@@ -156,12 +156,12 @@ class FleetScene(Scene):
 
 
 def policy_of(experiment: ServingExperiment) -> ServingPolicy:
-    """The policy that an experiment names, with the options of its fidelity."""
+    """Return the policy that an experiment names, with the options of its fidelity."""
     return build(resolve(experiment.policy.name, "fleet"), authors=experiment.serving.fidelity == "authors")
 
 
 def prepare(experiment: ServingExperiment) -> FleetScene:
-    """Everything before the run: the catalogue, the fleet, the requests."""
+    """Return the scene of an experiment: its catalogue, fleet and requests."""
     check(experiment)
     within("seed", experiment.run.seed, 0, 2**63 - 1)
     built = scenario_file.load(experiment)
@@ -187,14 +187,14 @@ def policy_name(experiment: ServingExperiment) -> str:
 def load(experiment: ServingExperiment, folder: Path, *, trust: bool) -> FleetScene:
     """Make the scene of a stored run from the files in its folder."""
     requests = kept_file(folder, REQUESTS_NAME)
-    experiment = with_table(experiment, "serving", **_own_files(experiment, folder, trust))
+    experiment = with_table(experiment, "serving", **_files_in_folder(experiment, folder, trust))
     experiment = with_table(experiment, "policy", name=of_run(experiment.policy.name, folder, trust=trust))
     return FleetScene(experiment, scenario_file.load(experiment), request_table.read(requests))
 
 
-def _own_files(experiment: ServingExperiment, folder: Path, trust: bool) -> dict[str, str]:
-    """Return the files that a run folder holds, by key; names that are no files stay. None is looked for elsewhere."""
-    serving, found = experiment.serving, {}
+def _files_in_folder(experiment: ServingExperiment, folder: Path, trust: bool) -> dict[str, str]:
+    """Return the files of a run folder by key; names that are not files stay. No other folder is searched."""
+    serving, files = experiment.serving, {}
     for key, named in (
         ("scenario", scenario_file.SHIPPED),
         ("profile", scenario_file.NAMED_PROFILES),
@@ -206,5 +206,5 @@ def _own_files(experiment: ServingExperiment, folder: Path, trust: bool) -> dict
         if not (folder / value).is_file() or (folder / value).resolve().parent != folder.resolve():
             raise TapeError(f"run folder {folder}: {value} is missing beside the tape")
         file = str(folder / value)
-        found[key] = disarmed(file) if file.endswith(scenario_file.PYTHON) and not trust else file
-    return found
+        files[key] = disarmed(file) if file.endswith(scenario_file.PYTHON) and not trust else file
+    return files

@@ -155,7 +155,7 @@ def _notes(scene: FleetScene, row: Row) -> tuple[str, ...]:
     notes = [*scene.notes]
     policy = scene.policy()
     if policy.central and not scene.central():
-        notes.append(f"{policy.name} decides in one place and reads every row as it is, whatever the control")
+        notes.append(f"{policy.name} always decides centrally with fresh rows, whatever the control")
     if row["dropped"] > row["requests"] // 100:
         unmeasured = f" ({row['dropped_warmup']:,} of them in the warm-up, which is not measured)"
         dropped = f"{row['dropped']:,} of {row['requests']:,} requests{unmeasured if row['dropped_warmup'] else ''}"
@@ -165,7 +165,7 @@ def _notes(scene: FleetScene, row: Row) -> tuple[str, ...]:
 
 
 def optimality_gap(scene: FleetScene, paid_usd: float | None) -> float | None:
-    """How far a request's cost is above that of the cheapest configurations in time; None where nothing bounds it."""
+    """Return how far the cost of a request is above its lower bound, as a share; None where there is no bound."""
     latency, fleet = scene.latency(), scene.built.fleet
     asked = Counter(
         (request.graph, request.deadline - request.arrival) for request in scene.requests if request.deadline

@@ -1,4 +1,4 @@
-"""The scale of programs that share one GPU, kernel by kernel."""
+"""The gpu scale: programs that share one GPU, kernel by kernel."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from headway.plugins import of_run
 
 
 class GpuDomain(Domain):
-    """Programs above and below on one GPU."""
+    """Programs of higher and lower priority on one GPU."""
 
     name = "gpu"
     subject = "program"
@@ -47,7 +47,7 @@ class GpuDomain(Domain):
         return describe(policy_of(setting_of(experiment)))
 
     def check(self, experiment: GpuExperiment) -> None:
-        """Refuse programs or a policy that do not exist."""
+        """Raise where a program or the policy does not exist."""
         setting = setting_of(experiment)
         clients_of(setting)
         policy_of(setting)

@@ -1,4 +1,4 @@
-"""The settings of a run of programs on one GPU that have a flag."""
+"""Command-line flags of runs of programs on one GPU."""
 
 from headway.experiment.flags import Flag
 

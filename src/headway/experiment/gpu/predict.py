@@ -1,6 +1,6 @@
-"""Predict what programs would do to each other on one GPU, before they are put together.
+"""Predict the slow-downs of programs that would share one GPU.
 
-Runs on a machine with a GPU too, where neither polars nor msgspec need be.
+Also runs on machines with a GPU that have neither polars nor msgspec.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +32,7 @@ from headway.units import MILLISECOND, SECOND, parse_duration
 SLO = 1.05
 """The slow-down aimed at unless another is given."""
 SETTINGS: dict[str, Any] = {"slo": None, "floor": None, "think": "0s", "alone": None, "seconds": 1.0, "seed": 0}
-"""What can be set of a prediction, and how it is unless set."""
+"""Settings of a prediction and their defaults."""
 MODES = {"gate": "headway", "mps": "mps", "mps_priority": "mps-priority", "time_slicing": "time-slicing"}
 """How two programs can share, and the policy that plays each out."""
 OFF = (
@@ -63,7 +63,7 @@ def answer(high: str, low: Sequence[str], settings: Mapping[str, Any]) -> Answer
         raise InputError(f"--alone {alone}: a request takes some time; leave it out to take it as recorded")
     notes: list[str] = []
     with share_bar("predict") as tell:
-        found = predict(
+        result = predict(
             high,
             low,
             slo_ppm=round(asked.get("slo", SLO) * MILLION),
@@ -75,15 +75,15 @@ def answer(high: str, low: Sequence[str], settings: Mapping[str, Any]) -> Answer
             tell=tell,
             say=notes.append,
         )
-    who = f"{found['high']} above {', '.join(found['low'])}: busy {100 * found['busy_share_alone']:.0f} % alone"
-    lines = [f"{who}, slow-down aimed at {found['slo']:g}×"]
+    who = f"{result['high']} above {', '.join(result['low'])}: busy {100 * result['busy_share_alone']:.0f} % alone"
+    lines = [f"{who}, slow-down aimed at {result['slo']:g}×"]
     if took:
-        told = f"processors are taken to need {found['cpu_factor']:.2f} times as long as in the traces"
+        told = f"processors are taken to need {result['cpu_factor']:.2f} times as long as in the traces"
         lines.append(f"a request alone takes {alone}: {told}")
-    if found["stored"]:
-        notes.append(f"kept in {found['stored']}")
-    table = kernel_tables.prediction({MODES[name]: row for name, row in found["modes"].items()}, len(found["low"]))
-    return Answer(found, [*lines, table, OFF_ALONE if took else OFF], notes)
+    if result["stored"]:
+        notes.append(f"kept in {result['stored']}")
+    table = kernel_tables.prediction({MODES[name]: row for name, row in result["modes"].items()}, len(result["low"]))
+    return Answer(result, [*lines, table, OFF_ALONE if took else OFF], notes)
 
 
 def predict(
@@ -101,12 +101,12 @@ def predict(
     tell: Tell | None = None,
     say: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
-    """Slow-down and harvest of two programs, for each way to share, from their traces or profiles.
+    """Return slow-down and harvest of two programs, for each way to share, from their traces or profiles.
 
-    ``alone``: what the median request of the program above takes alone, with that ``think``, where they are to share;
-    processors are taken to be as much slower or faster there, for all, and the row is not stored. ``write`` stores
-    the row of a pair; left out, it goes where the traces' own GPU and driver are kept, if they say so.
-    ``tell`` hears how far it is, ``say`` what the numbers cannot say, and why the row was not stored.
+    ``alone``: the time of the median request of the program above alone, with that ``think``, on the machine where they
+    will share. CPU times of all programs are scaled to it, and the row is not stored. ``write`` stores the row of a
+    pair; without it the row goes to the store of the traces' GPU and driver, if they name them. ``tell`` is called with
+    the progress, ``say`` with notes, and with why the row was not stored.
     """
     lows = (low,) if isinstance(low, str) else tuple(low)
     said = say or (lambda line: None)
@@ -116,14 +116,14 @@ def predict(
     given: dict[str, float] = {"slo": slo_ppm / MILLION}
     if floor_ppm is not None:
         given["floor"] = floor_ppm / MILLION
-    each = Setting((high,), lows, "headway", think, check_seconds(seconds), seed, given, device or _device_of(first))
-    clients, cpu_ppm = clients_of(each, sources), MILLION
+    setting = Setting((high,), lows, "headway", think, check_seconds(seconds), seed, given, device or _device_of(first))
+    clients, cpu_ppm = clients_of(setting, sources), MILLION
     if alone:
-        clients, cpu_ppm = on_other_machine(clients, each.device, alone, said)
+        clients, cpu_ppm = on_other_machine(clients, setting.device, alone, said)
     noted = (f"note: {line}" for line in notes(clients))
     for line in (*(line for source in sources.values() for line in source.notes), *noted):
         said(line)
-    rows = compare(each, list(MODES.values()), clients, tell, {MODES["gate"]: min(SETTLE, 2 * each.horizon)})
+    rows = compare(setting, list(MODES.values()), clients, tell, {MODES["gate"]: min(SETTLE, 2 * setting.horizon)})
     modes = {name: _mode(row) for name, row in zip(MODES, rows, strict=True)}
     names = [client["program"] for client in rows[0]["clients"]]
     pair = _pair(names, [*sources.values()], think, modes["gate"])
@@ -149,7 +149,7 @@ def predict(
 
 
 def _check_below(high: str, lows: Sequence[str]) -> None:
-    """A prediction is of one program above others."""
+    """Raise unless the first program has a higher priority than the others."""
     top = prioritised(high, 0)[1]
     for low in lows:
         if (priority := prioritised(low, LOW_PRIORITY)[1]) <= top:
@@ -160,7 +160,7 @@ def _check_below(high: str, lows: Sequence[str]) -> None:
 
 
 def _pair(names: Sequence[str], sources: Sequence[Source], think: int, gate: Mapping[str, Any]) -> dict[str, Any]:
-    """The row of a table, as measured rows have it: by the name that its trace has for a program, with the pause."""
+    """Return the row of a pair table, like measured ones: with the names of the traces, and the think time."""
     above, below = (str(source.about.get("program", "")) for source in (sources[0], sources[-1]))
     return {
         "program": (above or names[0]) + (f"@{think / MILLISECOND:g}ms" if think else ""),
@@ -179,13 +179,13 @@ def _mode(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _device_of(source: Source) -> Device:
-    """The GPU that a trace was recorded on, as far as it says."""
+    """Return the GPU that a trace was recorded on; the default where it does not say."""
     sms = source.about.get("sms")
     return Device(sms=sms) if isinstance(sms, int) and sms > 0 else Device()
 
 
 def _unfit(clients: Sequence[Client], gate: Mapping[str, Any], sources: Mapping[str, Source]) -> str:
-    """Return why a prediction is no row of pairs; empty where it is one."""
+    """Return why a prediction cannot be a row of the pair table; empty where it can."""
     if len(clients) != 2:
         return f"a pair is of two programs, these are {len(clients)}"
     if gate["slowdown_p50"] is None:
@@ -206,7 +206,7 @@ def _recorded_on(source: Source) -> tuple[str, str]:
 
 
 def _kept(source: Source, pair: Mapping[str, Any], say: Callable[[str], None]) -> Path | None:
-    """Put the row of a pair into the store of the traces' GPU and driver; return the file that has it."""
+    """Add the row of a pair to the store of the traces' GPU and driver; return its file, None where it is not added."""
     store = KernelStore(*_recorded_on(source))
     try:
         path = store.add_pairs([pair])

@@ -1,7 +1,7 @@
 """Prepare a run of programs that share one GPU: from names and settings to clients, a device and a policy.
 
-A ``Setting`` is plain data that needs no typed tables, for machines with a GPU and little else; ``prepare`` makes one
-of an experiment.
+A ``Setting`` is plain data without typed tables, for GPU machines without msgspec; ``prepare`` makes one from an
+experiment.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -41,29 +41,29 @@ if TYPE_CHECKING:
 LOW_PRIORITY = 1
 MOST_SECONDS = 600
 SETTLE = 600 * MILLISECOND
-"""How long headway's dial takes, where programs contend, from where it begins to where it stays."""
+"""Time that headway's dial takes to settle where programs contend."""
 SLEEP = MILLISECOND
 COLD_PPM = 800_000
 COLD_UNTIL = 1_200_000
-"""After a pause of at least SLEEP the CPU is cold: so much longer takes the first so much CPU time of a request."""
+"""After a pause of at least SLEEP the CPU is cold: the first COLD_UNTIL of CPU time is slower by COLD_PPM."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One run: who is above, who is below, how they share, for how long."""
+    """Settings of one run: programs above and below, the policy, the duration."""
 
     high: tuple[str, ...]
     low: tuple[str, ...] = ()
     policy: str = "headway"
     think: int = 0
-    """Between the requests of those above."""
+    """Think time between the requests of the programs above."""
     seconds: float = 2.0
     seed: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)
     """``slo`` and ``floor``, for policies that have them."""
     device: Device = field(default_factory=Device)
     settle: int = 0
-    """Played before that, and not counted."""
+    """Time that is played before the measured part, and not counted."""
 
     @property
     def horizon(self) -> int:
@@ -81,7 +81,7 @@ class GpuScene(Scene):
     notes: tuple[str, ...] = ()
 
     def policy(self) -> KernelsPolicy:
-        """Make the policy anew, one from a file too."""
+        """Return a new policy; it may come from a user's file."""
         return policy_of(self.setting)
 
     def policy_name(self) -> str:
@@ -93,7 +93,7 @@ class GpuScene(Scene):
         return {"client": self.clients}
 
     def times_decisions(self, policy: KernelsPolicy) -> bool:
-        """Time no decision: each takes about as long as a look at the clock."""
+        """Return False: a decision takes about as long as reading the clock."""
         return False
 
     def rows(self) -> tuple[type[IntEnum], Limits]:
@@ -103,14 +103,14 @@ class GpuScene(Scene):
         return Kind, {"subject": (count, CLIENT_KINDS), "place": (kernels, KERNEL_KINDS), "detail": (count, held_up)}
 
     def begin(self) -> Begun:
-        """Make the GPU before anything has happened."""
+        """Return state, policy and executor before the first event."""
         policy = self.policy()
         state = fresh_state(self.clients, self.setting.device, policy)
         executor = SimulatedGpu(state, policy.sharing, raised=policy.raised, horizon=self.setting.horizon)
         return Begun(state, policy, executor)
 
     def far(self, state: KernelsState, now: int) -> Far:
-        """Count time: programs go on until the run ends."""
+        """Return the progress in time: programs go on until the run ends."""
         horizon = self.setting.horizon
         return Far(now, horizon, horizon, min(now, horizon), len(state.waiting), len(self.clients) - len(state.waiting))
 
@@ -173,21 +173,21 @@ def prepare(experiment: "GpuExperiment") -> GpuScene:
 
 def options(slo: str | None, floor: str | None) -> dict[str, float]:
     """Return what ``--slo 1.05`` and ``--floor 5%`` ask for."""
-    found = {}
+    values = {}
     for name, text in (("slo", slo), ("floor", floor)):
         if text is None:
             continue
         try:
-            found[name] = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+            values[name] = float(text[:-1]) / 100 if text.endswith("%") else float(text)
         except ValueError:
             wanted = "a slow-down, e.g. 1.05" if name == "slo" else "a share, e.g. 5%"
             raise ExperimentError(f"--{name} {text!r} is not {wanted}") from None
-    build("headway", defaults=found)  # its rules for both, whatever policies are asked for
-    return found
+    build("headway", defaults=values)  # its rules for both, whatever policies are asked for
+    return values
 
 
 def check_seconds(seconds: float) -> float:
-    """A run of some length, and one that ends before the day does."""
+    """Return the duration of a run if it is valid; raise ExperimentError otherwise."""
     if not 0 < seconds <= MOST_SECONDS:
         raise ExperimentError(f"--seconds {seconds:g} must be above 0 and at most {MOST_SECONDS}")
     return seconds
@@ -200,16 +200,16 @@ def check_settle(settle: int) -> int:
     return settle
 
 
-def clients_of(each: Setting, sources: Mapping[str, Source] | None = None) -> tuple[Client, ...]:
-    """The clients of a run; where each begins in its program, and when, is drawn. ``sources``: those read already."""
-    if not each.high:
+def clients_of(setting: Setting, sources: Mapping[str, Source] | None = None) -> tuple[Client, ...]:
+    """Return the clients of a run; the start of each is drawn from the seed. ``sources``: programs read already."""
+    if not setting.high:
         raise ExperimentError("a run of kernels needs a program above: headway gpu simulate resnet50 …")
-    draw = stream(each.seed, "kernels")
+    draw = stream(setting.seed, "kernels")
     clients: list[Client] = []
-    for text, usual in (*((text, 0) for text in each.high), *((text, LOW_PRIORITY) for text in each.low)):
+    for text, usual in (*((text, 0) for text in setting.high), *((text, LOW_PRIORITY) for text in setting.low)):
         name, priority = prioritised(text, usual)
         program = sources[name].program if sources is not None else program_of(name)
-        if usual == 0 and each.think >= SLEEP:
+        if usual == 0 and setting.think >= SLEEP:
             program = cold(program, COLD_PPM, COLD_UNTIL)
         same = sum(client.program.name == program.name for client in clients)
         clients.append(
@@ -217,7 +217,7 @@ def clients_of(each: Setting, sources: Mapping[str, Source] | None = None) -> tu
                 program.name if not same else f"{program.name}-{same + 1}",
                 program,
                 priority,
-                think=each.think if usual == 0 else 0,
+                think=setting.think if usual == 0 else 0,
                 start=int(draw.integers(0, MILLISECOND)),
                 first=int(draw.integers(0, len(program.firsts))),
             )
@@ -226,7 +226,7 @@ def clients_of(each: Setting, sources: Mapping[str, Source] | None = None) -> tu
 
 
 def prioritised(text: str, usual: int) -> tuple[str, int]:
-    """``bert-b32@3``: of priority 3."""
+    """Return name and priority of a text such as ``bert-b32@3``; ``usual`` where it has none."""
     name, at, priority = text.rpartition("@")
     if not at:
         return text, usual
@@ -236,7 +236,7 @@ def prioritised(text: str, usual: int) -> tuple[str, int]:
 
 
 def notes(clients: Sequence[Client]) -> list[str]:
-    """Return what the numbers of a run cannot say: a slow-down of a program above that never waits."""
+    """Return a note for each program above that never waits: it has no slow-down."""
     highest = min(client.priority for client in clients)
     return [
         f"{client.name} never waits for the GPU, so it has no request: no latency and no slow-down"
@@ -245,23 +245,23 @@ def notes(clients: Sequence[Client]) -> list[str]:
     ]
 
 
-def few(each: Setting, policies: Sequence[str]) -> list[str]:
-    """Return what is to be said of a run so short that the moments in which headway settles are much of what counts."""
-    usual = ((each.high, 0), (each.low, LOW_PRIORITY))
+def few(setting: Setting, policies: Sequence[str]) -> list[str]:
+    """Return a note where a run is so short that the time in which headway settles is much of it."""
+    usual = ((setting.high, 0), (setting.low, LOW_PRIORITY))
     priorities = {prioritised(text, priority)[1] for texts, priority in usual for text in texts}
-    settles = SETTLE - each.settle
-    if len(priorities) < 2 or settles <= 0 or each.seconds * SECOND >= 3 * settles:
+    settles = SETTLE - setting.settle
+    if len(priorities) < 2 or settles <= 0 or setting.seconds * SECOND >= 3 * settles:
         return []
     if not any(policy.startswith("headway") for policy in policies):
         return []
     first = f"the first {SETTLE / SECOND:g} s or so, until headway lets a steady amount through,"
     left_out = f"leave them out with --set gpu.settle={format_duration(SETTLE)}"
-    return [f"{first} are much of these {each.seconds:g} s: try --seconds 3, or {left_out}"]
+    return [f"{first} are much of these {setting.seconds:g} s: try --seconds 3, or {left_out}"]
 
 
-def policy_of(each: Setting) -> KernelsPolicy:
-    """The policy that a run names, one from a file too."""
-    return build(resolve(each.policy, "gpu"), defaults=each.options)
+def policy_of(setting: Setting) -> KernelsPolicy:
+    """Return the policy that a run names; it may come from a user's file."""
+    return build(resolve(setting.policy, "gpu"), defaults=setting.options)
 
 
 def summary(scene: GpuScene, tape: Tape, *, complete: bool) -> dict[str, Any]:
@@ -271,9 +271,9 @@ def summary(scene: GpuScene, tape: Tape, *, complete: bool) -> dict[str, Any]:
 
 
 def numbers(scene: GpuScene, tape: Tape, *, complete: bool = True) -> dict[str, Any]:
-    """Return what a tape says, under the name of its policy."""
-    found = summary(scene, tape, complete=complete)
-    return {"policy": scene.policy_name(), **found, "events": len(tape), "digest": tape.digest}
+    """Return the numbers of a tape, with the name of its policy."""
+    row = summary(scene, tape, complete=complete)
+    return {"policy": scene.policy_name(), **row, "events": len(tape), "digest": tape.digest}
 
 
 def compare(
@@ -303,7 +303,7 @@ def compare(
 
 
 def _teller(tell: Tell, name: str, before: int, runs: int) -> Callable[[Far], None]:
-    """Return what one of several runs is to tell how far it is."""
+    """Return the progress callback of one of several runs."""
     tell(name, before / runs)
 
     def told(far: Far) -> None:

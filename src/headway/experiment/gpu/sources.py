@@ -16,22 +16,22 @@ TRACE = ".parquet"
 
 @dataclass(frozen=True)
 class Source:
-    """A program, and what is known of how it came to be."""
+    """A program, and what is known of its recording."""
 
     program: Program
     about: Mapping[str, Any] = field(default_factory=dict)
     """What its trace says of itself: gpu, driver, sms. Empty where it was not recorded."""
     notes: tuple[str, ...] = ()
-    """What its user should know of it."""
+    """Notes for the user."""
 
 
 def program_of(name: str) -> Program:
-    """A shipped program, a kernel trace, a recipe, or one whose kernels are in the profile store, in this order."""
+    """Return a program by name: a kernel trace, a recipe or a shipped one, else one from the profile store."""
     return source_of(name).program
 
 
 def source_of(name: str) -> Source:
-    """The same, with where it comes from."""
+    """Return a program by name, with what is known of its recording."""
     if name.endswith(TRACE):
         trace = kernel_trace.read(name)
         return Source(kernel_programs.from_trace(trace, Path(name).stem), trace.metadata)
@@ -46,11 +46,11 @@ def source_of(name: str) -> Source:
             )
         names = {*kernel_programs.shipped(), *(program for store in known for program in store.programs())}
         raise ExperimentError(f"{unknown_name('program', name, names)}, or a kernel trace: FILE.parquet")
-    found = _stored(having[0], name)
+    source = _stored(having[0], name)
     if len(having) == 1:
-        return found
+        return source
     which = f"note: {name} is known of {len(having)} GPUs or drivers: that of {having[0].folder} is taken"
-    return replace(found, notes=(which, *found.notes))
+    return replace(source, notes=(which, *source.notes))
 
 
 def files_of(name: str) -> list[Path]:
@@ -62,7 +62,7 @@ def files_of(name: str) -> list[Path]:
 
 
 def _stored(store: KernelStore, name: str) -> Source:
-    """A program of the store: from the trace that lies beside its profile, else from the means in it."""
+    """Return a program of the store: from the trace beside its profile, else from the means of the profile."""
     path = store.path(name).with_suffix(TRACE)
     why = f"{path} is not there (headway profile kernels --name {name} records it)"
     if path.exists():

@@ -1,7 +1,7 @@
-"""A program from the tables that were learnt of it: kernels, and what followed one after another.
+"""Reconstruct a program from its stored profile: its kernels, and the steps from one kernel to the next.
 
-The order of its launches was not kept; it is put together again by walking from kernel to kernel along the steps that
-were seen, each as often as it was seen for a request. Good for a program that does the same in each request.
+The order of launches is not stored. It is reconstructed by walking from kernel to kernel along the recorded steps, each
+as often as it was seen in a request. This works for programs that do the same in each request.
 """
 
 from collections import defaultdict
@@ -65,9 +65,9 @@ def _walk(order: list[int], known: Mapping[int, Row], edges: Mapping[int, Mappin
         for after, row in rows.items()
     }
     launches: list[Launch] = []
-    at, gap, ended = _busiest(edges), 1, 0
+    at, gap, ended = _first_kernel(edges), 1, 0
     while at in edges and len(launches) < MOST_LAUNCHES and ended < REQUESTS:
-        after = max(edges[at], key=lambda each: left[at, each])
+        after = max(edges[at], key=lambda kernel: left[at, kernel])
         if left[at, after] <= 0 and ended:
             break
         left[at, after] -= 1
@@ -77,18 +77,18 @@ def _walk(order: list[int], known: Mapping[int, Row], edges: Mapping[int, Mappin
         ended += waiting
         gap = int(row["think_ns"]) if waiting else int(row["gap_ns"])
         at = after
-    return _whole(launches)
+    return _whole_requests(launches)
 
 
-def _busiest(edges: Mapping[int, Mapping[int, Row]]) -> int:
-    """Return the kernel to begin at: one that the program waits after, for a request begins behind it."""
+def _first_kernel(edges: Mapping[int, Mapping[int, Row]]) -> int:
+    """Return the kernel to start from: the most frequent one that the program waits after, where a request starts."""
     ends = {after: int(row["samples"]) for rows in edges.values() for after, row in rows.items() if int(row["waits"])}
     inside = [kernel for kernel in ends if kernel in edges]
     return max(inside, key=lambda kernel: ends[kernel]) if inside else next(iter(edges))
 
 
-def _whole(launches: list[Launch]) -> list[Launch]:
-    """Cut launches after the last wait, and give the first request the gap that the others begin with."""
+def _whole_requests(launches: list[Launch]) -> list[Launch]:
+    """Return the launches up to the last wait; the first request gets the gap that the others begin with."""
     last = max((at for at, launch in enumerate(launches) if launch.waits), default=len(launches) - 1)
     kept = launches[: last + 1]
     heads = [kept[at + 1].gap for at, launch in enumerate(kept[:-1]) if launch.waits]

@@ -1,7 +1,7 @@
-"""Programs from what was recorded or made up: a kernel trace, a recipe, or the name of one that is shipped.
+"""Load a program: from a kernel trace, from a recipe, or a shipped one by name.
 
-A recipe is a small TOML file of the medians that are known of a program; the launches are drawn from it, always the
-same. It stands in where nothing was recorded.
+A recipe is a small TOML file of the medians of a program, for programs that were not recorded. Its launches are drawn
+at random, with a fixed seed.
 """
 
 import math
@@ -52,7 +52,7 @@ def load(name: str) -> Program:
     """Return the program of this name, or in this file."""
     path = Path(name)
     if path.suffix not in SUFFIXES:
-        for suffix in SUFFIXES:  # a recorded one comes before a made-up one
+        for suffix in SUFFIXES:  # a recorded program comes before a recipe
             if (FOLDER / f"{name}{suffix}").is_file():
                 path = FOLDER / f"{name}{suffix}"
                 break
@@ -65,10 +65,10 @@ def load(name: str) -> Program:
 
 
 def from_trace(trace: KernelTrace, name: str = "") -> Program:
-    """Return a recorded trace as a program that can be played again.
+    """Return a recorded trace as a program that can be replayed.
 
-    What lies between the end of a wait and the next launch is CPU time of the next request as far as it is no more
-    than usual between two launches; the rest is think time.
+    The time between the end of a wait and the next launch counts as CPU time of the next request up to the usual time
+    between two launches; the rest is think time.
     """
     index: dict[tuple[Any, ...], int] = {}
     columns = (trace.kernel, trace.blocks, trace.per_sm, trace.kind)
@@ -110,7 +110,7 @@ def from_recipe(path: Path) -> Program:
         if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted):
             raise TraceError(f"program {path}: {key} = {value!r} is not a {wanted[-1].__name__}")
         if isinstance(value, float) and not math.isfinite(value):
-            raise TraceError(f"program {path}: {key} = {value!r} is no number to reckon with")
+            raise TraceError(f"program {path}: {key} = {value!r} is not a finite number")
         if isinstance(value, int | float) and value < 0:
             raise TraceError(f"program {path}: {key} = {value!r} is negative")
     recipe = {**RECIPE, **given}
@@ -123,7 +123,7 @@ def from_recipe(path: Path) -> Program:
 
 
 def made(name: str, recipe: dict[str, Any]) -> Program:
-    """Draw a program's requests around the recipe's medians; each has the same kernels at the same places."""
+    """Return a program with requests drawn around the recipe's medians; each has the same kernels in the same order."""
     draw = stream(0, f"kernels:{name}")
     count = int(recipe["launches"])
     distinct = min(count, int(recipe["distinct"]) or max(1, count // 3))

@@ -1,4 +1,4 @@
-"""The tables of an experiment about programs that share one GPU, typed."""
+"""Typed tables of an experiment with programs that share one GPU."""
 
 from msgspec import Struct, field
 
@@ -7,14 +7,14 @@ from headway.formats.training.settings import Span
 
 
 class GpuTable(Struct, kw_only=True, forbid_unknown_fields=True):
-    """Who shares the GPU, and for how long."""
+    """The programs that share the GPU, and for how long."""
 
     high: list[str] = field(default_factory=list)
-    """Programs above: names of recorded ones, kernel traces (.parquet) or recipes (.toml)."""
+    """Programs of the highest priority: names of recorded ones, kernel traces (.parquet) or recipes (.toml)."""
     low: list[str] = field(default_factory=list)
-    """Programs below; ``matmul@3`` is one of priority 3."""
+    """Programs of lower priority; ``matmul@3`` is one of priority 3."""
     think: Span = 0
-    """Time between the requests of those above."""
+    """Think time between the requests of the programs in ``high``."""
     seconds: float = 2.0
     """How long they are played."""
     settle: Span = 0
@@ -22,7 +22,7 @@ class GpuTable(Struct, kw_only=True, forbid_unknown_fields=True):
     slo: str = ""
     """The slow-down aimed at, e.g. 1.05, for policies that have such an aim."""
     floor: str = ""
-    """The share that those below keep, e.g. 5%, for policies that have such a floor."""
+    """The share that the programs in ``low`` keep, e.g. 5%, for policies that have such a floor."""
 
 
 class GpuExperiment(Struct, kw_only=True, forbid_unknown_fields=True):

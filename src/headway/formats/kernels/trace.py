@@ -1,4 +1,4 @@
-"""Kernel traces: one row a launch of one program, as Parquet. Needs pyarrow and numpy, nothing else.
+"""Kernel traces as Parquet: one row for each launch of one program. Needs only pyarrow and numpy.
 
 Columns: ``launch_ns``, ``start_ns``, ``end_ns`` (one clock, the first launch is 0), ``kernel`` (its name), ``blocks``,
 ``per_sm``, ``kind`` (1 kernel, 2 graph, 3 copy), ``wait_ns`` (0, or when the wait for the GPU that followed this launch
@@ -39,7 +39,7 @@ KINDS = (1, 2, 3)
 
 @dataclass(frozen=True)
 class KernelTrace:
-    """One array a column, a launch an entry, in the order in which they were made."""
+    """One array for each column, in order of launch."""
 
     launch_ns: Longs
     start_ns: Longs
@@ -57,12 +57,12 @@ class KernelTrace:
 
     @property
     def program(self) -> str:
-        """The name of the program, empty if it is not said."""
+        """Return the name of the program; empty if it is not known."""
         return str(self.metadata.get("program", ""))
 
 
 def write(path: Path | str, trace: KernelTrace) -> None:
-    """Write a trace; what could not be read back is refused."""
+    """Write a trace; raise TraceError where it is invalid."""
     _check(trace, str(path))
     columns = [pa.array(getattr(trace, entry.name), entry.type) for entry in SCHEMA]
     text = json.dumps(trace.metadata, sort_keys=True)
@@ -84,7 +84,7 @@ def read(path: Path | str) -> KernelTrace:
     missing = [name for name in SCHEMA.names if name not in table.column_names]
     if missing:
         raise TraceError(f"kernel trace {path}: column {missing[0]} is missing (it needs {', '.join(SCHEMA.names)})")
-    found: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     for entry in SCHEMA:
         column = table.column(entry.name)
         if column.null_count:
@@ -93,8 +93,8 @@ def read(path: Path | str) -> KernelTrace:
             values = column.cast(entry.type).to_numpy()
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             raise TraceError(f"kernel trace {path}: column {entry.name} is {column.type}, not {entry.type}") from None
-        found[entry.name] = values.astype(np.str_) if entry.name == "kernel" else values
-    trace = KernelTrace(**found, metadata=_metadata(table.schema.metadata or {}, path))
+        columns[entry.name] = values.astype(np.str_) if entry.name == "kernel" else values
+    trace = KernelTrace(**columns, metadata=_metadata(table.schema.metadata or {}, path))
     _check(trace, str(path))
     return trace
 

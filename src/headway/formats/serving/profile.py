@@ -1,7 +1,7 @@
-"""How long functions take, as a file holds it: measured cells, or a law that makes them from one time.
+"""Serving profiles: run times of functions, as measured cells or from a scaling law.
 
-A cell is a row ``[batch, cpus, slices, ms]``, with the spread of what was measured as a fifth number where it is known.
-The values of each axis form a grid, and every point of it needs a cell; ``sparse`` says that holes are meant.
+A cell is a row ``[batch, cpus, slices, ms]``, with the measured spread as a fifth number where it is known. The values
+of each axis form a grid, and every point of it needs a cell; ``sparse`` allows holes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ Size = str | int
 MOST_MS = 1e9
 MOST_SPREAD = 2.0
 MOST_VALUES = 64
-"""Of one axis of a law."""
+"""The most values of one axis of a law."""
 _WITHOUT_SPREAD, _WITH_SPREAD = 4, 5
 _AXES = ("batch", "cpus", "slices")
 
@@ -52,11 +52,11 @@ class LawTable(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class FunctionRows(Struct, kw_only=True, forbid_unknown_fields=True):
-    """A function of a profile file as it is written."""
+    """The table of a function in a profile file."""
 
     cells: Rows
     spread: float | None = None
-    """For all cells; unless given, the median of those in the cells."""
+    """For all cells; if left out, the median of the spreads in the cells."""
     weights: Size = ""
     activation: Size = ""
     """GPU memory besides the weights, for each request of a batch."""
@@ -67,11 +67,11 @@ class FunctionRows(Struct, kw_only=True, forbid_unknown_fields=True):
     """Host memory of an idle process."""
     sparse: bool = False
     measured: dict[str, Any] = field(default_factory=dict)
-    """Anything more that was seen, for a reader."""
+    """Further measurements, for a reader."""
 
 
 class ProfileTable(Struct, kw_only=True, forbid_unknown_fields=True):
-    """A profile file as it is written."""
+    """The tables of a profile file."""
 
     name: str = ""
     gpu: str = ANY_GPU
@@ -79,14 +79,14 @@ class ProfileTable(Struct, kw_only=True, forbid_unknown_fields=True):
     source: str = ""
     """Where the numbers come from, for a reader."""
     host_to_gpu: Size = ""
-    """Bytes a second; unless given, what the functions' weights and loads come to."""
+    """Bytes a second; if left out, computed from the functions' weights and load times."""
     functions: dict[str, dict[str, Any]]
     measured: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionProfile:
-    """What a profile says of one function; None where it says nothing."""
+    """The profile of one function; None where a value is not given."""
 
     cells: Mapping[Configuration, int]
     spread: float
@@ -140,10 +140,10 @@ def _function(table: FunctionRows, where: str) -> FunctionProfile:
 
 
 def _rate_of(functions: Iterable[FunctionProfile]) -> int | None:
-    """Return bytes a second to the GPU: all weights over the time that loading them one by one took."""
-    timed = [each for each in functions if each.weights_bytes and each.load]
-    took = sum(each.load or 0 for each in timed)
-    return max(1, sum(each.weights_bytes or 0 for each in timed) * SECOND // took) if timed else None
+    """Return bytes a second to the GPU: all weights over the sum of their load times; None where none is given."""
+    timed = [function for function in functions if function.weights_bytes and function.load]
+    took = sum(function.load or 0 for function in timed)
+    return max(1, sum(function.weights_bytes or 0 for function in timed) * SECOND // took) if timed else None
 
 
 # --- cells ------------------------------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ def _rate_of(functions: Iterable[FunctionProfile]) -> int | None:
 def cells_of(
     rows: Sequence[Sequence[float]], where: str, *, sparse: bool = False
 ) -> tuple[dict[Configuration, int], list[float]]:
-    """Return rows as cells, and the spreads that they have; every row and the grid are checked."""
+    """Return rows as cells, and the spreads in them; raise where a row or the grid is invalid."""
     cells: dict[Configuration, int] = {}
     spreads = []
     for number, row in enumerate(rows, start=1):
@@ -195,7 +195,7 @@ def _said(cell: Configuration) -> str:
 
 
 def law_cells(ms: float, law: LawTable, gpu: str, where: str) -> dict[Configuration, int]:
-    """Return what the law makes of a time at (1, 1, 1), on a type of GPU."""
+    """Return the cells of the law for a time at (1, 1, 1), on a type of GPU."""
     base = time_of(ms, where) * law.gpus.get(gpu, 1.0)
     cells = {}
     for batch, cpus, slices in product(law.batches, *(_listed(given) for given in (law.cpus, law.slices))):
@@ -249,9 +249,9 @@ def size(given: Size, what: str, *, least: int = 0) -> int | None:
     if given == "":
         return None
     text = str(given).strip().removesuffix("/s")
-    found = -1 if text.startswith("-") else parse_size(text, what=what)
-    if found < least:
+    parsed = -1 if text.startswith("-") else parse_size(text, what=what)
+    if parsed < least:
         raise ExperimentError(f"{what} {given!r} must be {'above 0' if least else 'at least 0'}")
-    if found > MOST_BYTES:
+    if parsed > MOST_BYTES:
         raise ExperimentError(f"{what} {given!r} must be at most {MOST_BYTES:,} bytes")
-    return found
+    return parsed

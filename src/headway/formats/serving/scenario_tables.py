@@ -1,6 +1,6 @@
-"""The tables of a scenario, typed: graphs, functions, models, the fleet, and what arrives by default.
+"""Typed tables of a scenario: graphs, functions, models, the fleet, and the default workload.
 
-Sizes are text like ``5.72GB``, links the same a second, durations text like ``3503ms`` or a number of seconds.
+Sizes are text like ``5.72GB``, links bytes a second, durations text like ``3503ms`` or a number of seconds.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ MOST_SLICES = 64
 MOST_CPUS = 4096
 MIG_SLICES = 7
 UNBOUNDED = 1 << 62
-"""Bytes of host memory that nothing fills."""
+"""Bytes of unlimited host memory."""
 
 
 class TaskTable(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -30,7 +30,7 @@ class TaskTable(Struct, kw_only=True, forbid_unknown_fields=True):
     after: list[str] = field(default_factory=list)
     """The tasks whose results it needs."""
     input: Size = 0
-    """What a request brings along for it; counts for tasks that wait for nobody."""
+    """Size of the request's own input; counts for tasks without predecessors."""
     output: Size = 0
 
 
@@ -48,7 +48,7 @@ class GraphTable(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class FunctionTable(Struct, kw_only=True, forbid_unknown_fields=True):
-    """What runs tasks: its models, and its time at (1, 1, 1) or all its cells."""
+    """A function: its models, and its time at (1, 1, 1) or all its cells."""
 
     models: list[str] = field(default_factory=list)
     ms: float | None = None
@@ -56,7 +56,7 @@ class FunctionTable(Struct, kw_only=True, forbid_unknown_fields=True):
     cells: Rows | dict[str, Rows] = field(default_factory=list)
     """Instead of ``ms``: rows of batch, cpus, slices, ms; or such rows by type of GPU."""
     sparse: bool = False
-    """Whether holes in the grid of cells are meant."""
+    """Whether holes in the grid of cells are allowed."""
     spread: float | None = None
     cold_start: Span = 0
     instance_memory: Size = 0
@@ -64,7 +64,7 @@ class FunctionTable(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class WorkersTable(Struct, kw_only=True, forbid_unknown_fields=True):
-    """So many equal workers."""
+    """A number of equal workers."""
 
     count: int = 1
     name: str = "worker"
@@ -77,11 +77,11 @@ class WorkersTable(Struct, kw_only=True, forbid_unknown_fields=True):
     geometry: str = FREE
     cpus: int = 1
     host_memory: Size = ""
-    """For weights; empty: without bound."""
+    """For weights; empty: unlimited."""
     per_host: int = 1
-    """So many of them share a host."""
+    """How many of them share a host."""
     hour_usd: float | None = None
-    """What one costs an hour; left out: what its CPUs and slices cost."""
+    """Price of one for an hour; left out: that of its CPUs and slices."""
 
 
 class LinksTable(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -106,7 +106,7 @@ class PricesTable(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class FleetTable(Struct, kw_only=True, forbid_unknown_fields=True):
-    """The workers, what lies between them, what they cost."""
+    """The workers, the links between them, and prices."""
 
     workers: list[WorkersTable]
     hosts_per_rack: int = 0
@@ -118,11 +118,11 @@ class FleetTable(Struct, kw_only=True, forbid_unknown_fields=True):
     preloaded: bool = True
     """Whether hosts hold all weights that fit from the start."""
     control: str = ""
-    """central or decentralised; empty: as the policy is made."""
+    """central or decentralised; empty: the policy's default."""
 
 
 class WorkloadPart(Struct, kw_only=True, forbid_unknown_fields=True):
-    """What arrives; in a setting, what is different in it."""
+    """The workload; in a setting, only what differs."""
 
     arrivals: str = ""
     rate: float | None = None
@@ -133,7 +133,7 @@ class WorkloadPart(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class FidelityTable(Struct, kw_only=True, forbid_unknown_fields=True):
-    """What is different under ``--fidelity authors``."""
+    """What differs under ``--fidelity authors``."""
 
     share_models: bool = True
     """Off: a model that two graphs use is two models."""
@@ -150,10 +150,10 @@ class InterferenceTable(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class ScenarioTable(Struct, kw_only=True, forbid_unknown_fields=True):
-    """A scenario as it is written; functions and graphs are read one at a time, so that a mistake names them."""
+    """The tables of a scenario; functions and graphs are typed one at a time, so that an error names them."""
 
     base: str = ""
-    """Another scenario, of which this one gives only what is different."""
+    """Another scenario, of which this one changes some keys."""
     about: str = ""
     source: str = ""
     models: dict[str, Size] = field(default_factory=dict)
@@ -167,7 +167,7 @@ class ScenarioTable(Struct, kw_only=True, forbid_unknown_fields=True):
     measured: list[str] | str = field(default_factory=list)
     """Profile files, beside the scenario's own; one for each type of GPU."""
     profile: str = ""
-    """law or measured: which of them unless an experiment says; empty: law, or the functions' own cells."""
+    """law or measured, unless an experiment chooses; empty: law, or the functions' own cells."""
     interference: list[InterferenceTable] = field(default_factory=list)
 
 
@@ -199,11 +199,11 @@ def fleet_of(table: FleetTable, wanted: int | None, gpu: str, links: Links, wher
 
 def check_prices(fleet: Fleet, where: str) -> Fleet:
     """Check that all prices of a fleet are finite and at least 0, and return it."""
-    named = {f"{where}: {key}": getattr(fleet.prices, key) for key in ("cpu_hour", "slice_hour", "memory_gib_hour")}
-    named |= {f"{where}, worker {each.name}: hour_usd": each.hour_usd or 0.0 for each in fleet.workers}
-    for what, price in named.items():
+    prices = {f"{where}: {key}": getattr(fleet.prices, key) for key in ("cpu_hour", "slice_hour", "memory_gib_hour")}
+    prices |= {f"{where}, worker {worker.name}: hour_usd": worker.hour_usd or 0.0 for worker in fleet.workers}
+    for name, price in prices.items():
         if not 0 <= price < float("inf"):
-            raise ExperimentError(f"{what} is {price:g}: must be a price, at least 0")
+            raise ExperimentError(f"{name} is {price:g}: must be a price, at least 0")
     return fleet
 
 
@@ -245,12 +245,12 @@ def shared_out(wanted: int, counts: list[int]) -> list[int]:
 
 def links_of(table: LinksTable, measured: int | None, write_back: bool, where: str) -> Links:
     """Build the links; ``measured`` is a profile's rate to the GPU, for a scenario that gives none."""
-    plain = Links()
+    defaults = Links()
     rates = {}
     for key in ("host_to_gpu", "disk_to_host", "within_host", "within_rack", "between_racks"):
         given = size(getattr(table, key), f"{where}: {key}", least=1)
-        rates[key] = getattr(plain, key) if given is None else given
+        rates[key] = getattr(defaults, key) if given is None else given
     if measured and not table.host_to_gpu:
         rates["host_to_gpu"] = measured
     latency = optional_span(table.latency, f"{where}: latency")
-    return Links(**rates, latency=plain.latency if latency is None else latency, write_back=write_back)
+    return Links(**rates, latency=defaults.latency if latency is None else latency, write_back=write_back)

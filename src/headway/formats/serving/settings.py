@@ -1,7 +1,7 @@
-"""The tables of a serving experiment, typed. What is left out of a file has the default here.
+"""Typed tables of a serving experiment, with their defaults.
 
-Durations are text like ``10ms`` or a number of seconds; empty text and numbers that are not given mean: as the scenario
-says. The scenario itself (graphs, models, profiles, fleet) is read by ``scenario_file``.
+Durations are text like ``10ms`` or a number of seconds. Empty text, or a number that is left out, means the scenario's
+value. The scenario itself (graphs, models, profiles, fleet) is read by ``scenarios/file.py``.
 """
 
 import re
@@ -23,9 +23,9 @@ MOST_TENANTS = 100_000
 MOST_A_SECOND = 1_000_000.0
 NO_DEADLINE = "none"
 MOST_FACTOR = 1e6
-"""Of a deadline in critical paths."""
+"""The largest deadline as a multiple of the critical path."""
 BY_RATE = ("poisson", "gamma", "onoff")
-"""Arrivals that need a rate to mean anything; others have a pace of their own."""
+"""Arrival processes that need a rate; others have their own."""
 WARMUP = "10%"
 
 _FACTOR = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*L\s*")
@@ -33,7 +33,7 @@ _SHARE = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*%\s*")
 
 
 class ServingTable(Struct, kw_only=True, forbid_unknown_fields=True):
-    """What is served, on what, and who sees what of it."""
+    """The scenario, its fleet, and how workers exchange their rows."""
 
     scenario: str = ""
     """The name of a scenario that ships with the package, or a file: TOML or Python."""
@@ -44,25 +44,25 @@ class ServingTable(Struct, kw_only=True, forbid_unknown_fields=True):
     workers: int | None = None
     """How many; the scenario's number unless given."""
     push_interval: Span = "10ms"
-    """How often workers tell each other about themselves; 0: all is always known."""
+    """How often workers push their rows to each other; 0: rows are always fresh."""
     control: str = ""
-    """central or decentralised; empty: as the scenario says, else as the policy is made."""
+    """central or decentralised; empty: the scenario's value, else the policy's default."""
     profile: str = ""
     """law, measured, or a profile file; empty: as the scenario says."""
     interference: str = ""
-    """What functions on one GPU cost each other: a table that ships with the package by its name (h200), store for
-    one's own, or a pairs.json; empty: what the scenario says."""
+    """Table of slow-downs of functions on one GPU: a shipped one by its name (h200), ``store`` for your own profile
+    store, or a pairs.json; empty: the scenario's."""
     programs: dict[str, str] = field(default_factory=dict)
-    """Patterns for functions, to what the table calls them; the first that fits."""
+    """Patterns of function names, to their names in the table; the first match counts."""
 
 
 class WorkloadTable(Struct, kw_only=True, forbid_unknown_fields=True):
-    """What arrives."""
+    """The workload."""
 
     arrivals: str = ""
     """poisson, gamma:CV, onoff, onoff:ON,OFF, uniform:A,B or a trace of requests; empty: as the scenario says."""
     format: str = ""
-    """Of a trace; empty: told by the beginning of the file."""
+    """Format of a trace; empty: detected from the beginning of the file."""
     skip_bad_rows: bool = False
     """Go on although one rule drops more than a tenth of the rows of a trace."""
     rate: float | None = None
@@ -71,11 +71,11 @@ class WorkloadTable(Struct, kw_only=True, forbid_unknown_fields=True):
     slo: str = ""
     """How long a request may take: 500ms, 1.2L (L: the graph's critical path at least configurations), or none."""
     mix: dict[str, float] | None = None
-    """How often each graph is asked for, by name; those left out are not. Unless given: as the scenario says."""
+    """Weights of the graphs by name; those left out get no requests. None: the scenario's."""
     tenants: int | None = None
-    """So many ask, each as often as the others."""
+    """Number of tenants; all send requests equally often."""
     overload: bool = False
-    """Whether a rate that the fleet cannot carry is meant."""
+    """Whether a rate above the capacity of the fleet is allowed."""
 
 
 class WorkerFailuresTable(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -150,17 +150,17 @@ def parse_slo(text: str, what: str = "slo") -> tuple[int, float] | None:
     if text.strip() in ("", NO_DEADLINE):
         return None
     if (factor := _FACTOR.fullmatch(text)) is not None:
-        found = (0, float(factor[1]))
+        deadline = (0, float(factor[1]))
     elif text.strip().startswith("-"):
         raise ExperimentError(f"{what} {text!r} must not be negative")
     else:
-        found = (parse_duration(text, what=what), 0.0)
-    if not any(found):
+        deadline = (parse_duration(text, what=what), 0.0)
+    if not any(deadline):
         raise ExperimentError(f"{what} {text!r} must be above 0")
-    if found[0] > LONGEST or found[1] > MOST_FACTOR:
-        rule = f"{MOST_FACTOR:,.0f} times the critical path" if found[1] else "100 years"
+    if deadline[0] > LONGEST or deadline[1] > MOST_FACTOR:
+        rule = f"{MOST_FACTOR:,.0f} times the critical path" if deadline[1] else "100 years"
         raise ExperimentError(f"{what} {text!r} must not be over {rule}")
-    return found
+    return deadline
 
 
 def check_failures(table: WorkerFailuresTable) -> None:

@@ -1,1 +1,1 @@
-"""Policies that share one GPU between programs of different priority; ``registry`` names them all."""
+"""Policies that share one GPU among programs of different priority, one module each; ``registry`` names them all."""

@@ -1,7 +1,7 @@
-"""A policy from outside the package, looked at while it decides: what it gets wrong is said in one line.
+"""Checks around a policy of kernels from outside the package: each mistake becomes one clear line.
 
-Its methods are looked at before the first run; then each thing that it yields, and whether it left alone what it was
-shown. The policies that come with the package are held to the same by the tests, and run without it.
+Its methods are checked before the first run, then each action that it yields, and that it does not change the state.
+The policies of the package are checked by the tests instead.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,7 +20,7 @@ from headway.kernels.state import ClientState, KernelsState
 from headway.units import format_duration
 
 MOST_ACTIONS = 1_000
-"""In one instant: each client has one launch at the gate, and a time to be asked again at is needed once."""
+"""In one instant: each client has one launch at the gate, and one wake-up is enough."""
 LATEST = 2**62
 _METHODS = {"decide": ("now", "state"), "gates": ("client", "clients"), "bind": ("state",)}
 _SLOTS = tuple(slot for slot in ClientState.__slots__ if slot not in ("client", "expected"))
@@ -31,7 +31,7 @@ Seen = list[tuple[Any, ...]]
 
 
 def checked(policy: Chosen) -> Chosen:
-    """Return the class with checks of what it decides; one that comes with the package as it is."""
+    """Return a policy class with checks around ``decide``; one of the package unchanged."""
     return _checked(policy) if is_outside(policy) else policy
 
 
@@ -40,21 +40,21 @@ def _checked(policy: Any) -> Any:
     for method, arguments in _METHODS.items():
         check_method(policy, method, arguments)
     if not isinstance(policy.sharing, Sharing):
-        wanted = " or ".join(f"Sharing.{each.name}" for each in Sharing)
-        raise ExperimentError(f"policy {policy.name}: sharing = {policy.sharing!r} must be {wanted}")
+        modes = " or ".join(f"Sharing.{mode.name}" for mode in Sharing)
+        raise ExperimentError(f"policy {policy.name}: sharing = {policy.sharing!r} must be {modes}")
     if policy.gating and policy.decide is KernelsPolicy.decide and policy.gates is KernelsPolicy.gates:
         raise ExperimentError(
-            f"policy {policy.name}: defines no decide(self, now, state), so that nobody below would ever go; "
-            "define it, or say gating = False"
+            f"policy {policy.name}: defines no decide(self, now, state), so that no gated launch would ever go; "
+            "define it, or set gating = False"
         )
     return type(policy)(policy.__name__, (_Checked, policy), {"__module__": policy.__module__})
 
 
 class _Checked(KernelsPolicy):
-    """In front of a policy."""
+    """Wraps a policy class with checks."""
 
     def decide(self, now: int, state: KernelsState) -> Iterator[Action]:
-        """Yield what the policy behind it decides."""
+        """Yield the actions of the policy, each checked."""
         before = _seen(state)
         try:
             actions: Any = super().decide(now, state)
@@ -62,19 +62,19 @@ class _Checked(KernelsPolicy):
                 wrong = f"decide returned {actions!r}; it must yield actions, or return a list of them"
                 raise ExperimentError(f"policy {self.name} at {format_duration(now)}: {wrong}")
             for count, action in enumerate(actions, 1):
-                found = _changed(before, state) or _wrong(now, action) or state.check(action)
-                if found is None and count > MOST_ACTIONS:
-                    found = f"decide yields without end: more than {MOST_ACTIONS} actions in this instant"
-                if found is not None:
-                    raise ExperimentError(f"policy {self.name} at {format_duration(now)}{line_of(actions)}: {found}")
+                mistake = _changed(before, state) or _wrong(now, action) or state.check(action)
+                if mistake is None and count > MOST_ACTIONS:
+                    mistake = f"decide yields without end: more than {MOST_ACTIONS} actions in this instant"
+                if mistake is not None:
+                    raise ExperimentError(f"policy {self.name} at {format_duration(now)}{line_of(actions)}: {mistake}")
                 yield action
                 before = _seen(state)
         except (SystemExit, RuntimeError) as problem:
             if said := own_end(problem, super().decide):
                 raise ExperimentError(f"policy {self.name} at {format_duration(now)}: {said}") from problem
             raise
-        if (found := _changed(before, state)) is not None:
-            raise ExperimentError(f"policy {self.name} at {format_duration(now)}: {found}")
+        if (mistake := _changed(before, state)) is not None:
+            raise ExperimentError(f"policy {self.name} at {format_duration(now)}: {mistake}")
 
 
 def _wrong(now: int, action: object) -> str | None:
@@ -103,7 +103,7 @@ def _seen(state: KernelsState) -> Seen:
 
 
 def _changed(before: Seen, state: KernelsState) -> str | None:
-    """Return what a policy changed since then, of what it may only read."""
+    """Return what a policy changed in the state, which it may only read; None: nothing."""
     after = _seen(state)
     if after == before:
         return None

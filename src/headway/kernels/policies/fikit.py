@@ -1,10 +1,10 @@
-"""FIKIT (Wu, arXiv 2311.10359): fill the predicted gap after each kernel of the program above.
+"""FIKIT (Wu, arXiv 2311.10359): fill the predicted gap after each kernel of the program of higher priority.
 
-When the program above has nothing on the GPU, its last kernel's measured idle time says when its next one will start.
-While what is left of that gap exceeds a threshold, BestPrioFit takes, from the highest priority that waits downwards,
-the longest kernel that is predicted to fit, and what it takes is subtracted. A next kernel that comes early ends the
-filling. A program whose gap was far longer than predicted counts as gone after ``silence``. The paper fills one
-process's queues; here each waiting thread offers the one kernel it waits with.
+When the program above has nothing on the GPU, the measured idle time after its last kernel predicts when its next one
+starts. While the rest of that gap exceeds a threshold, BestPrioFit takes, from the highest waiting priority downwards,
+the longest kernel that is predicted to fit, and subtracts its time. A next kernel that comes early ends the filling. A
+program whose gap is far longer than predicted counts as idle after ``silence``. The paper fills from the queues of one
+process; here each waiting thread offers the one kernel that it waits with.
 """
 
 from collections.abc import Iterator
@@ -19,11 +19,11 @@ from headway.units import MICROSECOND, MILLISECOND, Duration
 THRESHOLD = Duration(10 * MICROSECOND)
 SILENCE = Duration(100 * MILLISECOND)
 IDLE_DEPTH_NS = 2 * MILLISECOND
-"""Work in flight while nobody above is at work, so that one who comes back does not wait for a thousand launches."""
+"""The most work in flight while no client above is at work, so that one that returns does not wait for long."""
 
 
 class Fikit(KernelsPolicy):
-    """Gap filling by predicted time alone."""
+    """Fills gaps by predicted time alone."""
 
     name = "fikit"
     starves = True
@@ -35,7 +35,7 @@ class Fikit(KernelsPolicy):
         self.silence = silence
 
     def decide(self, now: int, state: KernelsState) -> Iterator[Action]:
-        """Fill what is left of the gap."""
+        """Yield the launches that fill the rest of the gap."""
         while state.waiting:
             room = self._room(now, state)
             if room <= self.threshold:
@@ -45,19 +45,19 @@ class Fikit(KernelsPolicy):
             if chosen < 0:
                 break
             yield LetGo(waiting[chosen].id, waiting[chosen].reached, Reason.FITS)
-        if state.waiting and (ends := [at for each in _ungated(state) if (at := self._gone_at(each)) > now]):
+        if state.waiting and (ends := [at for client in _ungated(state) if (at := self._gone_at(client)) > now]):
             yield WakeAt(min(ends))
 
     def _room(self, now: int, state: KernelsState) -> int:
-        """Return what is left of the gap for one more kernel; the longest there is when nobody above is at work."""
-        filled = max((each.busy for each in state.clients if each.gated and each.outstanding), default=0)
+        """Return the rest of the gap for one more kernel; ``LONGEST_NS`` when no client above is at work."""
+        filled = max((client.busy for client in state.clients if client.gated and client.outstanding), default=0)
         start = max(now + state.device.latency, filled)
         end = 0
-        for each in _ungated(state):
-            if each.outstanding:
+        for client in _ungated(state):
+            if client.outstanding:
                 return 0
-            if now < self._gone_at(each):
-                gap = each.finished_at + each.step.idle
+            if now < self._gone_at(client):
+                gap = client.finished_at + client.step.idle
                 end = min(end, gap) if end else gap
         if not end:  # nobody above is at work
             return LONGEST_NS if filled - now <= IDLE_DEPTH_NS else 0
@@ -68,4 +68,4 @@ class Fikit(KernelsPolicy):
 
 
 def _ungated(state: KernelsState) -> list[ClientState]:
-    return [each for each in state.clients if not each.gated and not each.left]
+    return [client for client in state.clients if not client.gated and not client.left]

@@ -1,9 +1,9 @@
-"""Headway's own: FIKIT's question, asked with more than time, at a boldness that a closed loop sets.
+"""Headway's own policy for kernels: gap filling by predicted delay, with a control loop for the slow-down.
 
-Every eight milliseconds the dial (``kernels/dial.py``) sets the rules of each client from what it saw; at each look the
-reflex (``kernels/reflex.py``) says whether a waiting kernel goes. Both are the objects that run live. So is the
-``Account`` of each gated client: the lag of those above, the credit that the dial allows, and the debt of the floor. A
-kernel that has to wait looks again when the shim's polling could find anything new.
+Every eight milliseconds the dial (``kernels/dial.py``) sets the rules of each client. At each check of the gate the
+reflex (``kernels/reflex.py``) decides whether a waiting kernel is launched. Both also run live, and so does the
+``Account`` of each gated client: the lag of clients above, the credit that the dial allows, and the debt of the floor.
+A kernel that waits is checked again when the shim's polling could find a change.
 """
 
 from collections.abc import Iterator
@@ -30,21 +30,21 @@ from headway.kernels.reflex import (
 from headway.kernels.state import ClientState, KernelsState
 
 BEAT_NS = 8_000_000
-"""As often the broker turns the dial."""
+"""Interval of the dial, as in the broker."""
 NEVER = 1 << 62
 NAP_NS = 1_000_000
 BELIEVED_NS = 1_000_000_000
-"""Who waits for longer may wait for something else than the GPU."""
+"""A client that waits for longer may wait for something else than the GPU."""
 AWAKE_NS = 80_000
-"""Nobody sleeps longer than a nap without looking; a shorter wait than this is spent awake, to the end."""
+"""A wait shorter than this is spent polling, without sleep; longer ones sleep at most ``NAP_NS`` at a time."""
 GLANCE_NS = 50_000
-"""Who waits for work of its own looks this often, or eight times in what may be in flight, whether it is done."""
+"""A client that waits for its own work checks this often, or eight times in the work that may be in flight."""
 PATIENCE = 4_000
-"""The wait between two looks grows by one part in so many of the time already waited."""
+"""The interval between two checks grows by this fraction (1 / PATIENCE) of the time already waited."""
 
 
 class _Gate(Account):
-    """What the shim of one gated client keeps: its account, its work in flight, and when it looks."""
+    """The gate of one client, as its shim has it: its account, its work in flight, and when it is checked next."""
 
     __slots__ = ("asleep", "flight", "look_at", "seen", "told")
 
@@ -52,12 +52,15 @@ class _Gate(Account):
         super().__init__()
         self.flight = Flight()
         self.look_at = self.seen = self.asleep = -1
-        """When to look at the latest, if nothing happens; what was seen last; and until when nothing is."""
+        """Time of the next check if nothing happens; the last change seen; until when the thread sleeps."""
         self.told = 0
 
 
 class Headway(KernelsPolicy):
-    """What fits, is absorbed, paid for or owed: ``slo`` is the slow-down aimed at, ``floor`` the share kept below."""
+    """Launches kernels that fit, are absorbed, are paid for or are owed.
+
+    ``slo`` is the target slow-down above, ``floor`` the share of the GPU that clients below keep.
+    """
 
     name = "headway"
     raised = True
@@ -72,7 +75,7 @@ class Headway(KernelsPolicy):
         self.watch = watch
 
     def bind(self, state: KernelsState) -> None:
-        """Make a dial for these options. The tables are known from the start: there is no first long watch."""
+        """Make a dial for these options. Profiles are known from the start: the first long measurement is left out."""
         every = Dial().watch_every_ns if self.watch else LONGEST_NS
         self.dial = Dial(
             slo_ppm=round(self.slo * MILLION),
@@ -86,7 +89,7 @@ class Headway(KernelsPolicy):
         self._beat = self._wake = -1
 
     def decide(self, now: int, state: KernelsState) -> Iterator[Action]:
-        """Beat when it is time; then look for each who waits and whose time to look has come."""
+        """Call the dial when it is time; then check the gate of each waiting client that is due."""
         if now >= self._beat:
             self._beat = now + BEAT_NS
             self._rules = self.dial.rules(now, [_seen(client) for client in state.clients if not client.left])
@@ -164,17 +167,17 @@ class Headway(KernelsPolicy):
         )
 
     def _filled(self, now: int, state: KernelsState, client: ClientState, latency: int) -> int:
-        """Return when the fills in flight end: one's own as of this look, of others as they last told."""
+        """Return when all fills in flight end: the client's own as of now, of others as last published."""
         gate = self._gates[client.id]
-        gate.told = mine = gate.flight.end(now, latency)
+        gate.told = own_end = gate.flight.end(now, latency)
         if len(state.clients) == 2:
-            return mine
-        others = (self._gates[each.id].told for each in state.clients if each.gated and not each.left)
-        return max(mine, *others)
+            return own_end
+        others = (self._gates[other.id].told for other in state.clients if other.gated and not other.left)
+        return max(own_end, *others)
 
     def _crowd(self, state: KernelsState) -> bool:
-        """Return whether others are gated too, who hang on what is told of a client's work."""
-        return len(state.clients) > 2 and sum(1 for each in state.clients if each.gated and not each.left) > 1
+        """Return whether more than one client is gated: they depend on each other's published work."""
+        return len(state.clients) > 2 and sum(1 for client in state.clients if client.gated and not client.left) > 1
 
     def _go(self, state: KernelsState, gate: _Gate, client: ClientState, look: Look, verdict: Verdict) -> None:
         gate.asleep = -1
@@ -184,21 +187,21 @@ class Headway(KernelsPolicy):
         gate.pay(look, verdict)
 
     def _waiters(self, state: KernelsState, client: ClientState) -> list[Waiter]:
-        """Return all who wait, a client first."""
+        """Return all waiting clients, the given one first."""
         others = [state.clients[index] for index in state.waiting if index != client.id]
-        return [Waiter(each.priority, each.fill, self._gates[each.id].served) for each in (client, *others)]
+        return [Waiter(waiter.priority, waiter.fill, self._gates[waiter.id].served) for waiter in (client, *others)]
 
 
 def glance(look: Look) -> int:
-    """Return how long one that waits for work of its own goes without looking."""
+    """Return the interval between two checks of a client that waits for its own work."""
     depth = depth_of(look.above, look.fill_ns, look.depth_ns, look.idle_depth_ns)
     return max(GLANCE_NS, min(depth, 8 * NAP_NS) // 8)
 
 
 def asleep(look: Look, verdict: Verdict, waited: int) -> int:
-    """Until when a waiting thread sees nothing of what happens: until it wakes up where it sleeps, else a poll.
+    """Return until when a waiting thread notices nothing: until it wakes where it sleeps, else until its next poll.
 
-    It looks again when the verdict says, and sleeps up to a little before that where it is long.
+    It checks again when the verdict says, and sleeps until shortly before that where it is long.
     """
     now = look.now_ns
     until = verdict.until_ns - now
@@ -209,10 +212,10 @@ def asleep(look: Look, verdict: Verdict, waited: int) -> int:
 
 
 def again(look: Look, verdict: Verdict, waited: int, rules: Rules) -> int:
-    """Return when a waiting thread need look next, unless something happens before.
+    """Return when a waiting thread must check next, unless something happens before.
 
-    Live it polls. As long as nothing happens, what a poll finds can change only because time passes: work in flight
-    runs out, credit or debt has grown, or the launch above is overdue and expected ever later.
+    A live thread polls. As long as nothing happens, the result of a poll changes only with time: work in flight ends,
+    credit or debt has grown, or the launch above is overdue and expected later and later.
     """
     now, reason = look.now_ns, verdict.reason
     if reason == Reason.HOLD:
@@ -259,7 +262,7 @@ def _cheaper(look: Look, rules: Rules) -> int:
 
 
 def _grown(lacks: int, rate_ppm: int, possible: bool) -> int:
-    """Return how long it takes until what is lacking has grown at this rate."""
+    """Return how long it takes until the lacking amount has grown at this rate; ``NEVER`` where it cannot."""
     return max(0, lacks) * MILLION // rate_ppm if rate_ppm > 0 and possible else NEVER
 
 

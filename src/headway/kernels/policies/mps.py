@@ -1,14 +1,14 @@
-"""NVIDIA's MPS, and MPS with stream priorities: everybody launches at once, and kernels overlap on the GPU.
+"""NVIDIA's MPS, and MPS with stream priorities: no launch is gated, and kernels overlap on the GPU.
 
-The two baselines of every table. With priorities a waiting block of the program above is placed before those of the
-programs below; blocks that are on the GPU already stay there to their end.
+These are the two baselines of every table. With priorities a waiting block of the program above is placed before those
+of programs below; blocks that are on the GPU already stay to their end.
 """
 
 from headway.kernels.policies.parts import KernelsPolicy
 
 
 class Mps(KernelsPolicy):
-    """No gate; the GPU places blocks in the order in which kernels came."""
+    """No gate; the GPU places blocks in order of launch."""
 
     name = "mps"
     gating = False

@@ -1,7 +1,7 @@
-"""What policies of kernels are made of, and what they share: who is gated, who is at work, whose turn it is.
+"""Base class of policies of kernels, and what they share: which clients are gated, at work, or next.
 
-A policy says how the GPU is shared (MPS or slices), whether the GPU heeds priorities, and who must ask before it
-launches. Those who must are decided about at each instant; the others launch as they please.
+A policy says how the GPU is shared (MPS or time slices), whether the GPU uses priorities, and which clients are gated.
+It decides about gated launches at each instant; other clients launch freely.
 """
 
 from abc import ABC
@@ -20,26 +20,26 @@ class KernelsPolicy(ABC):
     name: ClassVar[str]
     sharing: ClassVar[Sharing] = Sharing.MPS
     raised: ClassVar[bool] = False
-    """Whether launches of higher priority get the GPU's own priority too."""
+    """Whether launches of higher priority also get a higher priority on the GPU."""
     gating: ClassVar[bool] = True
-    """Whether those with somebody above them must ask."""
+    """Whether clients with others of higher priority are gated."""
     starves: ClassVar[bool] = False
-    """Whether somebody may wait forever while those above are at work."""
+    """Whether a client may wait forever while clients above are at work."""
 
     def gates(self, client: Client, clients: Sequence[Client]) -> bool:
-        """Return whether a client must ask before each launch."""
+        """Return whether the launches of a client are gated."""
         return self.gating and any(other.priority < client.priority for other in clients)
 
     def bind(self, state: KernelsState) -> None:  # noqa: B027  # most have nothing to prepare
         """Prepare for a run; called once, before the first decision."""
 
     def decide(self, now: int, state: KernelsState) -> Iterator[Action]:
-        """Return what to do at this instant; nothing, where nobody is gated."""
+        """Return the actions of this instant; none where no client is gated."""
         return iter(())
 
 
 def in_turn(state: KernelsState) -> list[ClientState]:
-    """Return those who wait: the highest priority first, within it who was served longest ago."""
+    """Return the waiting clients: the highest priority first, within it the least recently served."""
     waiting = [state.clients[index] for index in state.waiting]
     if len(waiting) > 1:
         waiting.sort(key=lambda client: (client.priority, client.served_at, client.id))
@@ -47,5 +47,5 @@ def in_turn(state: KernelsState) -> list[ClientState]:
 
 
 def idle_above(state: KernelsState, client: ClientState) -> bool:
-    """Return whether nobody of higher priority has anything queued or running."""
+    """Return whether no client of higher priority has a launch queued or running."""
     return not any(other.outstanding for other in state.clients if other.priority < client.priority)

@@ -1,6 +1,6 @@
 """The names of all policies of kernels; options in brackets, ``headway(slo=1.05)``. To add one: its file, one line.
 
-One in the user's own file is put here by ``plugins.py``.
+``plugins.py`` adds policies from users' files.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""Strict priority and exclusive use: the two ways to protect a program without predicting anything.
+"""Strict priority and exclusive use: the two ways to protect a program without any prediction.
 
-``strict`` lets a kernel go when nobody above has anything queued or running, one at a time: what it costs is the rest
-of that one kernel when the program above comes back. ``exclusive`` gives the GPU to one program after another.
+``strict`` launches one kernel at a time, when no client above has a launch queued or running: a client above that
+returns waits for the rest of that kernel. ``exclusive`` gives the GPU to one program after another.
 """
 
 from collections.abc import Iterator
@@ -13,13 +13,13 @@ from headway.kernels.state import KernelsState
 
 
 class Strict(KernelsPolicy):
-    """A kernel below goes when the GPU has nothing to do."""
+    """Launches a kernel of a client below when the GPU is idle."""
 
     name = "strict"
     starves = True
 
     def decide(self, now: int, state: KernelsState) -> Iterator[Action]:
-        """Yield one kernel of those below at a time."""
+        """Yield one launch of the clients below at a time."""
         for client in in_turn(state):
             if any(other.outstanding for other in state.clients if other.gated):
                 return
@@ -28,13 +28,13 @@ class Strict(KernelsPolicy):
 
 
 class Exclusive(KernelsPolicy):
-    """A program below goes when everybody above has left, and their last kernel has ended."""
+    """Runs a program below when all clients above have left, and their last kernel has ended."""
 
     name = "exclusive"
     starves = True
 
     def decide(self, now: int, state: KernelsState) -> Iterator[Action]:
-        """Whoever has nobody above."""
+        """Yield the launches of clients that have none above."""
         for client in in_turn(state):
             if not state.above(client) and idle_above(state, client):
                 yield LetGo(client.id, client.reached, Reason.ALONE)

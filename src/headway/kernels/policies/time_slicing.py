@@ -5,7 +5,7 @@ from headway.kernels.policies.parts import KernelsPolicy
 
 
 class TimeSlicing(KernelsPolicy):
-    """No gate; who has work takes turns, and a switch costs time."""
+    """No gate; clients with work take turns, and a switch costs time."""
 
     name = "time-slicing"
     sharing = Sharing.SLICES

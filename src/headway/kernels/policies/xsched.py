@@ -26,7 +26,7 @@ class XSched(KernelsPolicy):
         self.in_flight = in_flight
 
     def decide(self, now: int, state: KernelsState) -> Iterator[Action]:
-        """Whoever has room, unless somebody above has work."""
+        """Yield launches of clients below their limit, unless a client above has work."""
         for client in in_turn(state):
             if client.outstanding < self.in_flight and idle_above(state, client):
                 yield LetGo(client.id, client.reached, Reason.ALONE)

@@ -1,1 +1,1 @@
-"""Sharing one GPU live: the broker, the shared block it writes, the programs it starts under the shim."""
+"""Live sharing of one GPU: the broker, the shared memory block that it writes, the programs that run under the shim."""

@@ -1,7 +1,7 @@
-"""The shared block, from Python: native/protocol.h field by field, mapped over the same memory.
+"""The shared memory block as ctypes structures: native/protocol.h field by field.
 
-A test compares every offset with what the compiler gives, so that the two cannot drift apart. Cells are read and
-written whole (aligned words), without locks: each has one writer.
+A test compares every offset with the compiler's. Fields are aligned words, read and written whole and without locks:
+each has one writer.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Self
 
 from headway.errors import ShareError
-from headway.live.kernels.door import Door, asked, is_sealed, sealed_memory
+from headway.live.kernels.block_socket import BlockListener, asked, is_sealed, sealed_memory
 from headway.units import format_size
 
 MAGIC = 0x5941574441454831
@@ -27,7 +27,7 @@ FREE, CLAIMED, LIVE, LEFT = range(4)
 
 
 class Rules(ctypes.Structure):
-    """What the broker asks of one client."""
+    """The rules that the broker sets for one client's gate."""
 
     _fields_ = (
         ("gate", c_uint32),
@@ -52,7 +52,7 @@ class Rules(ctypes.Structure):
 
 
 class Pulse(ctypes.Structure):
-    """What a client tells those below it at each launch."""
+    """What a client publishes at each launch, for clients of lower priority."""
 
     _fields_ = (
         ("launches", c_uint64),
@@ -67,7 +67,7 @@ class Pulse(ctypes.Structure):
 
 
 class Want(ctypes.Structure):
-    """What a client that waits wants to launch."""
+    """The launch that a client waits with at the gate."""
 
     _fields_ = (
         ("fill_ns", c_int64),
@@ -81,7 +81,7 @@ class Want(ctypes.Structure):
 
 
 class Ledger(ctypes.Structure):
-    """What a client did, since it joined."""
+    """Counters of a client since it joined."""
 
     _fields_ = (
         ("beat_ns", c_int64),
@@ -112,7 +112,7 @@ class Ledger(ctypes.Structure):
 
 
 class Kernel(ctypes.Structure):
-    """One kernel of a client: how long it takes, how wide it is."""
+    """One kernel of a client: its run time, its grid, how often it was launched."""
 
     _fields_ = (
         ("id", c_uint64),
@@ -132,7 +132,7 @@ class Kernel(ctypes.Structure):
 
 
 class Step(ctypes.Structure):
-    """What follows a kernel that follows another: time to the next launch, idle time to the next wait."""
+    """What follows two kernels in a row: the time to the next launch, and the idle time to the next wait."""
 
     _fields_ = (
         ("key", c_uint64),
@@ -150,7 +150,7 @@ class Step(ctypes.Structure):
 
 
 class Slot(ctypes.Structure):
-    """One client."""
+    """The slot of one client."""
 
     _fields_ = (
         ("owner", c_uint32),
@@ -174,7 +174,7 @@ class Slot(ctypes.Structure):
 
 
 class Header(ctypes.Structure):
-    """The broker's own page."""
+    """The header, written by the broker."""
 
     _fields_ = (
         ("magic", c_uint64),
@@ -196,32 +196,32 @@ class _Block(ctypes.Structure):
 
 
 BLOCK_BYTES = ctypes.sizeof(_Block)
-"""What a block takes of memory, from its first moment."""
+"""Size of a block; all of it is allocated when it is made."""
 
 
 def _why_not(path: Path, problem: OSError) -> str:
     if problem.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM):
         return (
             f"no memory for the shared block: it takes {format_size(BLOCK_BYTES)}: "
-            "make room, or give the container more (docker run --memory)"
+            "free some, or give the container more (docker run --memory)"
         )
     return f"the shared block {path} cannot be made: {problem.strerror}"
 
 
 class SharedBlock:
-    """A mapped block. ``create`` is the broker's, ``open`` everybody else's."""
+    """A mapped block. The broker calls ``create``, everybody else ``open``."""
 
     def __init__(self, path: Path, handle: int) -> None:
-        """Map what the handle names, and close it with the block."""
+        """Map the memory of a file descriptor; ``close`` closes it."""
         self.path = path
         self.handle = handle
-        self.door: Door | None = None
+        self.listener: BlockListener | None = None
         self._memory = mmap.mmap(handle, BLOCK_BYTES)
         self._block: _Block | None = _Block.from_buffer(self._memory)
 
     @classmethod
     def create(cls, path: Path, sms: int, now_ns: int, patience_ns: int = 1_000_000_000) -> Self:
-        """Make a new one: whoever still maps an old one of that name keeps it and sees its broker gone."""
+        """Return a new block. Programs that map an older one of that name keep it and see that its broker is gone."""
         try:
             block = cls(path, sealed_memory(BLOCK_BYTES))
         except OSError as problem:
@@ -232,8 +232,8 @@ class SharedBlock:
         header.patience_ns, header.version = patience_ns, VERSION
         header.magic = MAGIC
         try:
-            # Only now: programs of a broker that died look for a new block by that name.
-            block.door = Door(path, block.handle)
+            # Last: programs of a broker that died look for a new block by that name.
+            block.listener = BlockListener(path, block.handle)
         except OSError as problem:
             block.close()
             raise ShareError(_why_not(path, problem)) from None
@@ -241,7 +241,7 @@ class SharedBlock:
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """Map an existing one; refuses what is not a block of this version."""
+        """Return an existing block; raise ShareError where there is none of this version."""
         try:
             handle = asked(path)
         except FileNotFoundError as error:
@@ -258,7 +258,7 @@ class SharedBlock:
 
     @property
     def header(self) -> Header:
-        """Return the broker's page."""
+        """Return the header."""
         header: Header = self._mapped.header
         return header
 
@@ -275,7 +275,7 @@ class SharedBlock:
         return self._block
 
     def clear(self, index: int) -> None:
-        """Make a slot free again: everything in it zero, its state last."""
+        """Free a slot: set everything in it to zero, its state last."""
         slot = self.slots[index]
         ctypes.memset(ctypes.addressof(slot) + Slot.since_ns.offset, 0, ctypes.sizeof(Slot) - Slot.since_ns.offset)
         slot.seeded = slot.priority = slot.owner = 0
@@ -286,12 +286,12 @@ class SharedBlock:
             self.close()
 
     def close(self) -> None:
-        """Unmap, and answer nobody any more. The path stays."""
+        """Unmap the block and stop answering requests for it. The path stays."""
         if self._block is None:
             return
         self._block = None
-        if self.door is not None:
-            self.door.close()
+        if self.listener is not None:
+            self.listener.close()
         os.close(self.handle)
         with contextlib.suppress(BufferError):  # somebody still holds a slot; it goes when they do
             self._memory.close()

@@ -1,8 +1,8 @@
-"""The broker of one GPU: twenty times a second and oftener it looks at who shares it, and sets the rules of each.
+"""Broker of one GPU: watches its clients and sets the rules of each, twenty times a second or more often.
 
-It gives a client that joins what is known of its program, applies the dial, notices who has died, keeps what was
-learnt, and takes its leave when told or when nobody is left. It is never in the way of a launch: programs read the
-block by themselves, and go on ungated if the broker is gone.
+It gives a client that joins the stored profile of its program, applies the dial, notices clients that died, saves what
+was learnt, and ends when told to or when no client is left. It is never on the path of a launch: programs read the
+block themselves, and go on ungated if the broker is gone.
 """
 
 import time
@@ -15,10 +15,10 @@ from typing import Any
 from headway.errors import HeadwayError
 from headway.kernels.dial import MILLION, Dial, Rules, Seen
 from headway.live.kernels import places, processes, tables
+from headway.live.kernels.background_store import BackgroundStore, Store, outcome
 from headway.live.kernels.block import CLAIMED, FREE, LEFT, LIVE, SLOTS, SharedBlock, Slot
-from headway.live.kernels.door import REMOVED, Askers
-from headway.live.kernels.heart import BEAT_NS, Heart
-from headway.live.kernels.keeper import Keeper, Store, outcome
+from headway.live.kernels.block_socket import REMOVED, ProgramsWithoutSlot
+from headway.live.kernels.heartbeat import BEAT_NS, Heartbeat
 from headway.live.kernels.mps import Mps
 from headway.live.kernels.places import Place
 from headway.live.kernels.tables import Known
@@ -28,13 +28,13 @@ SECOND = 1_000_000_000
 PUBLISH_NS = SECOND // 4
 SAVE_NS = 60 * SECOND
 TURN_NS = 8_000_000
-"""The dial is asked so often while programs of different priority are there."""
+"""Interval between two calls of the dial while clients of different priority are there."""
 CLAIM_NS = 2 * SECOND
-"""Who died while it filled its slot left it so; nobody takes longer."""
+"""A slot that is claimed for longer belongs to a process that died while it joined."""
 FOREIGN_NS = 600 * SECOND
-"""A client that cannot be seen from here (another container) and has not launched for so long is taken for gone."""
+"""A client in another container, whose process is not visible here, counts as gone after this long without a launch."""
 LEFT_NS = SECOND
-"""Threads of a program that ends may still launch: its slot stays its own until it is gone, or for so long."""
+"""A client that left keeps its slot until its process is gone, or for this long: its threads may still launch."""
 KEPT_LEFT = 64
 _MOMENT_S = 0.005
 
@@ -44,18 +44,18 @@ class _Client:
     """What the broker remembers of the process in a slot."""
 
     pid: int
-    """As seen from here; 0: it cannot be seen."""
+    """The process id here; 0: it is not visible here."""
     ticks: int
     since_ns: int
     saved_ns: int
     known: "Future[Known | None] | None" = None
-    """What is known of its program, once it is read."""
+    """The stored profile of its program, once it is read."""
     left_ns: int = 0
-    """When it was seen to have left; 0: it is there."""
+    """When it was seen to have left; 0: it has not."""
 
 
 class Broker:
-    """The loop. ``step`` is one turn of it and needs no thread, no signal and no real time."""
+    """The broker's loop. ``step`` is one iteration; it needs no thread, no signal and no real time."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Broker:
         say: Callable[[str], None] = lambda line: None,
     ) -> None:
         self.place, self.block, self.dial, self.mps = place, block, dial, mps
-        self.keeper = Keeper(store)
+        self.background_store = BackgroundStore(store)
         self._linger_ns = linger_ns
         self._facts = facts or {}
         self._say = say
@@ -79,35 +79,35 @@ class Broker:
         self._claims: dict[int, int] = {}
         self._left: deque[dict[str, Any]] = deque(maxlen=KEPT_LEFT)
         self._leaving: dict[int, _Client] = {}
-        self._heard = (0, 0)
+        self._last_request = (0, 0)
         self._silent = ""
-        self._door = ""
-        self._askers = Askers()
+        self._socket_problem = ""
+        self._programs = ProgramsWithoutSlot()
         self._published_ns = 0
         self._idle_since_ns = time.monotonic_ns()
         self.stopping = ""
-        """"drain" or "kill" once the broker takes its leave."""
+        """"drain" or "kill" once the broker was asked to stop."""
 
     # --- one turn ------------------------------------------------------------------------------------------------
 
     def step(self, now_ns: int) -> None:
-        """Take one turn: see who is there, what is known of them, and set their rules."""
-        self._hear()
+        """Run one iteration: check every slot, set the rules, load profiles, publish the state."""
+        self._read_requests()
         for index in range(SLOTS):
-            self._attend(index, self.block.slots[index], now_ns)
+            self._check_slot(index, self.block.slots[index], now_ns)
         self._written.clear()
-        self.steer(now_ns)
+        self.apply_dial(now_ns)
         self.seed()
-        for line in self.keeper.problems():
+        for line in self.background_store.problems():
             self._say(line)
         if now_ns - self._published_ns >= PUBLISH_NS:
-            self._mind_door()
+            self._restore_socket()
             self._publish(now_ns)
         if self._clients:
             self._idle_since_ns = now_ns
 
-    def steer(self, now_ns: int) -> None:
-        """Turn the dial alone: it holds programs for moments that are shorter than a beat."""
+    def apply_dial(self, now_ns: int) -> None:
+        """Set the rules by the dial alone, more often than a whole step: it holds clients for short moments."""
         seen = [self._seen(index) for index in self._clients]
         for index, rules in self.dial.rules(now_ns, seen).items():
             if self._written.get(index) != rules:
@@ -115,31 +115,34 @@ class Broker:
                 write_rules(self.block.slots[index], rules)
 
     @property
-    def contested(self) -> bool:
-        """Return whether some of those who are there go before others."""
+    def has_priorities(self) -> bool:
+        """Return whether clients of different priority are there."""
         return len({self.block.slots[index].priority for index in self._clients}) > 1
 
     def idle(self, now_ns: int) -> bool:
-        """Return whether nobody has been there for as long as the broker was to linger."""
+        """Return whether there has been no client for the time that the broker lingers."""
         return self._linger_ns is not None and now_ns - self._idle_since_ns >= self._linger_ns
 
     @property
     def clients(self) -> dict[int, int]:
-        """Return the slots in use, and the process of each as seen from here."""
+        """Return the slots in use, each with its process id here; 0 where it is not visible."""
         return {index: client.pid for index, client in self._clients.items()}
 
-    def _hear(self) -> None:
-        """Read what the broker was asked since it last looked."""
+    def _read_requests(self) -> None:
+        """Read the file of requests to the broker, if it is new: settings of the dial, and to stop."""
         try:
             about = self.place.asked.lstat()
-            if (about.st_mtime_ns, about.st_ino) == self._heard:  # each is a new file; a clock alone may stand still
+            if (
+                about.st_mtime_ns,
+                about.st_ino,
+            ) == self._last_request:  # each is a new file; a clock alone may stand still
                 return
-            self._heard = about.st_mtime_ns, about.st_ino
+            self._last_request = about.st_mtime_ns, about.st_ino
             asked = places.read_json(self.place.asked)
         except FileNotFoundError:
             return
         except (OSError, HeadwayError) as problem:
-            self._say(f"what is asked is not heard: {problem}")
+            self._say(f"{self.place.asked}: the broker's settings cannot be read: {problem}")
             return
         for name, least in (("slo_ppm", MILLION), ("floor_ppm", 0)):
             value = asked.get(name)
@@ -154,8 +157,8 @@ class Broker:
             self.stopping = asked["stop"]
             self.block.header.stopping = 1
 
-    def _attend(self, index: int, slot: Slot, now_ns: int) -> None:
-        """Look at one slot: somebody may have come, gone or died."""
+    def _check_slot(self, index: int, slot: Slot, now_ns: int) -> None:
+        """Check one slot: a client may have joined, left or died."""
         state = slot.state
         if state != CLAIMED:
             self._claims.pop(index, None)
@@ -168,27 +171,27 @@ class Broker:
             if client is not None:  # nobody but the broker clears a slot
                 del self._clients[index]
         elif state == LEFT:
-            self._see_off(index, slot, now_ns)
+            self._on_client_left(index, slot, now_ns)
         elif state == LIVE:
             if client is None or client.ticks != slot.start_ticks or client.since_ns != slot.since_ns:
-                client = self._meet(index, slot, now_ns)
+                client = self._on_client_joined(index, slot, now_ns)
             if not self._lives(client, slot, now_ns):
-                self._part(index, slot, "died")
+                self._record_end(index, slot, "died")
                 self.block.clear(index)
             elif now_ns - client.saved_ns >= SAVE_NS:
                 client.saved_ns = now_ns
-                self.keeper.save(slot)
+                self.background_store.save(slot)
         elif state != CLAIMED:
-            self._say(f"slot {index}: its state {state} is none: cleared")
+            self._say(f"slot {index}: its state {state} is invalid: cleared")
             self.block.clear(index)
             self._clients.pop(index, None)
 
-    def _meet(self, index: int, slot: Slot, now_ns: int) -> _Client:
-        pid = processes.found_here(slot.owner, slot.start_ticks)
+    def _on_client_joined(self, index: int, slot: Slot, now_ns: int) -> _Client:
+        pid = processes.pid_here(slot.owner, slot.start_ticks)
         client = _Client(pid, slot.start_ticks, slot.since_ns, now_ns)
         self._clients[index] = client
         self._leaving.pop(index, None)
-        where = "" if pid else ", which cannot be seen from here"
+        where = "" if pid else ", in another container"
         self._say(f"{tables.text(slot.name)} (process {slot.owner}{where}) joined with priority {slot.priority}")
         return client
 
@@ -198,25 +201,25 @@ class Broker:
         heard = max(slot.ledger.beat_ns, slot.pulse.launch_ns, slot.since_ns)
         return bool(now_ns - heard < FOREIGN_NS)
 
-    def _see_off(self, index: int, slot: Slot, now_ns: int) -> None:
+    def _on_client_left(self, index: int, slot: Slot, now_ns: int) -> None:
         """Free the slot of a client that has left, once its process is gone or after a second."""
-        gone = self._leaving.get(index)
-        if gone is None or (gone.ticks, gone.since_ns) != (slot.start_ticks, slot.since_ns):
-            gone = self._clients.get(index)
-            if gone is None or (gone.ticks, gone.since_ns) != (slot.start_ticks, slot.since_ns):
-                pid = processes.found_here(slot.owner, slot.start_ticks)
-                gone = _Client(pid, slot.start_ticks, slot.since_ns, now_ns)
-            gone.left_ns = now_ns
-            self._leaving[index] = gone
-            self._part(index, slot, "left")
-        ended = gone.pid and not processes.alive(gone.pid, gone.ticks)
-        if ended or now_ns - gone.left_ns > LEFT_NS:
+        client = self._leaving.get(index)
+        if client is None or (client.ticks, client.since_ns) != (slot.start_ticks, slot.since_ns):
+            client = self._clients.get(index)
+            if client is None or (client.ticks, client.since_ns) != (slot.start_ticks, slot.since_ns):
+                pid = processes.pid_here(slot.owner, slot.start_ticks)
+                client = _Client(pid, slot.start_ticks, slot.since_ns, now_ns)
+            client.left_ns = now_ns
+            self._leaving[index] = client
+            self._record_end(index, slot, "left")
+        ended = client.pid and not processes.alive(client.pid, client.ticks)
+        if ended or now_ns - client.left_ns > LEFT_NS:
             del self._leaving[index]
             self.block.clear(index)
 
-    def _part(self, index: int, slot: Slot, how: str) -> None:
-        """Keep what a client learnt; it counts no more."""
-        self.keeper.save(slot)
+    def _record_end(self, index: int, slot: Slot, how: str) -> None:
+        """Save what a client learnt, and forget the client; ``how``: "left" or "died"."""
+        self.background_store.save(slot)
         launches = slot.ledger.kernels + slot.ledger.graphs
         name = tables.text(slot.name)
         self._say(f"{name} (process {slot.owner}) {how} after {launches:,} launches")
@@ -231,15 +234,15 @@ class Broker:
         return [index for index in self._clients if not self.block.slots[index].seeded]
 
     def seed(self) -> None:
-        """Give those who joined what is known of their programs, as soon as it is read."""
+        """Give clients that joined the stored profiles of their programs, as soon as they are read."""
         joined = self._unseeded
         for index in joined:
             client = self._clients[index]
             if client.known is None:
-                client.known = self.keeper.load(tables.text(self.block.slots[index].program))
+                client.known = self.background_store.load(tables.text(self.block.slots[index].program))
         awaited = [known for index in joined if (known := self._clients[index].known) is not None]
         if awaited:
-            wait(awaited, timeout=_MOMENT_S)  # mostly it is there at once
+            wait(awaited, timeout=_MOMENT_S)  # most profiles are read by then
         for index in joined:
             known = self._clients[index].known
             if known is not None and known.done():
@@ -249,29 +252,29 @@ class Broker:
         program = tables.text(slot.program)
         known, problem = outcome(read)
         if problem:
-            self._say(f"what is known of {program} could not be read: {problem}")
+            self._say(f"the profile of {program} cannot be read: {problem}")
         if known is not None:
             count = known.into(slot)
             self._say(f"{tables.text(slot.name)}: {count} kernels of {program} are known")
         slot.seeded = 1
 
-    def _mind_door(self) -> None:
-        """Put the way to the block back where somebody removed it; what lies in its place is left alone, and said."""
-        door = self.block.door
-        what = door.closed_by_others() if door is not None else ""
-        if door is not None and what == REMOVED:
+    def _restore_socket(self) -> None:
+        """Recreate the socket of the block where it was removed; report what was put in its place, if anything."""
+        listener = self.block.listener
+        change = listener.closed_by_others() if listener is not None else ""
+        if listener is not None and change == REMOVED:
             try:
-                door.reopen()
-                self._say(f"{door.path} {what}: it is put back; programs that share go on as before")
-                what = ""
+                listener.reopen()
+                self._say(f"{listener.path} {change}: it is put back; programs that share go on as before")
+                change = ""
             except OSError as problem:
-                what = f"{what}, and cannot be put back: {problem.strerror}"
-        if what and what != self._door:
+                change = f"{change}, and cannot be put back: {problem.strerror}"
+        if change and change != self._socket_problem:
             self._say(
-                f"{self.block.path} {what}: programs that share go on as before, new ones do not find the broker: "
+                f"{self.block.path} {change}: programs that share go on as before, new ones do not find the broker: "
                 "remove what is there, or headway share stop"
             )
-        self._door = what
+        self._socket_problem = change
 
     def _seen(self, index: int) -> Seen:
         slot = self.block.slots[index]
@@ -286,11 +289,11 @@ class Broker:
         )
 
     def _publish(self, now_ns: int) -> None:
-        """Publish; a file that cannot be written is said once, and costs a reader of it only."""
+        """Publish the state; report once that its file cannot be written, and go on."""
         try:
             self.publish(now_ns)
         except OSError as problem:
-            why = f"{self.place.state} cannot be written: {problem.strerror}; status shows what was"
+            why = f"{self.place.state} cannot be written: {problem.strerror}; status shows an older state"
             if why != self._silent:
                 self._say(why)
             self._silent = why
@@ -298,10 +301,10 @@ class Broker:
             self._silent = ""
 
     def publish(self, now_ns: int) -> None:
-        """Write down what a reader of the block alone would not know. Raises OSError."""
+        """Write the broker's state file: what the block does not hold. Raises OSError."""
         self._published_ns = now_ns
-        door = self.block.door
-        outside = self._askers.without_slot(door.heard, self.clients.values(), now_ns) if door else []
+        listener = self.block.listener
+        outside = self._programs.pids(listener.heard, self.clients.values(), now_ns) if listener else []
         loops = {str(index): [self.dial.slowdown_ppm(index), self.dial.boldness_ppm(index)] for index in self._clients}
         places.write_json(
             self.place.state,
@@ -322,21 +325,21 @@ class Broker:
     # --- its life ------------------------------------------------------------------------------------------------
 
     def run(self, stopped: Callable[[], bool], ending: Callable[["Broker"], None]) -> int | None:
-        """Turn until told to stop, or until nobody is left; then take leave.
+        """Run until told to stop, or until no client is left; then call ``ending``.
 
-        Returns the lock of the users, where it was got: whoever wants to join waits until it is given back.
+        Return the lock of the users where it was taken: programs that want to join wait until it is released.
         """
-        heart = Heart(self.block)
-        heart.start()
+        heartbeat = Heartbeat(self.block)
+        heartbeat.start()
         users: int | None = None
         try:
             while users is None:
                 begun = time.monotonic_ns()
                 self.step(begun)
-                heart.progress()
-                while (self.contested or self._unseeded) and time.monotonic_ns() - begun < BEAT_NS - TURN_NS:
+                heartbeat.progress()
+                while (self.has_priorities or self._unseeded) and time.monotonic_ns() - begun < BEAT_NS - TURN_NS:
                     time.sleep(TURN_NS / 1e9)
-                    self.steer(time.monotonic_ns())
+                    self.apply_dial(time.monotonic_ns())
                     self.seed()
                 if stopped() and not self.stopping:
                     self.stopping = "drain"
@@ -344,7 +347,7 @@ class Broker:
                 if self.stopping:
                     break
                 if self.idle(begun):
-                    # Someone may be about to join: whoever holds the list of users has not launched anything yet.
+                    # A program may be about to join: one that holds the lock of the users has not launched yet.
                     users = places.hold(self.place.users, alone=True)
                 time.sleep(max(0, BEAT_NS - (time.monotonic_ns() - begun)) / 1e9)
             if self.stopping:
@@ -352,17 +355,17 @@ class Broker:
             return users
         finally:
             self.block.header.stopping = 1
-            heart.stop()
+            heartbeat.stop()
             for index in list(self._clients):
-                self.keeper.save(self.block.slots[index])
-            for line in self.keeper.close():
+                self.background_store.save(self.block.slots[index])
+            for line in self.background_store.close():
                 self._say(line)
 
 
 def write_rules(slot: Slot, rules: Rules) -> None:
-    """Put the rules of one client into its slot; a cell that is right already is not touched."""
-    cells = slot.rules
+    """Write the rules of one client into its slot; a field that is right already is not written."""
+    fields = slot.rules
     for name in Rules.__dataclass_fields__:
         value = getattr(rules, name)
-        if getattr(cells, name) != value:
-            setattr(cells, name, value)
+        if getattr(fields, name) != value:
+            setattr(fields, name, value)

@@ -1,8 +1,8 @@
-"""The shim as a library on this machine: found where it was built from these very sources, else built.
+"""Build of the shim: find a library that was built from these sources, or compile it.
 
-The sources travel with the package (``headway/native``, copied there when it is built) or lie in ``native/`` of a
-checkout. Beside a library lies what it is made of: the digest of the sources and that of the library itself. One for
-which either is another, or which others could have written, is not loaded. Needs a C++17 compiler, no CUDA toolkit.
+The sources come with the package (``headway/native``, copied there when it is built) or are in ``native/`` of a
+checkout. Beside a library is a file with the digests of its sources and of the library itself. A library is not loaded
+if either digest differs, or if other users could have written it. Needs a C++17 compiler, no CUDA toolkit.
 """
 
 import fcntl
@@ -19,16 +19,16 @@ from headway.live.kernels import preload
 LIBRARY = "libheadway_share.so"
 DIGEST = "libheadway_share.digest"
 APART = frozenset({"layout.cpp", "replay.cpp"})
-"""Programs of their own, for tests."""
+"""Separate programs, for tests."""
 
 FLAGS = ("-std=c++17", "-O2", "-fPIC", "-pthread", "-fvisibility=hidden", "-fwrapv", "-Wall", "-Wextra")
-"""How it is compiled. What stands in shared memory is not trusted: sums of it may overflow, and then they wrap."""
+"""Compiler flags. Shared memory is not trusted: sums of its values may overflow, and then wrap."""
 
 ALONE = ("-static-libstdc++", "-static-libgcc", "-Wl,--exclude-libs,ALL")
-"""It is loaded into programs that bring another C++ library along, or none: it brings its own, unseen."""
+"""Link the C++ library statically and hidden: the program may have another one, or none."""
 
 WHOLE = ("-O3", "-flto=auto")
-"""All parts as one: a program's caches are cold for us at each launch, and every function is one more line to fetch."""
+"""Whole-program optimisation: the shim's code is cold at each launch, and every call is another cache line to fetch."""
 
 _PACKAGE = Path(__file__).resolve().parents[2]
 
@@ -42,12 +42,12 @@ def sources() -> Path:
 
 
 def parts(folder: Path) -> list[Path]:
-    """Return the files that make the library, in the order of their names."""
+    """Return the source files of the library, sorted by name."""
     return sorted(file for file in folder.glob("*.cpp") if file.name not in APART)
 
 
 def digest(folder: Path) -> str:
-    """Return what the library is made of, as 16 hexadecimal digits."""
+    """Return the digest of sources and flags, as 16 hexadecimal digits."""
     content = hashlib.sha256(" ".join((*FLAGS, *WHOLE)).encode())
     for file in sorted((*parts(folder), *folder.glob("*.h"))):
         content.update(f"\n{file.name}\n".encode() + file.read_bytes())
@@ -55,13 +55,13 @@ def digest(folder: Path) -> str:
 
 
 def cached(wanted: str) -> Path:
-    """Return where a library of these sources is kept for this user."""
+    """Return the folder in this user's cache for a library of these sources."""
     root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(root) / "headway" / "native" / wanted
 
 
 def find() -> Path | None:
-    """Return a library built from the sources as they are now, that nobody has changed or could change; or nothing."""
+    """Return a library built from the present sources that no other user could have changed; None: there is none."""
     wanted = digest(sources())
     for folder in (_PACKAGE / "native", cached(wanted)):
         made, stamp = folder / LIBRARY, folder / DIGEST
@@ -71,33 +71,30 @@ def find() -> Path | None:
 
 
 def stamped(library: Path) -> str:
-    """Return the digest of the sources that a library was built from.
-
-    Empty where it is not the library that was built.
-    """
+    """Return the digest of the sources that a library was built from; empty where the library was changed since."""
     words = library.with_name(DIGEST).read_text(errors="replace").split()
     return words[0] if len(words) == 2 and words[1] == preload.digest(library) else ""
 
 
 def library() -> Path:
-    """Return the library to preload; built now where there is none yet."""
+    """Return the library to preload; build it where there is none yet."""
     return find() or preload.checked(build())
 
 
 def compiler_named(asked: str | None = None) -> str:
-    """Return the C++ compiler to use: the one asked for, ``$CXX``, or the first that is there."""
+    """Return the C++ compiler to use: ``asked``, ``$CXX``, or the first that is installed."""
     candidates = [asked] if asked else [os.environ.get("CXX", ""), "g++", "c++", "clang++"]
     for candidate in filter(None, candidates):
-        if found := shutil.which(candidate.split()[0]):
-            return " ".join((found, *candidate.split()[1:]))
-    named = f"no C++ compiler {asked!r}" if asked else "no C++ compiler (g++, c++, clang++, or the one named by CXX)"
-    raise ShareError(f"{named}: the shim cannot be built; on Debian or Ubuntu: apt-get install g++")
+        if path := shutil.which(candidate.split()[0]):
+            return " ".join((path, *candidate.split()[1:]))
+    problem = f"no C++ compiler {asked!r}" if asked else "no C++ compiler (g++, c++, clang++, or the one named by CXX)"
+    raise ShareError(f"{problem}: the shim cannot be built; on Debian or Ubuntu: apt-get install g++")
 
 
 def build(compiler: str | None = None, folder: Path | None = None, extra: tuple[str, ...] = ()) -> Path:
     """Compile the library into ``folder`` (this user's cache where none is given) and return its path.
 
-    It is made in a folder of its own and appears whole or not at all: another program may be about to load it.
+    It is compiled in a temporary folder and moved in place whole: another program may be about to load it.
     """
     origin = sources()
     wanted = digest(origin)
@@ -120,7 +117,7 @@ def build(compiler: str | None = None, folder: Path | None = None, extra: tuple[
 
 
 def _put(made: Path, stamp: Path, target: Path) -> None:
-    """Move the two in place; of several who build at once one after the other."""
+    """Move library and digest file in place, under a lock: several processes may build at once."""
     handle = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -131,13 +128,13 @@ def _put(made: Path, stamp: Path, target: Path) -> None:
 
 
 def _compile(command: list[str], origin: Path, made: Path, extra: tuple[str, ...]) -> None:
-    """Compile and link; again with less where the compiler cannot: in parts, without a C++ library of its own."""
-    ways: tuple[tuple[str, ...], ...] = ((*WHOLE, *ALONE), ALONE, ())
+    """Compile and link; retry without whole-program optimisation, then without a static C++ library."""
+    attempts: tuple[tuple[str, ...], ...] = ((*WHOLE, *ALONE), ALONE, ())
     if any(flag.startswith("-fsanitize") for flag in extra):  # a sanitizer watches the C++ library that the program has
-        ways = ((),)
+        attempts = ((),)
     failure = ""
-    for way in ways:
-        call = [*command, *FLAGS, *way, *extra, "-shared", "-o", str(made), *map(str, parts(origin)), "-ldl"]
+    for flags in attempts:
+        call = [*command, *FLAGS, *flags, *extra, "-shared", "-o", str(made), *map(str, parts(origin)), "-ldl"]
         ran = subprocess.run(call, capture_output=True, text=True, check=False)
         if ran.returncode == 0:
             return

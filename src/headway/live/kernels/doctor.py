@@ -1,4 +1,4 @@
-"""What sharing needs of a machine, checked one by one: what was found, and what to do where it is not well."""
+"""Checks of a machine for GPU sharing: what was found, and what to do where something is missing."""
 
 import ctypes.util
 import os
@@ -15,27 +15,27 @@ from headway.live.kernels.gpu import Gpu
 from headway.units import format_size
 
 _FILES_BYTES = 1 << 20
-"""What a broker writes into its folder at most: its state, its locks, and the logs of MPS."""
+"""Most that a broker writes into its folder: its state, its locks, and the logs of MPS."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     name: str
     ok: bool
     found: str
     advice: str = ""
     needed: bool = True
-    """False: sharing works without, only less well."""
+    """False: sharing works without it, only less well."""
 
     def row(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return the check as a row of the JSON output."""
         return asdict(self)
 
 
 def checks(index: int | None, library: Callable[[], Path]) -> Iterator[Check]:
-    """Yield everything that can be seen without running a program on the GPU."""
+    """Yield all checks that need no program on the GPU."""
     gpu: Gpu | None = None
     try:
         gpu = gpus.chosen(index)

@@ -1,7 +1,7 @@
-"""Files in a folder that others can write to: no link is followed, and nothing of another user is taken for ours.
+"""Files in a folder that other users can write to: links are not followed, other users' files are not used.
 
-``/dev/shm`` is everybody's. Whoever puts a link or a file of theirs where the broker's is to be must get neither a file
-of ours overwritten nor a word in how programs share; the user gets one line.
+All users can write to ``/dev/shm``. A user who puts a link or a file where the broker's file belongs must neither have
+a file of ours overwritten nor influence how programs share. The user gets one line.
 """
 
 import contextlib
@@ -13,15 +13,18 @@ from pathlib import Path
 from headway.errors import ShareError
 
 _ROOT = 0
-_LINK = "is a symbolic link, and none is followed here"
-_NOT_PLAIN = "is no plain file"
+_LINK = "is a symbolic link, and links are not followed here"
+_NOT_PLAIN = "is not a regular file"
 _REMEDY = "have it removed, or choose another folder (HEADWAY_SHARE_FOLDER)"
 
 
 def opened(path: Path, flags: int) -> int:
-    """Open a file of ours, or make it, readable by nobody else; a handle. Raises FileNotFoundError where none is."""
+    """Open a file of this user, or make it, readable by no other; return its descriptor.
+
+    Raises FileNotFoundError where there is none.
+    """
     try:
-        # Without O_NONBLOCK a named pipe in its place would be waited for.
+        # Without O_NONBLOCK opening a named pipe in its place would block.
         handle = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
     except FileNotFoundError as problem:
         if flags & os.O_CREAT:
@@ -39,7 +42,7 @@ def opened(path: Path, flags: int) -> int:
 
 
 def trusted(about: os.stat_result) -> bool:
-    """Return whether what is there is ours, or root's; to root, whose programs may look after everybody's, all is."""
+    """Return whether a file is this user's or root's; root trusts every file."""
     return os.geteuid() in (_ROOT, about.st_uid) or about.st_uid == _ROOT
 
 
@@ -51,13 +54,13 @@ def _why(path: Path, problem: OSError) -> str:
 
 
 def read(path: Path) -> bytes:
-    """Return all that is in a file of ours. Raises FileNotFoundError where none is."""
+    """Return the content of a file of this user. Raises FileNotFoundError where there is none."""
     with open(opened(path, os.O_RDONLY), "rb") as file:
         return file.read()
 
 
 def write(path: Path, content: bytes) -> None:
-    """Put a file there whole, readable by nobody else: a reader sees the old one or the new one. Raises OSError."""
+    """Write a file atomically, readable by no other user: a reader sees the old or the new content. Raises OSError."""
     if why := foreign(path):
         raise FileExistsError(errno.EEXIST, why.removeprefix(f"{path} "), str(path))
     draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
@@ -73,9 +76,9 @@ def write(path: Path, content: bytes) -> None:
 
 
 def foreign(path: Path, *, folder: bool = False, socket: bool = False) -> str:
-    """Return why what lies there is not ours to remove or replace, in one line.
+    """Return, in one line, why this user may not remove or replace what is at a path.
 
-    Empty where it is, or where nothing lies.
+    Empty where it may, or where nothing is there.
     """
     try:
         about = os.lstat(path)
@@ -86,13 +89,13 @@ def foreign(path: Path, *, folder: bool = False, socket: bool = False) -> str:
     if stat.S_ISLNK(about.st_mode):
         what = _LINK
     elif stat.S_ISDIR(about.st_mode) and not folder:
-        what = "is a folder, and none of headway's"
+        what = "is a folder, not a file of headway"
     elif not (
         stat.S_ISDIR(about.st_mode)
         if folder
         else stat.S_ISREG(about.st_mode) or (socket and stat.S_ISSOCK(about.st_mode))
     ):
-        what = "is no folder" if folder else _NOT_PLAIN
+        what = "is not a folder" if folder else _NOT_PLAIN
     elif about.st_uid != os.geteuid():
         what = f"belongs to another user ({about.st_uid})"
     else:
@@ -101,7 +104,7 @@ def foreign(path: Path, *, folder: bool = False, socket: bool = False) -> str:
 
 
 def own_folder(path: Path) -> bool:
-    """Return whether a folder of ours is there: no link, and nobody else's."""
+    """Return whether a path is a folder of this user, and not a link."""
     try:
         about = os.lstat(path)
     except OSError:

@@ -1,4 +1,4 @@
-"""The GPUs of this machine, without a CUDA context of our own: by NVML where its bindings are, else by nvidia-smi."""
+"""GPUs of this machine, found without a CUDA context: by NVML where its bindings are installed, else by nvidia-smi."""
 
 import importlib
 import os
@@ -11,7 +11,7 @@ from typing import Any
 from headway.errors import ShareError
 
 ANY_GPU = "HEADWAY_SHARE_ANY_GPU"
-"""Set to 1, no GPU is looked for: for tests with a stub of the driver."""
+"""Environment variable; 1: assume a GPU without looking for one, for tests with a stub of the driver."""
 PROHIBITED = "Prohibited"
 """The compute mode in which CUDA refuses every program."""
 _QUERY = "index,uuid,name,driver_version,memory.total,compute_mode"
@@ -26,7 +26,7 @@ sys.stdout.write(str(count.value if ok else 0))
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One GPU as the driver tells it."""
+    """One GPU, as the driver describes it."""
 
     index: int
     uuid: str
@@ -40,12 +40,12 @@ STUB = Gpu(0, "", "stub", "stub", 0)
 
 
 def any_gpu() -> bool:
-    """Return whether no GPU is to be looked for."""
+    """Return whether a GPU is assumed without looking for one."""
     return os.environ.get(ANY_GPU, "") not in ("", "0")
 
 
 def gpus() -> list[Gpu]:
-    """Return all GPUs; refuses where there is no driver or none of them answers."""
+    """Return all GPUs; raise ShareError where there is no driver or none of them answers."""
     try:
         nvml: Any = importlib.import_module("pynvml")
     except ImportError:
@@ -60,14 +60,14 @@ def _by_nvml(nvml: Any) -> list[Gpu]:
     nvml.nvmlInit()
     try:
         driver = _text(nvml.nvmlSystemGetDriverVersion())
-        found = []
+        gpus = []
         for index in range(nvml.nvmlDeviceGetCount()):
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
             memory = int(nvml.nvmlDeviceGetMemoryInfo(handle).total)
             mode = _mode(int(nvml.nvmlDeviceGetComputeMode(handle)))
             uuid, name = (_text(get(handle)) for get in (nvml.nvmlDeviceGetUUID, nvml.nvmlDeviceGetName))
-            found.append(Gpu(index, uuid, name, driver, memory, mode))
-        return found
+            gpus.append(Gpu(index, uuid, name, driver, memory, mode))
+        return gpus
     finally:
         nvml.nvmlShutdown()
 
@@ -109,7 +109,7 @@ def _parsed(line: str) -> Gpu:
 
 
 def numbered(index: int | None) -> int | None:
-    """Return the same number, if a GPU can have it; one line otherwise."""
+    """Return the number if a GPU can have it; raise ShareError otherwise."""
     if index is not None and index < 0:
         raise ShareError(f"--gpu {index}: GPUs are numbered from 0 (nvidia-smi -L lists them)")
     return index
@@ -120,25 +120,22 @@ def chosen(index: int | None) -> Gpu:
     numbered(index)
     if any_gpu():
         return STUB if not index else Gpu(index, "", "stub", "stub", 0)
-    if not (found := gpus()):
+    if not (available := gpus()):
         raise ShareError("no GPU is here: nvidia-smi lists none")
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0].strip()
     if index is None and visible:
-        for gpu in found:
+        for gpu in available:
             if visible == str(gpu.index) or (visible.startswith("GPU-") and gpu.uuid.startswith(visible)):
                 return gpu
-        raise ShareError(f"CUDA_VISIBLE_DEVICES={visible} names no GPU here (0 to {len(found) - 1}): give --gpu")
-    for gpu in found:
+        raise ShareError(f"CUDA_VISIBLE_DEVICES={visible} names no GPU here (0 to {len(available) - 1}): give --gpu")
+    for gpu in available:
         if gpu.index == (index or 0):
             return gpu
-    raise ShareError(f"--gpu {index}: there is no such GPU here (0 to {len(found) - 1}; nvidia-smi -L lists them)")
+    raise ShareError(f"--gpu {index}: there is no such GPU here (0 to {len(available) - 1}; nvidia-smi -L lists them)")
 
 
 def usable(gpu: Gpu) -> Gpu:
-    """Return the same GPU, if programs may use it at all.
-
-    What CUDA says where they may not names neither mode nor remedy.
-    """
+    """Return the GPU if programs may use it; raise ShareError otherwise: CUDA's own message names no remedy."""
     if gpu.compute_mode == PROHIBITED:
         raise ShareError(
             f"GPU {gpu.index} ({gpu.name}) is in compute mode {PROHIBITED}, in which no program may use it: "
@@ -148,7 +145,7 @@ def usable(gpu: Gpu) -> Gpu:
 
 
 def multiprocessors(gpu: Gpu) -> int:
-    """Return how many SMs it has, asked of the driver in a process of its own; 0 if it does not say."""
+    """Return the number of SMs, asked of the driver in a separate process; 0 where it is not known."""
     if any_gpu():
         return 132
     kept = {name: value for name, value in os.environ.items() if name not in ("LD_PRELOAD", "HEADWAY_SHARE")}

@@ -1,7 +1,7 @@
-"""A program under the shim: what it finds in its environment, how it is run, and how a broker comes to be there.
+"""Launch of a program under the shim: its environment, its run, and the broker that is started for it.
 
-The program stays in the foreground, with the terminal, its own output and its own exit status; the shim is loaded into
-it by LD_PRELOAD, before whatever was to be preloaded already.
+The program stays in the foreground, with the terminal, its own output and its own exit status. The shim is loaded into
+it by LD_PRELOAD, before any library that is preloaded already.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ from headway.live.kernels.places import Place
 HIGHEST, LOWEST = 0, 9
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 _FROM_TERMINAL = 0x80
-"""``si_code`` of a signal that the kernel sent: the terminal's, which the program has got by itself."""
+"""``si_code`` of a signal from the terminal, which the program gets by itself."""
 _READY_S = 90.0
 _SETTLED_S = 0.02
 _NAME_BYTES = 63
@@ -33,16 +33,16 @@ _NAME_BYTES = 63
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What is to run, and as whom it shares."""
+    """A program to run: its command, and its name and priority for sharing."""
 
     command: Sequence[str]
     priority: int
     name: str = ""
     key: str = ""
-    """Under which what is learnt of it is kept; without one, made from its command."""
+    """The key of its stored profile; empty: made from its command."""
     memory_bytes: int = 0
     extra: Mapping[str, str] | None = None
-    """More of its environment."""
+    """Further environment variables."""
 
     @property
     def shown_name(self) -> str:
@@ -51,7 +51,7 @@ class Program:
 
 
 def checked(program: Program) -> Program:
-    """Return the same, if it can be run; one line otherwise."""
+    """Return the program if it can be run; raise ShareError otherwise."""
     if not program.command:
         raise ShareError("no program is given: headway share run --priority 0 -- python serve.py")
     if not HIGHEST <= program.priority <= LOWEST:
@@ -68,7 +68,7 @@ def checked(program: Program) -> Program:
 
 
 def script_of(command: Sequence[str]) -> str:
-    """Return what a command is about: its script or module where an interpreter comes first, else the program."""
+    """Return the name of a command: its script or module where an interpreter comes first, else the program."""
     words = list(command)
     if re.fullmatch(r"(python|torchrun|accelerate)[0-9.]*", Path(words[0]).name):
         if "-m" in words[1:-1]:
@@ -80,14 +80,14 @@ def script_of(command: Sequence[str]) -> str:
 
 
 def key_of(command: Sequence[str]) -> str:
-    """Return the same for the same command: its script, and a few letters that stand for all of its words."""
+    """Return the key of a command: its script, and a short digest of all of its words."""
     digest = hashlib.sha256("\0".join(command).encode()).hexdigest()[:8]
     name = re.sub(r"[^A-Za-z0-9._-]", "-", script_of(command)).lstrip(".")
     return f"{name or 'program'}-{digest}"
 
 
 def environment(program: Program, place: Place, gpu: Gpu, library: Path, mps: Mps | None) -> dict[str, str]:
-    """Return all that a program is started with."""
+    """Return the environment of a program."""
     before = os.environ.get("LD_PRELOAD", "")
     return {
         **os.environ,
@@ -119,7 +119,7 @@ def run(command: Sequence[str], given: Mapping[str, str]) -> int:
             if got.si_code != _FROM_TERMINAL:
                 child.send_signal(got.si_signo)
     finally:
-        while signal.sigtimedwait(watched, 0) is not None:  # what is left would end us once it is let through
+        while signal.sigtimedwait(watched, 0) is not None:  # a pending signal would end us once it is unblocked
             pass
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return child.returncode if child.returncode >= 0 else 128 - child.returncode
@@ -135,7 +135,7 @@ def ensure_broker(place: Place, command: Sequence[str], say: Callable[[str], Non
         state = _await_state(place, None)
         if state.get("stopping"):
             raise ShareError(
-                f"the broker of GPU {place.gpu} takes its leave and waits for its programs: "
+                f"the broker of GPU {place.gpu} is stopping and waits for its programs: "
                 "wait for them, or headway share stop --kill"
             )
         return state, False
@@ -156,17 +156,17 @@ def ensure_broker(place: Place, command: Sequence[str], say: Callable[[str], Non
     ours = state.get("pid") == child.pid  # another run may have started one at the same moment
     if ours:
         say(f"headway: broker of GPU {place.gpu} started (process {child.pid}; log: {place.log}); {state['mode_line']}")
-    # It outlives us on purpose: nobody waits for it here.
+    # It outlives this process on purpose: do not wait for it.
     child.returncode = 0 if child.returncode is None else child.returncode
     return state, ours
 
 
 def _await_state(place: Place, child: "subprocess.Popen[bytes] | None", log_from: int = 0) -> dict[str, Any]:
-    """Return what the broker says of itself, once it does."""
+    """Return the broker's state, once it has published it."""
     until = time.monotonic() + _READY_S
     while time.monotonic() < until:
         if state := places.current_state(place):
-            # A broker that has just taken over a dead one's lock has for a moment neither signed it nor cleared up.
+            # A broker that just took over a dead one's lock has neither signed it nor removed the old files yet.
             time.sleep(_SETTLED_S)
             if places.current_state(place).get("pid") == state["pid"]:
                 return state
@@ -175,15 +175,15 @@ def _await_state(place: Place, child: "subprocess.Popen[bytes] | None", log_from
                 file.seek(log_from)
                 lines = file.read().decode(errors="replace").strip().splitlines()
             said = lines[-1].removeprefix("headway: ") if lines else f"nothing, with status {child.returncode}"
-            if child.returncode < 0:  # then its last words are not the reason
+            if child.returncode < 0:  # then its last line is not the reason
                 said = f"signal {-child.returncode} ended it"
             raise ShareError(f"the broker did not start: {said} (log: {place.log})")
         time.sleep(0.02)
-    raise ShareError(f"the broker of GPU {place.gpu} does not get ready: see {place.log}, or headway share stop --kill")
+    raise ShareError(f"the broker of GPU {place.gpu} did not get ready: see {place.log}, or headway share stop --kill")
 
 
 def launched(place: Place, name: str, since_ns: int, seconds: float = 1.0) -> bool | None:
-    """Return whether the broker saw a program of that name launch anything; None if there is no broker to ask."""
+    """Return whether the broker saw a program of that name launch anything; None if no broker runs."""
     until = time.monotonic() + seconds
     while True:
         try:
@@ -192,12 +192,12 @@ def launched(place: Place, name: str, since_ns: int, seconds: float = 1.0) -> bo
             return None
         if not state:
             return None
-        if name in state.get("here", ()) or any(_launched(one, name, since_ns) for one in state["left"]):
+        if name in state.get("here", ()) or any(_launched(client, name, since_ns) for client in state["left"]):
             return True
         if time.monotonic() > until:
             return False
         time.sleep(0.05)
 
 
-def _launched(one: Mapping[str, Any], name: str, since_ns: int) -> bool:
-    return bool(one["name"] == name and one["since_ns"] >= since_ns and one["launches"])
+def _launched(client: Mapping[str, Any], name: str, since_ns: int) -> bool:
+    return bool(client["name"] == name and client["since_ns"] >= since_ns and client["launches"])

@@ -1,8 +1,8 @@
-"""NVIDIA's Multi-Process Service: found, started, asked and stopped.
+"""NVIDIA's Multi-Process Service (MPS): find, start, query and stop its control daemon.
 
 Only under MPS do kernels of two programs run at the same time; without it a fill costs two switches of the driver's
-time slices. The one that headway starts has folders of its own, so that other programs do not come upon it; one that
-runs already is used and left running. Where it cannot be had, sharing is coarse, and one line says why.
+time slices. A daemon that headway starts has its own folders, so that other programs do not use it. One that runs
+already is used and left running. Without MPS sharing is coarse, and one line says why.
 """
 
 import os
@@ -15,7 +15,7 @@ from pathlib import Path
 from headway.errors import ShareError
 from headway.live.kernels import files
 from headway.live.kernels.gpu import Gpu, any_gpu
-from headway.live.kernels.places import Place, comes_true
+from headway.live.kernels.places import Place, wait_until
 
 CONTROL = "nvidia-cuda-mps-control"
 PIPE, LOG = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
@@ -25,12 +25,12 @@ USUAL_PIPE = Path("/tmp/nvidia-mps")
 WISHES = ("auto", "on", "off")
 _SECONDS = 20
 _LONGEST_SOCKET = 107
-"""Bytes of the name of a socket, of which MPS adds its own after the folder's."""
+"""Longest path of a socket in bytes; MPS appends names to its folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mps:
-    """A control daemon that answers."""
+    """A control daemon of MPS that answers."""
 
     pipe: Path
     log: Path
@@ -38,11 +38,11 @@ class Mps:
     """Started by headway, and so stopped by it."""
 
     def environment(self) -> dict[str, str]:
-        """Return what its clients need to find it."""
+        """Return the environment variables by which clients find it."""
         return {PIPE: str(self.pipe), LOG: str(self.log)}
 
     def ask(self, line: str, seconds: float = _SECONDS) -> str | None:
-        """Return what the control says to one command; None if it does not answer."""
+        """Return the daemon's answer to one command; None if it does not answer."""
         if (program := shutil.which(CONTROL)) is None:
             return None
         try:
@@ -61,12 +61,12 @@ class Mps:
         return ended.stdout if ended.returncode == 0 else None
 
     def servers(self) -> list[int] | None:
-        """Return the processes that hold the GPU for the clients; None if the control does not answer."""
+        """Return the process ids of the MPS servers; None if the daemon does not answer."""
         said = self.ask("get_server_list")
         return None if said is None else _numbers(said)
 
     def clients(self) -> list[tuple[int, int]]:
-        """Server and client, of each client now."""
+        """Return (server, client) process ids for each client."""
         return [
             (server, client)
             for server in self.servers() or ()
@@ -74,18 +74,18 @@ class Mps:
         ]
 
     def terminate(self, pid: int) -> bool:
-        """End a client's work on the GPU in the way that leaves the others alone; False if it is no client."""
+        """End a client's work on the GPU without harm to others; return False if it is not a client."""
         for server, client in self.clients():
             if client == pid:
                 return self.ask(f"terminate_client {server} {client}") is not None
         return False
 
     def stop(self) -> bool:
-        """Stop the daemon and its servers, if it is ours; whether nothing of it is left."""
+        """Stop the daemon and its servers, if headway started it; return whether it has ended."""
         if not self.owned:
             return True
         self.ask("quit", seconds=60)
-        return comes_true(lambda: not _control_pid(self.pipe), 10, 0.05)
+        return wait_until(lambda: not _control_pid(self.pipe), 10, 0.05)
 
 
 def _numbers(text: str) -> list[int]:
@@ -93,7 +93,7 @@ def _numbers(text: str) -> list[int]:
 
 
 def _control_pid(pipe: Path) -> int:
-    """Return the process of the daemon of a folder, from the file it leaves there; 0 if it does not live."""
+    """Return the process id of the daemon of a folder, from its pid file; 0 if it does not run."""
     try:
         pid = int((pipe / f"{CONTROL}.pid").read_text().split()[0])
         os.kill(pid, 0)
@@ -106,19 +106,19 @@ def _control_pid(pipe: Path) -> int:
 
 def running(place: Place) -> Mps | None:
     """Return a daemon that answers: the one headway started, the one that the environment names, or the usual one."""
-    own = place.mps / "pipe"
-    for pipe, owned in ((own, True), (Path(os.environ.get(PIPE, "")), False), (USUAL_PIPE, False)):
+    our_pipe = place.mps / "pipe"
+    for pipe, owned in ((our_pipe, True), (Path(os.environ.get(PIPE, "")), False), (USUAL_PIPE, False)):
         if not pipe.is_dir() or str(pipe) == "." or (owned and not files.own_folder(place.mps)):
             continue
         log = place.mps / "log" if owned else Path(os.environ.get(LOG, "/var/log/nvidia-mps"))
-        found = Mps(pipe, log, owned)
-        if found.servers() is not None:
-            return found
+        daemon = Mps(pipe, log, owned)
+        if daemon.servers() is not None:
+            return daemon
     return None
 
 
 def start(place: Place, gpu: Gpu) -> Mps | str:
-    """Start a daemon for one GPU; where that fails, why, in words."""
+    """Start a daemon for one GPU and return it; where that fails return the reason as text."""
     if (program := shutil.which(CONTROL)) is None:
         return f"{CONTROL} is not installed"
     pipe, log = place.mps / "pipe", place.mps / "log"
@@ -148,7 +148,7 @@ def start(place: Place, gpu: Gpu) -> Mps | str:
         )
     except (OSError, subprocess.TimeoutExpired) as problem:
         return f"{CONTROL} -d did not start ({problem})"
-    if ended.returncode == 0 and comes_true(lambda: mps.servers() is not None, 5, 0.1):
+    if ended.returncode == 0 and wait_until(lambda: mps.servers() is not None, 5, 0.1):
         return mps
     return f"{CONTROL} -d was refused (status {ended.returncode}{_last_words(log)})"
 
@@ -162,32 +162,32 @@ def _last_words(log: Path) -> str:
 
 
 def arranged(place: Place, gpu: Gpu, wish: str) -> tuple[Mps | None, str]:
-    """Return the MPS to use and a line about it: one that runs, one that is started now, or none and why."""
+    """Return the MPS to use and a line about it: one that runs, one that is started now, or None and the reason."""
     if wish == "off":
         return None, "coarse: MPS was turned off"
-    if (found := running(place)) is not None:
-        return found, f"MPS: one that runs already, at {found.pipe}"
-    began = "nothing is looked for" if any_gpu() and wish == "auto" else start(place, gpu)
-    if isinstance(began, Mps):
-        return began, f"MPS: started, at {began.pipe}"
+    if (running_daemon := running(place)) is not None:
+        return running_daemon, f"MPS: a daemon that runs already, at {running_daemon.pipe}"
+    started = "nothing is looked for" if any_gpu() and wish == "auto" else start(place, gpu)
+    if isinstance(started, Mps):
+        return started, f"MPS: started, at {started.pipe}"
     if wish == "on":
-        raise ShareError(f"--mps on: {began}; --mps auto goes on without, and fills only long gaps")
-    return None, f"coarse: no MPS ({began}); only gaps of half a millisecond and more are filled"
+        raise ShareError(f"--mps on: {started}; --mps auto goes on without, and fills only long gaps")
+    return None, f"coarse: no MPS ({started}); only gaps of half a millisecond and more are filled"
 
 
 def client_environment(mps: Mps | None, place: Place, memory_bytes: int, priority: int = 0) -> Mapping[str, str]:
-    """Return what a program needs to run under it, or to stay away from any other where there is none.
+    """Return the environment of a program that runs under MPS, or that must not use any where there is none.
 
-    All but the highest priority are below normal to MPS: a kernel above then waits for a wave of theirs, not for all
-    their blocks. MPS knows these two steps only.
+    All but the highest priority run below normal in MPS: a kernel of the highest then waits for one wave of theirs, not
+    for all their blocks. MPS has these two levels only.
     """
     if mps is None:
         return {PIPE: str(place.mps / "none")}
-    cap = {MEMORY: memory_limit(memory_bytes)} if memory_bytes else {}
-    return {**mps.environment(), **cap, PRIORITY: "1" if priority else "0"}
+    limit = {MEMORY: memory_limit(memory_bytes)} if memory_bytes else {}
+    return {**mps.environment(), **limit, PRIORITY: "1" if priority else "0"}
 
 
 def memory_limit(memory_bytes: int) -> str:
-    """Return a cap in the words of MPS: of the one device that a program sees, in binary units, rounded down."""
+    """Return a memory limit in the syntax of MPS: for the one device that a program sees, in MiB or GiB."""
     gib, rest = divmod(memory_bytes, 1 << 30)
     return f"0={gib}G" if rest == 0 else f"0={memory_bytes >> 20}M"

@@ -1,9 +1,9 @@
-"""Where the broker of one GPU keeps its files, and who holds them.
+"""Files and locks of the broker of one GPU: their paths, and who holds them.
 
-``/dev/shm/headway-share-0`` is the block of GPU 0, and beside it lie, with an ending of their own, the lock, the list
-of users, the broker's state, what it is asked, and the folder of MPS. ``HEADWAY_SHARE_FOLDER`` puts them elsewhere:
-into a folder that containers mount. A lock is held by ``flock``, which the kernel takes back when its holder dies, so
-that none goes stale; the files of a broker that was killed are told by their free lock.
+``/dev/shm/headway-share-0`` is the socket of the block of GPU 0. Beside it, with other suffixes, are the lock, the lock
+of the users, the broker's state, requests to it, and the folder of MPS. ``HEADWAY_SHARE_FOLDER`` puts them into another
+folder, such as one that containers mount. Locks are held by ``flock``, which the kernel releases when the holder dies,
+so that none goes stale. Files whose lock is free were left by a broker that was killed.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from headway.live.kernels import files
 
 FOLDER = "HEADWAY_SHARE_FOLDER"
 SIGNED_S = 3.0
-"""So long at most a broker that has just got its lock takes to sign it."""
+"""A broker that got its lock signs it within this time."""
 _LARGEST_LOG = 1 << 20
 
 
@@ -35,7 +35,7 @@ class Place:
 
     @property
     def block(self) -> Path:
-        """Return the socket that hands out the shared memory; what a client is given as HEADWAY_SHARE."""
+        """Return the path of the socket of the shared block; a client gets it as HEADWAY_SHARE."""
         return self.folder / f"headway-share-{self.gpu}"
 
     def _beside(self, ending: str) -> Path:
@@ -43,48 +43,48 @@ class Place:
 
     @property
     def lock(self) -> Path:
-        """Held by the broker as long as it lives."""
+        """Return the lock that the broker holds as long as it runs."""
         return self._beside("lock")
 
     @property
     def users(self) -> Path:
-        """Held, together, by everyone who runs a program; by the broker alone when it takes its leave."""
+        """Return the lock that every running program shares, and that the broker holds alone when it ends."""
         return self._beside("users")
 
     @property
     def state(self) -> Path:
-        """Return what the broker says of itself."""
+        """Return the file of the broker's state."""
         return self._beside("json")
 
     @property
     def asked(self) -> Path:
-        """Return what the broker is asked: settings of the dial, and to stop."""
+        """Return the file of requests to the broker: settings of the dial, and to stop."""
         return self._beside("asked.json")
 
     @property
     def mps(self) -> Path:
-        """Pipes and logs of the MPS that the broker started."""
+        """Return the folder of the pipes and logs of the MPS that the broker started."""
         return self._beside("mps")
 
     @property
     def log(self) -> Path:
-        """Return where a broker in the background writes; it outlives the broker."""
+        """Return the log of a broker in the background; it outlives the broker."""
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headway"
         return cache / f"share-{self.gpu}.log"
 
     def leftovers(self) -> list[Path]:
-        """Return the files that are there now."""
+        """Return the files of this broker that exist."""
         paths = (self.block, self.state, self.asked, self.mps, self.users, self.lock)
         return [path for path in paths if os.path.lexists(path)]
 
     def foreign(self, path: Path) -> str:
-        """Return why what lies in the place of one of them is not ours to remove; empty where it is."""
-        door = path == self.block or path.suffix == ".draft"
-        return files.foreign(path, folder=path == self.mps, socket=door)
+        """Return why this user may not remove one of these files; empty where it may."""
+        is_socket = path == self.block or path.suffix == ".draft"
+        return files.foreign(path, folder=path == self.mps, socket=is_socket)
 
 
 def place_of(gpu: int) -> Place:
-    """Return the place of a GPU's broker on this machine."""
+    """Return the files of a GPU's broker on this machine."""
     chosen = os.environ.get(FOLDER, "")
     folder = Path(chosen) if chosen else Path("/dev/shm")
     if not folder.is_dir():
@@ -96,7 +96,7 @@ def place_of(gpu: int) -> Place:
 
 
 def checked(place: Place) -> Place:
-    """Return the same, if nothing lies there but what a broker of this user left; one line otherwise."""
+    """Return the place if all its files belong to this user; raise ShareError otherwise."""
     for path in place.leftovers():
         if why := place.foreign(path):
             raise ShareError(why)
@@ -104,7 +104,7 @@ def checked(place: Place) -> Place:
 
 
 def places() -> list[Place]:
-    """Return those in which something lies, by their GPU."""
+    """Return the places that have files, in order of their GPU."""
     folder = place_of(0).folder
     names = {path.name.removeprefix("headway-share-").partition(".")[0] for path in folder.glob("headway-share-*")}
     return [Place(folder, number) for number in sorted(int(name) for name in names if name.isdecimal())]
@@ -114,7 +114,7 @@ def places() -> list[Place]:
 
 
 def hold(path: Path, *, alone: bool) -> int | None:
-    """Take a lock, alone or together with others, and return its handle; None if it cannot be had now."""
+    """Take a lock, exclusive (``alone``) or shared, and return its descriptor; None if it is not free."""
     kind = (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB
     while True:
         handle = files.opened(path, os.O_RDWR | os.O_CREAT)
@@ -123,7 +123,7 @@ def hold(path: Path, *, alone: bool) -> int | None:
         except BlockingIOError:
             os.close(handle)
             return None
-        # Its last holder may have removed the file between the two calls: then this is a lock that nobody else sees.
+        # Its last holder may have removed the file between the two calls: then no other process sees this lock.
         with contextlib.suppress(FileNotFoundError):
             if os.fstat(handle).st_ino == os.stat(path).st_ino:
                 return handle
@@ -131,7 +131,7 @@ def hold(path: Path, *, alone: bool) -> int | None:
 
 
 def hold_within(path: Path, seconds: float, *, alone: bool) -> int | None:
-    """Return the same, tried again for a while: someone may hold it for a moment only to see who does."""
+    """Return ``hold``, tried again for a while: others may hold the lock for a moment only to test it."""
     until = time.monotonic() + seconds
     while (handle := hold(path, alone=alone)) is None and time.monotonic() < until:
         time.sleep(0.02)
@@ -139,7 +139,7 @@ def hold_within(path: Path, seconds: float, *, alone: bool) -> int | None:
 
 
 def held(path: Path) -> bool:
-    """Return whether somebody holds a lock alone."""
+    """Return whether a process holds a lock exclusively."""
     try:
         handle = files.opened(path, os.O_RDONLY)
     except FileNotFoundError:
@@ -154,13 +154,13 @@ def held(path: Path) -> bool:
 
 
 def sign(handle: int) -> None:
-    """Write into a lock who holds it: what lies beside it may still be that of the one before."""
+    """Write this process's id into a lock: the files beside it may still be those of the holder before."""
     os.ftruncate(handle, 0)
     os.pwrite(handle, str(os.getpid()).encode(), 0)
 
 
 def holder(path: Path) -> int:
-    """Return who signed a lock; 0 if nobody did. That it is held still is another question."""
+    """Return the process id that a lock is signed with, 0 if it is not; it may not be held any more."""
     try:
         return int(files.read(path))
     except (OSError, ValueError):
@@ -168,16 +168,16 @@ def holder(path: Path) -> int:
 
 
 def check_signed(place: Place) -> None:
-    """Refuse a lock that is held and not signed: a broker signs its lock as soon as it has it."""
-    if not comes_true(lambda: not held(place.lock) or bool(holder(place.lock)), SIGNED_S):
+    """Raise ShareError for a lock that is held and not signed: a broker signs its lock at once."""
+    if not wait_until(lambda: not held(place.lock) or bool(holder(place.lock)), SIGNED_S):
         raise ShareError(
             f"{place.lock} is held, but by no broker of headway: end the process that holds it "
             f"(fuser -v {place.lock} names it)"
         )
 
 
-def comes_true(condition: Callable[[], bool], seconds: float, pause_s: float = 0.02) -> bool:
-    """Return whether a condition holds within so many seconds; it is looked at after every pause."""
+def wait_until(condition: Callable[[], bool], seconds: float, pause_s: float = 0.02) -> bool:
+    """Poll a condition for at most so many seconds; return whether it became true."""
     until = time.monotonic() + seconds
     while not (holds := condition()) and time.monotonic() < until:
         time.sleep(pause_s)
@@ -185,17 +185,17 @@ def comes_true(condition: Callable[[], bool], seconds: float, pause_s: float = 0
 
 
 def current_state(place: Place) -> dict[str, Any]:
-    """Return what the broker that runs says of itself; empty if none runs or it has not said anything yet."""
+    """Return the state of the running broker; empty if none runs or it has not published any yet."""
     pid, state = holder(place.lock), read_json(place.state)
     return state if pid and state.get("pid") == pid and held(place.lock) else {}
 
 
 @contextlib.contextmanager
 def using(place: Place, seconds: float = 30.0) -> Iterator[None]:
-    """Be counted among those who run a program: the broker does not take its leave meanwhile."""
+    """Hold the lock of the users while a program runs: the broker does not end meanwhile."""
     if (handle := hold_within(place.users, seconds, alone=False)) is None:
         raise ShareError(
-            f"the broker of GPU {place.gpu} takes its leave and does not end: headway share stop --kill ends it"
+            f"the broker of GPU {place.gpu} is stopping and does not end: headway share stop --kill ends it"
         )
     try:
         yield
@@ -207,21 +207,21 @@ def using(place: Place, seconds: float = 30.0) -> Iterator[None]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Return what is in a file of ours; empty where there is none or it is broken."""
+    """Return the object in a JSON file of this user; empty where there is none or it is invalid."""
     try:
-        found = json.loads(files.read(path))
+        value = json.loads(files.read(path))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Put a file there whole: a reader sees the old one or the new one. Raises OSError."""
+    """Write a JSON file atomically: a reader sees the old or the new content. Raises OSError."""
     files.write(path, json.dumps(value).encode())
 
 
 def ask(place: Place, **wishes: Any) -> None:
-    """Tell a running broker; what was asked before and is not named stays."""
+    """Write requests for a running broker; earlier ones with other names stay."""
     try:
         write_json(place.asked, {**read_json(place.asked), **wishes})
     except OSError as problem:
@@ -229,16 +229,16 @@ def ask(place: Place, **wishes: Any) -> None:
 
 
 def remove(place: Place) -> list[Path]:
-    """Take away everything of ours that lies there; returns what did. What is not ours stays as it is."""
-    gone = [path for path in place.leftovers() if not place.foreign(path)]
+    """Remove all files of this user's broker; return those that existed. Other users' files stay."""
+    removed = [path for path in place.leftovers() if not place.foreign(path)]
     drafts = place.folder.glob(f"headway-share-{place.gpu}.*.draft")
-    for path in (*gone, *(draft for draft in drafts if not place.foreign(draft))):
+    for path in (*removed, *(draft for draft in drafts if not place.foreign(draft))):
         remove_one(path)
-    return gone
+    return removed
 
 
 def remove_one(path: Path) -> None:
-    """Take away a file of ours, or the folder of MPS, if it is there."""
+    """Remove a file, or the folder of MPS, if it exists."""
     if path.is_dir() and not path.is_symlink():
         rmtree(path, ignore_errors=True)
         return
@@ -249,7 +249,7 @@ def remove_one(path: Path) -> None:
 
 
 def open_log(place: Place) -> int:
-    """Return the broker's log, appended to, begun anew when it has grown large."""
+    """Open the broker's log for appending and return its descriptor; truncate it when it is large."""
     place.log.parent.mkdir(parents=True, exist_ok=True)
     handle = os.open(place.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     if os.fstat(handle).st_size > _LARGEST_LOG:

@@ -1,7 +1,7 @@
-"""Which process is meant by a number in the shared block, and whether it still lives.
+"""Processes named in the shared block: their ids here, and whether they still run.
 
-A number alone may be reused, so the block keeps the moment at which the process began as well. A client in a container
-has another number there than here; its beginning is the same in both, and a broker outside can find it by that.
+A process id may be reused, so the block also holds the time at which the process started. A client in a container has
+another id there than here, but the same start time: the broker finds it by that.
 """
 
 import contextlib
@@ -10,11 +10,11 @@ from pathlib import Path
 
 PROC = Path("/proc")
 _STATE, _BEGAN = 0, 19
-"""Places in /proc/PID/stat after the name in parentheses: fields 3 and 22."""
+"""Positions in /proc/PID/stat after the name in parentheses: fields 3 and 22."""
 
 
 def _stat(pid: int | str, proc: Path = PROC) -> list[str]:
-    """Return what follows the name in a process's stat; nothing if there is no such process."""
+    """Return the fields after the name in a process's stat; empty if there is no such process."""
     try:
         text = (proc / str(pid) / "stat").read_text(errors="replace")
     except OSError:
@@ -23,24 +23,24 @@ def _stat(pid: int | str, proc: Path = PROC) -> list[str]:
 
 
 def _began(fields: list[str]) -> int:
-    """Return when the process of a stat began; -1 if there is none."""
+    """Return the start time in the fields of a stat; -1 if there is none."""
     return int(fields[_BEGAN]) if len(fields) > _BEGAN else -1
 
 
 def start_ticks(pid: int) -> int:
-    """Return when a process began, in clock ticks since the machine did; 0 if there is none."""
+    """Return the start time of a process, in clock ticks since boot; 0 if there is none."""
     return max(0, _began(_stat(pid)))
 
 
 def alive(pid: int, ticks: int) -> bool:
-    """Return whether that very process lives; one that has ended and was not waited for does not."""
+    """Return whether the process with this id and start time runs; a zombie does not."""
     fields = _stat(pid)
     began = _began(fields)
     return began >= 0 and fields[_STATE] not in "ZX" and ticks in (0, began)
 
 
-def found_here(pid: int, ticks: int, proc: Path = PROC) -> int:
-    """Return the number that a client's process has here: its own, or another if it is in a container; or 0."""
+def pid_here(pid: int, ticks: int, proc: Path = PROC) -> int:
+    """Return the id here of a client's process: the same, or another if it is in a container; 0: not visible here."""
     if (began := _began(_stat(pid, proc))) >= 0 and ticks in (0, began):
         return pid
     for entry in filter(str.isdigit, os.listdir(proc)) if ticks else ():
@@ -50,7 +50,7 @@ def found_here(pid: int, ticks: int, proc: Path = PROC) -> int:
 
 
 def has_open(pid: int, path: Path, proc: Path = PROC) -> bool:
-    """Return whether a process holds a file open: that a number is written in it proves nothing."""
+    """Return whether a process has a file open."""
     try:
         wanted = path.stat()
         handles = list((proc / str(pid) / "fd").iterdir())
@@ -64,7 +64,7 @@ def has_open(pid: int, path: Path, proc: Path = PROC) -> bool:
 
 
 def _innermost(process: Path) -> int:
-    """Return the number that a process has in the innermost container it is in."""
+    """Return the id of a process in the innermost container that it runs in."""
     try:
         for line in (process / "status").read_text(errors="replace").splitlines():
             if line.startswith("NSpid:"):

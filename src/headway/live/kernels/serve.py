@@ -1,4 +1,4 @@
-"""A broker's life from its lock to its last file: what it finds, what it starts, and that nothing of it is left."""
+"""Start and stop of a broker: its lock, leftover files, MPS, its loop, and the removal of its files."""
 
 import os
 import signal
@@ -10,22 +10,22 @@ from headway import __version__
 from headway.errors import ShareError
 from headway.kernels.dial import MILLION, Dial
 from headway.live.kernels import gpu as gpus, mps as mps_, places, processes
+from headway.live.kernels.background_store import Store
 from headway.live.kernels.block import SharedBlock
 from headway.live.kernels.broker import Broker
 from headway.live.kernels.gpu import Gpu
-from headway.live.kernels.keeper import Store
 from headway.live.kernels.mps import Mps
 from headway.live.kernels.places import Place
 from headway.live.kernels.status import snapshot
 
 PLAIN = Dial()
-"""The dial as it is where nothing is said of it."""
+"""The dial with its defaults."""
 Say = Callable[[str], None]
 _TURN_S = 0.05
 _GRACE_S = 5.0
 _HEARD_S = 2.0
 _MPS_S = 60.0
-"""MPS may take so long to end."""
+"""Time that MPS may take to end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def serve(
     say: Say = lambda line: None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Be the broker of a GPU until told to stop, or until nobody is left."""
+    """Run the broker of a GPU until told to stop, or until no client is left."""
     if (lock := places.hold_within(place.lock, 1.0, alone=True)) is None:
         pid = places.holder(place.lock) or "unknown"
         raise ShareError(
@@ -58,7 +58,7 @@ def serve(
     mps: Mps | None = None
     users: int | None = None
     try:
-        tidy(place, say)
+        remove_stale_files(place, say)
         mps, line = mps_.arranged(place, gpu, settings.mps)
         say(line)
         now = time.monotonic_ns()
@@ -94,15 +94,15 @@ def serve(
 
 
 def _say_first(broker: Broker, now_ns: int) -> None:
-    """Publish for the first time: without that nobody would find the broker. Later ones may fail."""
+    """Publish the state for the first time; raise ShareError where that fails: no program would find the broker."""
     try:
         broker.publish(now_ns)
     except OSError as problem:
         raise ShareError(f"{broker.place.state} cannot be written: {problem.strerror}") from None
 
 
-def tidy(place: Place, say: Say) -> None:
-    """Clear away what a broker that was killed left; its lock is ours. An MPS of it that still runs is taken over."""
+def remove_stale_files(place: Place, say: Say) -> None:
+    """Remove the files of a broker that was killed, whose lock we hold; keep its MPS where that still runs."""
     places.checked(place)
     left = [path for path in place.leftovers() if path not in (place.lock, place.users)]
     if not left:
@@ -119,14 +119,14 @@ def tidy(place: Place, say: Say) -> None:
 
 
 def _end(broker: Broker, say: Say) -> None:
-    """Take leave: programs go on ungated at once; under an MPS of ours the broker waits for them, or ends them."""
+    """End the broker: programs go on ungated at once; under an MPS that it started it waits for them, or kills them."""
     told: set[int] = set()
     while True:
         broker.step(time.monotonic_ns())
         if broker.stopping == "kill":
             _kill(broker, say)
             return
-        if not (waiting := _waited_for(broker)):
+        if not (waiting := _mps_clients(broker)):
             return
         for pid in waiting - told:
             say(f"draining: process {pid} still runs under this MPS; headway share stop --kill ends it")
@@ -134,7 +134,7 @@ def _end(broker: Broker, say: Say) -> None:
         time.sleep(_TURN_S)
 
 
-def _waited_for(broker: Broker) -> set[int]:
+def _mps_clients(broker: Broker) -> set[int]:
     """Return the processes that would lose the GPU if MPS were stopped now."""
     if broker.mps is None or not broker.mps.owned:
         return set()
@@ -142,7 +142,7 @@ def _waited_for(broker: Broker) -> set[int]:
 
 
 def _kill(broker: Broker, say: Say) -> None:
-    """End every client: first its work on the GPU, through MPS, so that no kernel is cut off; then the process."""
+    """Kill every client: first end its work on the GPU, through MPS, so that no kernel is cut off; then the process."""
     begun = {pid: processes.start_ticks(pid) for pid in broker.clients.values() if pid}
     if broker.mps is not None:
         if broker.mps.owned:
@@ -156,7 +156,7 @@ def _kill(broker: Broker, say: Say) -> None:
         for pid, ticks in begun.items():
             if processes.alive(pid, ticks):
                 _signal(pid, number, say)
-        while time.monotonic() < until and any(processes.alive(*each) for each in begun.items()):
+        while time.monotonic() < until and any(processes.alive(*client) for client in begun.items()):
             time.sleep(_TURN_S)
             broker.step(time.monotonic_ns())
 
@@ -174,9 +174,9 @@ def _signal(pid: int, number: signal.Signals, say: Say) -> None:
 
 
 def stop(place: Place, *, kill: bool, say: Say, seconds: float = 30.0) -> bool:
-    """Ask the broker to take its leave and see that it does; without one, clear up. False if it still drains."""
+    """Stop the broker, or remove the files of one that died; return False if it still waits for its programs."""
     if not places.held(place.lock):
-        return _clear_up(place, say)
+        return _remove_leftovers(place, say)
     places.check_signed(place)
     there = _sharing(place)
     places.ask(place, stop="kill" if kill else "drain")
@@ -188,10 +188,10 @@ def stop(place: Place, *, kill: bool, say: Say, seconds: float = 30.0) -> bool:
             told = True
             say("draining: every program goes on ungated; the broker stays until they end, for MPS is theirs too")
         if time.monotonic() > until:
-            if told or (not kill and _heeds(place)):  # it has been asked: how long one waits for it is one's own affair
+            if told or (not kill and _is_stopping(place)):  # it ends once its programs have
                 return False
-            _put_down(place, say)
-            return _clear_up(place, say)
+            _kill_broker(place, say)
+            return _remove_leftovers(place, say)
         time.sleep(_TURN_S)
     what = f"{', '.join(there)}: " + ("ended" if kill else "on their own now, ungated") if there else "nobody shared it"
     say(f"the broker of GPU {place.gpu} has ended ({what})")
@@ -199,43 +199,43 @@ def stop(place: Place, *, kill: bool, say: Say, seconds: float = 30.0) -> bool:
 
 
 def _sharing(place: Place) -> list[str]:
-    """Return who shares the GPU now, as far as that can be read."""
+    """Return the names of the clients that share the GPU; empty where they cannot be read."""
     try:
         return [str(client["name"]) for client in snapshot(place)["clients"]]
     except ShareError:
         return []
 
 
-def _heeds(place: Place) -> bool:
-    """Return whether the broker has heard that it is to stop, or hears it within a moment."""
-    return places.comes_true(
+def _is_stopping(place: Place) -> bool:
+    """Return whether the broker has noted that it must stop, or does so within a moment."""
+    return places.wait_until(
         lambda: not places.held(place.lock) or bool(places.read_json(place.state).get("stopping")), _HEARD_S, _TURN_S
     )
 
 
-def _put_down(place: Place, say: Say) -> None:
-    """End a broker that hears nothing: it hangs. Programs go on ungated."""
+def _kill_broker(place: Place, say: Say) -> None:
+    """Kill a broker that does not answer. Programs go on ungated."""
     pid = places.holder(place.lock)
     if not pid or not places.held(place.lock) or not processes.has_open(pid, place.lock):
         return  # in another container the number is somebody else's
     say(f"the broker (process {pid}) does not answer: it is killed")
     _signal(pid, signal.SIGKILL, say)
-    places.comes_true(lambda: not places.held(place.lock), _GRACE_S, _TURN_S)
+    places.wait_until(lambda: not places.held(place.lock), _GRACE_S, _TURN_S)
 
 
-def _clear_up(place: Place, say: Say) -> bool:
-    """Remove what a dead broker left, its MPS included."""
+def _remove_leftovers(place: Place, say: Say) -> bool:
+    """Remove the files of a dead broker, and stop its MPS."""
     if (lock := places.hold_within(place.lock, 1.0, alone=True)) is None:
         raise ShareError(f"the broker of GPU {place.gpu} holds {place.lock} and does not end: end its process by hand")
     try:
         if place.mps.exists() and (mps := mps_.running(place)) is not None and mps.owned:
             mps.stop()
-        found = [path for path in places.remove(place) if path not in (place.lock, place.users)]
-        if found:
-            names = ", ".join(path.name for path in found)
+        removed = [path for path in places.remove(place) if path not in (place.lock, place.users)]
+        if removed:
+            names = ", ".join(path.name for path in removed)
             say(f"a broker of GPU {place.gpu} had ended without cleaning up: removed {names} from {place.folder}")
         places.checked(place)  # what is left now is not ours
-        if not found:
+        if not removed:
             say(f"no broker of GPU {place.gpu} runs")
     finally:
         os.close(lock)

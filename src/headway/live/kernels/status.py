@@ -1,4 +1,4 @@
-"""A snapshot of the shared block: one row a client, and what the broker says of itself."""
+"""Snapshot of the shared block: one row for each client, and the broker's state."""
 
 import time
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ _COUNTED = ("kernels", "graphs", "copies", "captured", "nccl", "waits", "syncs",
 
 
 def snapshot(place: Place) -> Row:
-    """Return the broker, the dial and every client, now. Shares and rates are since each client joined."""
+    """Return the state of the broker, the dial and every client. Shares and rates are since each client joined."""
     state = places.read_json(place.state)
     if not places.held(place.lock):
         raise ShareError(_nobody(place, bool(places.checked(place).leftovers())))

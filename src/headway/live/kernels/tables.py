@@ -1,7 +1,7 @@
-"""What a client has learnt, between its slot of the shared block and the store of profiles.
+"""Profiles of clients, converted between a slot of the shared block and rows of the store.
 
-Rows of the store are plain dicts, identities in hexadecimal. In a slot a row lies where the shim looks for it: at its
-identity modulo the size of the table, or at the next free place after that.
+Rows of the store are plain dicts with identities in hexadecimal. In a slot the tables are open-addressed hash tables: a
+row is at its identity modulo the size of the table, or at the next free place after that.
 """
 
 import ctypes
@@ -17,9 +17,9 @@ KERNEL_FIELDS = ("work_ns", "samples", "longest_ns", "blocks", "per_sm", "kind",
 STEP_FIELDS = ("gap_ns", "think_ns", "alone_ns", "slack_ns", "samples", "waits", "alone", "work_ns")
 _NAME_BYTES = 111
 SHAPES = KERNELS // 4 * 3
-"""Kernels that the shim tells apart by their shape; a program with more has one row a name for the rest."""
+"""Kernels that the shim distinguishes by their grid; a program with more has one row for each name for the rest."""
 _STEP_PROBES = 32
-"""The shim looks for a step at so many places."""
+"""Places that the shim probes for a step."""
 
 
 def text(raw: bytes) -> str:
@@ -28,7 +28,7 @@ def text(raw: bytes) -> str:
 
 
 def read(slot: Slot) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the kernels and the steps that a client knows something of, those it launches most often first."""
+    """Return the kernels and the steps of a client that have samples, the most frequent first."""
     kernels = [
         {"id": f"{row.id:016x}", "name": text(row.name), **{field: getattr(row, field) for field in KERNEL_FIELDS}}
         for row in sorted(slot.kernels, key=lambda row: (-row.launches, -row.samples))
@@ -43,15 +43,17 @@ def read(slot: Slot) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
 
 
 def write(slot: Slot, kernels: Sequence[Row], steps: Sequence[Row]) -> int:
-    """Put stored rows into a slot, the first ones where all would leave no room for new ones; one that is not
-    understood is left out. Returns how many kernels went in."""
+    """Write stored rows into a slot, at most half of each table; invalid rows are left out.
+
+    Return how many kernels were written.
+    """
     known = _put(slot.kernels, "id", KERNEL_FIELDS, KERNELS, kernels[: KERNELS // 2])
     _put(slot.steps, "key", STEP_FIELDS, _STEP_PROBES, steps[: STEPS // 2])
     return known
 
 
 def _put(table: Any, identity: str, fields: Sequence[str], probes: int, rows: Sequence[Row]) -> int:
-    """Put stored rows into one table of a slot and return how many went in."""
+    """Write stored rows into one table of a slot and return how many were written."""
     count = 0
     for stored in rows:
         try:
@@ -71,7 +73,7 @@ def _put(table: Any, identity: str, fields: Sequence[str], probes: int, rows: Se
 
 
 def _free_place(table: Any, identity: str, number: int, probes: int) -> Kernel | Step | None:
-    """Return where a row belongs; None where it is there already, or where no place near enough is free."""
+    """Return the free place for a row; None where the row is there already, or no place within ``probes`` is free."""
     for probe in range(probes if number else 0):
         row: Kernel | Step = table[(number + probe) % len(table)]
         if (there := getattr(row, identity)) in (0, number):  # one that is there: what the client saw itself counts
@@ -81,7 +83,7 @@ def _free_place(table: Any, identity: str, number: int, probes: int) -> Kernel |
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of a program, laid out as in a slot: it goes into one in a moment."""
+    """The profile of a program, laid out as in a slot, so that copying it into one is fast."""
 
     kernels: Sequence[Row]
     steps: Sequence[Row]
@@ -90,13 +92,13 @@ class Known:
 
     @classmethod
     def of(cls, kernels: Sequence[Row], steps: Sequence[Row]) -> Self:
-        """Lay rows out."""
+        """Return the profile of these rows."""
         laid = Slot()
         return cls(kernels, steps, laid, write(laid, kernels, steps))
 
     def into(self, slot: Slot) -> int:
-        """Put it into a slot. Returns how many kernels went in."""
-        if any(row.id for row in slot.kernels):  # the client waited for it no longer, and has rows of its own
+        """Write the profile into a slot; return how many kernels were written."""
+        if any(row.id for row in slot.kernels):  # the client did not wait, and has rows of its own
             return write(slot, self.kernels, self.steps)
         for name in ("steps", "kernels"):
             field = getattr(Slot, name)
@@ -107,7 +109,7 @@ class Known:
 
 
 def rows(slot: Slot) -> int:
-    """Return how many kernels a client tells apart."""
+    """Return how many kernels a client has."""
     return sum(1 for row in slot.kernels if row.id)
 
 

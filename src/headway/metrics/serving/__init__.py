@@ -1,5 +1,5 @@
-"""What a serving tape says: latency, slow-down, deadlines, cache hits, memory, cost; one flat summary.
+"""Metrics of a serving tape: latency, slow-down, deadlines, cache hits, memory, cost, and one flat summary.
 
-Everything is a pure function of a tape, its workload, its catalogue and its fleet. ``Ledger(catalogue, fleet,
-requests, tape)`` takes the tape apart once; ``summarise`` takes the four things themselves.
+All are pure functions of a tape, its workload, its catalogue and its fleet. ``Ledger(catalogue, fleet, requests,
+tape)`` reads the tape into arrays once; ``summarise`` takes the same four arguments.
 """

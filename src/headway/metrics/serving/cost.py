@@ -1,4 +1,4 @@
-"""What a serving run costs: what batches hold, processes kept idle, and, beside it, the rent of the whole fleet."""
+"""Cost of a serving run: of batches, of idle processes, and, for comparison, of the whole fleet."""
 
 from dataclasses import dataclass
 
@@ -19,29 +19,29 @@ class Costs:
     keepalive_usd: float
     fleet_usd: float
     requests_usd: FloatArray
-    """Batches and idle processes, by request; adds up to both."""
+    """Cost by request: its share of batches and idle processes; adds up to both."""
 
     @property
     def total_usd(self) -> float:
-        """Return what was held: by batches, set-up included, and by idle processes."""
+        """Return the cost of batches, set-up included, and of idle processes."""
         return self.batches_usd + self.keepalive_usd
 
 
 def costs(ledger: Ledger) -> Costs:
-    """Return what was held when, at the fleet's prices."""
+    """Return the costs of a run at the fleet's prices."""
     prices = ledger.fleet.prices
     rate = ledger.cpus * prices.cpu_hour + ledger.slices * prices.slice_hour
-    dearness = np.array([ledger.fleet.dearness(worker) for worker in ledger.fleet.workers])
-    batches = rate * dearness[ledger.worker] * (ledger.batch_end - ledger.began) / HOUR
+    price_ratios = np.array([ledger.fleet.price_ratio(worker) for worker in ledger.fleet.workers])
+    batches = rate * price_ratios[ledger.worker] * (ledger.batch_end - ledger.began) / HOUR
     idle = idle_usd(ledger)
     rent = sum(map(ledger.fleet.hour_usd, ledger.fleet.workers))
     return Costs(float(batches.sum()), float(idle.sum()), rent * ledger.span / HOUR, _by_request(ledger, batches, idle))
 
 
 def idle_usd(ledger: Ledger) -> FloatArray:
-    """Memory of processes that start or are idle, by function.
+    """Return by function the cost of the memory of processes that start or are idle.
 
-    Which process is taken does not matter for the sum: time idle is all ends less all beginnings.
+    Which idle process a batch takes does not matter: the total idle time is the sum of all ends less all beginnings.
     """
     functions = ledger.catalogue.functions
     need = np.array([function.cold_start > 0 for function in functions], dtype=np.bool_)
@@ -50,8 +50,7 @@ def idle_usd(ledger: Ledger) -> FloatArray:
     expired = ledger.rows(Kind.EXPIRED)
     taken = ledger.batch_row[need[ledger.function] & ~ledger.cold]
     left = np.zeros(len(functions))
-    """Nanoseconds that idle processes had before them until the last row; a process is gone at its time, if nobody
-    looks then."""
+    """Idle nanoseconds by function. A process expires at the end of its keep-alive, even if its row comes later."""
     for rows, sign in ((finished, 1), (started, 1), (taken, -1)):
         np.add.at(left, ledger.detail[rows], sign * (ledger.horizon - ledger.time[rows]))
     gone = np.minimum(ledger.time[expired], ledger.value[expired] + ledger.fleet.keep_alive)
@@ -83,6 +82,6 @@ def _by_request(ledger: Ledger, batches: FloatArray, idle: FloatArray) -> FloatA
     calls = np.bincount(function, minlength=len(idle))
     share = share + (idle / np.maximum(calls, 1))[function]
     paid = np.bincount(ledger.run_request, weights=share, minlength=len(ledger.graph)).astype(np.float64)
-    nobody = float(idle[calls == 0].sum())
-    """Processes that were started ahead and that nobody called: by all requests alike."""
-    return paid + nobody / max(len(paid), 1)
+    uncalled = float(idle[calls == 0].sum())
+    """Cost of processes that no request called: shared by all requests."""
+    return paid + uncalled / max(len(paid), 1)

@@ -1,8 +1,8 @@
-"""Which batch held what from when to when, and how each request ended: a serving tape read once, as arrays.
+"""A serving tape as arrays: intervals and resources of batches, and the end of each request.
 
 A *run* is one task in one batch; a task that was lost with its worker has several. A batch *holds* its CPUs, slices
 and activations from its RUN row to its end, *computes* from its LOADED row on (at once where it has none), and ends
-when it finishes, when its worker dies, or with the tape. Nothing here loops over rows.
+when it finishes, when its worker fails, or with the tape. No code here loops over rows.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 class Ledger:
-    """A tape, its workload and its fleet, taken apart into columns."""
+    """A tape, its workload and its fleet as columns."""
 
     def __init__(self, catalogue: Catalogue, fleet: Fleet, requests: Sequence[Request], tape: Tape) -> None:
         self.catalogue = catalogue
@@ -54,8 +54,8 @@ class Ledger:
 
     def positions(self, rows: npt.NDArray[np.intp]) -> IntArray:
         """Return which requests, by their place in the workload, some rows are about."""
-        found: IntArray = self.subject[rows]
-        return found if self._plain else self._order[np.searchsorted(self._ids[self._order], found)]
+        ids: IntArray = self.subject[rows]
+        return ids if self._plain else self._order[np.searchsorted(self._ids[self._order], ids)]
 
     # --- requests ---------------------------------------------------------------------------------------------
 
@@ -98,7 +98,7 @@ class Ledger:
 
     @property
     def latency(self) -> IntArray:
-        """From arrival to answer; meaningless where there is none."""
+        """Return the time from arrival to answer; meaningless where there is no answer."""
         return self.end - self.arrival
 
     @property
@@ -108,7 +108,7 @@ class Ledger:
 
     @property
     def span(self) -> int:
-        """From the first arrival to the last row."""
+        """Return the time from the first arrival to the last row."""
         return self.horizon - self.start
 
     # --- batches ----------------------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ class Ledger:
         self.batch_size = self._per_batch(Kind.TASK)
         self.cold = self._per_batch(Kind.COLD) > 0
         self.cold_start = np.zeros(len(begun), dtype=np.int64)
-        """What it takes to start the process of a batch that has none."""
+        """Start time of the process of a batch that has none."""
         cold = self.rows(Kind.COLD)
         self.cold_start[self._of_lease[self.lease[cold]]] = self.value[cold]
         self.loads = self._per_batch(Kind.LOAD)
@@ -137,7 +137,7 @@ class Ledger:
         self.finished = self.batch_end >= 0
         died = self.next_failure(self.worker, begun)
         self.lost = ~self.finished & (died < len(self.time))
-        """Batches that ended because their worker died."""
+        """Batches that ended because their worker failed."""
         self.batch_end[self.lost] = self.time[died[self.lost]]
         self.batch_end[self.batch_end < 0] = self.horizon
         self.computed_from = np.where(self.finished, self.began, self.batch_end)
@@ -150,19 +150,19 @@ class Ledger:
         return np.bincount(batches[batches >= 0], minlength=len(self.began)).astype(np.int64)
 
     def next_failure(self, workers: IntArray, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-        """For each (worker, row): the row at which that worker next dies; past the last row where it does not."""
+        """Return for each (worker, row) the row of that worker's next failure; past the last row without one."""
         failures = self.rows(Kind.WORKER_FAILED)
         return self.next_row(workers, rows, self.place[failures], failures)
 
     def next_row(
         self, keys: IntArray, rows: npt.NDArray[np.intp], among: IntArray, at: npt.NDArray[np.intp]
     ) -> npt.NDArray[np.intp]:
-        """For each (key, row): the first of the rows ``at`` with that key, in ``among``, after it."""
+        """Return for each (key, row) the first later row of ``at`` whose key, in ``among``, is the same."""
         width = len(self.time) + 1
         sought = np.sort(among * width + at)
         index = np.searchsorted(sought, keys * width + rows, side="right")
-        found = np.append(sought, np.int64(1) << 62)[index]
-        return np.where(found // width == keys, found % width, len(self.time)).astype(np.intp)
+        next_keys = np.append(sought, np.int64(1) << 62)[index]
+        return np.where(next_keys // width == keys, next_keys % width, len(self.time)).astype(np.intp)
 
     # --- runs of tasks ----------------------------------------------------------------------------------------
 
@@ -176,13 +176,13 @@ class Ledger:
 
     @cached_property
     def first_task(self) -> IntArray:
-        """By request: where its tasks begin when all tasks of all requests stand in one row."""
+        """Return by request the position of its first task in an array of all tasks of all requests."""
         counts = np.array([len(graph.tasks) for graph in self.catalogue.graphs], dtype=np.int64)
         return np.concatenate(([0], np.cumsum(counts[self.graph])))
 
     @cached_property
     def ran_at(self) -> IntArray:
-        """By request and task, in one row: the worker of the last run; -1 for none."""
+        """Return by task, in the order of ``first_task``, the worker of its last run; -1 for none."""
         where = np.full(int(self.first_task[-1]), -1, dtype=np.int64)
         where[self.first_task[self.run_request] + self.run_task] = self.worker[self.run_batch]
         return where

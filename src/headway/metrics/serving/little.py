@@ -1,4 +1,4 @@
-"""Little's law as an identity: requests in the system over time add up to their stays, to the nanosecond."""
+"""Little's law as an exact identity: the integral of requests in the system equals the sum of their stays."""
 
 from collections.abc import Sequence
 
@@ -14,10 +14,10 @@ from headway.serving.rows import Kind
 
 
 def little(catalogue: Catalogue, fleet: Fleet, requests: Sequence[Request], tape: Tape) -> tuple[int, int]:
-    """(integral of the number of requests in the system, sum of their stays), in nanoseconds up to the last row.
+    """Return the integral of the number of requests in the system and the sum of their stays, up to the last row.
 
-    The first adds up rows as they come, the second is each request's end less its arrival; on a sound tape they are
-    equal.
+    Both are in nanoseconds. The first adds up rows in tape order, the second is each request's end less its arrival; on
+    a sound tape they are equal.
     """
     ledger = Ledger(catalogue, fleet, requests, tape)
     rows = ledger.rows(Kind.ARRIVED, Kind.DONE, Kind.DROP)

@@ -1,4 +1,4 @@
-"""GPU memory on a tape: bytes held over time, models fetched, and which of those that were fetched ahead were used."""
+"""GPU memory metrics of a serving tape: bytes held over time, bytes fetched, and prefetches that were used."""
 
 import numpy as np
 
@@ -13,13 +13,13 @@ def sizes(ledger: Ledger) -> IntArray:
 
 
 def bytes_fetched(ledger: Ledger) -> int:
-    """Return the bytes of weights that were brought into GPU memory, by batches and ahead of them."""
+    """Return the bytes of weights that were fetched into GPU memory, by batches and ahead of them."""
     rows = ledger.rows(Kind.LOAD, Kind.FETCH)
     return int(sizes(ledger)[ledger.detail[rows]].sum())
 
 
 def memory_held(ledger: Ledger) -> Series:
-    """Return bytes of GPU memory in use on all workers: weights from when they are set aside, and activations."""
+    """Return the bytes of GPU memory in use on all workers over time: weights, once reserved, and activations."""
     came, went = ledger.rows(Kind.LOAD, Kind.FETCH), ledger.rows(Kind.EVICT, Kind.EVICTED)
     rows = np.concatenate([came, went])
     size = sizes(ledger)[ledger.detail[rows]]

@@ -1,9 +1,9 @@
-"""A serving run in one flat object: the numbers that a table shows and ``--json`` prints.
+"""Summary of a serving run: the numbers that a table shows and ``--json`` prints.
 
 Definitions: docs/reference/fleet-metrics.md.
 
-What is about requests (latency, slow-down, deadlines, what one costs, cache hits, edges) leaves out the first of them,
-the warm-up; what is about machines (bytes, utilisation, cost in all) is of the whole run.
+Numbers about requests (latency, slow-down, deadlines, cost of one, cache hits, edges) leave out the warm-up. Numbers
+about machines (bytes, utilisation, total cost) are of the whole run.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ def summarise(
     warmup: float = 0.1,
     policy: str = "",
 ) -> dict[str, Any]:
-    """All numbers of one run, interrupted or not. ``warmup``: the share of the first requests that is not measured."""
+    """Return all numbers of one run, interrupted or not. ``warmup``: share of the first requests, not measured."""
     ledger = Ledger(catalogue, fleet, requests, tape)
     measured = ledger.arrived.copy()
     measured[: int(warmup * len(requests) + 1e-9)] = False
@@ -62,7 +62,7 @@ def summarise(
 
 
 def messages(tape: Tape, pushes: int, workers: int, *, central: bool = False) -> int:
-    """Rows pushed, to all other workers or to the one that plans, and inputs sent between workers, late or not."""
+    """Return the number of messages: rows pushed to all other workers or to the planner, and inputs that were sent."""
     kind, value = tape.column("kind"), tape.column("value")
     sent = (kind == Kind.TASK_ARRIVED) | ((kind == Kind.STALE) & (value == Kind.TASK_ARRIVED))
     pulled = (kind == Kind.TASK) & (value > tape.column("time"))
@@ -70,10 +70,7 @@ def messages(tape: Tape, pushes: int, workers: int, *, central: bool = False) ->
 
 
 def critical_paths(catalogue: Catalogue, latency: LatencyModel) -> IntArray:
-    """Return, by graph, its longest way when each task takes what it takes alone with the least configuration.
-
-    Each on the type of GPU of the fleet that is fastest at it.
-    """
+    """Return by graph its critical path at least configurations, each task alone and on its fastest GPU."""
     return np.array([latency.critical_path(graph) for graph in catalogue.graphs], dtype=np.int64)
 
 
@@ -81,7 +78,7 @@ def _spread(values: FloatArray, *percents: int) -> list[float | None]:
     """Return the mean and some percentiles, which interpolate linearly; None over nothing."""
     if not len(values):
         return [None] * (1 + len(percents))
-    return [float(values.mean()), *(float(found) for found in np.percentile(values, percents))]
+    return [float(values.mean()), *(float(value) for value in np.percentile(values, percents))]
 
 
 def _of_requests(ledger: Ledger, measured: BoolArray, ideal: IntArray) -> dict[str, Any]:
@@ -105,7 +102,10 @@ def _of_requests(ledger: Ledger, measured: BoolArray, ideal: IntArray) -> dict[s
 
 
 def hit_rate(ledger: Ledger, measured: BoolArray) -> float | None:
-    """Of those with a deadline, who was answered by then; who still may be when the tape ends does not count."""
+    """Return the share of requests answered by their deadline; None where none has one.
+
+    Requests that are open when the tape ends, before their deadline, do not count.
+    """
     bound = measured & (ledger.deadline > 0)
     bound &= (ledger.ended_by > 0) | (ledger.deadline <= ledger.horizon)
     hits = bound & ledger.answered & (ledger.end <= ledger.deadline)
@@ -132,7 +132,7 @@ def _of_tasks(ledger: Ledger, measured: BoolArray) -> dict[str, Any]:
 
 
 def edges_kept(ledger: Ledger, measured: BoolArray) -> float | None:
-    """Of the edges of answered requests, those whose two tasks ran on one worker; None where there are no edges."""
+    """Return the share of edges of answered requests whose two tasks ran on one worker; None without edges."""
     kept = total = 0
     done = measured & ledger.answered
     for index, graph in enumerate(ledger.catalogue.graphs):
@@ -162,27 +162,27 @@ def _of_machines(ledger: Ledger) -> dict[str, Any]:
 
 
 def _paid(ledger: Ledger, chosen: BoolArray, cost: Costs) -> float | None:
-    """Return what an answered request cost, with what was spent on those that were not answered."""
+    """Return the cost of an answered request, with the cost of unanswered ones shared; None where none was answered."""
     answered = int((chosen & ledger.answered).sum())
     return float(cost.requests_usd[chosen].sum()) / answered if answered else None
 
 
 def _by_graph(ledger: Ledger, measured: BoolArray, ideal: IntArray, cost: Costs) -> list[dict[str, Any]]:
-    found = []
+    rows = []
     for index, graph in enumerate(ledger.catalogue.graphs):
-        own = ledger.arrived & (ledger.graph == index)
-        numbers = _of_requests(ledger, own & measured, ideal)
-        found.append(
+        of_graph = ledger.arrived & (ledger.graph == index)
+        numbers = _of_requests(ledger, of_graph & measured, ideal)
+        rows.append(
             {
                 "graph": graph.name,
-                "requests": int(own.sum()),
-                "measured": int((own & measured).sum()),
-                "dropped": int((own & ledger.dropped).sum()),
-                "dropped_warmup": int((own & ledger.dropped & ~measured).sum()),
+                "requests": int(of_graph.sum()),
+                "measured": int((of_graph & measured).sum()),
+                "dropped": int((of_graph & ledger.dropped).sum()),
+                "dropped_warmup": int((of_graph & ledger.dropped & ~measured).sum()),
                 "slowdown_mean": numbers["slowdown_mean"],
                 "latency_p99_s": numbers["latency_p99_s"],
                 "slo_hit_rate": numbers["slo_hit_rate"],
-                "cost_per_request_usd": _paid(ledger, own & measured, cost),
+                "cost_per_request_usd": _paid(ledger, of_graph & measured, cost),
             }
         )
-    return found
+    return rows

@@ -1,1 +1,1 @@
-"""Who runs which task where, when, and with what: one module a policy, by the names in ``registry``."""
+"""Serving policies, one module each; ``registry`` names them all."""

@@ -1,7 +1,7 @@
-"""A serving policy from outside the package, looked at while it decides: what it gets wrong is said in one line.
+"""Checks around a serving policy from outside the package: each mistake becomes one clear line.
 
-Its methods are looked at before the first run, then each thing that it yields. The policies that come with the package
-are held to the same by the tests, and run without it.
+Its methods are checked before the first run, then each action that it yields. The policies of the package are checked
+by the tests instead.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +17,7 @@ from headway.serving.state import ServingState
 from headway.units import format_duration
 
 MOST_ACTIONS = 1_000_000
-"""In one instant: each task of each request that is there may be placed, moved and run in it."""
+"""In one instant: each task of each open request may be placed, moved and run in it."""
 LATEST = 2**62
 _METHODS = {"decide": ("now", "state"), "bind": ("state",)}
 _ACTIONS = get_args(Action)
@@ -26,7 +26,7 @@ Chosen = TypeVar("Chosen", bound=type[ServingPolicy])
 
 
 def checked(policy: Chosen) -> Chosen:
-    """Return the class with checks of what it decides; one that comes with the package as it is."""
+    """Return a policy class with checks around ``decide``; one of the package unchanged."""
     return _checked(policy) if is_outside(policy) else policy
 
 
@@ -38,25 +38,27 @@ def _checked(policy: Any) -> Any:
 
 
 class _Checked(ServingPolicy):
-    """In front of a policy."""
+    """Wraps a policy class with checks."""
 
     def decide(self, now: int, state: ServingState) -> Iterator[Action]:
-        """Yield what the policy behind it decides."""
-        own = super().decide  # type: ignore[safe-super]
+        """Yield the actions of the policy, each checked."""
+        inner = super().decide  # type: ignore[safe-super]
         try:
-            actions: Any = own(now, state)
+            actions: Any = inner(now, state)
             if not isinstance(actions, Iterable) or isinstance(actions, (str, bytes, *_ACTIONS)):
                 wrong = f"decide returned {actions!r}; it must yield actions, or return a list of them"
                 raise ExperimentError(f"policy {self.name} at {format_duration(now)}: {wrong}")
             for count, action in enumerate(actions, 1):
-                found = _wrong(now, action) or state.check(action)
-                if found is None and count > MOST_ACTIONS:
-                    found = f"decide yields without end: more than {MOST_ACTIONS:,} actions in this instant"
-                if found is not None:
-                    raise ExperimentError(f"policy {self.name} at {format_duration(now)}{line_of(actions)}: {found}")
+                problem_text = _wrong(now, action) or state.check(action)
+                if problem_text is None and count > MOST_ACTIONS:
+                    problem_text = f"decide yields without end: more than {MOST_ACTIONS:,} actions in this instant"
+                if problem_text is not None:
+                    raise ExperimentError(
+                        f"policy {self.name} at {format_duration(now)}{line_of(actions)}: {problem_text}"
+                    )
                 yield action
         except (SystemExit, RuntimeError) as problem:
-            if said := own_end(problem, own):
+            if said := own_end(problem, inner):
                 raise ExperimentError(f"policy {self.name} at {format_duration(now)}: {said}") from problem
             raise
 

@@ -1,7 +1,7 @@
-"""Compass: tasks go where their models are, unless that worker is busy; the plan travels with the request.
+"""Compass: tasks go where their models are, unless that worker is busy; a request carries its plan.
 
-The worker that receives a request plans all of it by decreasing rank. When a task ends, its worker looks again at each
-successor that waits for nobody else, and sends it elsewhere if too much is queued where the plan has it.
+The worker that receives a request plans all of it by decreasing rank. When a task ends, its worker reconsiders each
+successor with no other predecessor, and sends it elsewhere if too much is queued on its planned worker.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ START, END = "start", "end"
 
 
 class Compass(ServingPolicy):
-    """Plan at arrival, adjust when sent, evict by looking ahead in the queue, fetch ahead."""
+    """Plans at arrival, adjusts when a task is sent, evicts by looking ahead in the queue, fetches ahead."""
 
     name = "compass"
     authors: ClassVar[dict[str, Any]] = {
@@ -43,10 +43,11 @@ class Compass(ServingPolicy):
         adjust_at: str = END,
         ingress: bool = True,
     ) -> None:
-        """``patience``: how often its own run time a task may wait where it was planned before another is sought.
+        """Store the options.
 
-        ``adjust_at``: whether that is decided when the task before it ends or, as the authors have it, starts.
-        ``ingress``: whether a plan counts what it takes to send a request's input on from where it came in.
+        ``patience``: a task is adjusted if it would wait longer than this multiple of its run time. ``adjust_at``:
+        whether that is decided when its predecessor ends or, as in the authors' program, starts. ``ingress``: whether
+        a plan counts the time to send a request's input on from the worker that received it.
         """
         if not patience >= 0:
             raise ExperimentError(f"policy {self.name}: option patience={patience} is negative")
@@ -69,10 +70,10 @@ class Compass(ServingPolicy):
         self.queue.bind(state)
         self.planner.bind(state, self.queue.hosts)
         self._open: dict[int, None] = {}
-        """Requests with tasks that no worker was up for."""
+        """Requests with tasks that no worker that is up can run."""
 
     def decide(self, now: int, state: ServingState) -> Iterator[Action]:
-        """Plan what came or was displaced, look again at what is being sent, and let each worker go on."""
+        """Yield the plans of new and displaced requests, adjustments of successors, and each worker's own actions."""
         if state.landed or state.displaced or self._open:
             for request in dict.fromkeys((*self._open, *state.landed, *state.displaced)):
                 self._open.pop(request, None)
@@ -81,13 +82,13 @@ class Compass(ServingPolicy):
         if self.adjust and self.adjust_at == END:
             for request, task in state.ended:
                 if (rs := state.requests.get(request)) is not None:
-                    yield from self._look_again(now, state, rs, task)
+                    yield from self._adjust_successors(now, state, rs, task)
         for index in list(state.touched):
             if state.workers[index].queue:
-                yield from self._go_on(now, state, state.workers[index])
+                yield from self._serve_worker(now, state, state.workers[index])
 
-    def _go_on(self, now: int, state: ServingState, worker: WorkerState) -> Iterator[Action]:
-        """Yield a worker's own decisions."""
+    def _serve_worker(self, now: int, state: ServingState, worker: WorkerState) -> Iterator[Action]:
+        """Yield the actions that a worker decides alone."""
         if not (self.adjust and self.adjust_at == START):
             yield from self.queue.decide(state, worker)
             return
@@ -95,13 +96,13 @@ class Compass(ServingPolicy):
             yield action
             if isinstance(action, RunBatch):
                 for request, task in action.tasks:
-                    yield from self._look_again(now, state, state.requests[request], task)
+                    yield from self._adjust_successors(now, state, state.requests[request], task)
 
     # --- plan -------------------------------------------------------------------------------------------------
 
     def _place(self, now: int, state: ServingState, rs: RequestState) -> Iterator[Action]:
-        """Yield the placement of a request that came or lost tasks: the worker that it came to plans it."""
-        if (viewer := state.reached(rs.request.ingress)) < 0:
+        """Yield the placement of a request that arrived or lost tasks, planned by the worker that received it."""
+        if (viewer := state.entry_worker(rs.request.ingress)) < 0:
             self._open[rs.request.id] = None
             return
         plan = self.plan(now, state, rs, viewer)
@@ -115,8 +116,8 @@ class Compass(ServingPolicy):
 
     # --- adjust -----------------------------------------------------------------------------------------------
 
-    def _look_again(self, now: int, state: ServingState, rs: RequestState, task: int) -> Iterator[Action]:
-        """Send the successors of a task elsewhere that would wait too long where they were planned."""
+    def _adjust_successors(self, now: int, state: ServingState, rs: RequestState, task: int) -> Iterator[Action]:
+        """Move the successors of a task that would wait too long on their planned worker."""
         if (here := rs.worker[task]) < 0:
             return  # it went down with its worker
         rows: Sequence[Row] | None = None
@@ -129,21 +130,21 @@ class Compass(ServingPolicy):
                     yield MoveTask(rs.request.id, after, target)
 
     def adjusted(self, now: int, rows: Sequence[Row], rs: RequestState, task: int, here: int) -> int:
-        """Return where a task goes whose input lies ``here``: as planned, unless it would wait too long there."""
+        """Return the worker for a task whose input is on ``here``: as planned, unless it would wait too long there."""
         planner = self.planner
         function = rs.graph.tasks[task].function
         planned = rs.worker[task]
         run = planner.runs[function][planned]
         # Its own time may be in the row of where it was planned: queued, if that is here; else reserved.
-        own = run if (rs.stage[task] == Stage.QUEUED and planned == here) or self.estimate == RESERVED else 0
+        counted = run if (rs.stage[task] == Stage.QUEUED and planned == here) or self.estimate == RESERVED else 0
         extra = 0
         if self.adjust_at == START and self.estimate == QUEUED:
             # The authors decide before they take the task that starts off the queue.
             extra = planner.runs[rs.graph.tasks[rs.graph.predecessors[task][0]].function][here]
-        wait = planner.taken_until(now, rows[planned]) - now - own + (extra if planned == here else 0)
+        wait = planner.taken_until(now, rows[planned]) - now - counted + (extra if planned == here else 0)
         if wait <= self.patience * run:
             return planned
         view = planner.view(now, rows)
-        view.taken_until[planned] -= own
+        view.taken_until[planned] -= counted
         view.taken_until[here] += extra
-        return planner.at_once(view, rs, task, here, self.queue.hosts[function])
+        return planner.place_one(view, rs, task, here, self.queue.hosts[function])

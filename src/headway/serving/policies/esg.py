@@ -1,4 +1,4 @@
-"""esg: the K cheapest configurations of the next stages within the deadline, planned anew at each stage."""
+"""esg: the K cheapest configurations of the next stages within the deadline, planned again at each stage."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from headway.serving.state import ServingState
 
 @dataclass(eq=False)
 class Esg(PoolPolicy):
-    """ESG's search and split; only the first stage of a plan is run."""
+    """Uses ESG's search and split; only the first stage of each plan is run."""
 
     name = "esg"
 

@@ -1,10 +1,10 @@
-"""exact: the cheapest configurations for all that is left of a graph, planned anew at each stage. The yardstick.
+"""exact: the cheapest configurations for the whole rest of a graph, planned again at each stage; the reference policy.
 
-No split and no groups: a label-setting programme over (time, cost) fronts gives the optimum for the whole rest of the
-graph (where that is not series-parallel, as near as 64 combinations come). Where the rest is a chain the K cheapest
-paths are searched as in ``esg``, through all of it. In graphs that fork, what runs already counts with the time that it
-still needs, and a task's alternatives are its own cheapest options within the time that the optimum gives it. Queues,
-dispatch and warm processes are those of ``esg``.
+There is no split and no group. Pareto fronts over (time, cost) give the optimum for the whole rest of the graph; where
+that is not series-parallel, within 64 combinations. Where the rest is a chain the K cheapest paths are searched as in
+``esg``, through all of it. In graphs that fork, running tasks count with the time that they still need, and a task's
+alternatives are its own cheapest options within the time that the optimum gives it. Queues, dispatch and warm processes
+are those of ``esg``.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import ClassVar
 
 from headway.serving.graph import Graph
-from headway.serving.policies.fronts import Front, Option, fixed, front_of, skyband, whole
+from headway.serving.policies.fronts import Front, Option, front_of, front_of_graph, single_point, skyband
 from headway.serving.policies.pool import Key, PoolPolicy
 from headway.serving.policies.search import Search, within_batch
 from headway.serving.requeststate import RequestState, Stage
@@ -21,17 +21,17 @@ from headway.serving.state import ServingState
 from headway.units import MILLISECOND
 
 _BUCKET = 10 * MILLISECOND
-"""How finely the time that running tasks still need is told apart."""
+"""The remaining time of running tasks is rounded up to multiples of this."""
 _DONE, _OPEN = -2, -1
 _EFFORT = 64
-"""For graphs that are not series-parallel: see ``fronts.whole``."""
+"""For graphs that are not series-parallel: see ``fronts.front_of_graph``."""
 _KEPT = 256
-"""How many fronts are remembered: they may have thousands of points."""
+"""How many fronts are cached: they may have thousands of points."""
 
 
 @dataclass(eq=False)
 class Exact(PoolPolicy):
-    """The optimum over everything that is left."""
+    """Optimises the whole rest of a request."""
 
     name = "exact"
 
@@ -54,7 +54,7 @@ class Exact(PoolPolicy):
     def choices(self, now: int, state: ServingState, key: Key, requests: Sequence[int], slack: int) -> Sequence[Option]:
         """Return the first stages of the K cheapest paths, or the K cheapest within the time the optimum gives."""
         if (search := self._searches.get(key)) is not None:
-            return list(dict.fromkeys(path.options[0] for path in search.near(slack, len(requests))))
+            return list(dict.fromkeys(path.options[0] for path in search.rounded_paths(slack, len(requests))))
         graph, task = self._graphs[key[0]], key[1]
         left = _left(now, state, state.requests[requests[0]])
         front = self._whole(key, left, len(requests))
@@ -66,7 +66,7 @@ class Exact(PoolPolicy):
         return sorted(feasible, key=lambda option: (option.cost, option.time))[: self.ranks] or [min(options)]
 
     def _front(self, key: Key, left: tuple[int, ...], queue: int) -> Front:
-        """Return what time costs for the tasks not done, with batches of ``key``'s task that its queue can fill."""
+        """Return the front of the tasks not done, with batches of ``key``'s task that its queue can fill."""
         graph = self._graphs[key[0]]
         fronts: dict[int, Front] = {}
         for task, time in enumerate(left):
@@ -74,8 +74,8 @@ class Exact(PoolPolicy):
             if task == key[1] or self.together:
                 options = tuple(within_batch(options, queue))
             if time != _DONE:
-                fronts[task] = front_of(options, task) if time == _OPEN else fixed(time)
-        return whole(graph, fronts, effort=_EFFORT)
+                fronts[task] = front_of(options, task) if time == _OPEN else single_point(time)
+        return front_of_graph(graph, fronts, effort=_EFFORT)
 
 
 def _chain(graph: Graph, task: int) -> list[int]:
@@ -90,13 +90,13 @@ def _chain(graph: Graph, task: int) -> list[int]:
 
 
 def _left(now: int, state: ServingState, rs: RequestState) -> tuple[int, ...]:
-    """Return for each task whether it is done or open, or the time that it still runs, rounded up."""
-    found = []
+    """Return by task ``_DONE``, ``_OPEN`` or the time that it still runs, rounded up."""
+    remaining = []
     for task, stage in enumerate(rs.stage):
         time = _DONE if stage == Stage.DONE else _OPEN
         if stage == Stage.RUNNING:
             running = state.workers[rs.worker[task]].running.values()
             end = next(batch.end for batch in running if (rs.request.id, task) in batch.tasks)
             time = -(-max(0, end - now) // _BUCKET) * _BUCKET
-        found.append(time)
-    return tuple(found)
+        remaining.append(time)
+    return tuple(remaining)

@@ -1,18 +1,18 @@
-"""What time costs: the choices of a function as points (time, cost), their Pareto fronts, sums and joins of those.
+"""Pareto fronts over time and cost: of a function's configurations, of their combinations, and of a whole graph.
 
-An ``Option`` is one configuration with its time and what it costs a request. A ``Front`` holds the points that no other
-point beats in both, fastest first: times rise, costs fall. Fronts are put together as graphs are: ``series`` (one after
-the other: times and costs add), ``parallel`` (beside each other: the longer time, costs add), ``either`` (one or the
-other). ``front.within(time)`` is the cheapest point that takes no longer, ``front.picks(point)`` which options made it.
-No point that could be part of a best choice is lost, so what is read off a front is exact, not an estimate.
+An ``Option`` is one configuration with its time and its cost for a request. A ``Front`` holds the options that no other
+one beats in both, fastest first: times rise, costs fall. Fronts are combined as graphs are: ``series`` (times and costs
+add), ``parallel`` (the longer time, costs add), ``best_of`` (either of them). ``front.within(time)`` is the cheapest
+point that takes no longer, ``front.picks(point)`` the options that make it. No Pareto-optimal point is lost, so that
+what is read off a front is exact.
 
-``whole`` gives the front of a graph: fronts in series and in parallel are merged until one is left. Where neither is
-possible (the graph is not series-parallel) a front that leads alone into a node, or alone out of it, is fixed to each
-of its points in turn and merged into its neighbours (De, Dunne, Ghosh and Wells, 1995). That may take as many merges as
-those fronts have combinations; ``effort`` bounds it, at first by leaving out points in between.
+``front_of_graph`` merges fronts in series and in parallel until one is left. Where neither is possible (the graph is
+not series-parallel) a front that is the only edge into a node, or out of it, is fixed to each of its points in turn and
+merged into its neighbours (De, Dunne, Ghosh and Wells, 1995). That may take as many merges as those fronts have
+combinations. ``effort`` bounds it, at first by leaving out points in between.
 
-Costs are whole femtodollars: sums then do not depend on their order, and ties are ties. ``options_of``
-turns a profile and prices into options, ``options_on`` does so for what the workers of a fleet can hold.
+Costs are whole femtodollars: sums do not depend on their order, and ties are exact. ``options_of`` turns a profile and
+prices into options; ``options_on`` does so for what the workers of a fleet can hold.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from headway.errors import ExperimentError
 from headway.serving.catalogue import Catalogue, Configuration
-from headway.serving.fleet import Prices, Worker, places
+from headway.serving.fleet import Prices, Worker, find_slices
 from headway.serving.graph import Graph
 from headway.serving.state import ServingState
 from headway.units import SECOND
@@ -37,7 +37,7 @@ FEMTO_USD = 10**15
 """Units of cost in a dollar."""
 _HOUR = 3600 * SECOND
 NEVER = 1 << 61
-"""A cost or time that nothing has; two of them still add up to an integer of 64 bits."""
+"""Infinity for costs and times; two of them still add up to an integer of 64 bits."""
 
 
 class Option(NamedTuple):
@@ -50,7 +50,7 @@ class Option(NamedTuple):
 
 
 def cost_of(configuration: Configuration, time: int, prices: Prices) -> int:
-    """Return what a request pays for its share of a full batch, in femtodollars."""
+    """Return the cost of a request's share of a full batch, in femtodollars."""
     usd_hour = configuration.cpus * prices.cpu_hour + configuration.slices * prices.slice_hour
     return round(usd_hour * FEMTO_USD) * time // (_HOUR * configuration.batch)
 
@@ -61,39 +61,39 @@ def options_of(cells: Mapping[Configuration, int], prices: Prices) -> tuple[Opti
 
 
 def cells_on(state: ServingState, function: int) -> dict[Configuration, int]:
-    """Return a function's profile on a fleet; where types of GPU differ, the times on the slowest."""
-    found: dict[Configuration, int] = {}
+    """Return a function's profile on a fleet; where types of GPU differ, with the times of the slowest."""
+    cells: dict[Configuration, int] = {}
     for worker in {worker.worker.gpu: worker.id for worker in state.workers}.values():
         for configuration, time in state.latency.cells(worker, function).items():
-            found[configuration] = max(time, found.get(configuration, 0))
-    return found
+            cells[configuration] = max(time, cells.get(configuration, 0))
+    return cells
 
 
 def options_on(state: ServingState, function: int) -> tuple[Option, ...]:
-    """Return what a function can be given on some worker of a fleet, fastest first."""
+    """Return the options of a function that some worker of a fleet can hold, fastest first."""
     catalogue = state.catalogue
-    sorts = {(worker.worker.gpu, worker.worker.cpus): worker.worker for worker in state.workers}.values()
+    kinds = {(worker.worker.gpu, worker.worker.cpus): worker.worker for worker in state.workers}.values()
     cells = cells_on(state, function).items()
-    held = {cell: time for cell, time in cells if any(holds(worker, catalogue, function, cell) for worker in sorts)}
+    held = {cell: time for cell, time in cells if any(can_hold(worker, catalogue, function, cell) for worker in kinds)}
     if not held:
         name = catalogue.functions[function].name
         raise ExperimentError(f"function {name}: no worker can hold any of its configurations")
     return options_of(held, state.fleet.prices)
 
 
-def holds(worker: Worker, catalogue: Catalogue, function: int, configuration: Configuration) -> bool:
-    """Return whether a worker could run a full batch of a function in a configuration, if nothing else were there."""
+def can_hold(worker: Worker, catalogue: Catalogue, function: int, configuration: Configuration) -> bool:
+    """Return whether an empty worker can run a full batch of a function in a configuration."""
     kind = catalogue.functions[function]
     need = catalogue.size_of(kind.mask) + kind.activation_bytes * configuration.batch
     fits = configuration.cpus <= worker.cpus and need <= worker.gpu.memory_bytes
-    return fits and places(worker.gpu, configuration.slices, 0) is not None
+    return fits and find_slices(worker.gpu, configuration.slices, 0) is not None
 
 
 def skyband(options: Iterable[Option], ranks: int = 1) -> tuple[Option, ...]:
     """Return the options that fewer than ``ranks`` others beat in time and cost, fastest first.
 
-    What has K dominators is in none of the K best paths, for each of them makes a better path in its place; with
-    fewer it may be. Of options with the same time and cost the smaller configuration counts as the better one.
+    An option with K dominators is in none of the K best paths: each dominator makes a better path in its place. With
+    fewer it may be. Of options with the same time and cost the smaller configuration counts as better.
     """
     kept: list[Option] = []
     lowest: list[int] = []  # the costs of the ``ranks`` cheapest so far, least first
@@ -114,7 +114,7 @@ class Front:
     times: Numbers
     costs: Numbers
     parts: tuple[Any, ...]
-    """What the points are made of: see ``picks``."""
+    """How the points were made: see ``picks``."""
     _costs_within: Numbers | None = None
 
     def __len__(self) -> int:
@@ -130,35 +130,35 @@ class Front:
         return int(self.times.searchsorted(time, side="right")) - 1
 
     def costs_within(self, times: Numbers) -> Numbers:
-        """For each time the least cost that takes no longer; NEVER where there is none."""
+        """Return for each time the least cost of a point that takes no longer; NEVER where there is none."""
         if self._costs_within is None:
             self._costs_within = np.concatenate((np.array([NEVER], dtype=np.int64), self.costs))
-        found: Numbers = self._costs_within[self.times.searchsorted(times, side="right")]
-        return found
+        costs: Numbers = self._costs_within[self.times.searchsorted(times, side="right")]
+        return costs
 
     def at(self, point: int, *, paid: bool = True) -> "Front":
-        """Return one of its points alone; not ``paid``: its cost is counted elsewhere."""
+        """Return a front of one of the points; not ``paid``: at no cost, because that is counted elsewhere."""
         cost = self.costs[point : point + 1] if paid else np.zeros(1, dtype=np.int64)
         return Front(self.times[point : point + 1], cost, ("either", (self,), (0,), (point,)))
 
     def picks(self, point: int) -> dict[Hashable, Option]:
         """Return the options that make a point, by the labels that their fronts were made with."""
-        found: dict[Hashable, Option] = {}
-        todo: list[tuple[Front, int]] = [(self, point)]
-        while todo:
-            front, at = todo.pop()
-            made, *parts = front.parts
-            if made == "options":
+        options_by_label: dict[Hashable, Option] = {}
+        stack: list[tuple[Front, int]] = [(self, point)]
+        while stack:
+            front, at = stack.pop()
+            kind, *parts = front.parts
+            if kind == "options":
                 label, options = parts
                 if label is not None:
-                    found[label] = min(options[at], found.get(label, options[at]))
-            elif made == "either":
+                    options_by_label[label] = min(options[at], options_by_label.get(label, options[at]))
+            elif kind == "either":
                 fronts, which, where = parts
-                todo.append((fronts[which[at]], int(where[at])))
+                stack.append((fronts[which[at]], int(where[at])))
             else:
                 first, first_at, second, second_at = parts
-                todo += [(first, int(first_at[at])), (second, int(second_at[at]))]
-        return found
+                stack += [(first, int(first_at[at])), (second, int(second_at[at]))]
+        return options_by_label
 
 
 def front_of(options: Iterable[Option], label: Hashable = None) -> Front:
@@ -169,13 +169,13 @@ def front_of(options: Iterable[Option], label: Hashable = None) -> Front:
     return Front(times, costs, ("options", label, kept))
 
 
-def fixed(time: int, cost: int = 0) -> Front:
-    """Return a front of one point: what is decided already, or takes no time."""
+def single_point(time: int, cost: int = 0) -> Front:
+    """Return a front of one point: for a task that is decided already, or takes no time."""
     return Front(np.array([time], dtype=np.int64), np.array([cost], dtype=np.int64), ("options", None, ()))
 
 
 def series(first: Front, second: Front, horizon: int | None = None) -> Front:
-    """Return the front of one after the other; points that take longer than ``horizon`` may be left out."""
+    """Return the front of two in series; points that take longer than ``horizon`` may be left out."""
     times = np.add.outer(first.times, second.times).ravel()
     costs = np.add.outer(first.costs, second.costs).ravel()
     if horizon is not None:
@@ -188,7 +188,7 @@ def series(first: Front, second: Front, horizon: int | None = None) -> Front:
 
 
 def parallel(first: Front, second: Front) -> Front:
-    """Beside each other: done when both are."""
+    """Return the front of two in parallel: done when both are."""
     times = np.union1d(first.times, second.times)
     times = times[times >= max(first.fastest, second.fastest)]
     first_at = first.times.searchsorted(times, side="right") - 1
@@ -196,8 +196,8 @@ def parallel(first: Front, second: Front) -> Front:
     return Front(times, first.costs[first_at] + second.costs[second_at], ("both", first, first_at, second, second_at))
 
 
-def either(fronts: Sequence[Front]) -> Front:
-    """Return the best of several: whichever is cheaper for the time."""
+def best_of(fronts: Sequence[Front]) -> Front:
+    """Return the front of a choice among several: for each time the cheapest."""
     times = np.concatenate([front.times for front in fronts])
     costs = np.concatenate([front.costs for front in fronts])
     which = np.concatenate([np.full(len(front), index) for index, front in enumerate(fronts)])
@@ -222,24 +222,24 @@ _IN, _OUT = (-1, 0), (-2, 0)
 """Before the first and after the last task."""
 
 
-def whole(graph: Graph, fronts: Mapping[int, Front], horizon: int | None = None, effort: int = NEVER) -> Front:
-    """Return what time costs for the graph as a whole, or for those of its tasks that have a front.
+def front_of_graph(graph: Graph, fronts: Mapping[int, Front], horizon: int | None = None, effort: int = NEVER) -> Front:
+    """Return the front of a whole graph, or of those of its tasks that have a front.
 
-    Exact for series-parallel graphs, and for any other where ``effort`` suffices; else the picks of a point take no
-    longer and cost no more than it says, but something cheaper may be missing.
+    It is exact for series-parallel graphs, and for others where ``effort`` suffices. Else the picks of a point take no
+    longer and cost no more than it says, but cheaper points may be missing.
     """
     edges: list[_Edge] = []
     for task, front in fronts.items():
         before = [other for other in graph.predecessors[task] if other in fronts]
         edges.append(((task, 0), (task, 1), front))
-        edges += [((other, 1), (task, 0), fixed(0)) for other in before] or [(_IN, (task, 0), fixed(0))]
+        edges += [((other, 1), (task, 0), single_point(0)) for other in before] or [(_IN, (task, 0), single_point(0))]
         if not any(after in fronts for after in graph.successors[task]):
-            edges.append(((task, 1), _OUT, fixed(0)))
+            edges.append(((task, 1), _OUT, single_point(0)))
     return _merge(edges, horizon, effort)
 
 
 def _merge(edges: list[_Edge], horizon: int | None, effort: int) -> Front:
-    """Return one front for a network from its one source to its one sink."""
+    """Return the front of a network with one source and one sink."""
     while True:
         pairs: dict[tuple[_Node, _Node], Front] = {}
         for source, target, front in edges:
@@ -270,7 +270,7 @@ def _condition(
     horizon: int | None,
     effort: int,
 ) -> Front:
-    """Fix the front that leads into (or out of) some node alone to each of its points; the best of what comes out."""
+    """Return the best front over all points of an edge that is the only one into, or out of, some node."""
     ends = [(into[node][0], out[node]) for node in inner if len(into[node]) == 1]
     ends += [(out[node][0], into[node]) for node in inner if len(out[node]) == 1]
     alone, others = min(ends, key=lambda end: len(end[0][2]))  # the first node after the source has one way in
@@ -288,7 +288,7 @@ def _condition(
     points = _spaced(len(front), max(isqrt(effort), min(effort, 3)))
     if len(points) < min(2, len(front)):  # no effort is left: one a neighbour, the fastest is run
         return merged(lambda _: front)
-    return either([merged(partial(_fixed_to, front, point)) for point in points])
+    return best_of([merged(partial(_fixed_to, front, point)) for point in points])
 
 
 def _fixed_to(front: Front, point: int, copy: int) -> Front:

@@ -1,4 +1,4 @@
-"""Hash: every task on a worker drawn by its name, whatever is there. The baseline of the Compass paper."""
+"""Hash: each task on a worker chosen by a hash of its name, whatever its load. A baseline of the Compass paper."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
@@ -14,8 +14,8 @@ _OTHER = 0xD1342543DE82EF95
 _MASK = (1 << 64) - 1
 
 
-def drawn(request: int, task: int, salt: int) -> int:
-    """Return a number that looks random and is the same every time (splitmix64)."""
+def hash_of(request: int, task: int, salt: int) -> int:
+    """Return a hash of a task as 64 bits (splitmix64)."""
     x = (request * 64 + task + 1) * _ODD + salt * _OTHER & _MASK
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & _MASK
     x = (x ^ x >> 27) * 0x94D049BB133111EB & _MASK
@@ -23,7 +23,7 @@ def drawn(request: int, task: int, salt: int) -> int:
 
 
 class Hash(ServingPolicy):
-    """A random worker a task."""
+    """Places each task on a pseudo-random worker."""
 
     name = "hash"
     authors: ClassVar[dict[str, Any]] = {"evict": FIFO, "prefetch": 0}
@@ -38,38 +38,38 @@ class Hash(ServingPolicy):
         """Bind the queues; see ``LocalQueue``."""
         self.queue.bind(state)
         self._open: dict[int, None] = {}
-        """Requests with tasks that no worker was up for."""
+        """Requests with tasks that no worker that is up can run."""
 
     def decide(self, now: int, state: ServingState) -> Iterator[Action]:
-        """Place what arrived or was displaced; then let each worker go on."""
+        """Yield the placements of new and displaced requests, then each worker's own actions."""
         if state.landed or state.displaced or self._open:
             for request in dict.fromkeys((*self._open, *state.landed, *state.displaced)):
                 self._open.pop(request, None)
                 if (rs := state.requests.get(request)) is not None:
-                    plan = spread(state, rs, self.queue.hosts, self.salt)
+                    plan = random_plan(state, rs, self.queue.hosts, self.salt)
                     if rs.unplaced(plan):
                         self._open[request] = None
                     yield PlaceRequest(request, plan)
         queue, workers = self.queue, state.workers
         for index in list(state.touched):
             worker = workers[index]
-            if worker.queue:  # as in ``LocalQueue.decide``, with a generator less: there is nothing else to this policy
+            if worker.queue:  # ``LocalQueue.decide`` inlined: one generator less
                 if not worker.running and (batch := queue.run(state, worker, next(iter(worker.queue)))) is not None:
                     yield batch
-                if (fetch := queue.ahead(state, worker)) is not None:
+                if (fetch := queue.next_fetch(state, worker)) is not None:
                     yield fetch
 
 
-def spread(state: ServingState, rs: RequestState, hosts: Sequence[tuple[int, ...]], salt: int) -> tuple[int, ...]:
-    """Return a worker for each task, drawn among those up that can run it; -1: none is. What is placed stays."""
+def random_plan(state: ServingState, rs: RequestState, hosts: Sequence[tuple[int, ...]], salt: int) -> tuple[int, ...]:
+    """Return a pseudo-random worker for each task among those up that can run it; -1: none. Placed tasks stay."""
     down = [worker.id for worker in state.workers if not worker.up]
     placed, functions = list(rs.worker), rs.graph.functions
     salt += rs.request.arrival  # other arrivals, another draw
     for task, stage in enumerate(rs.stage):
         if placed[task] == NOWHERE and stage < RUNNING:
-            able: Sequence[int] = hosts[functions[task]]
+            capable: Sequence[int] = hosts[functions[task]]
             if down:
-                able = [worker for worker in able if worker not in down]
-            if able:
-                placed[task] = able[drawn(rs.request.id, task, salt) % len(able)]
+                capable = [worker for worker in capable if worker not in down]
+            if capable:
+                placed[task] = capable[hash_of(rs.request.id, task, salt) % len(capable)]
     return tuple(placed)

@@ -1,4 +1,4 @@
-"""HEFT: the plan of Compass with neither load nor models in it, and no second look. A baseline of the Compass paper."""
+"""HEFT: the plan of Compass without load, models and adjustment. A baseline of the Compass paper."""
 
 from typing import Any, ClassVar
 
@@ -7,7 +7,7 @@ from headway.serving.policies.local import FIFO, LOOKAHEAD
 
 
 class Heft(Compass):
-    """By decreasing rank, as if every worker were idle and held every model."""
+    """Plans by decreasing rank, as if every worker were idle and held every model."""
 
     name = "heft"
     authors: ClassVar[dict[str, Any]] = {"evict": FIFO, "prefetch": 0, "ingress": False}

@@ -1,7 +1,7 @@
-"""JIT: each task on the worker that could take it soonest, decided when it is sent. A baseline of the Compass paper.
+"""JIT: each task on the worker that can start it first, decided when it is sent. A baseline of the Compass paper.
 
-A task is placed nowhere until everything it waits for is done. In the authors' code (``start=hash``) the plan is that
-of ``hash``, and tasks with one predecessor are placed again when they are sent, as ``compass`` adjusts its plans.
+A task is placed nowhere until its predecessors are done. In the authors' program (``start=hash``) the plan is that of
+``hash``, and tasks with one predecessor are placed again when they are sent, as ``compass`` adjusts its plans.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from headway.errors import ExperimentError
 from headway.serving.actions import NOWHERE, Action, MoveTask
 from headway.serving.policies.compass import END, START, Compass
-from headway.serving.policies.hash import spread
+from headway.serving.policies.hash import random_plan
 from headway.serving.policies.local import FIFO, LOOKAHEAD
 from headway.serving.policies.plan import QUEUED, RUNNING
 from headway.serving.requeststate import RequestState, Stage
@@ -20,7 +20,7 @@ OPEN, HASH = "open", "hash"
 
 
 class Jit(Compass):
-    """Least queued, plus fetching, plus sending, when a task is sent."""
+    """Chooses the least sum of queue, fetch and transfer time when a task is sent."""
 
     name = "jit"
     authors: ClassVar[dict[str, Any]] = {
@@ -41,7 +41,7 @@ class Jit(Compass):
         adjust_at: str = END,
         salt: int = 0,
     ) -> None:
-        """``patience``, ``adjust_at``: of ``start=hash``, as for ``compass``. ``salt``: another draw of its plan."""
+        """Store the options; ``patience``, ``adjust_at`` and ``salt`` count with ``start=hash`` only."""
         super().__init__(
             evict=evict, prefetch=prefetch, estimate=estimate, patience=patience, adjust_at=adjust_at, adjust=True
         )
@@ -50,24 +50,24 @@ class Jit(Compass):
         self.start = start
         self.salt = salt
         if start == OPEN:
-            self.adjust_at = END  # what is placed nowhere must be looked at when its inputs are there
+            self.adjust_at = END  # an unplaced task is placed when its inputs are there
 
     def plan(self, now: int, state: ServingState, rs: RequestState, viewer: int) -> tuple[int, ...]:
         """Return the plan of ``hash``."""
-        return spread(state, rs, self.queue.hosts, self.salt)
+        return random_plan(state, rs, self.queue.hosts, self.salt)
 
     def _place(self, now: int, state: ServingState, rs: RequestState) -> Iterator[Action]:
         if self.start == HASH:
             yield from super()._place(now, state, rs)
             return
-        viewer = state.reached(rs.request.ingress)
+        viewer = state.entry_worker(rs.request.ingress)
         for task, stage in enumerate(rs.stage):
             if stage == Stage.READY:
                 yield from self._send(now, state, rs, task, viewer)
 
-    def _look_again(self, now: int, state: ServingState, rs: RequestState, task: int) -> Iterator[Action]:
+    def _adjust_successors(self, now: int, state: ServingState, rs: RequestState, task: int) -> Iterator[Action]:
         if self.start == HASH:
-            yield from super()._look_again(now, state, rs, task)
+            yield from super()._adjust_successors(now, state, rs, task)
             return
         for after in rs.graph.successors[task]:
             if rs.stage[after] == Stage.READY:
@@ -78,7 +78,7 @@ class Jit(Compass):
         target = NOWHERE
         if here >= 0:
             view = self.planner.view(now, state.rows(here, now))
-            target = self.planner.at_once(view, rs, task, here, self.queue.hosts[rs.graph.tasks[task].function])
+            target = self.planner.place_one(view, rs, task, here, self.queue.hosts[rs.graph.tasks[task].function])
         if target >= 0:
             yield MoveTask(rs.request.id, task, target)
         else:

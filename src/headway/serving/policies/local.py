@@ -1,4 +1,4 @@
-"""What each worker decides alone: which of its queued tasks runs next, what makes room, what is fetched ahead."""
+"""Local decisions of a worker: which queued task runs next, which models are evicted, which are fetched ahead."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -6,7 +6,7 @@ from itertools import islice
 from headway.errors import ExperimentError
 from headway.serving.actions import Action, FetchModel, RunBatch
 from headway.serving.catalogue import Configuration, models_in
-from headway.serving.fleet import Worker, places
+from headway.serving.fleet import Worker, find_slices
 from headway.serving.state import ServingState
 from headway.serving.workerstate import TaskId, WorkerState
 
@@ -14,10 +14,10 @@ FIFO, LOOKAHEAD = "fifo", "lookahead"
 
 
 class LocalQueue:
-    """Tasks in order of arrival, one at a time, each with the whole GPU."""
+    """Runs tasks in order of arrival, one at a time, each with the whole GPU."""
 
     def __init__(self, evict: str = LOOKAHEAD, prefetch: int = 3) -> None:
-        """``prefetch``: how many queued tasks to look at for weights to fetch ahead; 0: none."""
+        """Store the options. ``prefetch``: how many queued tasks to consider for weights to fetch ahead; 0: none."""
         if evict not in (FIFO, LOOKAHEAD):
             raise ExperimentError(f"option evict={evict} is neither {LOOKAHEAD} nor {FIFO}")
         if prefetch < 0:
@@ -28,18 +28,18 @@ class LocalQueue:
     def bind(self, state: ServingState) -> None:
         """Compute the one configuration of each function on each worker, and where each function can run at all."""
         catalogue = state.catalogue
-        self._whole: list[list[Configuration | None]] = [
-            [_whole(state, worker.id, worker.worker, function) for function in range(len(catalogue.functions))]
+        self._largest: list[list[Configuration | None]] = [
+            [_largest(state, worker.id, worker.worker, function) for function in range(len(catalogue.functions))]
             for worker in state.workers
         ]
         self.hosts: list[tuple[int, ...]] = []
-        """By function: the workers that could run it if nothing else were there."""
+        """By function: the workers that can run it when they are empty."""
         for index, function in enumerate(catalogue.functions):
             need = catalogue.size_of(function.mask) + function.activation_bytes
             hosts = tuple(
                 worker.id
                 for worker in state.workers
-                if self._whole[worker.id][index] is not None and need <= worker.memory.capacity_bytes
+                if self._largest[worker.id][index] is not None and need <= worker.memory.capacity_bytes
             )
             if not hosts:
                 raise ExperimentError(f"function {function.name}: no worker can run it, it needs {need} bytes on a GPU")
@@ -49,19 +49,19 @@ class LocalQueue:
         self._sizes = [model.size_bytes for model in catalogue.models]
 
     def decide(self, state: ServingState, worker: WorkerState) -> Iterator[Action]:
-        """Start what can start."""
+        """Yield a batch of the first queued task, if the worker is idle, and one fetch ahead."""
         queue = worker.queue
         if not queue:
             return
         if not worker.running and (batch := self.run(state, worker, next(iter(queue)))) is not None:
             yield batch
-        if (fetch := self.ahead(state, worker)) is not None:
+        if (fetch := self.next_fetch(state, worker)) is not None:
             yield fetch
 
     def run(self, state: ServingState, worker: WorkerState, task: TaskId) -> RunBatch | None:
-        """Return one task with the whole GPU, and what must make room for it; None: it must wait for a fetch to end."""
+        """Return a batch of one task with the whole GPU, and its evictions; None: it must wait for a fetch to end."""
         function = state.requests[task[0]].graph.functions[task[1]]
-        whole, memory = self._whole[worker.id][function], worker.memory
+        whole, memory = self._largest[worker.id][function], worker.memory
         assert whole is not None
         mask = self._masks[function]
         missing = mask & ~memory.resident
@@ -72,13 +72,13 @@ class LocalQueue:
         if need > memory.free_bytes:
             evict = self.victims(state, worker, need - memory.free_bytes, mask, task)
         if evict is None:
-            return None  # what is being fetched ahead is in the way
+            return None  # a model that is being fetched cannot be evicted
         return RunBatch(worker.id, (task,), whole.cpus, whole.slices, evict)
 
     def victims(
         self, state: ServingState, worker: WorkerState, need: int, keep: int, task: TaskId
     ) -> tuple[int, ...] | None:
-        """Return models that make room for ``need`` bytes: oldest first, or what the queue needs latest first."""
+        """Return models to evict for ``need`` bytes: oldest first, or those first that the queue needs last."""
         pinned = worker.memory.pins
         models = [model for model in worker.memory.order if not keep >> model & 1 and model not in pinned]
         if self.evict == LOOKAHEAD and len(models) > 1:
@@ -88,10 +88,7 @@ class LocalQueue:
     def _first_use(
         self, state: ServingState, worker: WorkerState, besides: TaskId, models: Sequence[int]
     ) -> dict[int, int]:
-        """Return where in the queue each of some models is needed first.
-
-        Those that no task needs come after its end.
-        """
+        """Return by model the first position in the queue that needs it; the length of the queue where none does."""
         first = dict.fromkeys(models, len(worker.queue))
         requests, masks, among = state.requests, self._masks, sum(1 << model for model in models)
         for position, key in enumerate(worker.queue):
@@ -104,8 +101,8 @@ class LocalQueue:
                     break
         return first
 
-    def ahead(self, state: ServingState, worker: WorkerState) -> FetchModel | None:
-        """Fetch one missing model of the next tasks, into free memory only, and one at a time."""
+    def next_fetch(self, state: ServingState, worker: WorkerState) -> FetchModel | None:
+        """Return a fetch of a missing model of the next tasks, into free memory only, and one at a time; else None."""
         if not self.prefetch or worker.fetches or not worker.queue:
             return None
         memory = worker.memory
@@ -119,11 +116,11 @@ class LocalQueue:
         return None
 
 
-def _whole(state: ServingState, index: int, worker: Worker, function: int) -> Configuration | None:
-    """Return the largest configuration for one task that a worker has room for; None: there is none."""
+def _largest(state: ServingState, index: int, worker: Worker, function: int) -> Configuration | None:
+    """Return the largest configuration for one task that an empty worker can hold; None: there is none."""
     possible = [
         cell
         for cell in state.latency.cells(index, function)
-        if cell.cpus <= worker.cpus and cell.slices <= worker.gpu.slices and places(worker.gpu, cell.slices, 0)
+        if cell.cpus <= worker.cpus and cell.slices <= worker.gpu.slices and find_slices(worker.gpu, cell.slices, 0)
     ]
     return max(possible, key=lambda cell: (-cell.batch, cell.slices, cell.cpus), default=None)

@@ -1,4 +1,4 @@
-"""What serving policies are made of, and what they share.
+"""Base class of serving policies.
 
 A policy is asked once an instant, with the state and what is new in it. Its constructor takes options and stores
 them; ``bind`` is called once before the run, for what is worth computing beforehand (ranks, fronts).
@@ -13,18 +13,18 @@ from headway.serving.state import ServingState
 
 
 class ServingPolicy(ABC):
-    """Decides for a whole fleet; where control is decentralised, each worker's part with that worker's view alone."""
+    """Decides for a whole fleet; under decentralised control for each worker with that worker's view alone."""
 
     name: ClassVar[str]
     central: ClassVar[bool] = False
-    """Whether one place decides, with every row as it is; else each worker does, with its own view."""
+    """Whether one planner decides with fresh rows; else each worker decides with its own view."""
 
     authors: ClassVar[dict[str, Any]] = {}
-    """What its options are under ``--fidelity authors``, where they are not given."""
+    """Defaults of its options under ``--fidelity authors``."""
 
     def bind(self, state: ServingState) -> None:  # noqa: B027  # most have nothing to prepare
         """Prepare for a run; called once, before the first decision."""
 
     @abstractmethod
     def decide(self, now: int, state: ServingState) -> Iterator[Action]:
-        """Return what to do at this instant."""
+        """Return the actions of this instant."""

@@ -1,8 +1,8 @@
-"""Where the tasks of a request go, by what one worker knows of all: the plan of Compass, and its one-task form.
+"""Compass's planner: places all tasks of a request, or one task, from the rows that one worker sees.
 
-Everything is computed from state rows. How long a worker is taken is what its row says by the ``estimate``: ``queued``
-counts the run times of queued tasks, as the paper does; ``running`` also what is left of the task that runs and the
-weights that placed tasks will have to fetch; ``reserved`` also tasks that were placed there and have not come yet.
+The ``estimate`` says how long a worker is taken to be busy. ``queued`` counts the run times of queued tasks, as the
+paper does. ``running`` adds what is left of the running task and the weights that placed tasks must fetch. ``reserved``
+adds tasks that were placed there and have not arrived yet.
 """
 
 from collections.abc import Sequence
@@ -23,14 +23,14 @@ _NEVER = 1 << 62
 
 @dataclass(slots=True)
 class View:
-    """All rows as one worker reads them at one moment, as lists by worker."""
+    """The rows that one worker reads at one moment, as lists by worker."""
 
     up: list[bool] | None
     """None: all are."""
     taken_until: list[int]
-    """When a task that came now would find the GPU free."""
+    """When a task that arrived now would find the GPU free."""
     resident: list[int]
-    """Models that are there, or will be by then."""
+    """Models that are resident, or will be by then, as bits."""
     free: list[int]
     """Bytes."""
 
@@ -47,20 +47,20 @@ class Planner:
         self.ingress = ingress
 
     def bind(self, state: ServingState, hosts: Sequence[tuple[int, ...]]) -> None:
-        """Compute ranks and all about functions and links that a plan looks up. ``hosts``: see ``LocalQueue``."""
+        """Compute ranks, run times and transfer times. ``hosts``: see ``LocalQueue``."""
         catalogue, fleet = state.catalogue, state.fleet
         self._fleet = fleet
         self._hosts = hosts
         self._workers = len(state.workers)
         functions = range(len(catalogue.functions))
         self.runs = [[row[function] for row in state.latency.base] for function in functions]
-        """By function and worker: what one task takes."""
+        """By function and worker: the run time of one task."""
         self._fetch_times = [fleet.fetch_time(model.size_bytes) for model in catalogue.models]
         self._sizes = [model.size_bytes for model in catalogue.models]
         self._masks = [function.mask for function in catalogue.functions]
         self._models = [tuple(models_in(mask)) for mask in self._masks]
-        self._bring = cache(self._time_and_bytes)
-        self.way = cache(self._way)
+        self._fetch_cost = cache(self._time_and_bytes)
+        self.transfer_times = cache(self._transfer_times)
         self._orders = [tuple(by_rank(self.ranks(graph), graph.order)) for graph in catalogue.graphs]
         self._inputs = [
             [
@@ -72,15 +72,15 @@ class Planner:
         ]
 
     def ranks(self, graph: Graph) -> list[int]:
-        """Return by task the longest way from its start to the end, with every edge between two workers."""
+        """Return by task the longest path from its start to the end, with every edge between two workers."""
         times = [sum(self.runs[function]) // self._workers for function in graph.functions]
-        sent = [self._across(task.output_bytes) for task in graph.tasks]
+        sent = [self._host_to_host(task.output_bytes) for task in graph.tasks]
         return graph.lengths_from([time + sent[i] if graph.successors[i] else time for i, time in enumerate(times)])
 
     # --- what rows say ----------------------------------------------------------------------------------------
 
     def view(self, now: int, rows: Sequence[Row]) -> View:
-        """Return what a worker knows, in the form that plans read."""
+        """Return rows as a view."""
         ups, queued, reserved, busy, residents, wanted, frees, *_ = zip(*rows, strict=True)
         up = list(ups) if False in ups else None
         resident, free = list(residents), list(frees)
@@ -91,16 +91,16 @@ class Planner:
         taken = [(until if until > now else now) + work for until, work in zip(busy, queued, strict=True)]
         if self.estimate == RESERVED:
             taken = [until + work for until, work in zip(taken, reserved, strict=True)]
-        for index, (wants, there) in enumerate(zip(wanted, residents, strict=True)):
-            if missing := wants & ~there:
-                time, size = self._bring(missing)
+        for index, (need_counts, there) in enumerate(zip(wanted, residents, strict=True)):
+            if missing := need_counts & ~there:
+                time, size = self._fetch_cost(missing)
                 taken[index] += time
                 free[index] -= size
                 resident[index] |= missing
         return View(up, taken, resident, free)
 
     def taken_until(self, now: int, row: Row) -> int:
-        """Return when a task that came to a worker now would find its GPU free."""
+        """Return when a task that arrived at a worker now would find its GPU free."""
         if not self.load:
             return now
         if self.estimate == QUEUED:
@@ -109,15 +109,15 @@ class Planner:
         if self.estimate == RESERVED:
             until += row.reserved
         if missing := row.wanted & ~row.resident:
-            until += self._bring(missing)[0]
+            until += self._fetch_cost(missing)[0]
         return until
 
     # --- decisions --------------------------------------------------------------------------------------------
 
     def plan(self, now: int, view: View, rs: RequestState, ingress: int) -> tuple[int, ...]:
-        """Return a worker for every task that has none and has not begun, by decreasing rank; -1: none is up.
+        """Return a worker for every task that has none and has not started, by decreasing rank; -1: none is up.
 
-        The view is used up: it is changed as if the tasks were there.
+        The view is changed as if the tasks were placed.
         """
         graph, tasks = rs.request.graph, rs.graph.tasks
         placed = list(rs.worker)
@@ -133,20 +133,29 @@ class Planner:
                     placed[task] = (rs.copies[task] & -rs.copies[task]).bit_length() - 1
                 continue
             if before := predecessors[task]:
-                come = self._joined(now, [(placed[p], ends[p], tasks[p].output_bytes) for p in before])
+                arrivals = self._inputs_arrive(now, [(placed[p], ends[p], tasks[p].output_bytes) for p in before])
             elif not self.ingress:
-                come = [now] * self._workers
+                arrivals = [now] * self._workers
             else:
-                come = [now + way for way in self.way(ingress, tasks[task].input_bytes)]
-            where, start = self.soonest(view, come, function, (where,) if where >= 0 else self._hosts[function])
+                arrivals = [
+                    now + transfer_times for transfer_times in self.transfer_times(ingress, tasks[task].input_bytes)
+                ]
+            where, start = self.earliest_finish(
+                view, arrivals, function, (where,) if where >= 0 else self._hosts[function]
+            )
             placed[task] = where
             if where >= 0:
-                ends[task] = start + self._across(self._inputs[graph][task]) + self.runs[function][where]
+                ends[task] = start + self._host_to_host(self._inputs[graph][task]) + self.runs[function][where]
                 self._occupy(view, where, function, ends[task])
         return tuple(placed)
 
-    def soonest(self, view: View, come: Sequence[int], function: int, candidates: Sequence[int]) -> tuple[int, int]:
-        """Return where a task ends first whose inputs could be on each worker at ``come``, and when it starts there."""
+    def earliest_finish(
+        self, view: View, arrivals: Sequence[int], function: int, candidates: Sequence[int]
+    ) -> tuple[int, int]:
+        """Return the worker where a task ends first, and when it starts there.
+
+        ``arrivals``: by worker, when its inputs could be there.
+        """
         least, best, begin = _NEVER, NOWHERE, 0
         taken, up, runs = view.taken_until, view.up, self.runs[function]
         models = self._models[function] if self.cache else ()
@@ -157,8 +166,8 @@ class Planner:
             resident, free = view.resident, view.free
         for worker in candidates:
             start = taken[worker]
-            if come[worker] > start:
-                start = come[worker]
+            if arrivals[worker] > start:
+                start = arrivals[worker]
             end = start + runs[worker]
             if end >= least:
                 continue
@@ -175,67 +184,61 @@ class Planner:
                 least, best, begin = end, worker, start
         return best, begin
 
-    def at_once(self, view: View, rs: RequestState, task: int, here: int, candidates: Sequence[int]) -> int:
-        """Return where one task goes whose inputs lie ``here``: least taken, plus fetching, plus sending.
+    def place_one(self, view: View, rs: RequestState, task: int, here: int, candidates: Sequence[int]) -> int:
+        """Return the worker for a task whose inputs are on ``here``: the least sum of queue, fetch and transfer time.
 
-        -1: nowhere.
+        -1: none is up.
         """
         size = self._inputs[rs.request.graph][task]
-        come = [until + time for until, time in zip(view.taken_until, self.way(here, size), strict=True)]
-        return self.soonest(view, come, rs.graph.tasks[task].function, candidates)[0]
+        arrivals = [until + time for until, time in zip(view.taken_until, self.transfer_times(here, size), strict=True)]
+        return self.earliest_finish(view, arrivals, rs.graph.tasks[task].function, candidates)[0]
 
     def fetch(self, view: View, worker: int, function: int) -> int:
-        """Return how long the missing models take to come.
-
-        Twice as long for one that something has to make room for.
-        """
+        """Return how long the missing models take to fetch; twice as long for one that needs an eviction."""
         missing, free = models_in(self._masks[function] & ~view.resident[worker]), view.free[worker]
         return sum(self._fetch_times[model] * (1 if free >= self._sizes[model] else 2) for model in missing)
 
-    def _way(self, source: int, size_bytes: int) -> list[int]:
-        """Return by worker how long bytes take to get there."""
+    def _transfer_times(self, source: int, size_bytes: int) -> list[int]:
+        """Return by worker how long bytes take from ``source``."""
         return [self._fleet.copy_time(source, target, size_bytes) for target in range(self._workers)]
 
     # --- parts ------------------------------------------------------------------------------------------------
 
-    def _joined(self, now: int, sources: Sequence[tuple[int, int, int]]) -> list[int]:
-        """Return by worker when the results of all (worker, end, bytes) are there.
+    def _inputs_arrive(self, now: int, sources: Sequence[tuple[int, int, int]]) -> list[int]:
+        """Return by worker when the results of all ``sources`` (worker, end, bytes) have arrived.
 
-        Those that are nowhere count as there.
+        Sources without a worker are not counted.
         """
-        come: list[int] = []
+        arrivals: list[int] = []
         for where, end, size in sources:
             if where < 0:
                 continue
-            way = self.way(where, size)
-            if come:
-                come = [max(other, end + time) for other, time in zip(come, way, strict=True)]
+            transfer_times = self.transfer_times(where, size)
+            if arrivals:
+                arrivals = [max(other, end + time) for other, time in zip(arrivals, transfer_times, strict=True)]
             else:
-                come = [end + time for time in way]
-        return come or [now] * self._workers
+                arrivals = [end + time for time in transfer_times]
+        return arrivals or [now] * self._workers
 
     def _occupy(self, view: View, worker: int, function: int, until: int) -> None:
-        """Write into a view that a task was placed on a worker."""
+        """Change a view as if a task were placed on a worker."""
         view.taken_until[worker] = until
         missing = self._masks[function] & ~view.resident[worker]
         if missing:
-            view.free[worker] -= self._bring(missing)[1]
+            view.free[worker] -= self._fetch_cost(missing)[1]
             if self.estimate != QUEUED:
                 view.resident[worker] |= missing
 
     def _time_and_bytes(self, mask: int) -> tuple[int, int]:
-        """Return how long some models take to come, and their bytes."""
+        """Return how long some models take to fetch, and their bytes."""
         models = models_in(mask)
         return sum(self._fetch_times[model] for model in models), sum(self._sizes[model] for model in models)
 
-    def _across(self, size_bytes: int) -> int:
-        """Down from one GPU, over to another host and up again."""
+    def _host_to_host(self, size_bytes: int) -> int:
+        """Return how long bytes take from one GPU to its host, to another host and to a GPU there."""
         return self._fleet.copy_time(NOWHERE, 0, size_bytes) + 2 * self._fleet.fetch_time(size_bytes)
 
 
 def by_rank(ranks: Sequence[int], order: Sequence[int]) -> list[int]:
-    """Return tasks by decreasing rank.
-
-    Those of equal rank in the order of the graph, so that none comes before its inputs.
-    """
+    """Return tasks by decreasing rank; ties in topological order, so that no task comes before its predecessors."""
     return sorted(order, key=lambda task: -ranks[task])

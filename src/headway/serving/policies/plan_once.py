@@ -1,10 +1,9 @@
-"""plan-once: one plan for the whole graph when a request arrives, kept to the end. What Orion does, by class.
+"""plan-once: one plan for the whole graph when a request arrives, kept to the end, in the manner of Orion.
 
-Best-first search by cost: from the cheapest configuration of every task, each step takes one task to its next faster
-one on its front; the first state that keeps the deadline is the plan. The search ends after ``cutoff`` states; the rest
-of the way is then taken greedily from the state that was nearest to the deadline, by time gained for the money. Batches
-are no larger than the queue was on arrival. Queues, dispatch and warm processes are those of ``esg``: only the choice
-differs.
+Best-first search by cost: from the cheapest configuration of every task, each step moves one task to its next faster
+configuration on its front. The first state that keeps the deadline is the plan. The search ends after ``cutoff``
+states; then a greedy descent goes on from the state nearest to the deadline, by time gained for the cost. Batches are
+no larger than the queue was on arrival. Queues, dispatch and warm processes are those of ``esg``.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,7 +26,7 @@ Plan = tuple[Option, ...]
 
 @dataclass(eq=False)
 class PlanOnce(PoolPolicy):
-    """A configuration a task, fixed on arrival."""
+    """Fixes the configuration of each task on arrival."""
 
     name = "plan-once"
 
@@ -43,14 +42,14 @@ class PlanOnce(PoolPolicy):
         self._slowest = [sum(self.options[task.function][-1].time for task in graph.tasks) for graph in self._graphs]
 
     def decide(self, now: int, state: ServingState) -> Iterator[Action]:
-        """As in the pool; plans of requests that are over are forgotten."""
+        """Yield the actions of ``PoolPolicy``; forget the plans of requests that have ended."""
         for request, _ in state.ended:
             if request not in state.requests:
                 self._plans.pop(request, None)
         yield from super().decide(now, state)
 
     def choices(self, now: int, state: ServingState, key: Key, requests: Sequence[int], slack: int) -> Sequence[Option]:
-        """Return what the plan of the first of them says."""
+        """Return the option that the plan of the first request has for this task."""
         (graph, task), first = key, requests[0]
         if slack >= NEVER:  # no deadline, or it is lost: as cheap as can be
             return (self._plan(graph, NEVER, len(requests))[task],)
@@ -72,9 +71,9 @@ class PlanOnce(PoolPolicy):
 
 
 def best_first(graph: Graph, fronts: Sequence[Sequence[Option]], deadline: int, cutoff: int) -> Plan:
-    """Return the cheapest way to keep a deadline, as far as ``cutoff`` states show it.
+    """Return the cheapest plan that keeps a deadline, as far as ``cutoff`` states show it.
 
-    Fronts: fastest first, by task.
+    ``fronts``: by task, fastest first.
     """
     start = tuple(len(front) - 1 for front in fronts)
     heap = [(sum(front[-1].cost for front in fronts), start)]
@@ -97,7 +96,7 @@ def best_first(graph: Graph, fronts: Sequence[Sequence[Option]], deadline: int, 
 
 
 def _greedy(graph: Graph, fronts: Sequence[Sequence[Option]], deadline: int, state: tuple[int, ...]) -> tuple[int, ...]:
-    """Return a state with tasks on the longest way made faster, until it keeps the deadline or none can be."""
+    """Return a state with tasks on the critical path made faster, until it keeps the deadline or none can be."""
     while True:
         times = [front[at].time for front, at in zip(fronts, state, strict=True)]
         to, onward = graph.lengths_to(times), graph.lengths_from(times)

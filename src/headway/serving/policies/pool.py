@@ -1,22 +1,22 @@
-"""What policies share that decide in one place and pull tasks from a pool: queues, dispatch, warm processes.
+"""Base of policies with central control and a pool of tasks (esg and its relatives): queues, dispatch, warm processes.
 
-One queue a (graph, task), oldest first. A policy says which configurations to try for the head of a queue, in order;
-the first that fits is run with as many tasks as it holds: where the predecessor ran, if it is warm there; else on a
-warm worker; of several where the fewest slices stay free, and only then where the weights are: ESG knows nothing of
-them. What fits nowhere goes on the recheck list, which is served first next time, and after repeated failures the least
-configuration is tried too.
+There is one queue for each (graph, task), oldest first. A policy returns configurations to try for the head of a queue,
+in order. The first that fits is run with as many tasks as it holds: where the predecessor ran, if it is warm there;
+else on a warm worker. Of several workers the one with the fewest free slices is taken, and only then one with the
+weights: ESG knows nothing of them. A queue whose head fits nowhere goes on the recheck list, which is served first next
+time. After repeated failures the least configuration is tried too.
 
 Where ESG's paper is silent, our reading:
 
 - Cold starts take seconds, so no batch waits for one while it holds slices: a process is started ahead, and the task
-  runs there or wherever one is free sooner. Processes are kept for what a moving average of inter-arrival times
-  forecasts: by Little's law, with a reserve for chance.
-- Run times vary. Plans keep ``deviations`` standard deviations of what lies ahead in reserve.
-- Who can no longer keep the deadline even with the fastest configurations is set apart and served at least cost, while
+  runs there or wherever one is free sooner. The number of processes follows a moving average of inter-arrival times, by
+  Little's law, with a reserve for chance.
+- Run times vary. Plans keep a reserve of ``deviations`` standard deviations of the time ahead.
+- Requests that miss their deadline even with the fastest configurations are set apart and served at least cost, while
   an eighth of the fleet stays free for the others (``late=last``). ``late=plan`` gives them the fastest configurations,
-  as the paper has it: a backlog then takes twice the slices just when there are none, and never goes away.
+  as in the paper: a backlog then takes twice the slices just when there are none, and never ends.
 
-``--fidelity authors`` takes back the last two.
+``--fidelity authors`` turns the last two off.
 """
 
 from abc import abstractmethod
@@ -30,7 +30,7 @@ from typing import Any, ClassVar
 from headway.errors import ExperimentError
 from headway.serving.actions import Action, FetchModel, RunBatch, StartInstance, WakeAt
 from headway.serving.catalogue import models_in
-from headway.serving.fleet import FREE, places
+from headway.serving.fleet import FREE, find_slices
 from headway.serving.policies.fronts import NEVER, Option, options_on
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.requeststate import RequestState, Stage
@@ -42,18 +42,18 @@ Key = tuple[int, int]
 """(graph, task): a queue."""
 LAST, PLAN = "last", "plan"
 _EVERY = 200 * MILLISECOND
-"""How often to compare what there is with the forecast."""
+"""How often the number of processes is compared with the forecast."""
 _WEIGHT = 0.1
-"""Of the latest gap in the moving average."""
+"""Weight of the latest inter-arrival time in the moving average."""
 
 
 @dataclass(eq=False)
 class PoolPolicy(ServingPolicy):
-    """Decides in one place; what a queue's head is given is for ``choices`` to say."""
+    """Serves all queues centrally; subclasses choose configurations in ``choices``."""
 
     central = True
     authors: ClassVar[dict[str, Any]] = {"late": PLAN, "deviations": 0.0}
-    """The fastest configurations where none is in time, and plans that fill the deadline: the search, literally."""
+    """The search as in the paper: the fastest configurations where none is in time, and no reserve."""
     least_options: ClassVar[dict[str, int]] = {}
     """The least value of each option that a policy adds."""
     deviations: float = field(default=2.0, kw_only=True)
@@ -71,28 +71,28 @@ class PoolPolicy(ServingPolicy):
 
     @abstractmethod
     def choices(self, now: int, state: ServingState, key: Key, requests: Sequence[int], slack: int) -> Sequence[Option]:
-        """Return what to try for the tasks at the head of a queue, in order.
+        """Return the options to try for the tasks at the head of a queue, in order.
 
         ``slack``: time to the earliest of their deadlines, less the reserve for run times that vary.
         """
 
     def bind(self, state: ServingState) -> None:
-        """Compute options by function and times by task; begin with empty queues."""
+        """Compute options by function and times by task; start with empty queues."""
         functions = range(len(state.catalogue.functions))
         self.options = [options_on(state, function) for function in functions]
         """By function: what some worker can hold, fastest first."""
         self.least = [min(options, key=lambda option: option.configuration) for options in self.options]
         self._most = [max(option.configuration.batch for option in options) for options in self.options]
-        self._ahead(state)
+        self._compute_rest(state)
         self._live: dict[Key, dict[int, None]] = {}
         self._late: dict[Key, dict[int, None]] = {}
         self._waiting: dict[Key, int] = {}
-        """The recheck list: queues whose head fitted nowhere, and how often."""
+        """The recheck list: queues whose head fitted on no worker, and how often."""
         self._reserve = sum(worker.worker.gpu.slices for worker in state.workers) // 8
-        self._warmth = Warmth(state, [option.time for option in self.least])
+        self._processes = ProcessForecast(state, [option.time for option in self.least])
 
-    def _ahead(self, state: ServingState) -> None:
-        """Compute what lies ahead of each task, itself included: the least time, and by how much more to plan with."""
+    def _compute_rest(self, state: ServingState) -> None:
+        """Compute for each task the least time of it and its successors, and the factor of the reserve."""
         self.rest: list[list[int]] = []
         self.slower: list[list[float]] = []
         for graph in state.catalogue.graphs:
@@ -109,7 +109,7 @@ class PoolPolicy(ServingPolicy):
     # --- queues -----------------------------------------------------------------------------------------------
 
     def decide(self, now: int, state: ServingState) -> Iterator[Action]:
-        """Serve the recheck list, then queues with something new, then who is late; then see to warm processes."""
+        """Serve the recheck list, then queues with new tasks, then late requests; then start processes."""
         fresh = self._collect(state)
         keys: dict[Key, None] = dict.fromkeys(self._waiting) if state.touched else {}
         keys.update(fresh)
@@ -117,28 +117,28 @@ class PoolPolicy(ServingPolicy):
             yield from self._serve(now, state, key)
         if self._late and (keys or state.touched):
             for key in list(self._late):
-                if not self._spare(state):
+                if not self._has_spare(state):
                     break
                 yield from self._serve_late(now, state, key)
-        yield from self._warmth.learn(now, state)
+        yield from self._processes.on_arrivals(now, state)
         if self.prewarm:
-            yield from self._warmth.ahead(now, state)
+            yield from self._processes.start_forecast(now, state)
 
     def _collect(self, state: ServingState) -> dict[Key, None]:
-        """Queues with something new in them; new tasks join their queue's end."""
+        """Append new tasks to their queues; return the queues that got some."""
         fresh: dict[Key, None] = {}
         for request in state.landed:
             rs = state.requests[request]
             for task in rs.graph.entries:
                 self._join(rs, task, fresh)
         for request, task in state.ended:
-            if (found := state.requests.get(request)) is not None:
-                for after in found.graph.successors[task]:
-                    self._join(found, after, fresh)
+            if (open_request := state.requests.get(request)) is not None:
+                for after in open_request.graph.successors[task]:
+                    self._join(open_request, after, fresh)
         for request in state.displaced:
-            if (found := state.requests.get(request)) is not None:
-                for task in range(len(found.stage)):
-                    self._join(found, task, fresh)
+            if (open_request := state.requests.get(request)) is not None:
+                for task in range(len(open_request.stage)):
+                    self._join(open_request, task, fresh)
         return fresh
 
     def _join(self, rs: RequestState, task: int, fresh: dict[Key, None]) -> None:
@@ -148,7 +148,7 @@ class PoolPolicy(ServingPolicy):
             fresh[key] = None
 
     def _serve(self, now: int, state: ServingState, key: Key) -> Iterator[Action]:
-        """Run what fits of a queue, from its head on."""
+        """Run batches from the head of a queue while they fit."""
         queue, (graph, task) = self._live[key], key
         function = state.catalogue.graphs[graph].tasks[task].function
         while heads := self._heads(state, key, queue, function):
@@ -159,7 +159,7 @@ class PoolPolicy(ServingPolicy):
                     del queue[request]
                     self._late.setdefault(key, {})[request] = None
                 continue
-            # who is lost anyway does not hurry those beside them; where all are, the plan is the fastest
+            # late requests do not shorten the slack of the others; where all are late, the plan is the fastest
             slack = min((time for time in left if time >= self.rest[graph][task]), default=min(left))
             planned = slack if slack >= NEVER else int(slack / self.slower[graph][task])
             options = self.choices(now, state, key, heads, planned)
@@ -167,7 +167,7 @@ class PoolPolicy(ServingPolicy):
                 options = [*options, self.least[function]]
             if (action := self._dispatch(state, function, heads, task, options)) is None:
                 self._waiting[key] = self._waiting.get(key, 0) + 1
-                yield from self._warmth.missing(state, function, options, len(queue))
+                yield from self._processes.start_for_waiting(state, function, options, len(queue))
                 return
             for request, _ in action.tasks:
                 del queue[request]
@@ -176,23 +176,23 @@ class PoolPolicy(ServingPolicy):
         self._waiting.pop(key, None)
 
     def _serve_late(self, now: int, state: ServingState, key: Key) -> Iterator[Action]:
-        """Run those whose deadline is lost: as cheap as can be, and only while others have room."""
+        """Run requests that miss their deadline anyway: at least cost, and only while slices are spare."""
         queue, (graph, task) = self._late[key], key
         function = state.catalogue.graphs[graph].tasks[task].function
         while heads := self._heads(state, key, queue, function):
-            if not self._spare(state):
+            if not self._has_spare(state):
                 return
             options = [*self.choices(now, state, key, heads, NEVER), self.least[function]]
             if (action := self._dispatch(state, function, heads, task, options)) is None:
-                yield from self._warmth.missing(state, function, options, 1)
+                yield from self._processes.start_for_waiting(state, function, options, 1)
                 return
             for request, _ in action.tasks:
                 del queue[request]
             yield action
         del self._late[key]
 
-    def _spare(self, state: ServingState) -> bool:
-        """Return whether there is room beyond what is kept for those who are not late."""
+    def _has_spare(self, state: ServingState) -> bool:
+        """Return whether more slices are free than the reserve for requests in time."""
         free = 0
         for worker in state.workers:
             free += worker.slices_free
@@ -201,7 +201,7 @@ class PoolPolicy(ServingPolicy):
         return not any(worker.running for worker in state.workers)
 
     def _heads(self, state: ServingState, key: Key, queue: dict[int, None], function: int) -> list[int]:
-        """Return the first of a queue, as many as the largest batch holds; who is no longer ready leaves it."""
+        """Return the first requests of a queue, as many as the largest batch holds; drop those no longer ready."""
         ready = state.ready.get(key, {})
         while True:
             heads = list(islice(queue, self._most[function]))
@@ -216,7 +216,7 @@ class PoolPolicy(ServingPolicy):
     def _dispatch(
         self, state: ServingState, function: int, heads: Sequence[int], task: int, options: Sequence[Option]
     ) -> RunBatch | None:
-        """Return the first option that fits on a worker where a process is free, and where that is."""
+        """Return a batch with the first option that fits on a worker with an idle process; None: none fits."""
         kind = state.catalogue.functions[function]
         bit = 1 << function if kind.cold_start else 0
         room = [w for w in state.workers if w.slices_free and w.up and (not bit or w.warm & bit)]
@@ -232,8 +232,8 @@ class PoolPolicy(ServingPolicy):
             for worker in room:
                 if worker.slices_free < slices or worker.cpus_free < cpus:
                     continue
-                missing = (kind.mask & ~worker.memory.resident).bit_count()
-                rank = (worker.id != near, worker.slices_free, worker.cpus_free, missing, worker.id)
+                start_for_waiting = (kind.mask & ~worker.memory.resident).bit_count()
+                rank = (worker.id != near, worker.slices_free, worker.cpus_free, start_for_waiting, worker.id)
                 if best is not None and rank >= best[0]:
                     continue
                 if (evict := _fits(state, worker, function, count, cpus, slices)) is not None:
@@ -247,22 +247,16 @@ class PoolPolicy(ServingPolicy):
 def _fits(
     state: ServingState, worker: WorkerState, function: int, batch: int, cpus: int, slices: int
 ) -> tuple[int, ...] | None:
-    """Return what must be evicted to run a batch on a worker with CPUs and slices enough.
-
-    None: it cannot be run there.
-    """
+    """Return the models to evict to run a batch on a worker with enough CPUs and slices; None: it does not fit."""
     if state.latency.run_time(worker.id, function, batch, cpus, slices) is None:
         return None
-    if worker.worker.gpu.geometry != FREE and places(worker.worker.gpu, slices, worker.taken) is None:
+    if worker.worker.gpu.geometry != FREE and find_slices(worker.worker.gpu, slices, worker.taken) is None:
         return None
     return make_room(state, worker, function, batch)
 
 
 def make_room(state: ServingState, worker: WorkerState, function: int, batch: int) -> tuple[int, ...] | None:
-    """Return what must go so that a batch fits into a worker's memory, least recently used first.
-
-    None: it does not fit.
-    """
+    """Return the models to evict, least recently used first, so that a batch fits into memory; None: it does not."""
     kind, memory = state.catalogue.functions[function], worker.memory
     weights = state.catalogue.size_of(kind.mask & ~memory.resident)
     need = weights + kind.activation_bytes * batch - memory.free_bytes
@@ -277,18 +271,18 @@ def _time_left(now: int, state: ServingState, request: int) -> int:
     return deadline - now if deadline else NEVER
 
 
-class Warmth:
-    """Forecasts what each function needs from how often its graphs arrive, and starts what is missing."""
+class ProcessForecast:
+    """Forecasts the processes that each function needs from arrivals of its graphs, and starts missing ones."""
 
     def __init__(self, state: ServingState, times: Sequence[int]) -> None:
-        """``times``: what one task of a function takes, about."""
+        """Start the averages. ``times``: by function, the approximate run time of one task."""
         self._times = times
         self._checked = -_EVERY
         self._last: dict[int, int] = {}
         self._gaps: dict[int, float] = {}
         """By graph: the moving average of its inter-arrival times."""
         self._due: list[tuple[int, int]] = []
-        """(when, graph): processes that would be gone by the next arrival are started anew then."""
+        """(when, graph): when to start processes that will have expired by the graph's next arrival."""
         cold = [index for index, kind in enumerate(state.catalogue.functions) if kind.cold_start]
         self._calls = {
             function: [
@@ -300,15 +294,15 @@ class Warmth:
         }
 
     def wanted(self, function: int) -> int:
-        """Return how many processes the forecast asks for: the mean of those busy at once, and a reserve for chance."""
+        """Return how many processes a function needs: the mean number of busy ones, and a reserve for chance."""
         busy = 0.0
         for graph, calls in self._calls[function]:
             if gap := self._gaps.get(graph):
                 busy += calls * self._times[function] / gap
         return ceil(busy + 2.0 * sqrt(busy)) + 1 if busy else 0
 
-    def learn(self, now: int, state: ServingState) -> Iterator[Action]:
-        """Gaps from what arrived; where processes will be gone by the next arrival, wake before it."""
+    def on_arrivals(self, now: int, state: ServingState) -> Iterator[Action]:
+        """Update the averages; wake before the next arrival where processes will have expired by then."""
         for request in state.landed if self._calls else ():
             if (rs := state.requests.get(request)) is None:
                 continue
@@ -327,8 +321,8 @@ class Warmth:
                 heappush(self._due, (due, graph))
                 yield WakeAt(due)
 
-    def ahead(self, now: int, state: ServingState) -> Iterator[Action]:
-        """Every now and then, and when a request is due after a long time: start what is missing."""
+    def start_forecast(self, now: int, state: ServingState) -> Iterator[Action]:
+        """Start missing processes: every ``_EVERY``, and ahead of an arrival after a long gap."""
         while self._due and self._due[0][0] <= now:
             graph = heappop(self._due)[1]
             for function in {task.function for task in state.catalogue.graphs[graph].tasks} & self._calls.keys():
@@ -339,8 +333,10 @@ class Warmth:
                 if wanted := self.wanted(function):
                     yield from self._fill(state, function, wanted)
 
-    def missing(self, state: ServingState, function: int, options: Sequence[Option], count: int) -> Iterator[Action]:
-        """Start processes for tasks that wait, where one of the options would fit, unless as many are being started."""
+    def start_for_waiting(
+        self, state: ServingState, function: int, options: Sequence[Option], count: int
+    ) -> Iterator[Action]:
+        """Start processes for waiting tasks where an option fits, unless as many are starting already."""
         if function not in self._calls:
             return
         starting = sum(list(w.starting.values()).count(function) for w in state.workers if w.starting)
@@ -358,31 +354,31 @@ class Warmth:
         if have >= most and not any(w.running or w.starting for w in state.workers):
             most = have + 1  # none of them is where the task fits, and nothing will ever happen
         if have < most:
-            for worker in _fewest(room, function, min(count - starting, most - have)):
+            for worker in _least_loaded(room, function, min(count - starting, most - have)):
                 yield from _start(state, worker, function)
 
     def _fill(self, state: ServingState, function: int, wanted: int) -> Iterator[Action]:
         up = [worker for worker in state.workers if worker.up]
         short = wanted - sum(worker.processes(function) for worker in up)
-        for worker in _fewest(up, function, short):
+        for worker in _least_loaded(up, function, short):
             yield from _start(state, worker, function)
 
 
-def _fewest(workers: Sequence[WorkerState], function: int, count: int) -> list[WorkerState]:
-    """Return where to start some processes: each where there are fewest, at most as many as a worker has slices."""
+def _least_loaded(workers: Sequence[WorkerState], function: int, count: int) -> list[WorkerState]:
+    """Return workers for ``count`` new processes: each time the one with the fewest, at most one for each slice."""
     heap = [(w.processes(function), -w.slices_free, w.id, w) for w in workers] if count > 0 else []
-    found: list[WorkerState] = []
+    chosen: list[WorkerState] = []
     heap.sort(key=lambda entry: entry[:3])
-    while heap and len(found) < count:
+    while heap and len(chosen) < count:
         have, free, index, worker = heappop(heap)
         if have < worker.worker.gpu.slices:
-            found.append(worker)
+            chosen.append(worker)
             heappush(heap, (have + 1, free, index, worker))
-    return found
+    return chosen
 
 
 def _start(state: ServingState, worker: WorkerState, function: int) -> Iterator[Action]:
-    """Start a process; its weights come along where there is room."""
+    """Start a process, and fetch its weights into free memory."""
     yield StartInstance(worker.id, function)
     for model in models_in(state.catalogue.functions[function].mask & ~worker.memory.resident):
         if 0 < state.catalogue.models[model].size_bytes <= worker.memory.free_bytes:

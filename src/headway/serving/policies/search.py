@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from headway.serving.policies.fronts import Front, Numbers, Option, fixed, front_of, series, skyband
+from headway.serving.policies.fronts import Front, Numbers, Option, front_of, series, single_point, skyband
 from headway.units import MILLISECOND
 
 
@@ -38,9 +38,9 @@ class _Stage(NamedTuple):
 
 
 class Search:
-    """The K cheapest paths through stages in a row, for any time left and length of the first stage's queue.
+    """Finds the K cheapest paths through stages in a row, for any time left and length of the first stage's queue.
 
-    ``paths`` is exact for the time it is asked for; ``near`` rounds the time down to a whole ``bucket`` and remembers.
+    ``paths`` is exact for the given time. ``rounded_paths`` rounds it down to a multiple of ``bucket``, and caches.
     """
 
     def __init__(
@@ -64,30 +64,27 @@ class Search:
         self._slowest = sum(max(options).time for options in stages)
         self._paths = cache(self.paths)
 
-    def near(self, slack: int, queue: int) -> tuple[Path, ...]:
-        """``paths`` for a little less time: a whole number of buckets."""
+    def rounded_paths(self, slack: int, queue: int) -> tuple[Path, ...]:
+        """Return ``paths`` for the time rounded down to a multiple of ``bucket``."""
         rounded = max(0, min(slack, self._slowest + self.bucket)) // self.bucket * self.bucket
         return self._paths(rounded, self._most(queue))
 
     def paths(self, slack: int, queue: int) -> tuple[Path, ...]:
-        """Return the K cheapest paths within ``slack``, the first batch ``queue`` at most.
-
-        Else the fastest path alone.
-        """
+        """Return the K cheapest paths within ``slack``, the first batch at most ``queue``; else the fastest path."""
         stages, after = self._prepared(self._most(queue))
         last = len(stages) - 1
-        found: list[Path] = []
+        paths: list[Path] = []
         heap: list[tuple[int, int, int, int, tuple[int, ...]]] = [(0, 0, 0, 0, ())]
         # (cost of the best completion, number, cost, time, positions so far): each prefix's best completion is exact
         number = 0
         while heap:
             bound, _, cost, time, chosen = heappop(heap)
-            if len(found) >= self.ranks and bound > found[self.ranks - 1].cost:
+            if len(paths) >= self.ranks and bound > paths[self.ranks - 1].cost:
                 break  # what is as cheap as the last rank is found too: time settles ties
             depth = len(chosen)
             if depth > last:
                 options = tuple(stage.options[at] for stage, at in zip(stages, chosen, strict=True))
-                found.append(Path(cost, time, options))
+                paths.append(Path(cost, time, options))
                 continue
             stage, rest = stages[depth], after[depth]
             left = slack - time
@@ -100,23 +97,23 @@ class Search:
                 option = stage.options[at]
                 entry = (cost + int(bounds[at]), number, cost + option.cost, time + option.time, (*chosen, at))
                 heappush(heap, entry)
-        return tuple(sorted(found)[: self.ranks]) or (_quickest(stages),)
+        return tuple(sorted(paths)[: self.ranks]) or (_quickest(stages),)
 
     def _most(self, queue: int) -> int:
         """Return the largest batch that a queue can fill; the smallest that there is, if none."""
         return max((batch for batch in self.batches if batch <= queue), default=self.batches[0])
 
     def _prepare(self, most: int) -> tuple[list[_Stage], list[Front]]:
-        """Return the stages with a first batch of ``most`` at most, and what time costs after each of them."""
+        """Return the stages with a first batch of at most ``most``, and the front of the rest after each of them."""
         first, *later = self._all
         if self._together:
             later = [within_batch(options, most) for options in later]
         stages = [_stage(skyband(options, self.ranks)) for options in (within_batch(first, most), *later)]
-        return stages, rests(later)
+        return stages, fronts_after(later)
 
 
 def within_batch(options: Sequence[Option], most: int) -> Sequence[Option]:
-    """Return those with batches of ``most`` at most, or the smallest that there are."""
+    """Return the options with batches of at most ``most``, or those of the smallest batch."""
     most = max(most, min(option.configuration.batch for option in options))
     return [option for option in options if option.configuration.batch <= most]
 
@@ -126,9 +123,9 @@ def _quickest(stages: Sequence[_Stage]) -> Path:
     return Path(sum(option.cost for option in options), sum(option.time for option in options), options)
 
 
-def rests(stages: Sequence[Sequence[Option]]) -> list[Front]:
-    """Return what time costs after each point of a chain: before the first stage, after it, and so on to nothing."""
-    fronts = [fixed(0)]
+def fronts_after(stages: Sequence[Sequence[Option]]) -> list[Front]:
+    """Return the fronts of what is left of a chain: before its first stage, after it, and so on to the end."""
+    fronts = [single_point(0)]
     for options in reversed(stages):
         fronts.append(series(front_of(options), fronts[-1]))
     fronts.reverse()
@@ -143,6 +140,6 @@ def _stage(options: tuple[Option, ...]) -> _Stage:
 def _cheapest(bounds: Numbers, ranks: int) -> list[int]:
     """Return the positions of the ``ranks`` least bounds and of all that tie with the last of them."""
     if len(bounds) > ranks:
-        found: list[int] = np.flatnonzero(bounds <= np.partition(bounds, ranks - 1)[ranks - 1]).tolist()
-        return found
+        cheapest: list[int] = np.flatnonzero(bounds <= np.partition(bounds, ranks - 1)[ranks - 1]).tolist()
+        return cheapest
     return list(range(len(bounds)))

@@ -1,12 +1,12 @@
-"""How a deadline is divided over the tasks of a graph, ESG's way: by dominators (the method is our reading).
+"""Split of a deadline over the tasks of a graph by dominators, as in ESG (the details are our reading of the paper).
 
-The weight of a function is its average normalised latency, ANL: the mean over configurations of its part of the time
-of all. Tasks that every way through the graph passes, the dominators of its end, are a chain; what lies between two of
-them is one stage of that chain, as long as its longest branch, and costs what all its branches cost. The next three
-stages are a group that is searched together; a group's part of the time left is its part of the weights left. Within a
-stage of several branches each branch gets the time of the stage, and is divided in the same way.
+The weight of a function is its average normalised latency (ANL): the mean over configurations of its share of the time
+of all functions. The tasks that every path through the graph passes, the dominators of its end, form a chain. What lies
+between two of them is one stage of that chain: as long as its longest branch, at the cost of all its branches. The next
+three stages are a group that is searched together. A group's share of the time left is its share of the weights left.
+In a stage of several branches each branch gets the time of the stage, and is divided in the same way.
 
-The exact way needs no split: ``fronts.whole`` says what any deadline costs for the whole graph.
+An exact plan needs no split: see ``fronts.front_of_graph``.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ import networkx as nx
 
 from headway.serving.catalogue import Configuration
 from headway.serving.graph import Graph
-from headway.serving.policies.fronts import NEVER, Option, front_of, whole
+from headway.serving.policies.fronts import NEVER, Option, front_of, front_of_graph
 from headway.serving.policies.search import Path, Search
 from headway.units import MILLISECOND
 
@@ -25,9 +25,9 @@ GROUP = 3
 """How many stages are searched together."""
 _IN, _OUT = -1, -2
 """Before the first and after the last task."""
-_WHATEVER = Configuration(1, 0, 0)
+_ANY = Configuration(1, 0, 0)
 _EFFORT = 64
-"""For what lies between dominators and is not series-parallel: see ``fronts.whole``."""
+"""For what lies between dominators and is not series-parallel: see ``fronts.front_of_graph``."""
 
 Stage = tuple[int, ...]
 """One task, or several that lie between two dominators."""
@@ -43,7 +43,7 @@ class Level(NamedTuple):
 
 
 def average_latencies(profiles: Sequence[Mapping[Configuration, int]]) -> list[float]:
-    """ANL of some functions: the mean over their common configurations of each one's part of the sum."""
+    """Return the ANL of functions: the mean over their common configurations of each one's share of the sum."""
     if not (common := set(profiles[0]).intersection(*profiles[1:])):
         means = [sum(cells.values()) / len(cells) for cells in profiles]
         return [mean / sum(means) for mean in means]
@@ -57,14 +57,14 @@ def average_latencies(profiles: Sequence[Mapping[Configuration, int]]) -> list[f
 
 
 def levels(graph: Graph, weights: Sequence[float], size: int = GROUP) -> list[tuple[Level, ...]]:
-    """Return by task what to plan when it is reached, from the graph as a whole inwards to the branch that it is in."""
-    found = _divide(graph, frozenset(graph.order), weights, size)
-    return [found[task] for task in range(len(graph.tasks))]
+    """Return by task the levels to plan when it is reached, from the whole graph inwards to its own branch."""
+    by_task = _divide(graph, frozenset(graph.order), weights, size)
+    return [by_task[task] for task in range(len(graph.tasks))]
 
 
 def _divide(graph: Graph, tasks: frozenset[int], weights: Sequence[float], size: int) -> dict[int, tuple[Level, ...]]:
-    """Return by task the levels of some tasks, without those further out."""
-    found: dict[int, tuple[Level, ...]] = {}
+    """Return by task its levels within ``tasks``, without outer ones."""
+    levels_of: dict[int, tuple[Level, ...]] = {}
     chain = stages_of(graph, tasks)
     lengths = [longest(graph, stage, weights) for stage in chain]
     for at, stage in enumerate(chain):
@@ -72,13 +72,13 @@ def _divide(graph: Graph, tasks: frozenset[int], weights: Sequence[float], size:
         ahead, total = sum(lengths[at + 1 : at + size]), sum(lengths[at + 1 :])
         if len(stage) == 1:
             length = lengths[at]
-            found[stage[0]] = (Level((stage, *after), (length + ahead) / (length + total)),)
+            levels_of[stage[0]] = (Level((stage, *after), (length + ahead) / (length + total)),)
             continue
         for branch in branches_of(graph, stage):
             if branch == tasks:  # neither a chain nor branches: no dominator helps, each task by its longest way
                 for task in branch:
                     fraction = weights[task] / longest(graph, _from(graph, branch, task), weights)
-                    found[task] = (Level(((task,),), fraction),)
+                    levels_of[task] = (Level(((task,),), fraction),)
                 continue
             inside = _divide(graph, branch, weights, size)
             for task in branch:
@@ -87,12 +87,12 @@ def _divide(graph: Graph, tasks: frozenset[int], weights: Sequence[float], size:
                 rest = stage if begins else _from(graph, branch, task)
                 length = longest(graph, rest, weights)
                 level = Level((rest, *after), (length + ahead) / (length + total))
-                found[task] = (level, *inside[task])
-    return found
+                levels_of[task] = (level, *inside[task])
+    return levels_of
 
 
 def stages_of(graph: Graph, tasks: frozenset[int]) -> list[Stage]:
-    """Return the chain of some tasks: those that dominate their end, and between them what runs side by side."""
+    """Return the chain of stages of some tasks: the dominators of their end, and the tasks between two of them."""
     above = nx.immediate_dominators(_net(graph, tasks), _IN)
     chain: list[int] = []
     node = above[_OUT]
@@ -109,16 +109,16 @@ def stages_of(graph: Graph, tasks: frozenset[int]) -> list[Stage]:
             behind[task] = place.get(task, max((behind[other] for other in before), default=-1))
             if task not in place:
                 gaps.setdefault(behind[task], []).append(task)
-    found: list[Stage] = [tuple(sorted(gaps[-1]))] if -1 in gaps else []
+    stages: list[Stage] = [tuple(sorted(gaps[-1]))] if -1 in gaps else []
     for index, task in enumerate(chain):
-        found.append((task,))
+        stages.append((task,))
         if index in gaps:
-            found.append(tuple(sorted(gaps[index])))
-    return found
+            stages.append(tuple(sorted(gaps[index])))
+    return stages
 
 
 def branches_of(graph: Graph, stage: Stage) -> list[frozenset[int]]:
-    """Return the parts of a stage that have nothing to do with each other."""
+    """Return the connected components of a stage."""
     net = nx.Graph()
     net.add_nodes_from(stage)
     net.add_edges_from((a, b) for a, b in graph.edges if a in stage and b in stage)
@@ -126,7 +126,7 @@ def branches_of(graph: Graph, stage: Stage) -> list[frozenset[int]]:
 
 
 def longest(graph: Graph, tasks: Iterable[int], weights: Sequence[float]) -> float:
-    """Return the heaviest way through some tasks."""
+    """Return the weight of the heaviest path through some tasks."""
     inside = set(tasks)
     lengths: dict[int, float] = {}
     for task in graph.order:
@@ -137,7 +137,7 @@ def longest(graph: Graph, tasks: Iterable[int], weights: Sequence[float]) -> flo
 
 
 def _net(graph: Graph, tasks: frozenset[int]) -> nx.DiGraph:
-    """Some tasks with what is before the first and after the last of them."""
+    """Return the subgraph of some tasks, with a source before the first and a sink after the last."""
     net = nx.DiGraph()
     for task in sorted(tasks):
         before = [other for other in graph.predecessors[task] if other in tasks]
@@ -148,7 +148,7 @@ def _net(graph: Graph, tasks: frozenset[int]) -> nx.DiGraph:
 
 
 def _from(graph: Graph, tasks: frozenset[int], first: int) -> Stage:
-    """Return a task and those of some tasks that wait for it."""
+    """Return a task and its descendants among some tasks."""
     inside = {first}
     for task in graph.order:
         if task in tasks and any(other in inside for other in graph.predecessors[task]):
@@ -157,7 +157,7 @@ def _from(graph: Graph, tasks: frozenset[int], first: int) -> Stage:
 
 
 class Split:
-    """Plans any task of one graph: the K cheapest ways through its group, in the time that its split leaves."""
+    """Plans any task of one graph: the K cheapest paths through its group, within its share of the time left."""
 
     def __init__(
         self,
@@ -189,9 +189,9 @@ class Split:
         """
         *outer, (inmost, fraction) = self._plans[task]
         for search, part in outer:
-            path = search.near(int(slack * part), queue)[0]
+            path = search.rounded_paths(int(slack * part), queue)[0]
             slack = int(slack * part) - path.time + path.options[0].time
-        return inmost.near(int(slack * fraction), queue)
+        return inmost.rounded_paths(int(slack * fraction), queue)
 
     def _search_for(self, stages: tuple[Stage, ...], ranks: int) -> Search:
         return Search([self._choices(stage) for stage in stages], ranks, self._bucket, together=self._together)
@@ -200,15 +200,15 @@ class Split:
         """Return a task's options; for several tasks the points of their front."""
         if len(stage) == 1:
             return self._options[stage[0]]
-        front = whole(self.graph, {task: front_of(self._options[task]) for task in stage}, effort=_EFFORT)
+        front = front_of_graph(self.graph, {task: front_of(self._options[task]) for task in stage}, effort=_EFFORT)
         points = zip(front.times.tolist(), front.costs.tolist(), strict=True)
-        return [Option(time, cost, _WHATEVER) for time, cost in points]
+        return [Option(time, cost, _ANY) for time, cost in points]
 
 
 def split_cost(split: Split, deadline: int) -> int | None:
-    """What a graph costs by a split when nothing waits and nothing varies, in femtodollars; None: it comes too late.
+    """Return the cost of a graph under a split in an ideal run, in femtodollars; None: it misses the deadline.
 
-    Every batch is full. Tasks are planned when they are reached, with the time that those before them left.
+    Nothing waits, nothing varies, and every batch is full. Each task is planned with the time that is left then.
     """
     graph = split.graph
     ends = [0] * len(graph.tasks)

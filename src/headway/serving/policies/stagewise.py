@@ -1,8 +1,8 @@
-"""stagewise: each stage alone, within its fixed share of the deadline. What INFless and FaST-GShare do, by class.
+"""stagewise: each stage alone, within its fixed share of the deadline, in the manner of INFless and FaST-GShare.
 
-The deadline is divided once over the tasks, by their mean service time along the longest way through each. A stage
-takes its cheapest configurations that keep to its share, less what it waited; what earlier stages saved or lost is not
-its business. Queues, dispatch and warm processes are those of ``esg``: only the choice differs.
+The deadline is divided once over the tasks, by their mean service time along the longest path through each. A stage
+takes its cheapest configurations within its share, less what it waited. What earlier stages saved or lost does not
+count. Queues, dispatch and warm processes are those of ``esg``.
 """
 
 from bisect import bisect_right
@@ -19,7 +19,7 @@ from headway.serving.state import ServingState
 
 @dataclass(eq=False)
 class Stagewise(PoolPolicy):
-    """A share of the deadline a stage, and its cheapest configurations within it."""
+    """Gives each stage a share of the deadline, and its cheapest configurations within it."""
 
     name = "stagewise"
 
@@ -33,8 +33,8 @@ class Stagewise(PoolPolicy):
         self._shares: list[list[float]] = []
         for graph in state.catalogue.graphs:
             mean = [means[task.function] for task in graph.tasks]
-            ways = zip(mean, graph.lengths_to(mean), graph.lengths_from(mean), strict=True)
-            self._shares.append([own / (to + onward - own) for own, to, onward in ways])
+            paths = zip(mean, graph.lengths_to(mean), graph.lengths_from(mean), strict=True)
+            self._shares.append([time / (to + onward - time) for time, to, onward in paths])
         self._band = cache(self._best)
 
     def choices(self, now: int, state: ServingState, key: Key, requests: Sequence[int], slack: int) -> Sequence[Option]:
@@ -49,5 +49,5 @@ class Stagewise(PoolPolicy):
         return sorted(band[:feasible], key=lambda option: (option.cost, option.time))[: self.ranks] or band[:1]
 
     def _best(self, function: int, queue: int) -> tuple[Option, ...]:
-        """Return what may be among the cheapest for some time, with batches that a queue fills."""
+        """Return the options that may be among the cheapest for some slack, with batches that a queue fills."""
         return skyband(within_batch(self.options[function], queue), self.ranks)

@@ -6,7 +6,7 @@ from headway.serving.catalogue import Catalogue, Model
 from headway.serving.events import RequestArrived
 from headway.serving.fleet import Fleet, Gpu, Links, Worker
 from headway.serving.graph import Graph, Task
-from headway.serving.policies.headway.order import Mix, Outline
+from headway.serving.policies.headway.order import FleetTables, Mix
 from headway.serving.request import Request
 from headway.serving.requeststate import RequestState
 from headway.serving.state import ServingState
@@ -50,10 +50,10 @@ def resident(state: ServingState, worker: int, models: Sequence[int], now: int =
         state.workers[worker].memory.add(model, now)
 
 
-def mixes_of(state: ServingState) -> tuple[Outline, list[Mix]]:
+def mixes_of(state: ServingState) -> tuple[FleetTables, list[Mix]]:
     """What the parts share."""
-    outline = Outline(state)
-    return outline, [Mix(outline) for _ in state.workers]
+    tables = FleetTables(state)
+    return tables, [Mix(tables) for _ in state.workers]
 
 
 MS = MILLISECOND

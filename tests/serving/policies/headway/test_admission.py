@@ -34,18 +34,18 @@ def test_given_up_is_only_who_is_late_even_with_the_fastest_of_everything(
     _, admission = admission_of(*map(two_speeds, times))
     task = data.draw(st.integers(0, len(times) - 1))
     fastest = sum(time * MS // 2 for time in times[task:])
-    there = [0] * len(times)
-    assert admission.hopeless(0, 0, task, left * MS, there) == (fastest > left * MS)
+    ready_from = [0] * len(times)
+    assert admission.is_hopeless(0, 0, task, left * MS, ready_from) == (fastest > left * MS)
 
 
 def test_the_longest_branch_says_whether_there_is_hope() -> None:
     graph = Graph("j", (Task("a", 0), Task("b", 1), Task("c", 2), Task("d", 0)), ((0, 1), (0, 2), (1, 3), (2, 3)))
     _, admission = admission_of(two_speeds(10), two_speeds(200), two_speeds(40), graph=graph)
-    there = [0, 0, 0]
-    assert admission.earliest(0, 0, 0, there) == (5 + 100 + 5) * MS
-    assert not admission.hopeless(0, 0, 0, 110 * MS, there)
-    assert admission.hopeless(0, 0, 0, 109 * MS, there)
-    assert not admission.hopeless(0, 0, 2, 25 * MS, there), "the other branch is not this task's to judge"
+    ready_from = [0, 0, 0]
+    assert admission.earliest(0, 0, 0, ready_from) == (5 + 100 + 5) * MS
+    assert not admission.is_hopeless(0, 0, 0, 110 * MS, ready_from)
+    assert admission.is_hopeless(0, 0, 0, 109 * MS, ready_from)
+    assert not admission.is_hopeless(0, 0, 2, 25 * MS, ready_from), "the other branch is not this task's to judge"
 
 
 def test_a_process_that_is_still_starting_counts() -> None:
@@ -53,16 +53,16 @@ def test_a_process_that_is_still_starting_counts() -> None:
     assert admission.earliest(0, 0, 0, [0, 0]) == 30 * MS
     assert admission.earliest(0, 0, 0, [100 * MS, 0]) == 130 * MS
     assert admission.earliest(0, 0, 0, [0, 100 * MS]) == 120 * MS
-    assert admission.hopeless(0, 0, 0, 119 * MS, [0, 100 * MS])
-    assert not admission.hopeless(0, 0, 1, 50 * MS, [100 * MS, 0]), "what is done needs no process"
+    assert admission.is_hopeless(0, 0, 0, 119 * MS, [0, 100 * MS])
+    assert not admission.is_hopeless(0, 0, 1, 50 * MS, [100 * MS, 0]), "what is done needs no process"
 
 
 def test_runs_may_be_lucky() -> None:
     _, sure = admission_of(two_speeds(100))
     _, lucky = admission_of(two_speeds(100, 0.05))
-    assert sure.hopeless(0, 0, 0, 48 * MS, [0])
-    assert not lucky.hopeless(0, 0, 0, 48 * MS, [0])
-    assert lucky.hopeless(0, 0, 0, 40 * MS, [0])
+    assert sure.is_hopeless(0, 0, 0, 48 * MS, [0])
+    assert not lucky.is_hopeless(0, 0, 0, 48 * MS, [0])
+    assert lucky.is_hopeless(0, 0, 0, 40 * MS, [0])
 
 
 def use(state: ServingState, cpus: float, slices: float) -> None:
@@ -74,7 +74,7 @@ def use(state: ServingState, cpus: float, slices: float) -> None:
 def looked(scarcity: Scarcity, state: ServingState, times: int, start: int) -> int:
     for _ in range(times):
         start += LOOK_EVERY
-        scarcity.look(start, state)
+        scarcity.update(start, state)
     return start
 
 
@@ -83,13 +83,13 @@ def test_what_is_taken_becomes_dearer_and_then_cheaper_again() -> None:
     scarcity = Scarcity(5.0)
     use(state, cpus=1.0, slices=0.3)
     now = looked(scarcity, state, 4, 0)
-    assert scarcity.worth[0] > 1.0
-    assert scarcity.worth[1] == 1.0
-    assert scarcity.felt
+    assert scarcity.multipliers[0] > 1.0
+    assert scarcity.multipliers[1] == 1.0
+    assert scarcity.is_scarce
     use(state, cpus=0.1, slices=0.1)
     looked(scarcity, state, 10, now)
-    assert scarcity.worth == (1.0, 1.0)
-    assert not scarcity.felt
+    assert scarcity.multipliers == (1.0, 1.0)
+    assert not scarcity.is_scarce
 
 
 def test_slices_never_cost_what_an_answer_is_worth() -> None:
@@ -97,14 +97,14 @@ def test_slices_never_cost_what_an_answer_is_worth() -> None:
     scarcity = Scarcity(5.0)
     use(state, cpus=1.0, slices=1.0)
     looked(scarcity, state, 50, 0)
-    assert scarcity.worth == (8.0, 4.0)
+    assert scarcity.multipliers == (8.0, 4.0)
 
 
 def test_it_looks_now_and_then_only() -> None:
     state, _ = admission_of(two_speeds(10))
     scarcity = Scarcity(5.0)
     use(state, cpus=1.0, slices=1.0)
-    assert not any(scarcity.look(now, state) for now in range(0, LOOK_EVERY, LOOK_EVERY // 10))
+    assert not any(scarcity.update(now, state) for now in range(0, LOOK_EVERY, LOOK_EVERY // 10))
 
 
 def test_a_fleet_that_is_down_is_not_crowded() -> None:
@@ -114,4 +114,4 @@ def test_a_fleet_that_is_down_is_not_crowded() -> None:
         worker.up = False
     scarcity = Scarcity(5.0)
     looked(scarcity, state, 5, 0)
-    assert not scarcity.felt
+    assert not scarcity.is_scarce

@@ -10,8 +10,8 @@ from headway.errors import ExperimentError
 from headway.serving.catalogue import Catalogue, Configuration, Function, Profile
 from headway.serving.fleet import MIG, Fleet, Gpu, Worker
 from headway.serving.graph import Graph, Task
-from headway.serving.policies.headway.batching import SOON, Batching, Companions, Lot
-from headway.serving.policies.headway.offers import MISSED, POINTS, Outlook, menus_of, shares_of
+from headway.serving.policies.headway.batching import SOON, Batching, Forecast, QueueEntry
+from headway.serving.policies.headway.offers import MISSED, POINTS, CostTables, menus_of, shares_of
 from headway.serving.request import Request
 from headway.serving.requeststate import RequestState, Stage
 from headway.serving.state import ServingState
@@ -38,14 +38,14 @@ def state_of(*functions: Function, graphs: tuple[Graph, ...] = (), geometry: str
     return ServingState(Catalogue((), functions, made), fleet, central=True)
 
 
-def outlook_of(state: ServingState, waits: dict[tuple[int, int], float] | None = None) -> Outlook:
+def outlook_of(state: ServingState, waits: dict[tuple[int, int], float] | None = None) -> CostTables:
     worths = [WORTH] * len(state.catalogue.graphs)
-    return Outlook(state, menus_of(state), worths, waits or {}, drop=True)
+    return CostTables(state, menus_of(state), worths, waits or {}, drop=True)
 
 
 def batching_of(state: ServingState, function: int = 0, waits: dict[tuple[int, int], float] | None = None) -> Batching:
-    outlook = outlook_of(state, waits)
-    return Batching(menus_of(state)[function], outlook.usd[function], outlook)
+    costs = outlook_of(state, waits)
+    return Batching(menus_of(state)[function], costs.usd[function], costs)
 
 
 def never(state: ServingState) -> dict[tuple[int, int], float]:
@@ -53,8 +53,8 @@ def never(state: ServingState) -> dict[tuple[int, int], float]:
     return {(f, size): 1e18 for f in range(len(state.catalogue.functions)) for size in (2, 4, 8)}
 
 
-def lot(left_ms: float, request: int = 0, graph: int = 0, task: int = 0, when_ms: float = 0) -> Lot:
-    return Lot(round(left_ms * MS), request, graph, task, round(when_ms * MS))
+def entry(left_ms: float, request: int = 0, graph: int = 0, task: int = 0, when_ms: float = 0) -> QueueEntry:
+    return QueueEntry(round(left_ms * MS), request, graph, task, round(when_ms * MS))
 
 
 @given(left=st.integers(60, 900), times=st.tuples(st.integers(20, 200), st.integers(20, 200)))
@@ -88,7 +88,7 @@ def test_the_wider_times_spread_the_faster_the_last_task_is_run() -> None:
     for spread in (0.0, 0.05, 0.15):
         state = state_of(law(100, spread))
         batching = batching_of(state, waits=never(state))
-        values = batching.values([lot(110)], 0)
+        values = batching.values([entry(110)], 0)
         chosen.append(float(batching.menu(1).times[values.argmin()]))
     assert chosen[0] > chosen[1] > chosen[2]
     assert 110 * MS * 0.5 < chosen[1] < 110 * MS, "a margin, not a panic"
@@ -98,7 +98,7 @@ def test_the_margin_is_what_a_miss_costs_against_what_speed_does() -> None:
     state = state_of(law(100, 0.05))
     batching = batching_of(state, waits=never(state))
     menu = batching.menu(1)
-    values = batching.values([lot(110)], 0)
+    values = batching.values([entry(110)], 0)
     taken = int(values.argmin())
     slower = [i for i in range(len(menu.times)) if menu.times[i] > menu.times[taken] and menu.usd[i] < menu.usd[taken]]
     assert slower, "there is something cheaper"
@@ -116,54 +116,54 @@ def test_offers_that_no_worker_can_hold_are_left_out() -> None:
 
 def test_a_task_with_time_to_spare_waits_for_one_that_comes_soon() -> None:
     batching = batching_of(state_of(law(100)))
-    choice = batching.choose(0, [lot(600)], [lot(620, 1, when_ms=10)])
+    choice = batching.choose(0, [entry(600)], [entry(620, 1, when_ms=10)])
     assert choice.until == 10 * MS
-    assert [each.request for each in choice.lots] == [0, 1]
+    assert [each.request for each in choice.entries] == [0, 1]
 
 
 def test_a_task_without_time_to_spare_runs_alone() -> None:
     batching = batching_of(state_of(law(100)))
-    choice = batching.choose(0, [lot(60)], [lot(120, 1, when_ms=10)])
+    choice = batching.choose(0, [entry(60)], [entry(120, 1, when_ms=10)])
     assert choice.until == 0
-    assert [each.request for each in choice.lots] == [0]
+    assert [each.request for each in choice.entries] == [0]
 
 
 def test_nobody_waits_for_one_that_comes_too_late() -> None:
     batching = batching_of(state_of(law(100)))
-    assert batching.choose(0, [lot(300)], [lot(900, 1, when_ms=290)]).until == 0
+    assert batching.choose(0, [entry(300)], [entry(900, 1, when_ms=290)]).until == 0
 
 
 def test_a_full_batch_does_not_wait() -> None:
     state = state_of(law(100))
     batching = batching_of(state, waits=never(state))
-    lots = [lot(5000 + i, i) for i in range(9)]
-    choice = batching.choose(0, lots, [lot(6000, 9, when_ms=1)])
-    assert (choice.until, len(choice.lots)) == (0, 8)
-    assert [each.request for each in choice.lots] == list(range(8))
+    entries = [entry(5000 + i, i) for i in range(9)]
+    choice = batching.choose(0, entries, [entry(6000, 9, when_ms=1)])
+    assert (choice.until, len(choice.entries)) == (0, 8)
+    assert [each.request for each in choice.entries] == list(range(8))
 
 
 def test_who_is_in_a_hurry_does_not_run_with_those_who_are_not() -> None:
     batching = batching_of(state_of(law(100)))
-    hurried, calm = lot(42, 0), [lot(3000 + i, i) for i in range(1, 4)]
+    hurried, calm = entry(42, 0), [entry(3000 + i, i) for i in range(1, 4)]
     choice = batching.choose(0, [hurried, *calm], [])
-    assert [each.request for each in choice.lots] == [0]
-    assert len(batching.choose(0, calm, []).lots) >= 2
+    assert [each.request for each in choice.entries] == [0]
+    assert len(batching.choose(0, calm, []).entries) >= 2
 
 
 @given(lefts=st.lists(st.integers(30, 900), min_size=1, max_size=10), gaps=st.lists(st.integers(1, 200), max_size=9))
 @settings(max_examples=80, deadline=None)
 def test_a_choice_takes_the_tightest_first_and_waits_only_for_those_it_takes(lefts: list[int], gaps: list[int]) -> None:
     batching = batching_of(state_of(law(100, 0.05)))
-    lots = sorted(lot(left, i) for i, left in enumerate(lefts))
-    coming = [lot(400 + gap, 50 + i, when_ms=gap) for i, gap in enumerate(sorted(gaps))]
-    choice = batching.choose(0, lots, coming)
-    count = len(choice.lots)
+    entries = sorted(entry(left, i) for i, left in enumerate(lefts))
+    coming = [entry(400 + gap, 50 + i, when_ms=gap) for i, gap in enumerate(sorted(gaps))]
+    choice = batching.choose(0, entries, coming)
+    count = len(choice.entries)
     assert 1 <= count <= 8
     if choice.until:
-        assert list(choice.lots) == [*lots, *coming][:count]
-        assert choice.until == choice.lots[-1].when
+        assert list(choice.entries) == [*entries, *coming][:count]
+        assert choice.until == choice.entries[-1].when
     else:
-        assert list(choice.lots) == lots[:count]
+        assert list(choice.entries) == entries[:count]
     assert len(choice.values) == len(batching.menu(count).times)
 
 
@@ -182,8 +182,8 @@ def test_a_short_branch_is_not_hurried_as_the_long_one_is() -> None:
     state = state_of(law(50), law(400), graphs=(graph,))
     batching = [batching_of(state, function, never(state)) for function in (0, 1)]
     left = 300.0
-    long = int(batching[1].values([lot(left, task=1)], 0).argmin())
-    short = int(batching[0].values([lot(left, task=2)], 0).argmin())
+    long = int(batching[1].values([entry(left, task=1)], 0).argmin())
+    short = int(batching[0].values([entry(left, task=2)], 0).argmin())
     slow = batching[0].menu(1).times[short] / batching[0].menu(1).times.min()
     fast = batching[1].menu(1).times[long] / batching[1].menu(1).times.min()
     assert slow > fast
@@ -197,11 +197,11 @@ def test_tables_are_as_fine_as_they_say() -> None:
     assert table.index(1e18) == table.last
 
 
-# --- companions ---------------------------------------------------------------------------------------------------
+# --- forecast ---------------------------------------------------------------------------------------------------
 
 
-def companions_of(state: ServingState) -> Companions:
-    return Companions(state, [500 * MS] * len(state.catalogue.graphs))
+def companions_of(state: ServingState) -> Forecast:
+    return Forecast(state, [500 * MS] * len(state.catalogue.graphs))
 
 
 def begun(state: ServingState, end_ms: int) -> tuple[RequestState, Batch]:
@@ -214,44 +214,44 @@ def begun(state: ServingState, end_ms: int) -> tuple[RequestState, Batch]:
 
 def test_a_successor_is_expected_when_its_batch_ends_and_soon_when_that_is_over() -> None:
     state = state_of(law(10), law(20))
-    companions = companions_of(state)
+    forecast = companions_of(state)
     rs, batch = begun(state, 30)
-    companions.began(batch, rs, 0, 900 * MS)
-    assert companions.of(0, 1) == [Lot(900 * MS, 7, 0, 1, 30 * MS)]
-    assert companions.of(40 * MS, 1)[0].when == 40 * MS + SOON
-    companions.came(1, 7, 1)
-    assert companions.of(0, 1) == []
+    forecast.on_task_started(batch, rs, 0, 900 * MS)
+    assert forecast.upcoming(0, 1) == [QueueEntry(900 * MS, 7, 0, 1, 30 * MS)]
+    assert forecast.upcoming(40 * MS, 1)[0].when == 40 * MS + SOON
+    forecast.on_task_ready(1, 7, 1)
+    assert forecast.upcoming(0, 1) == []
 
 
 def test_what_a_dead_worker_was_about_to_deliver_is_not_expected() -> None:
     state = state_of(law(10), law(20))
-    companions = companions_of(state)
+    forecast = companions_of(state)
     rs, batch = begun(state, 30)
-    companions.began(batch, rs, 0, 900 * MS)
-    companions.gone({7})
-    assert companions.of(0, 1) == []
+    forecast.on_task_started(batch, rs, 0, 900 * MS)
+    forecast.forget({7})
+    assert forecast.upcoming(0, 1) == []
 
 
 def test_a_join_is_expected_only_when_all_that_it_waits_for_runs() -> None:
     graph = Graph("j", (Task("a", 0), Task("b", 0), Task("c", 1)), ((0, 2), (1, 2)))
     state = state_of(law(10), law(20), graphs=(graph,))
-    companions = companions_of(state)
+    forecast = companions_of(state)
     rs, batch = begun(state, 30)
-    companions.began(batch, rs, 0, 900 * MS)
-    assert companions.of(0, 1) == []
+    forecast.on_task_started(batch, rs, 0, 900 * MS)
+    assert forecast.upcoming(0, 1) == []
     rs.stage[1] = Stage.RUNNING
     later = Batch(2, ((7, 1),), 0, ())
     later.end = 80 * MS
-    companions.began(later, rs, 1, 900 * MS)
-    assert [each.when for each in companions.of(0, 1)] == [80 * MS]
+    forecast.on_task_started(later, rs, 1, 900 * MS)
+    assert [each.when for each in forecast.upcoming(0, 1)] == [80 * MS]
 
 
 def test_arrivals_are_expected_at_their_pace_until_a_pause_lasts() -> None:
     state = state_of(law(10), law(20))
-    companions = companions_of(state)
+    forecast = companions_of(state)
     for arrival in range(0, 101, 10):
-        companions.landed(arrival * MS, 0, 0, (arrival + 300) * MS)
-    assert [each.when for each in companions.of(100 * MS, 0)][:2] == [110 * MS, 120 * MS]
-    assert all(each.request == -1 for each in companions.of(100 * MS, 0))
-    assert companions.of(400 * MS, 0)[0].when > 600 * MS
-    assert companions.of(100 * MS, 1) == []
+        forecast.on_request_arrived(arrival * MS, 0, 0, (arrival + 300) * MS)
+    assert [each.when for each in forecast.upcoming(100 * MS, 0)][:2] == [110 * MS, 120 * MS]
+    assert all(each.request == -1 for each in forecast.upcoming(100 * MS, 0))
+    assert forecast.upcoming(400 * MS, 0)[0].when > 600 * MS
+    assert forecast.upcoming(100 * MS, 1) == []

@@ -8,7 +8,7 @@ from headway.serving.actions import PlaceRequest
 from headway.serving.catalogue import Catalogue, Configuration, Function, Profile
 from headway.serving.fleet import Fleet, Gpu, Worker
 from headway.serving.policies.headway.batch import choose
-from headway.serving.policies.headway.order import Mix, Order, Outline
+from headway.serving.policies.headway.order import FleetTables, Mix, Order
 from headway.serving.state import ServingState
 from tests.serving.policies.headway.fleets import CATALOGUE, LONG, MS, SHORT, TWO, land, resident, state_of
 from tests.serving.worlds import MB, chain
@@ -23,7 +23,7 @@ def queued(state: ServingState, *graphs: int, now: int = 0, deadlines: tuple[int
 
 
 def order(state: ServingState, now: int = 0) -> list[int]:
-    return [request for request, _ in Order(Outline(state)).queue(now, state, state.workers[0])]
+    return [request for request, _ in Order(FleetTables(state)).queue(now, state, state.workers[0])]
 
 
 def test_short_tasks_of_short_requests_go_first() -> None:
@@ -65,7 +65,7 @@ def test_a_near_deadline_goes_before_a_far_one_and_a_lost_one_last() -> None:
 
 def test_the_share_of_a_backlog_that_goes_before_a_task_is_learnt() -> None:
     state = state_of(1)
-    mix = Mix(Outline(state))
+    mix = Mix(FleetTables(state))
     assert mix.ahead(0, 1)[0b11] == pytest.approx(1.0), "the slowest task of the longest request"
     before = mix.ahead(SHORT, 0)[0b11]
     assert before < 0.1
@@ -75,14 +75,14 @@ def test_the_share_of_a_backlog_that_goes_before_a_task_is_learnt() -> None:
 
 
 def test_a_backlog_that_needs_one_model_holds_only_tasks_that_need_no_other() -> None:
-    mix = Mix(Outline(state_of(1)))
+    mix = Mix(FleetTables(state_of(1)))
     assert mix.ahead(TWO, 1)[0b01] > mix.ahead(TWO, 1)[0b11]
     assert 0 <= mix.ahead(SHORT, 0)[0] <= 1
 
 
 @given(st.lists(st.integers(0, 3), max_size=200))
 def test_shares_are_shares_and_grow_with_the_index(seen: list[int]) -> None:
-    mix = Mix(Outline(state_of(1)))
+    mix = Mix(FleetTables(state_of(1)))
     for graph in seen:
         mix.note(graph)
     for wanted in range(4):
@@ -90,7 +90,7 @@ def test_shares_are_shares_and_grow_with_the_index(seen: list[int]) -> None:
 
 
 def test_rates_are_those_of_the_fleet_if_all_see_the_same() -> None:
-    mix = Mix(Outline(state_of(4)))
+    mix = Mix(FleetTables(state_of(4)))
     assert mix.rates_per_second(10**9, 4) == [0.0] * 4
     for _ in range(40):
         mix.note(SHORT)
@@ -101,7 +101,7 @@ def test_rates_are_those_of_the_fleet_if_all_see_the_same() -> None:
 
 def test_a_function_that_no_worker_can_run_is_said() -> None:
     with pytest.raises(ExperimentError, match="function slow: no worker can run it"):
-        Outline(state_of(2, memory_bytes=50 * MB))
+        FleetTables(state_of(2, memory_bytes=50 * MB))
 
 
 # --- with whom and with what --------------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ def _sliced(times: dict[Configuration, int], waiting: int, deadline: int = 0) ->
     queued(state, *[0] * waiting, deadlines=(deadline,) * waiting)
     worker = state.workers[0]
     queue = list(worker.queue)
-    found = choose(0, state, Outline(state), worker, queue, queue[0])
+    found = choose(0, state, FleetTables(state), worker, queue, queue[0])
     assert found is not None
     tasks, cell = found
     assert tasks[0] == queue[0]
@@ -155,4 +155,4 @@ def test_nothing_is_chosen_without_room() -> None:
     resident(state, 0, [0, 1])
     queued(state, SHORT)
     state.workers[0].slices_free = 0
-    assert choose(0, state, Outline(state), state.workers[0], [(0, 0)], (0, 0)) is None
+    assert choose(0, state, FleetTables(state), state.workers[0], [(0, 0)], (0, 0)) is None

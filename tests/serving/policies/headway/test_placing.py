@@ -9,7 +9,7 @@ from headway.serving.actions import MoveTask, PlaceRequest, RunBatch
 from headway.serving.catalogue import Catalogue, Configuration, Function, Profile
 from headway.serving.events import BatchFinished
 from headway.serving.fleet import Gpu, Worker
-from headway.serving.policies.headway.placing import Placing
+from headway.serving.policies.headway.placing import Placer
 from headway.serving.policies.headway.views import Plan
 from headway.serving.requeststate import RequestState
 from headway.serving.state import ServingState
@@ -28,12 +28,12 @@ from tests.serving.policies.headway.fleets import (
 from tests.serving.worlds import MB, chain, function
 
 
-def placing_of(state: ServingState, *, ahead: bool = True) -> Placing:
-    outline, mixes = mixes_of(state)
-    return Placing(state, outline, mixes, ahead=ahead)
+def placing_of(state: ServingState, *, ahead: bool = True) -> Placer:
+    tables, mixes = mixes_of(state)
+    return Placer(state, tables, mixes, ahead=ahead)
 
 
-def planned(placing: Placing, state: ServingState, rs: RequestState, now: int = 0) -> tuple[int, ...]:
+def planned(placing: Placer, state: ServingState, rs: RequestState, now: int = 0) -> tuple[int, ...]:
     return placing.plan(now, state, rs, rs.request.ingress, Plan(len(rs.stage)))
 
 
@@ -138,7 +138,7 @@ def test_a_task_stays_when_only_its_own_reservation_is_in_the_way() -> None:
     placing.views.note(0, state, plan, 0, [(1, 1, 1)])
     now = 20 * MS
     state.apply(now, BatchFinished(0, state.leases))
-    assert placing.again(now, state, rs, 1, 0, plan) is None
+    assert placing.find_better(now, state, rs, 1, 0, plan) is None
 
 
 def test_a_task_is_sent_elsewhere_when_its_worker_got_busy() -> None:
@@ -153,7 +153,7 @@ def test_a_task_is_sent_elsewhere_when_its_worker_got_busy() -> None:
     state.commit(1, RunBatch(1, ((1, 0),)))
     now = 20 * MS
     state.apply(now, BatchFinished(0, 1))
-    found = placing_of(state).again(now, state, rs, 1, 0, Plan(4))
+    found = placing_of(state).find_better(now, state, rs, 1, 0, Plan(4))
     assert found in (0, 2)
     state.commit(now, MoveTask(0, 1, 2))
 
@@ -167,10 +167,10 @@ def test_a_waiting_task_goes_to_an_idle_worker_that_has_its_model() -> None:
         state.commit(0, PlaceRequest(request, (0,)))
     state.commit(0, RunBatch(0, ((0, 0),)))
     placing = placing_of(state)
-    assert placing.away(0, state, 0, list(state.workers[0].queue)) == [((1, 0), 1)]
+    assert placing.find_moves(0, state, 0, list(state.workers[0].queue)) == [((1, 0), 1)]
     state.workers[1].touch(1)
     state.workers[1].up = False
-    assert placing.away(0, state, 0, list(state.workers[0].queue)) == []
+    assert placing.find_moves(0, state, 0, list(state.workers[0].queue)) == []
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=8), st.integers(0, 3))
@@ -192,8 +192,8 @@ def test_what_others_did_since_their_push_changes_no_plan(changes: list[tuple[in
 def test_ranks_put_predecessors_first_even_where_tasks_take_no_time() -> None:
     fork = replace(FORK, tasks=tuple(replace(task, function=0) for task in FORK.tasks))
     catalogue = Catalogue((), (function("f", 0.000001),), (fork,))
-    outline, _ = mixes_of(state_of(1, catalogue=catalogue))
-    for graph, sequence in zip(catalogue.graphs, outline.sequences, strict=True):
+    tables, _ = mixes_of(state_of(1, catalogue=catalogue))
+    for graph, sequence in zip(catalogue.graphs, tables.sequences, strict=True):
         position = {task: index for index, task in enumerate(sequence)}
         assert all(position[a] < position[b] for a, b in graph.edges)
-        assert all(outline.ranks[0][a] >= outline.ranks[0][b] for a, b in pairwise(sequence))
+        assert all(tables.ranks[0][a] >= tables.ranks[0][b] for a, b in pairwise(sequence))

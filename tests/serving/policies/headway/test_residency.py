@@ -23,17 +23,17 @@ def world(count: int = 1, memory_bytes: int = 80 * MB) -> ServingState:
 def residency_of(
     state: ServingState, evict: str = LOOKAHEAD, prefetch: int = 3, seen: tuple[int, ...] = ()
 ) -> Residency:
-    outline, mixes = mixes_of(state)
+    tables, mixes = mixes_of(state)
     for mix in mixes:
         for graph in seen:
             mix.note(graph)
-    return Residency(evict, prefetch, outline, mixes)
+    return Residency(evict, prefetch, tables, mixes)
 
 
 def fetches(residency: Residency, state: ServingState, now: int = 0, worker: int = 0) -> list[FetchModel]:
-    there = state.workers[worker]
-    coming: list[TaskId] = [*there.queue, *there.sent]
-    return [action for action in residency.ahead(now, state, there, lambda: coming) if isinstance(action, FetchModel)]
+    here = state.workers[worker]
+    coming: list[TaskId] = [*here.queue, *here.sent]
+    return [action for action in residency.ahead(now, state, here, lambda: coming) if isinstance(action, FetchModel)]
 
 
 def test_nothing_makes_room_where_there_is_room() -> None:

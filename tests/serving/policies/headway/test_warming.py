@@ -53,14 +53,14 @@ def arrivals(warming: Warming, a_second: float, seconds: float, graph: int = 0, 
     now = start
     for index in range(round(a_second * seconds)):
         now = start + round(index / a_second * SECOND)
-        warming.landed(now, graph)
+        warming.on_request_arrived(now, graph)
     return now
 
 
 def look(warming: Warming, state: ServingState, now: int, waiting: set[int] | None = None) -> list[Action]:
     """One look, its actions committed; processes that it starts are there when it is done."""
     done = []
-    for action in warming.look(now, state, waiting or set()):
+    for action in warming.adjust(now, state, waiting or set()):
         assert state.check(action) is None
         state.commit(now, action)
         done.append(action)
@@ -108,9 +108,9 @@ def test_larger_batches_need_fewer_processes() -> None:
         warming, now = warming_of(state_of(), worth=1.0), 0
         for index in range(40 * 30):
             now = index * SECOND // 40
-            warming.landed(now, 0)
+            warming.on_request_arrived(now, 0)
             if index % size == 0:  # a batch of eight takes twice as long as one task
-                warming.began(now, 0, now + (100 if size == 1 else 200) * MS, size)
+                warming.on_batch_started(now, 0, now + (100 if size == 1 else 200) * MS, size)
         targets.append(warming.target(now, 0))
     assert targets[0] > targets[1] >= 1
 
@@ -121,10 +121,10 @@ def test_the_most_that_was_wanted_at_once_is_remembered() -> None:
     now = arrivals(warming, 2, 30)
     before = warming.target(now, 0)
     for _ in range(9):
-        warming.began(now, 0, now + 100 * MS, 1)
-    warming.wanted(now, 0, 3)
+        warming.on_batch_started(now, 0, now + 100 * MS, 1)
+    warming.note_demand(now, 0, 3)
     assert before < 12 <= warming.target(now + SECOND, 0) < 20
-    warming.wanted(now + SECOND, 0, 1000)
+    warming.note_demand(now + SECOND, 0, 1000)
     slices = 4 * 7
     assert slices <= warming.target(now + SECOND, 0) < 2 * slices, "more than the fleet's slices cannot be busy"
 
@@ -172,11 +172,11 @@ def test_it_looks_now_and_then_only() -> None:
 def test_a_first_request_starts_one_process_of_each_function_that_needs_one() -> None:
     state = state_of()
     warming = warming_of(state)
-    assert warming.there == [NEVER, 0, NEVER]
-    actions = list(warming.first(0, state, 0))
+    assert warming.ready_from == [NEVER, 0, NEVER]
+    actions = list(warming.ensure_one(0, state, 0))
     assert [(action.function) for action in actions if isinstance(action, StartInstance)] == [0]
-    assert warming.there == [COLD, 0, NEVER]
-    assert not list(warming.first(1, state, 0))
+    assert warming.ready_from == [COLD, 0, NEVER]
+    assert not list(warming.ensure_one(1, state, 0))
 
 
 def test_tasks_that_wait_get_a_process_even_if_nobody_comes_any_more() -> None:
@@ -244,9 +244,9 @@ def test_a_fleet_that_is_down_is_left_alone() -> None:
     now = arrivals(warming, 40, 30)
     for worker in state.workers:
         worker.up = False
-    assert not list(warming.first(now, state, 0))
+    assert not list(warming.ensure_one(now, state, 0))
     assert not look(warming, state, now, {0})
-    assert warming.there[0] == NEVER, "nobody may count on it"
+    assert warming.ready_from[0] == NEVER, "nobody may count on it"
 
 
 def test_weights_come_to_where_a_process_waits_and_push_nothing_out() -> None:
@@ -309,5 +309,5 @@ def test_functions_without_a_process_are_always_there() -> None:
     free = ServingState(Catalogue((), called, state.catalogue.graphs), state.fleet, central=True)
     warming = warming_of(free)
     now = arrivals(warming, 40, 30)
-    assert warming.there == [0, 0, 0]
+    assert warming.ready_from == [0, 0, 0]
     assert not look(warming, free, now)

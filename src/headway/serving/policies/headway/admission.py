@@ -1,8 +1,8 @@
-"""Which requests are given up, and what CPUs and slices are worth while there are too few of them.
+"""Admission control: which requests are hopeless, and shadow prices of CPUs and slices under overload.
 
-Given up are those that cannot be answered in time any more, whatever they are given. While more is asked for than the
-fleet has, its CPUs or slices are counted at a multiple of their price: offers that need much of what is scarce are then
-taken by those alone who cannot do without, and a request that would cost more than its answer is worth does not begin.
+A request is hopeless when it misses its deadline whatever it is given. While demand exceeds the fleet, CPUs or slices
+are counted at a multiple of their price. Offers that need much of what is scarce are then taken only where nothing else
+will do, and a request that would cost more than its answer is worth is not started.
 """
 
 from collections.abc import Sequence
@@ -13,14 +13,14 @@ from headway.serving.state import ServingState
 from headway.units import MILLISECOND
 
 LUCK = 2.0
-"""A run may be shorter than expected: so many of its spreads are counted in its favour before all hope is lost."""
+"""A run may be shorter than expected: a request is hopeless only if runs shorter by this many spreads are too long."""
 LOOK_EVERY = 500 * MILLISECOND
 EASY, CROWDED = 0.6, 0.75
-"""Shares in use below which what is scarce becomes cheaper, and above which it becomes dearer."""
+"""Utilisation below which a shadow price falls, and above which it rises."""
 
 
 class Admission:
-    """The least time that the rest of a request takes: every task with its fastest offer, at once."""
+    """Bounds the time that the rest of a request takes: every task at once, with its fastest offer."""
 
     def __init__(self, state: ServingState, menus: Sequence[Sequence[Menu]]) -> None:
         functions = state.catalogue.functions
@@ -34,10 +34,12 @@ class Admission:
             graph.lengths_from([self._fastest[task.function] for task in graph.tasks]) for graph in self._graphs
         ]
 
-    def earliest(self, now: int, graph: int, task: int, there: Sequence[int]) -> int:
-        """When a request can be answered at the earliest if this task starts now; ``there``: by function, from when
-        on a process of it is somewhere."""
-        if max(map(there.__getitem__, self._called[graph])) <= now:
+    def earliest(self, now: int, graph: int, task: int, ready_from: Sequence[int]) -> int:
+        """Return the earliest time at which a request can be answered if this task starts now.
+
+        ``ready_from``: by function, the time from which some worker has a process of it.
+        """
+        if max(map(ready_from.__getitem__, self._called[graph])) <= now:
             return now + self._rest[graph][task]
         plan = self._graphs[graph]
         ends = [0] * len(plan.tasks)
@@ -46,47 +48,47 @@ class Admission:
             begin = max((ends[before] for before in plan.predecessors[other]), default=0)
             if other == task or begin:
                 function = plan.tasks[other].function
-                ends[other] = max(begin, now, there[function]) + self._fastest[function]
+                ends[other] = max(begin, now, ready_from[function]) + self._fastest[function]
         return max(ends)
 
-    def hopeless(self, now: int, graph: int, task: int, deadline: int, there: Sequence[int]) -> bool:
-        """Return whether a request misses its deadline whatever this task and those after it are given."""
-        return self.earliest(now, graph, task, there) > deadline
+    def is_hopeless(self, now: int, graph: int, task: int, deadline: int, ready_from: Sequence[int]) -> bool:
+        """Return whether a request misses its deadline whatever this task and its successors are given."""
+        return self.earliest(now, graph, task, ready_from) > deadline
 
 
 class Scarcity:
-    """What CPUs and slices are worth, in prices: doubled while hardly any is left, halved when there is enough."""
+    """Shadow prices of CPUs and slices, as multiples of their price: doubled under overload, halved after it."""
 
     def __init__(self, worth: float) -> None:
-        """``worth``: what an answer is worth, in costs; slices do not become so dear that no request is begun."""
-        self.worth = (1.0, 1.0)
-        self._dearest = (1.6 * worth, 0.8 * worth)
+        """Start at list prices. ``worth``: the value of an answer as a multiple of its cost; it caps the prices."""
+        self.multipliers = (1.0, 1.0)
+        self._highest = (1.6 * worth, 0.8 * worth)
         self._used = [0.0, 0.0]
         self._seen = 0
 
     @property
-    def felt(self) -> bool:
-        """Return whether there is too little of anything."""
-        return self.worth != (1.0, 1.0)
+    def is_scarce(self) -> bool:
+        """Return whether CPUs or slices are scarce."""
+        return self.multipliers != (1.0, 1.0)
 
-    def look(self, now: int, state: ServingState) -> bool:
-        """See how much is in use, now and then; whether that changed anything."""
+    def update(self, now: int, state: ServingState) -> bool:
+        """Update the prices from the utilisation, at most every ``LOOK_EVERY``; return whether they changed."""
         if now - self._seen < LOOK_EVERY:
             return False
         self._seen = now
-        before = self.worth
-        self.worth = (
+        before = self.multipliers
+        self.multipliers = (
             self._next(0, [(worker.cpus_free, worker.worker.cpus) for worker in state.workers if worker.up]),
             self._next(1, [(worker.slices_free, worker.worker.gpu.slices) for worker in state.workers if worker.up]),
         )
-        return self.worth != before
+        return self.multipliers != before
 
-    def _next(self, kind: int, workers: Sequence[tuple[int, int]]) -> float:
-        """Return what one kind is worth from now on; ``workers``: what is free on each, of how much."""
-        there = sum(of for _, of in workers)
-        used = 1.0 - sum(free for free, _ in workers) / there if there else 0.0
-        self._used[kind] += 0.5 * (used - self._used[kind])
-        worth = self.worth[kind]
-        if self._used[kind] > CROWDED and 2.0 * worth <= self._dearest[kind]:
+    def _next(self, resource: int, workers: Sequence[tuple[int, int]]) -> float:
+        """Return the next price of one resource; ``workers``: (free, total) of each worker."""
+        total = sum(of for _, of in workers)
+        used = 1.0 - sum(free for free, _ in workers) / total if total else 0.0
+        self._used[resource] += 0.5 * (used - self._used[resource])
+        worth = self.multipliers[resource]
+        if self._used[resource] > CROWDED and 2.0 * worth <= self._highest[resource]:
             return 2.0 * worth
-        return worth / 2.0 if self._used[kind] < EASY and worth > 1.0 else worth
+        return worth / 2.0 if self._used[resource] < EASY and worth > 1.0 else worth

@@ -1,4 +1,4 @@
-"""What a function can be given on a worker, and what of that there is room for: arrays, remembered."""
+"""Configurations of a function on a worker, and those that fit into its free CPUs and slices, as cached arrays."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -8,44 +8,44 @@ import numpy as np
 import numpy.typing as npt
 
 from headway.serving.catalogue import Configuration
-from headway.serving.fleet import Gpu, Prices, Worker, places
+from headway.serving.fleet import Gpu, Prices, Worker, find_slices
 from headway.serving.state import ServingState
 from headway.serving.workerstate import WorkerState
 
 
 class Fitting(NamedTuple):
-    """Configurations that there is room for, in order."""
+    """Configurations that fit, in order."""
 
     cells: list[Configuration]
     batches: npt.NDArray[np.int64]
     times: npt.NDArray[np.int64]
     shares: npt.NDArray[np.float64]
-    """Of the worker, CPUs or slices, whichever is more."""
+    """Share of the worker: of its CPUs or slices, whichever is more."""
     held: npt.NDArray[np.float64]
-    """What they cost in an hour."""
+    """Cost of an hour."""
 
 
 class Cells:
-    """What a function can be given on workers of one kind."""
+    """Configurations of one function on workers of one kind."""
 
     def __init__(self, times: Mapping[Configuration, int], worker: Worker, prices: Prices) -> None:
         self._times = times
         self._worker = worker
         self._prices = prices
         self.only = next(iter(times)) if len(times) == 1 else None
-        """The only one, if there is no choice."""
+        """The only configuration, if there is just one."""
         self._widths = sorted({cell.slices for cell in times})
         self._fit_in = cache(self._fits)
         self._made = cache(self._make)
 
     def fitting(self, worker: WorkerState, most: int) -> Fitting:
-        """Return those that a worker has room for now, memory aside, for batches of at most so many."""
+        """Return the configurations that fit into a worker's free CPUs and slices, for batches of at most ``most``."""
         return self._made(worker.cpus_free, self._fit_in(worker.slices_free, worker.taken), most)
 
     def _fits(self, free: int, taken: int) -> int:
-        """Return how many slices there may be in one place, as bits."""
+        """Return the numbers of slices that could be placed now, as bits."""
         gpu = self._worker.gpu
-        return sum(1 << width for width in self._widths if width <= free and places(gpu, width, taken) is not None)
+        return sum(1 << width for width in self._widths if width <= free and find_slices(gpu, width, taken) is not None)
 
     def _make(self, cpus_free: int, widths: int, most: int) -> Fitting:
         cells = [
@@ -63,18 +63,18 @@ class Cells:
         )
 
 
-class Kinds:
-    """The cells of all workers and functions."""
+class CellTable:
+    """Configurations by worker and function."""
 
     def __init__(self, state: ServingState) -> None:
         self._state = state
         self.of = cache(self._of)
-        self._kinds: dict[tuple[int, Gpu, int], Cells] = {}
+        self._by_kind: dict[tuple[int, Gpu, int], Cells] = {}
 
     def _of(self, worker: int, function: int) -> Cells:
-        """Return those of a function on a worker; workers of one kind share them."""
-        state, given = self._state, self._state.fleet.workers[worker]
-        kind = function, given.gpu, given.cpus
-        if kind not in self._kinds:
-            self._kinds[kind] = Cells(state.latency.cells(worker, function), given, state.fleet.prices)
-        return self._kinds[kind]
+        """Return the configurations of a function on a worker; workers of one kind share them."""
+        state, spec = self._state, self._state.fleet.workers[worker]
+        kind = function, spec.gpu, spec.cpus
+        if kind not in self._by_kind:
+            self._by_kind[kind] = Cells(state.latency.cells(worker, function), spec, state.fleet.prices)
+        return self._by_kind[kind]

@@ -1,9 +1,9 @@
-"""Which task goes first, and how much of a backlog goes before a task: what a worker knows of graphs and their mix.
+"""Queue order of a worker, the share of a backlog that goes before a task, and tables of the fleet for both.
 
-The order is Smith's rule for the mean slow-down: a task that takes ``p`` and whose request would take ``L`` at best is
-worth ``1 / (p · L)`` a nanosecond of waiting less. Weights that must be fetched count as running time, so that tasks
-whose models are there go before those that thrash; what waits becomes more urgent, so that nothing starves; what has
-a deadline far away waits for what has none or a near one.
+The order is Smith's rule for the mean slow-down: a task that takes ``p`` and whose request would take ``L`` at best has
+priority ``1 / (p · L)``. Weights that must be fetched count as run time, so that tasks whose models are resident go
+first. Waiting raises the priority, so that no task starves. A task with a distant deadline waits for those with none or
+a near one.
 """
 
 from collections.abc import Sequence
@@ -12,108 +12,108 @@ from math import exp
 
 from headway.errors import ExperimentError
 from headway.serving.catalogue import models_in
-from headway.serving.fleet import places
-from headway.serving.policies.headway.cells import Kinds
+from headway.serving.fleet import find_slices
+from headway.serving.policies.headway.cells import CellTable
 from headway.serving.policies.plan import by_rank
 from headway.serving.requeststate import RequestState
 from headway.serving.state import ServingState
 from headway.serving.workerstate import TaskId, WorkerState
 
 AGEING = 5.0
-"""A task that waited so many times what its request takes at best is twice as urgent."""
+"""A task that waited this multiple of its request's best time is twice as urgent."""
 LATE = 0.25
-"""How much a request is still worth whose deadline is lost."""
+"""Factor of the urgency of a request that misses its deadline anyway."""
 _FAR = 5.0
-"""Slack beyond so many times what a request takes at best makes it wait no longer, so that ageing still works."""
+"""Slack counts up to this multiple of a request's best time, so that ageing still works."""
 _FIRST, _LEAST = 8, 64
-"""Requests after which a worker first trusts what it has seen, and the number after which it forgets by half."""
+"""Requests after which a worker first uses its counts, and the number after which it halves them."""
 
 
-class Outline:
-    """What follows from catalogue and fleet alone: times, sizes, ranks, where a function can run at all."""
+class FleetTables:
+    """Tables computed once from catalogue and fleet: times, sizes, ranks, and the workers that can run a function."""
 
     def __init__(self, state: ServingState) -> None:
         catalogue, fleet = state.catalogue, state.fleet
         self.functions = [[task.function for task in graph.tasks] for graph in catalogue.graphs]
         self.masks = [function.mask for function in catalogue.functions]
-        self.colds = [function.cold_start for function in catalogue.functions]
-        self.slow = [index for index, cold in enumerate(self.colds) if cold]
+        self.cold_starts = [function.cold_start for function in catalogue.functions]
+        self.cold_functions = [index for index, cold in enumerate(self.cold_starts) if cold]
         """Functions that need a process."""
         self.sizes = [model.size_bytes for model in catalogue.models]
         self.fetches = [fleet.fetch_time(size) for size in self.sizes]
         self.write_back = 2 if fleet.links.write_back else 1
         self.weights = cache(self._weights)
         self.base = state.latency.base
-        """What a task counts for in queues, by worker and function."""
-        self.pace = [
+        """By worker and function: the run time that a task counts for in queues."""
+        self.run_times = [
             [_fastest(state, worker.id, index) for index in range(len(catalogue.functions))] for worker in state.workers
         ]
-        """What a task takes when it has a worker to itself; 0: it cannot run there."""
+        """By worker and function: run time with the whole worker; 0: it cannot run there."""
         self.hosts = [self._hosts(state, index) for index in range(len(catalogue.functions))]
         """By function: the workers that can run it, as bits."""
-        self.lanes = [_lanes(state, worker.id) for worker in state.workers]
-        """How many tasks may run on a worker at once."""
+        self.concurrency = [_concurrency(state, worker.id) for worker in state.workers]
+        """By worker: how many tasks may run at once."""
         self.within = [self._within(state, worker.id) for worker in state.workers]
-        """By worker, function and free slices: what a task takes in what is free; nothing where one runs at a time."""
-        self.kinds = Kinds(state)
-        """What each function can be given on each worker."""
+        """By worker, function and number of free slices: run time in them; empty where one task runs at a time."""
+        self.cells_of = CellTable(state)
+        """The configurations of each function on each worker."""
         self.mean, best = self._times(state)
         self.ranks = [graph.lengths_from([self.mean[index] for index in graph.functions]) for graph in catalogue.graphs]
-        """By graph and task: the longest way from there to the end."""
+        """By graph and task: the longest path from the task to the end, with mean run times."""
         self.tails = [graph.lengths_from([best[index] for index in graph.functions]) for graph in catalogue.graphs]
-        """The same on the best workers: what is left cannot take less."""
-        self.lows = [max(1, *tails) for tails in self.tails]
-        """What a request takes at best."""
+        """The same with the best run times: a lower bound of what is left."""
+        self.best_times = [max(1, *tails) for tails in self.tails]
+        """By graph: the least time that a request takes."""
         self.sequences = [by_rank(rank, graph.order) for graph, rank in zip(catalogue.graphs, self.ranks, strict=True)]
         """Tasks by decreasing rank, predecessors first."""
 
     def _within(self, state: ServingState, index: int) -> list[list[int]]:
-        if self.lanes[index] == 1:
+        if self.concurrency[index] == 1:
             return []
-        found = []
-        for function, fastest in enumerate(self.pace[index]):
+        by_function = []
+        for function, fastest in enumerate(self.run_times[index]):
             cells = state.latency.cells(index, function)
             by_slices = [fastest]
             for free in range(1, state.fleet.workers[index].gpu.slices + 1):
                 times = [time for cell, time in cells.items() if cell.slices <= free]
                 by_slices.append(max(fastest, min(times)) if times else fastest)
-            found.append(by_slices)
-        return found
+            by_function.append(by_slices)
+        return by_function
 
     def _weights(self, mask: int) -> tuple[int, int]:
-        """Return the bytes of some models, and what fetching them takes."""
+        """Return the bytes of some models, and how long fetching them takes."""
         models = models_in(int(mask))  # arrays hold other integers
         return sum(self.sizes[model] for model in models), sum(self.fetches[model] for model in models)
 
     def _hosts(self, state: ServingState, index: int) -> int:
         function = state.catalogue.functions[index]
         need = state.catalogue.size_of(function.mask) + function.activation_bytes
-        able = [w.id for w in state.workers if self.pace[w.id][index] and need <= w.memory.capacity_bytes]
-        if not able:
+        capable = [w.id for w in state.workers if self.run_times[w.id][index] and need <= w.memory.capacity_bytes]
+        if not capable:
             raise ExperimentError(f"function {function.name}: no worker can run it, it needs {need} bytes on a GPU")
-        return sum(1 << worker for worker in able)
+        return sum(1 << worker for worker in capable)
 
     def _times(self, state: ServingState) -> tuple[list[int], list[int]]:
-        """Return by function what it takes on average over the workers that can run it, and on the best of them."""
+        """Return by function the mean run time over the workers that can run it, and the least."""
         times = [
-            [self.pace[worker.id][index] for worker in state.workers if hosts >> worker.id & 1]
+            [self.run_times[worker.id][index] for worker in state.workers if hosts >> worker.id & 1]
             for index, hosts in enumerate(self.hosts)
         ]
-        return [sum(each) // len(each) for each in times], [min(each) for each in times]
+        return [sum(by_worker) // len(by_worker) for by_worker in times], [min(by_worker) for by_worker in times]
 
 
 class Mix:
-    """What one worker has seen of the requests: how often each graph is asked for."""
+    """Request mix as one worker has seen it: how often each graph is requested."""
 
-    def __init__(self, outline: Outline) -> None:
-        self._outline = outline
-        self._seen = [1.0] * len(outline.functions)
+    def __init__(self, tables: FleetTables) -> None:
+        self._tables = tables
+        self._seen = [1.0] * len(tables.functions)
         self._count = 0
         self._next = _FIRST
         self.ahead = cache(self._ahead)
 
     def note(self, graph: int) -> None:
-        """Count a request that came."""
+        """Count a request that arrived."""
         self._seen[graph] += 1.0
         self._count += 1
         if self._count == self._next:
@@ -123,38 +123,38 @@ class Mix:
                 self._seen = [seen / 2 for seen in self._seen]
 
     def rates_per_second(self, now: int, workers: int) -> list[float]:
-        """Return how often each graph is asked for in the whole fleet, if the others see what this one sees."""
+        """Return the arrival rate of each graph in the whole fleet, if other workers see the same mix."""
         if self._count < _FIRST:
             return [0.0] * len(self._seen)
         total = sum(self._seen) * max(now, 1)
         return [seen * self._count * workers * 1e9 / total for seen in self._seen]
 
     def _ahead(self, graph: int, task: int) -> "Shares":
-        """Return which share of a worker's backlog goes before a task, by the models that the backlog needs."""
-        return Shares(self._outline, self._seen, graph, task)
+        """Return the share of a worker's backlog that goes before a task, by the models that the backlog needs."""
+        return Shares(self._tables, self._seen, graph, task)
 
 
 class Shares(dict[int, float]):
-    """By the models that a worker's backlog needs, as bits: which share of it goes before a task, by ``Order``.
+    """Share of a worker's backlog that goes before a task in queue order, by the models that the backlog needs (bits).
 
-    A row says which models the tasks there need, not which tasks they are: all that need no others are taken to be
-    there as often as they are asked for.
+    A row says which models the queued tasks need, not which tasks they are. The backlog is taken to hold all functions
+    that need no other models, each as often as it is requested.
     """
 
-    def __init__(self, outline: Outline, seen: Sequence[float], graph: int, task: int) -> None:
+    def __init__(self, tables: FleetTables, seen: Sequence[float], graph: int, task: int) -> None:
         super().__init__()
-        self._outline = outline
+        self._tables = tables
         self._seen = tuple(seen)
-        self._index = outline.mean[outline.functions[graph][task]] * outline.lows[graph]
+        self._index = tables.mean[tables.functions[graph][task]] * tables.best_times[graph]
 
     def __missing__(self, wanted: int) -> float:
-        outline = self._outline
+        tables = self._tables
         before = total = 0.0
-        for graph, functions in enumerate(outline.functions):
-            low, seen = outline.lows[graph], self._seen[graph]
+        for graph, functions in enumerate(tables.functions):
+            low, seen = tables.best_times[graph], self._seen[graph]
             for function in functions:
-                if not outline.masks[function] & ~wanted:
-                    work = outline.mean[function]
+                if not tables.masks[function] & ~wanted:
+                    work = tables.mean[function]
                     total += seen * work
                     if work * low <= self._index:
                         before += seen * work
@@ -163,30 +163,30 @@ class Shares(dict[int, float]):
 
 
 class Order:
-    """The order of one worker's queue."""
+    """Orders the queue of one worker."""
 
-    def __init__(self, outline: Outline) -> None:
-        self._outline = outline
+    def __init__(self, tables: FleetTables) -> None:
+        self._tables = tables
 
     def urgency(self, now: int, worker: WorkerState, rs: RequestState, task: int) -> float:
-        """Return how urgent a task is: the larger, the sooner it runs."""
-        outline = self._outline
+        """Return how urgent a task is: the largest runs first."""
+        tables = self._tables
         graph = rs.request.graph
-        function = outline.functions[graph][task]
-        missing = outline.masks[function] & ~worker.memory.resident
-        takes = outline.pace[worker.id][function]
+        function = tables.functions[graph][task]
+        missing = tables.masks[function] & ~worker.memory.resident
+        takes = tables.run_times[worker.id][function]
         if missing:
-            takes += outline.weights(missing)[1] * outline.write_back
-        low = outline.lows[graph]
+            takes += tables.weights(missing)[1] * tables.write_back
+        low = tables.best_times[graph]
         worth = (1.0 + (now - rs.since[task]) / (AGEING * low)) / (takes * low)
         deadline = rs.request.deadline
         if deadline:
-            slack = deadline - now - outline.ranks[graph][task]
+            slack = deadline - now - tables.ranks[graph][task]
             worth *= exp(-min(slack / low, _FAR)) if slack >= 0 else LATE
         return worth
 
     def queue(self, now: int, state: ServingState, worker: WorkerState) -> Sequence[TaskId]:
-        """Return all tasks that wait here, the most urgent first."""
+        """Return the queued tasks of a worker, the most urgent first."""
         if len(worker.queue) < 2:
             return list(worker.queue)
         requests = state.requests
@@ -199,12 +199,12 @@ def _fastest(state: ServingState, index: int, function: int) -> int:
     times = [
         time
         for cell, time in cells.items()
-        if cell.cpus <= worker.cpus and cell.slices <= worker.gpu.slices and places(worker.gpu, cell.slices, 0)
+        if cell.cpus <= worker.cpus and cell.slices <= worker.gpu.slices and find_slices(worker.gpu, cell.slices, 0)
     ]
     return max(1, min(times)) if times else 0
 
 
-def _lanes(state: ServingState, index: int) -> int:
+def _concurrency(state: ServingState, index: int) -> int:
     worker = state.fleet.workers[index]
     least = [state.latency.least(index, function) for function in range(len(state.catalogue.functions))]
     cpus = max(1, min(cell.cpus for cell in least))

@@ -1,7 +1,7 @@
-"""What becomes of requests when workers die: who plans for them, and which wait for a worker to come back.
+"""Worker failures: which requests must be planned again, and which wait until a worker recovers.
 
-A request carries its plan, so that any worker can go on with it: what runs or waits on workers that are up stays there,
-what was lost is placed anew.
+A request carries its plan, so that any worker can go on with it. What runs or waits on workers that are up stays there;
+what was lost is placed again.
 """
 
 from collections.abc import Iterator
@@ -11,14 +11,14 @@ from headway.serving.state import ServingState
 
 
 class Recovery:
-    """Remembers requests with tasks that nobody who is up could run."""
+    """Remembers requests with tasks that no worker that is up can run."""
 
     def __init__(self) -> None:
         self._stranded: dict[int, None] = {}
         self._up = -1
 
     def to_plan(self, state: ServingState) -> Iterator[int]:
-        """Yield requests that need a plan now: new ones, those that lost tasks, those that somebody new may run."""
+        """Yield requests that need a plan now: new ones, those that lost tasks, and stranded ones after a recovery."""
         waiting = [*state.landed, *state.displaced]
         if self._stranded and (up := up_mask(state)) != self._up:
             self._up = up

@@ -1,4 +1,4 @@
-"""The fleet as one worker takes it to be: rows as of their last push, and what it placed itself since."""
+"""The fleet as one worker sees it: the others' rows as of their last push, plus what it has placed since."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -8,16 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from headway.serving.policies.headway.order import Outline
+from headway.serving.policies.headway.order import FleetTables
 from headway.serving.state import ServingState
 from headway.serving.workerstate import Row
 
 Numbers = list[int] | npt.NDArray[np.int64]
-"""One a worker: arrays in large fleets."""
+"""One number for each worker; an array in large fleets."""
 
 
 class Plan:
-    """What travels with a request besides the workers of its tasks."""
+    """What a request carries besides the workers of its tasks."""
 
     __slots__ = ("arrivals", "by", "finish", "placed")
 
@@ -25,27 +25,27 @@ class Plan:
         self.placed = [-1] * tasks
         """When each task was placed last."""
         self.by = [-1] * tasks
-        """By which worker."""
+        """The worker that placed each task last."""
         self.arrivals = [0] * tasks
-        """When its inputs are expected where it was placed."""
+        """When the inputs of each task are expected at its worker."""
         self.finish = 0
         """When the last task is expected to end."""
 
 
 @dataclass(slots=True)
 class View:
-    """The fleet as one worker takes it to be; planning writes what it has in mind into it."""
+    """The fleet as one worker sees it. Planning changes a copy as if its tasks were placed."""
 
     up: int
     """Workers that can be used, as bits."""
     busy: Numbers
-    """When what runs, and what was planned just now, has ended."""
+    """When the running tasks, and those just planned, will have ended."""
     fetching: Numbers
-    """What it takes to fetch what tasks placed there need."""
+    """Time to fetch the models that tasks placed there need."""
     backlog: Numbers
-    """Run time of what is queued and under way."""
+    """Run time of the tasks that are queued or on their way."""
     resident: Numbers
-    """Models that are there, or will be fetched for tasks placed there."""
+    """Models that are resident, or will be fetched for tasks placed there, as bits."""
     free: Numbers
     wanted: Numbers
     """Models that tasks placed there need."""
@@ -55,7 +55,7 @@ class View:
     """Functions with an idle process."""
 
     def copy(self) -> "View":
-        """Return another one, to plan in; plans do not change ``slices`` and ``idle``."""
+        """Return a copy to plan in; planning does not change ``slices`` and ``idle``."""
         return View(
             self.up,
             self.busy.copy(),
@@ -70,28 +70,28 @@ class View:
 
 
 class Views:
-    """Makes views; its memory is what each worker placed since the others' last push."""
+    """Makes views; remembers what each worker placed since the others' last push."""
 
-    def __init__(self, state: ServingState, outline: Outline, *, arrays: bool = False) -> None:
-        self._outline = outline
+    def __init__(self, state: ServingState, tables: FleetTables, *, arrays: bool = False) -> None:
+        self._tables = tables
         self._epoch = -1
-        self._mine: dict[int, dict[int, tuple[int, int]]] = {}
+        self._placed_since: dict[int, dict[int, tuple[int, int]]] = {}
         """By planner and worker: run time and models of what was placed in this interval."""
         self._rows: list[Row | None] = [None] * len(state.workers)
         self._pushed: list[Row] | None = None
         self._viewer = 0
-        """What was read last: the rows of which interval, and by whom."""
+        """The rows that were read last, and the worker that read them."""
         count = len(state.workers)
         self._seen = View(0, *(zeros(count, arrays=arrays) for _ in range(8)))
-        """What follows from each of these rows; rows that are the same object say the same."""
+        """The view computed from these rows; a row that is the same object is not read again."""
         self._keep_alive = state.fleet.keep_alive
-        self._until = {function: zeros(count, arrays=arrays) for function in outline.slow}
-        """By function and worker: until when a process that was idle in a pushed row exists for sure."""
-        self._begun: defaultdict[tuple[int, int], dict[int, int]] = defaultdict(dict)
-        """By planner and function: workers, and when a process is ready there that the planner knows was begun."""
+        self._until = {function: zeros(count, arrays=arrays) for function in tables.cold_functions}
+        """By function and worker: until when a process that was idle in a pushed row is sure to exist."""
+        self._started: defaultdict[tuple[int, int], dict[int, int]] = defaultdict(dict)
+        """By planner and function: workers where the planner knows a process was started, and when it is ready."""
         self._halves = {
-            function: np.array([pace[function] // 2 for pace in outline.pace], dtype=np.int64)
-            for function in outline.slow
+            function: np.array([run_times[function] // 2 for run_times in tables.run_times], dtype=np.int64)
+            for function in tables.cold_functions
         }
 
     def view(self, now: int, state: ServingState, viewer: int) -> View:
@@ -100,7 +100,7 @@ class Views:
         return self.as_read(viewer)
 
     def read(self, now: int, state: ServingState, viewer: int) -> None:
-        """Read what ``viewer`` sees."""
+        """Read the rows that ``viewer`` sees."""
         self._renew(now, state)
         rows = state.rows(viewer, now)
         known = self._rows
@@ -116,92 +116,92 @@ class Views:
 
     @contextmanager
     def as_pushed(self, state: ServingState, viewer: int) -> Iterator[View]:
-        """Give what everybody else sees, for a moment; ``viewer`` was the last to read. Not to be written into."""
-        own = self._rows[viewer]
-        assert own is not None
+        """Give the view of all other workers, for a moment and read-only; ``viewer`` was the last to read."""
+        row = self._rows[viewer]
+        assert row is not None
         assert state.pushed is not None
         self._read(viewer, state.pushed[viewer])
         yield self._seen
-        self._read(viewer, own)
+        self._read(viewer, row)
 
     def as_read(self, viewer: int) -> View:
-        """Return what ``viewer`` has just read, to plan in."""
+        """Return a copy of what ``viewer`` has just read, to plan in."""
         view = self._seen.copy()
-        for index, (work, models) in self._mine.get(viewer, {}).items():
-            view.backlog[index] += work // self._outline.lanes[index]
+        for index, (work, models) in self._placed_since.get(viewer, {}).items():
+            view.backlog[index] += work // self._tables.concurrency[index]
             view.wanted[index] |= models
-            self._want(view, index, models & ~view.resident[index])
+            self._add_fetch(view, index, models & ~view.resident[index])
         return view
 
     def _read(self, index: int, row: Row) -> None:
-        """Take in a row that was not seen before."""
+        """Compute the view of one worker from a new row."""
         self._rows[index] = row
-        seen, lanes = self._seen, self._outline.lanes[index]
+        seen, concurrency = self._seen, self._tables.concurrency[index]
         seen.up = seen.up | 1 << index if row.up else seen.up & ~(1 << index)
-        seen.busy[index] = 0 if lanes > 1 and row.slices_free and row.cpus_free else row.busy_until
-        seen.backlog[index] = (row.queued + row.reserved) // lanes
+        seen.busy[index] = 0 if concurrency > 1 and row.slices_free and row.cpus_free else row.busy_until
+        seen.backlog[index] = (row.queued + row.reserved) // concurrency
         seen.fetching[index] = 0
         seen.resident[index] = row.resident
         seen.free[index] = row.free_bytes
         seen.wanted[index] = row.wanted
         seen.idle[index] = row.warm
         seen.slices[index] = row.slices_free
-        self._want(seen, index, row.wanted & ~row.resident)
+        self._add_fetch(seen, index, row.wanted & ~row.resident)
 
     def _remember(self, now: int, index: int, row: Row) -> None:
-        """Remember idle processes: each is there, idle or busy, until its time is up."""
+        """Note until when the idle processes of a row exist, idle or busy: until their keep-alive ends."""
         for function, until in self._until.items():
             if row.warm >> function & 1:
                 until[index] = now + self._keep_alive
             elif not row.up:
                 until[index] = 0
 
-    def begun(self, viewer: int, worker: int, function: int, ready: int) -> None:
+    def note_started(self, viewer: int, worker: int, function: int, ready: int) -> None:
         """Note that ``viewer`` knows of a process that is being started."""
-        self._begun[viewer, function][worker] = ready
+        self._started[viewer, function][worker] = ready
 
-    def start(self, now: int, state: ServingState, viewer: int, worker: int, function: int) -> int:
-        """Return what a task waits where a row shows no idle process of its function, as far as ``viewer`` knows."""
-        busy = self._outline.pace[worker][function] // 2
+    def start_delay(self, now: int, state: ServingState, viewer: int, worker: int, function: int) -> int:
+        """Return how long a task waits for a process where a row shows no idle one, as far as ``viewer`` knows."""
+        busy = self._tables.run_times[worker][function] // 2
         if worker == viewer:
             if any(batch.function == function for batch in state.workers[viewer].running.values()):
                 return busy
         elif self._until[function][worker] > now:
             return busy
-        cold = self._outline.colds[function]
-        ready = self._begun[viewer, function].get(worker, -cold)
+        cold = self._tables.cold_starts[function]
+        ready = self._started[viewer, function].get(worker, -cold)
         # a process that was ready long ago and was never seen is lost
         return max(ready - now, busy) if ready + cold > now else cold
 
-    def begun_by(self, now: int, viewer: int, function: int) -> dict[int, int]:
-        """Return where ``viewer`` knows a process to have been begun, and when it is ready.
+    def started_by(self, now: int, viewer: int, function: int) -> dict[int, int]:
+        """Return the workers where ``viewer`` knows that a process was started, and when it is ready.
 
-        What is lost is forgotten.
+        Processes that should have been seen by now are forgotten.
         """
-        begun, cold = self._begun[viewer, function], self._outline.colds[function]
-        for worker in [worker for worker, ready in begun.items() if ready + cold <= now]:
-            del begun[worker]
-        return begun
+        started, cold = self._started[viewer, function], self._tables.cold_starts[function]
+        for worker in [worker for worker, ready in started.items() if ready + cold <= now]:
+            del started[worker]
+        return started
 
-    def starts_for_all(self, now: int, function: int) -> npt.NDArray[np.int64]:
-        """``start`` of all workers as far as everybody knows, where views are arrays."""
+    def start_delays_for_all(self, now: int, function: int) -> npt.NDArray[np.int64]:
+        """Return ``start_delay`` by worker as far as all workers know, where views are arrays."""
         until = np.asarray(self._until[function])
-        return np.where(until > now, self._halves[function], self._outline.colds[function])
+        return np.where(until > now, self._halves[function], self._tables.cold_starts[function])
 
-    def starts(self, now: int, state: ServingState, viewer: int, function: int) -> npt.NDArray[np.int64]:
-        """Return the same as far as ``viewer`` knows."""
-        found, busy, until = self.starts_for_all(now, function), self._halves[function], self._until[function]
-        for worker, ready in self.begun_by(now, viewer, function).items():
+    def start_delays(self, now: int, state: ServingState, viewer: int, function: int) -> npt.NDArray[np.int64]:
+        """Return ``start_delay`` by worker as far as ``viewer`` knows."""
+        delays, busy, until = self.start_delays_for_all(now, function), self._halves[function], self._until[function]
+        for worker, ready in self.started_by(now, viewer, function).items():
             if until[worker] <= now:
-                found[worker] = max(ready - now, busy[worker])
-        found[viewer] = self.start(now, state, viewer, viewer, function)
-        return found
+                delays[worker] = max(ready - now, busy[worker])
+        delays[viewer] = self.start_delay(now, state, viewer, viewer, function)
+        return delays
 
-    def _want(self, view: View, index: int, missing: int) -> None:
-        """Count models that will have to be fetched on a worker."""
+    def _add_fetch(self, view: View, index: int, missing: int) -> None:
+        """Add models that must be fetched on a worker."""
         if missing:
-            size, fetch = self._outline.weights(missing)
-            view.fetching[index] += fetch * self._outline.write_back if size > view.free[index] else fetch
+            size, fetch = self._tables.weights(missing)
+            view.fetching[index] += fetch * self._tables.write_back if size > view.free[index] else fetch
             view.resident[index] |= missing
             view.free[index] -= size
 
@@ -213,22 +213,22 @@ class Views:
         for task, function, worker in placed:
             plan.placed[task], plan.by[task] = now, viewer
             if worker != viewer and state.push_interval:
-                outline = self._outline
-                recent = self._mine.setdefault(viewer, {})
+                tables = self._tables
+                recent = self._placed_since.setdefault(viewer, {})
                 work, models = recent.get(worker, (0, 0))
-                recent[worker] = work + outline.base[worker][function], models | outline.masks[function]
+                recent[worker] = work + tables.base[worker][function], models | tables.masks[function]
 
     def _renew(self, now: int, state: ServingState) -> None:
         if state.push_interval and now // state.push_interval != self._epoch:
             self._epoch = now // state.push_interval
-            self._mine.clear()
+            self._placed_since.clear()
 
     def counted(self, now: int, state: ServingState, task: int, viewer: int, here: int, plan: Plan) -> bool:
-        """Return whether the row of ``here``, as ``viewer`` has it, counts the task itself."""
+        """Return whether the row of worker ``here``, as ``viewer`` has it, includes the task itself."""
         known = here == viewer or not state.push_interval or plan.by[task] == viewer
         return known or plan.placed[task] // state.push_interval < now // state.push_interval
 
 
 def zeros(count: int, *, arrays: bool) -> Numbers:
-    """Nothing for anybody."""
+    """Return a zero for each worker, as an array or a list."""
     return np.zeros(count, dtype=np.int64) if arrays else [0] * count

@@ -1,9 +1,8 @@
-"""How many processes of each function are kept warm, where they start, when one is let go; what else must be there.
+"""Warm processes: how many of each function are kept, where they start, when an idle one is stopped.
 
-What is needed follows Little's law: requests a second times the time that a process is busy for each. A few more
-cover chance, and the most that ran lately covers bursts. A process that is too many is let go once it has been idle
-for as long as its memory costs what a cold start would forfeit: no rule that does not know the future can be sure to
-pay less than half of that.
+The number follows Little's law: arrival rate times the time that a process is busy for each request. A reserve covers
+chance, and the recent peak covers bursts. A surplus process is stopped once the memory of its idle time has cost as
+much as a cold start would: the classic ski-rental rule, at most twice the cost of knowing the future.
 """
 
 from collections import Counter
@@ -21,18 +20,18 @@ from headway.units import MILLISECOND, SECOND
 
 LOOK_EVERY = 500 * MILLISECOND
 STUCK = 4
-"""Looks in a row at which tasks wait beside idle processes: then another process is started elsewhere."""
+"""After this many adjustments in a row at which tasks wait though processes are idle, one is started elsewhere."""
 MEMORY = 20 * SECOND
-"""Over how long rates are averaged."""
+"""Time constant of the averages of arrival rates."""
 WAITED = 1.0
-"""What it may cost to wait for one of several processes, in worths: as much as to be refused."""
+"""Cost of waiting for one of several processes, as a multiple of the value of an answer: as much as a refusal."""
 NEVER = 1 << 62
 Rank = tuple[int, bool, int]
 
 
 @dataclass(slots=True)
 class Rate:
-    """Events a nanosecond, over about the last ``memory``."""
+    """Exponentially averaged rate: events a nanosecond, over about the last ``memory``."""
 
     memory: int
     _began: int = -1
@@ -47,7 +46,7 @@ class Rate:
         self._last = now
 
     def value(self, now: int) -> float:
-        """Return the rate, as far as it can be known yet."""
+        """Return the rate, corrected for a short history."""
         if self._began < 0:
             return 0.0
         seen = 1.0 - exp((self._began - now) / self.memory)
@@ -58,7 +57,7 @@ class Rate:
 
 @dataclass(slots=True)
 class Peak:
-    """The most that was wanted at once lately: within the last ``memory``, and at most twice as long ago."""
+    """The recent peak of concurrent demand: of the last ``memory``, and at most twice as long ago."""
 
     memory: int
     _before: int = 0
@@ -66,7 +65,7 @@ class Peak:
     _turned: int = 0
 
     def note(self, now: int, wanted: int) -> None:
-        """Note that so many were wanted at once."""
+        """Note how many were wanted at once."""
         if now - self._turned >= self.memory:
             self._before = self._lately if now - self._turned < 2 * self.memory else 0
             self._lately, self._turned = 0, now
@@ -79,12 +78,16 @@ class Peak:
 
 
 class Warming:
-    """The processes of all functions."""
+    """Starts and stops the processes of all functions."""
 
     def __init__(
         self, state: ServingState, capable: Sequence[Sequence[int]], worths: Sequence[float], spare: float
     ) -> None:
-        """``capable``: by function, the workers that can run it. ``spare``: how many deviations to have in hand."""
+        """Start the averages.
+
+        ``capable``: by function, the workers that can run it. ``worths``: by graph, the value of an answer.
+        ``spare``: size of the reserve, in standard deviations.
+        """
         self.spare = spare
         self._capable = capable
         functions = state.catalogue.functions
@@ -98,22 +101,22 @@ class Warming:
         """By function: how long a process is busy for one request."""
         self._ends: list[list[int]] = [[] for _ in functions]
         """By function: when its batches are expected to end."""
-        self.there = [NEVER if function.cold_start else 0 for function in functions]
-        """By function: from when on a process of it is somewhere."""
+        self.ready_from = [NEVER if function.cold_start else 0 for function in functions]
+        """By function: the time from which some worker has a process of it."""
         self._patience = [self._break_even(state, index, MISSED, worths) for index in range(len(functions))]
-        """By function: how long its last process is kept idle. Without it the next request is lost."""
+        """By function: how long its last process is kept idle. Without it the next request misses its deadline."""
         self._peaks = [Peak(self._break_even(state, index, WAITED, worths)) for index in range(len(functions))]
-        """By function: how many processes were wanted at once; without the last of them one request waits a little."""
+        """By function: the peak number of processes; with one fewer a request would have waited."""
         self._most = [sum(state.fleet.workers[index].gpu.slices for index in workers) for workers in capable]
         """By function: how many processes can be busy at once."""
         self._looked = -LOOK_EVERY
         self._stuck = [0] * len(functions)
-        """By function: looks in a row at which its tasks waited beside idle processes."""
+        """By function: adjustments in a row at which its tasks waited though processes were idle."""
 
     def _break_even(self, state: ServingState, function: int, lost: float, worths: Sequence[float]) -> int:
-        """Return how long a process may be idle before that has cost what its absence would, and another start.
+        """Return how long a process may be idle before that costs as much as doing without it.
 
-        ``lost``: what a request loses without it, in worths.
+        ``lost``: what a request loses without it, as a multiple of the value of an answer.
         """
         kind = state.catalogue.functions[function]
         if not (usd := idle_usd(state.fleet.prices, kind)) or not kind.cold_start:
@@ -121,25 +124,25 @@ class Warming:
         worth = max((worth for worth, calls in zip(worths, self._calls[function], strict=True) if calls), default=0.0)
         return kind.cold_start + round(lost * worth / usd)
 
-    def landed(self, now: int, graph: int) -> None:
+    def on_request_arrived(self, now: int, graph: int) -> None:
         """Count a request for a graph."""
         self._rates[graph].note(now)
 
-    def began(self, now: int, function: int, end: int, requests: int) -> None:
-        """Note a batch that was started for so many requests, and when it ends."""
+    def on_batch_started(self, now: int, function: int, end: int, requests: int) -> None:
+        """Note a batch of so many requests that was started, and when it ends."""
         self._busy[function] += 0.05 * ((end - now) / requests - self._busy[function])
         heappush(self._ends[function], end)
-        self.wanted(now, function, 0)
+        self.note_demand(now, function, 0)
 
-    def wanted(self, now: int, function: int, waiting: int) -> None:
-        """Note how many wait for a process beside those that have one."""
+    def note_demand(self, now: int, function: int, waiting: int) -> None:
+        """Note how many tasks wait for a process, besides those that run."""
         ends = self._ends[function]
         while ends and ends[0] <= now:
             heappop(ends)
         self._peaks[function].note(now, min(len(ends) + waiting, self._most[function]))
 
     def rate(self, now: int, function: int) -> float:
-        """Return how many tasks of a function come in a nanosecond."""
+        """Return how many tasks of a function arrive in a nanosecond."""
         calls = self._calls[function]
         return sum(rate.value(now) * count for rate, count in zip(self._rates, calls, strict=True) if count)
 
@@ -151,15 +154,15 @@ class Warming:
         self._peaks[function].note(now, min(ceil(busy + self.spare * sqrt(busy)), self._most[function]))
         return self._peaks[function].value
 
-    def first(self, now: int, state: ServingState, graph: int) -> Iterator[Action]:
-        """Have at least one process of everything that a graph calls."""
+    def ensure_one(self, now: int, state: ServingState, graph: int) -> Iterator[Action]:
+        """Start a process of each function of a graph that has none anywhere."""
         for task in state.catalogue.graphs[graph].tasks:
-            if self.there[task.function] == NEVER and (where := self._where(state, task.function)) is not None:
+            if self.ready_from[task.function] == NEVER and (where := self._where(state, task.function)) is not None:
                 yield StartInstance(where, task.function)
-                self.there[task.function] = now + state.catalogue.functions[task.function].cold_start
+                self.ready_from[task.function] = now + state.catalogue.functions[task.function].cold_start
 
-    def look(self, now: int, state: ServingState, waiting: Collection[int]) -> Iterator[Action]:
-        """Start what is missing and let go what is too many, now and then. ``waiting``: functions whose tasks wait."""
+    def adjust(self, now: int, state: ServingState, waiting: Collection[int]) -> Iterator[Action]:
+        """Start missing processes and stop surplus ones, every ``LOOK_EVERY``. ``waiting``: functions with a queue."""
         if now - self._looked < LOOK_EVERY:
             return
         self._looked = now
@@ -169,33 +172,33 @@ class Warming:
                 continue
             if function.cold_start:
                 if idle[index] or running[index]:
-                    self.there[index] = 0
+                    self.ready_from[index] = 0
                 elif not starting[index]:
-                    self.there[index] = NEVER
+                    self.ready_from[index] = NEVER
                 have = idle[index] + running[index] + starting[index]
                 wanted = max(self.target(now, index), int(index in waiting))
                 stuck = index in waiting and idle[index] and not running[index] and not starting[index]
                 self._stuck[index] = self._stuck[index] + 1 if stuck else 0
                 if self._stuck[index] >= STUCK:  # none of them is where the tasks fit, and nothing would ever happen
                     wanted = max(wanted, have + 1)
-                yield from self._to(now, state, index, have, wanted)
+                yield from self._scale(now, state, index, have, wanted)
             if function.mask:
                 yield from self._fetch(state, index)
 
-    def _to(self, now: int, state: ServingState, function: int, have: int, wanted: int) -> Iterator[Action]:
-        """From so many processes to so many."""
+    def _scale(self, now: int, state: ServingState, function: int, have: int, wanted: int) -> Iterator[Action]:
+        """Start or stop processes of a function to get from ``have`` to ``wanted``."""
         ranks: dict[int, Rank] = {}
         for _ in range(wanted - have):
-            if (found := self._where(state, function, ranks)) is not None:
-                yield StartInstance(found, function)
-                ranks[found] = self._rank(state, function, found)
+            if (worker := self._where(state, function, ranks)) is not None:
+                yield StartInstance(worker, function)
+                ranks[worker] = self._rank(state, function, worker)
                 ready = now + state.catalogue.functions[function].cold_start
-                self.there[function] = min(self.there[function], ready)
+                self.ready_from[function] = min(self.ready_from[function], ready)
         if have > wanted:
-            yield from self._let_go(now, state, function, have, wanted)
+            yield from self._stop_idle(now, state, function, have, wanted)
 
     def _counts(self, state: ServingState) -> tuple[Counter[int], Counter[int], Counter[int]]:
-        """Return by function the processes that are idle, busy and about to be there."""
+        """Return by function the numbers of idle, busy and starting processes."""
         return (
             Counter(function for worker in state.workers for function, since in worker.idle.items() for _ in since),
             Counter(batch.function for worker in state.workers for batch in worker.running.values()),
@@ -203,9 +206,10 @@ class Warming:
         )
 
     def _where(self, state: ServingState, function: int, ranks: dict[int, Rank] | None = None) -> int | None:
-        """Return the worker with the fewest processes of a function, weights there first, then the fewest of all.
+        """Return the worker for a new process; None: no worker that can run the function is up.
 
-        ``ranks``: those of this moment, if they are known; they are noted there if there are none yet.
+        It has the fewest processes of the function, then its weights, then the fewest processes of any. ``ranks``
+        caches the workers' ranks and is filled where it is empty.
         """
         ranks = {} if ranks is None else ranks
         if not ranks:
@@ -219,8 +223,8 @@ class Warming:
         everything = sum(map(len, worker.idle.values())) + len(worker.starting) + len(worker.running)
         return worker.processes(function), bool(missing), everything
 
-    def _let_go(self, now: int, state: ServingState, function: int, have: int, wanted: int) -> Iterator[Action]:
-        """Stop processes that have not been wanted for long; the last one only after a longer time."""
+    def _stop_idle(self, now: int, state: ServingState, function: int, have: int, wanted: int) -> Iterator[Action]:
+        """Stop surplus idle processes; the last one of a function only after a longer time."""
         for index in self._capable[function]:
             worker = state.workers[index]
             while have > wanted and (idle := worker.idle.get(function)):
@@ -230,7 +234,7 @@ class Warming:
                 have -= 1
 
     def _fetch(self, state: ServingState, function: int) -> Iterator[Action]:
-        """Fetch weights to where a process waits for work, into free memory only."""
+        """Fetch weights to workers with an idle process, into free memory only."""
         mask = state.catalogue.functions[function].mask
         for index in self._capable[function]:
             worker = state.workers[index]
@@ -244,9 +248,9 @@ class Warming:
     def victims(
         self, now: int, state: ServingState, worker: WorkerState, function: int, count: int
     ) -> tuple[int, ...] | None:
-        """Return models that make room for a batch's weights and activations, the least asked for first.
+        """Return models to evict for a batch's weights and activations, the least requested first.
 
-        None: they cannot.
+        None: evicting does not free enough.
         """
         kind, memory = state.catalogue.functions[function], worker.memory
         need = state.catalogue.size_of(kind.mask & ~memory.resident) + kind.activation_bytes * count
@@ -264,14 +268,14 @@ class Warming:
 
 
 def carried(state: ServingState, graph: int, task: int) -> bool:
-    """Return whether a task's inputs are of any size."""
+    """Return whether a task has inputs of any size."""
     plan = state.catalogue.graphs[graph]
     before = plan.predecessors[task]
     return any(plan.tasks[other].output_bytes for other in before) or bool(not before and plan.tasks[task].input_bytes)
 
 
 def inputs_of(state: ServingState, request: int, task: int) -> list[tuple[int, int, int]]:
-    """Return a task's inputs: the workers that have each, as bits, the one that it is sent from, bytes."""
+    """Return a task's inputs: for each the workers that hold it (bits), the one that sends it, its bytes."""
     rs = state.requests[request]
     if not (before := rs.graph.predecessors[task]):
         ingress = rs.request.ingress
@@ -282,13 +286,13 @@ def inputs_of(state: ServingState, request: int, task: int) -> list[tuple[int, i
 
 
 def inputs_take(state: ServingState, inputs: Iterable[tuple[int, int, int]], target: int) -> int:
-    """Return how long inputs take to a worker."""
+    """Return how long it takes until all inputs are on a worker."""
     absent = ((source, size) for held, source, size in inputs if not held >> target & 1)
     return max((state.fleet.copy_time(source, target, size) for source, size in absent), default=0)
 
 
 def weights_take(now: int, state: ServingState, worker: WorkerState, mask: int) -> int:
-    """Return how long until weights are in a worker's GPU memory."""
+    """Return how long it takes until weights are in a worker's GPU memory."""
     memory = worker.memory
     ready = max((memory.ready[model] for model in models_in(mask) if model in memory.ready), default=now)
     if missing := models_in(mask & ~memory.resident):

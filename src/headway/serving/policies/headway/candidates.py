@@ -1,10 +1,10 @@
-"""Workers that may take a batch: where an offer leaves the least waste, and when there will be room for it."""
+"""Candidate workers for a batch: the best fit for an offer, and when a worker will have room for it."""
 
 from collections.abc import Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
-from headway.serving.fleet import FREE, places
+from headway.serving.fleet import FREE, find_slices
 from headway.serving.policies.headway.batching import SOON
 from headway.serving.policies.headway.offers import Menu
 from headway.serving.policies.headway.warming import NEVER
@@ -12,33 +12,36 @@ from headway.serving.state import ServingState
 from headway.serving.workerstate import Batch, WorkerState
 
 
-class Room(NamedTuple):
-    """A worker that may take a batch, and what it takes to begin there."""
+class Candidate(NamedTuple):
+    """A worker that may take a batch, and what it needs before it can start there."""
 
     delay: int
-    """Until inputs and weights are there; whole milliseconds."""
+    """Until inputs and weights have arrived; whole milliseconds."""
     worker: WorkerState
     evict: tuple[int, ...]
 
 
-def tightest(rooms: Sequence[Room], menu: Menu, offer: int, makes: Sequence[int]) -> Room | None:
-    """Return where an offer leaves CPUs and slices most nearly in the worker's own proportion, then the least."""
-    cpus, slices, make = menu.cpus[offer], menu.slices[offer], menu.makes[offer]
-    best, found = (1 << 62, 0), None
-    for room in rooms:
-        worker = room.worker
+def best_fit(candidates: Sequence[Candidate], menu: Menu, offer: int, worker_types: Sequence[int]) -> Candidate | None:
+    """Return the candidate with the least waste: free CPUs and slices stay in the worker's proportion, then few slices.
+
+    None: the offer fits on none.
+    """
+    cpus, slices, worker_type = menu.cpus[offer], menu.slices[offer], menu.worker_types[offer]
+    best, chosen = (1 << 62, 0), None
+    for candidate in candidates:
+        worker = candidate.worker
         cpus_left, slices_left = worker.cpus_free - cpus, worker.slices_free - slices
-        if cpus_left < 0 or slices_left < 0 or makes[worker.id] != make:
+        if cpus_left < 0 or slices_left < 0 or worker_types[worker.id] != worker_type:
             continue
         gpu = worker.worker.gpu
         rank = (abs(slices_left * worker.worker.cpus - cpus_left * gpu.slices), slices_left)
-        if rank < best and (gpu.geometry == FREE or places(gpu, slices, worker.taken) is not None):
-            best, found = rank, room
-    return found
+        if rank < best and (gpu.geometry == FREE or find_slices(gpu, slices, worker.taken) is not None):
+            best, chosen = rank, candidate
+    return chosen
 
 
 class Releases:
-    """What each worker's batches will give back, in order. Batches end between decisions, and begin by them."""
+    """When the batches of each worker end and free their CPUs and slices, in order."""
 
     def __init__(self, workers: int) -> None:
         self._marks = [(0, 0)] * workers
@@ -49,8 +52,8 @@ class Releases:
         self._stale: Sequence[int] | None = None
         """Workers to read again; None: all."""
 
-    def stale(self, workers: Sequence[int] | None = None) -> None:
-        """Read these workers again, or all: batches may have begun or ended there."""
+    def invalidate(self, workers: Sequence[int] | None = None) -> None:
+        """Read these workers, or all, again before the next answer: batches may have started or ended there."""
         self._stale = None if workers is None or self._stale is None else (*self._stale, *workers)
 
     def _read(self, state: ServingState) -> None:
@@ -66,16 +69,16 @@ class Releases:
                 self._known[index] = sum(1 << function for function in functions), batches
         self._stale = ()
         if changed:
-            found = [(batches[0].end, index) for index, (_, batches) in enumerate(self._known) if batches]
-            self._order = [index for _, index in sorted(found)]
+            busy = [(batches[0].end, index) for index, (_, batches) in enumerate(self._known) if batches]
+            self._order = [index for _, index in sorted(busy)]
 
     def room_at(
-        self, now: int, state: ServingState, function: int, menu: Menu, offer: int, makes: Sequence[int]
+        self, now: int, state: ServingState, function: int, menu: Menu, offer: int, worker_types: Sequence[int]
     ) -> int:
-        """Return when a worker with a process has room for an offer, if nobody else takes it."""
+        """Return when the first worker with a process can take an offer, if no other batch takes its place."""
         if self._stale is None or self._stale:
             self._read(state)
-        cpus, slices, make = menu.cpus[offer], menu.slices[offer], menu.makes[offer]
+        cpus, slices, worker_type = menu.cpus[offer], menu.slices[offer], menu.worker_types[offer]
         mask = state.catalogue.functions[function].mask
         needed, bit = state.catalogue.functions[function].cold_start, 1 << function
         best, workers = NEVER, state.workers
@@ -85,7 +88,7 @@ class Releases:
                 break
             worker = workers[index]
             warm = not needed or bool(worker.warm & bit)
-            if not (warm or functions & bit) or makes[index] != make or mask & ~worker.memory.resident:
+            if not (warm or functions & bit) or worker_types[index] != worker_type or mask & ~worker.memory.resident:
                 continue
             cpus_free, taken, gpu = worker.cpus_free, worker.taken, worker.worker.gpu
             for batch in batches:
@@ -94,7 +97,7 @@ class Releases:
                 cpus_free += batch.cpus
                 taken &= ~batch.mask
                 warm = warm or batch.function == function
-                if warm and cpus_free >= cpus and places(gpu, slices, taken) is not None:
+                if warm and cpus_free >= cpus and find_slices(gpu, slices, taken) is not None:
                     best = max(batch.end, now + SOON)
                     break
         return best

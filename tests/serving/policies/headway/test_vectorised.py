@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from headway.serving.actions import Action
 from headway.serving.events import WorkerFailed, WorkerRecovered
 from headway.serving.fleet import Fleet, Gpu, Worker
-from headway.serving.policies.headway import Headway, many
-from headway.serving.policies.headway.many import Many
-from headway.serving.policies.headway.order import Outline
+from headway.serving.policies.headway import Headway, vectorised
+from headway.serving.policies.headway.order import FleetTables
+from headway.serving.policies.headway.vectorised import VectorisedScorer
 from headway.serving.policies.headway.views import Views
 from headway.serving.state import ServingState
 from headway.serving.workerstate import Row
@@ -26,7 +26,7 @@ SPECS = ["headway", "headway(drop=off)", "headway(evict=fifo,prefetch=0)"]
 
 def played(world: World, spec: str, least: int) -> Run:
     """A run in which a fleet is large from so many workers on."""
-    with patch.object(many, "MANY", least):
+    with patch.object(vectorised, "LEAST_WORKERS", least):
         return drive(spec, replace(world, central=False))
 
 
@@ -74,8 +74,8 @@ def test_copies_take_what_the_way_between_two_workers_takes() -> None:
     links = replace(state.fleet.links, within_host=400 * MB, within_rack=200 * MB, between_racks=100 * MB)
     fleet = Fleet(workers, links)
     wide = ServingState(state.catalogue, fleet)
-    outline = Outline(wide)
-    arrays = Many(fleet, outline, Views(wide, outline, arrays=True), ahead=True)
+    tables = FleetTables(wide)
+    arrays = VectorisedScorer(fleet, tables, Views(wide, tables, arrays=True), ahead=True)
     for source in range(-1, 10):
         assert arrays.copied(source, 3 * MB).tolist() == [fleet.copy_time(source, to, 3 * MB) for to in range(10)]
 

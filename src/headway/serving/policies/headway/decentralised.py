@@ -1,16 +1,16 @@
-"""Every worker decides for itself: the decentralised half of the policy.
+"""Decentralised half of the policy: every worker decides for itself, with its own view of the others.
 
-An instant has four parts. Requests that came, or lost tasks, are planned by the worker that they reached. Tasks that
-are being sent are looked at again by the worker whose result they wait for. Workers where tasks wait look for others
-with room. Then each worker where something is new starts what can start and fetches what will be needed.
+An instant has four parts. Requests that arrived, or lost tasks, are planned by the worker that they reached. The worker
+where a task ended reconsiders where its successors go. Workers with a queue look for others with free capacity. Then
+each worker where something changed starts batches and fetches models ahead.
 """
 
 from collections.abc import Iterator, Sequence
 
 from headway.serving.actions import Action, DropRequest, MoveTask, PlaceRequest, RunBatch
 from headway.serving.policies.headway.batch import choose
-from headway.serving.policies.headway.order import Mix, Order, Outline
-from headway.serving.policies.headway.placing import Placing
+from headway.serving.policies.headway.order import FleetTables, Mix, Order
+from headway.serving.policies.headway.placing import Placer
 from headway.serving.policies.headway.recovery import Recovery
 from headway.serving.policies.headway.residency import Processes, Residency
 from headway.serving.policies.headway.views import Plan
@@ -20,16 +20,15 @@ from headway.serving.workerstate import TaskId, WorkerState
 from headway.units import MILLISECOND
 
 LOOK_AGAIN = 20 * MILLISECOND
-"""A worker where tasks wait reads the others' rows again after this, or with their next push."""
+"""A worker with a queue reads the others' rows again after this, or with their next push."""
 HOPE = 1.0
-"""How much later than its deadline a request may be expected to be answered and still be begun, in times of what it
-takes at best: expectations err, and what goes wrong for others may go well for it."""
+"""A request is started if it is expected to be late by at most this multiple of its best time: estimates err."""
 _TRIED = 4
-"""How many tasks are tried when what the first one needs has no room."""
+"""How many tasks of a queue are tried when the first does not fit into memory."""
 
 
-class Placed:
-    """The whole of the decentralised half."""
+class Decentralised:
+    """Decides for each worker with that worker's view."""
 
     def __init__(self, evict: str, prefetch: int, *, drop: bool) -> None:
         self.evict = evict
@@ -37,81 +36,81 @@ class Placed:
         self.drop = drop
 
     def bind(self, state: ServingState) -> None:
-        """Compute ranks; begin with empty memories."""
-        self._outline = Outline(state)
-        self._mixes = [Mix(self._outline) for _ in state.workers]
-        self._order = Order(self._outline)
-        self._placing = Placing(state, self._outline, self._mixes, ahead=self.prefetch > 0)
-        self._residency = Residency(self.evict, self.prefetch, self._outline, self._mixes)
-        self._processes = Processes(self._outline, self._mixes)
+        """Compute the tables; start without plans."""
+        self._tables = FleetTables(state)
+        self._mixes = [Mix(self._tables) for _ in state.workers]
+        self._order = Order(self._tables)
+        self._placer = Placer(state, self._tables, self._mixes, ahead=self.prefetch > 0)
+        self._residency = Residency(self.evict, self.prefetch, self._tables, self._mixes)
+        self._processes = Processes(self._tables, self._mixes)
         self._recovery = Recovery()
         self._plans: dict[int, Plan] = {}
         self._looked = [-1] * len(state.workers)
 
     def decide(self, now: int, state: ServingState) -> Iterator[Action]:
-        """Plan, look again, move, go on."""
+        """Yield the actions of an instant: plan requests, move tasks, serve workers."""
         for request in state.landed:
             rs = state.requests[request]
             self._mixes[rs.request.ingress].note(rs.request.graph)
-            yield from self._begin_here(now, state.workers[rs.request.ingress], rs.request.graph)
+            yield from self._start_processes_here(now, state.workers[rs.request.ingress], rs.request.graph)
         for request in self._recovery.to_plan(state):
             yield from self._place(now, state, state.requests[request])
         for request, task in state.ended:
-            yield from self._pass_on(now, state, request, task)
+            yield from self._send_successors(now, state, request, task)
         yield from self._balance(now, state)
         for index in list(state.touched):
             if state.workers[index].up:
-                yield from self._go_on(now, state, state.workers[index])
+                yield from self._serve(now, state, state.workers[index])
 
     # --- requests ---------------------------------------------------------------------------------------------
 
     def _place(self, now: int, state: ServingState, rs: RequestState) -> Iterator[Action]:
-        """Plan what is open of a request."""
-        viewer = state.reached(rs.request.ingress)
+        """Plan the tasks of a request that are placed nowhere, or drop it."""
+        viewer = state.entry_worker(rs.request.ingress)
         request = rs.request
         if (plan := self._plans.get(request.id)) is None:
             plan = self._plans[request.id] = Plan(len(rs.stage))
         if viewer < 0:
             self._recovery.planned(state, rs, tuple(rs.worker))
             return
-        workers = self._placing.plan(now, state, rs, viewer, plan)
-        late = request.deadline + HOPE * self._outline.lows[request.graph]
+        workers = self._placer.plan(now, state, rs, viewer, plan)
+        late = request.deadline + HOPE * self._tables.best_times[request.graph]
         if self.drop and request.deadline and (plan.finish > late or self._lost(now, rs)):
             # for those that come after it
-            wanted = self._placing.plan(now, state, rs, viewer, Plan(len(rs.stage)), warm=True)
-            yield from self._begin(now, state, rs, viewer, wanted)
+            wanted = self._placer.plan(now, state, rs, viewer, Plan(len(rs.stage)), warm=True)
+            yield from self._start_processes(now, state, rs, viewer, wanted)
             yield self._give_up(rs)
             return
-        functions = self._outline.functions[request.graph]
+        functions = self._tables.functions[request.graph]
         new = [(task, functions[task], worker) for task, worker in enumerate(workers) if worker != rs.worker[task]]
-        self._placing.views.note(now, state, plan, viewer, [entry for entry in new if entry[2] >= 0])
+        self._placer.views.note(now, state, plan, viewer, [entry for entry in new if entry[2] >= 0])
         self._recovery.planned(state, rs, workers)
         yield PlaceRequest(request.id, workers)
-        yield from self._begin(now, state, rs, viewer, workers)
+        yield from self._start_processes(now, state, rs, viewer, workers)
 
-    def _begin_here(self, now: int, worker: WorkerState, graph: int) -> Iterator[Action]:
-        """Start processes of what is asked for on the worker that a request reached."""
+    def _start_processes_here(self, now: int, worker: WorkerState, graph: int) -> Iterator[Action]:
+        """Start processes for a graph on the worker that a request reached."""
         if worker.up:
-            for action in self._processes.landed(now, worker, graph):
+            for action in self._processes.on_request_arrived(now, worker, graph):
                 yield action
-                ready = now + self._outline.colds[action.function]
-                self._placing.views.begun(worker.id, worker.id, action.function, ready)
+                ready = now + self._tables.cold_starts[action.function]
+                self._placer.views.note_started(worker.id, worker.id, action.function, ready)
 
-    def _begin(
+    def _start_processes(
         self, now: int, state: ServingState, rs: RequestState, viewer: int, workers: Sequence[int]
     ) -> Iterator[Action]:
-        """Each of the workers that a plan names starts a process where it has none; the planner will know."""
-        functions, views = self._outline.functions[rs.request.graph], self._placing.views
+        """Start a process on each worker of a plan that has none; the planner notes it."""
+        functions, views = self._tables.functions[rs.request.graph], self._placer.views
         for task, index in enumerate(workers):
-            cold = self._outline.colds[functions[task]]
+            cold = self._tables.cold_starts[functions[task]]
             if cold and index >= 0 and rs.stage[task] < Stage.RUNNING and state.workers[index].up:
-                if views.start(now, state, viewer, index, functions[task]) == cold:
-                    views.begun(viewer, index, functions[task], now + cold)
+                if views.start_delay(now, state, viewer, index, functions[task]) == cold:
+                    views.note_started(viewer, index, functions[task], now + cold)
                 yield from self._processes.ensure(state.workers[index], functions[task])
 
     def _lost(self, now: int, rs: RequestState) -> bool:
         """Return whether not even idle workers could answer a request by its deadline."""
-        tails = self._outline.tails[rs.request.graph]
+        tails = self._tables.tails[rs.request.graph]
         left = max((tails[task] for task, stage in enumerate(rs.stage) if stage < Stage.RUNNING), default=0)
         return now + left > rs.request.deadline
 
@@ -119,8 +118,8 @@ class Placed:
         self._plans.pop(rs.request.id, None)
         return DropRequest(rs.request.id)
 
-    def _pass_on(self, now: int, state: ServingState, request: int, task: int) -> Iterator[Action]:
-        """Send the ready successors of a task that ended to where they are best placed now."""
+    def _send_successors(self, now: int, state: ServingState, request: int, task: int) -> Iterator[Action]:
+        """Move the successors of a task that ended to where they are best placed now."""
         if (rs := state.requests.get(request)) is None:
             self._plans.pop(request, None)
             return
@@ -132,17 +131,17 @@ class Placed:
             return
         for after in rs.graph.successors[task]:
             if rs.stage[after] in (Stage.SENT, Stage.QUEUED):
-                worker = self._placing.again(now, state, rs, after, viewer, plan)
+                worker = self._placer.find_better(now, state, rs, after, viewer, plan)
                 if worker is not None:
                     yield self._move(now, state, rs, after, worker, viewer)
 
     def _move(self, now: int, state: ServingState, rs: RequestState, task: int, worker: int, viewer: int) -> MoveTask:
-        function = self._outline.functions[rs.request.graph][task]
-        self._placing.views.note(now, state, self._plans[rs.request.id], viewer, [(task, function, worker)])
+        function = self._tables.functions[rs.request.graph][task]
+        self._placer.views.note(now, state, self._plans[rs.request.id], viewer, [(task, function, worker)])
         return MoveTask(rs.request.id, task, worker)
 
     def _balance(self, now: int, state: ServingState) -> Iterator[Action]:
-        """Move tasks from workers where they wait to others with room, once an interval."""
+        """Move queued tasks to workers where they would end earlier, once an interval."""
         interval = now // max(state.push_interval, LOOK_AGAIN)
         for worker in state.workers:
             if not worker.queue or not (worker.running or worker.starting):
@@ -151,16 +150,16 @@ class Placed:
                 continue
             self._looked[worker.id] = interval
             queue = self._order.queue(now, state, worker)
-            for (request, task), target in self._placing.away(now, state, worker.id, queue):
+            for (request, task), target in self._placer.find_moves(now, state, worker.id, queue):
                 yield self._move(now, state, state.requests[request], task, target, worker.id)
 
     # --- workers ----------------------------------------------------------------------------------------------
 
-    def _go_on(self, now: int, state: ServingState, worker: WorkerState) -> Iterator[Action]:
-        """Start what can start; then fetch one model ahead."""
+    def _serve(self, now: int, state: ServingState, worker: WorkerState) -> Iterator[Action]:
+        """Start the batches that fit on a worker; then fetch one model ahead."""
         while worker.queue and worker.slices_free and worker.cpus_free:
             queue = self._order.queue(now, state, worker)
-            if (hopeless := self._hopeless(now, state, queue)) is not None:
+            if (hopeless := self._drop_hopeless(now, state, queue)) is not None:
                 yield hopeless
                 continue
             batch = self._next(now, state, worker, self._processes.ready(state, worker, queue))
@@ -170,20 +169,20 @@ class Placed:
         yield from self._processes.waiting(state, worker)
         yield from self._residency.ahead(now, state, worker, lambda: self._coming(now, state, worker))
 
-    def _hopeless(self, now: int, state: ServingState, queue: Sequence[TaskId]) -> DropRequest | None:
+    def _drop_hopeless(self, now: int, state: ServingState, queue: Sequence[TaskId]) -> DropRequest | None:
         first = (state.requests[request] for request, _ in queue[:_TRIED])
         lost = (rs for rs in first if self.drop and rs.request.deadline and self._lost(now, rs))
         return next(map(self._give_up, lost), None)
 
     def _next(self, now: int, state: ServingState, worker: WorkerState, queue: Sequence[TaskId]) -> RunBatch | None:
-        """Return the most urgent task that has room, and those of its function that are better run with it."""
+        """Return a batch of the most urgent task that fits, with others of its function that it should run with."""
         for key in queue[:_TRIED]:
-            function = self._outline.functions[state.requests[key[0]].request.graph][key[1]]
-            if (choice := choose(now, state, self._outline, worker, queue, key)) is None:
+            function = self._tables.functions[state.requests[key[0]].request.graph][key[1]]
+            if (choice := choose(now, state, self._tables, worker, queue, key)) is None:
                 continue
             tasks, cell = choice
             kind = state.catalogue.functions[function]
-            weights = self._outline.weights(kind.mask & ~worker.memory.resident)[0]
+            weights = self._tables.weights(kind.mask & ~worker.memory.resident)[0]
             for count in dict.fromkeys((len(tasks), 1)):
                 if state.latency.run_time(worker.id, function, count, cell.cpus, cell.slices) is None:
                     continue
@@ -196,7 +195,7 @@ class Placed:
         return None
 
     def _coming(self, now: int, state: ServingState, worker: WorkerState) -> list[TaskId]:
-        """Return everything placed on a worker in the order in which it runs: what waits, then what is to arrive."""
+        """Return the tasks placed on a worker in the order in which they will run: queued, then on their way."""
         plans = self._plans
         sent = sorted(worker.sent, key=lambda key: (plans[key[0]].arrivals[key[1]], key))
         return [*self._order.queue(now, state, worker), *sent]

@@ -11,7 +11,7 @@ from headway.core.tape import TapeRow
 from headway.serving.catalogue import Catalogue, Configuration, Function, Model, Profile
 from headway.serving.fleet import MIG, Fleet, Gpu, Worker
 from headway.serving.graph import Graph, Task
-from headway.serving.policies.headway.configuring import RETRY
+from headway.serving.policies.headway.central import RETRY
 from headway.serving.policies.headway.offers import hold_usd
 from headway.serving.policies.registry import build
 from headway.serving.request import Request

@@ -1,7 +1,7 @@
-"""A second, naive set of books for the audit: what each worker holds, entry by entry, and how far each request is.
+"""Simple records for the serving audit: what each worker holds, and how far each request is.
 
-It shares nothing with ``state``, ``memory`` and ``batches``, which are fast and therefore clever: bytes, CPUs and
-slices are added up anew each time. What the two agree on is likely to be right.
+They share no code with ``state``, ``memory`` and ``batches``, which are optimised: bytes, CPUs and slices are added up
+again each time. What both agree on is likely to be right.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,12 +11,12 @@ from headway.serving.fleet import FREE, MIG_PLACES, MIG_SPAN, Fleet, Worker
 from headway.serving.graph import Graph
 from headway.serving.request import Request
 
-Wrong = tuple[str, str]
+Violation = tuple[str, str]
 """A rule that is broken, and how."""
 
 
-class Life:
-    """What has become of a request so far."""
+class RequestRecord:
+    """How far a request is, task by task."""
 
     __slots__ = ("finished", "graph", "moves", "placed", "placed_at", "queued", "request", "running", "where")
 
@@ -32,7 +32,7 @@ class Life:
         """The lease that a task runs under; 0: none."""
         self.finished = [-1] * count
         self.where = [-1] * count
-        """Where a task ran, or runs."""
+        """The worker where a task ran, or runs."""
 
     def begun(self, task: int) -> bool:
         """Return whether a task runs or is done."""
@@ -43,8 +43,8 @@ class Life:
         return [before for before in self.graph.predecessors[task] if self.finished[before] < 0]
 
 
-class BatchEntry:
-    """A batch that holds something."""
+class BatchRecord:
+    """A batch that runs, and what it holds."""
 
     __slots__ = ("activation_bytes", "began", "cpus", "earliest", "first", "function", "loaded", "slices", "tasks")
 
@@ -54,12 +54,12 @@ class BatchEntry:
         self.tasks = tasks
         self.cpus = self.slices = self.first = self.activation_bytes = 0
         self.earliest = began
-        """Before this it cannot compute: inputs, process or weights are missing."""
+        """It cannot compute before this: inputs, process or weights are missing."""
         self.loaded = -1
         """When it began to compute; -1: not yet, or at once."""
 
 
-class WorkerBooks:
+class WorkerRecord:
     """Everything that is on one worker."""
 
     def __init__(self, worker: Worker, catalogue: Catalogue) -> None:
@@ -73,16 +73,16 @@ class WorkerBooks:
 
     def empty(self) -> None:
         """Forget everything that is on the worker."""
-        self.batches: dict[int, BatchEntry] = {}
+        self.batches: dict[int, BatchRecord] = {}
         self.resident: dict[int, int] = {}
-        """Models in GPU memory, or on their way: when they can be used."""
+        """Models in GPU memory, or being fetched: when they can be used."""
         self.fetches: dict[int, tuple[int, int]] = {}
-        """Fetches ahead by number: the model, and when it can be there at the earliest."""
+        """Fetches ahead of any task, by lease: the model, and when it can arrive at the earliest."""
         self.starting: dict[int, tuple[int, int]] = {}
-        """Processes under way by number: the function, and when it can be there at the earliest."""
+        """Starting processes, by lease: the function, and when it can be ready at the earliest."""
         self.idle: list[tuple[int, int]] = []
         """(function, since) of idle processes."""
-        self.here: dict[tuple[int, int], None] = {}
+        self.tasks: dict[tuple[int, int], None] = {}
         """Tasks placed or running here."""
 
     def pinned(self, model: int) -> bool:
@@ -91,8 +91,8 @@ class WorkerBooks:
         used = any(model in functions[batch.function].models for batch in self.batches.values())
         return used or any(model == fetched for fetched, _ in self.fetches.values())
 
-    def overbooked(self) -> Iterator[Wrong]:
-        """Whatever is held twice, or is not there at all."""
+    def overbooked(self) -> Iterator[Violation]:
+        """Yield a violation for each resource of which more is held than the worker has."""
         gpu, batches = self.worker.gpu, self.batches.values()
         held = sum(self.catalogue.models[model].size_bytes for model in self.resident)
         held += sum(batch.activation_bytes for batch in batches)
@@ -106,7 +106,7 @@ class WorkerBooks:
             yield from self._places()
             yield from self._instances()
 
-    def _places(self) -> Iterator[Wrong]:
+    def _places(self) -> Iterator[Violation]:
         taken: dict[int, int] = {}
         for lease, batch in self.batches.items():
             if not batch.slices:
@@ -118,7 +118,7 @@ class WorkerBooks:
                     yield "slices", f"place {place} of worker {self.worker.name} is held by {taken[place]} and {lease}"
                 taken[place] = lease
 
-    def _instances(self) -> Iterator[Wrong]:
+    def _instances(self) -> Iterator[Violation]:
         for lease, batch in self.batches.items():
             needs = self._weights(batch.function) + batch.activation_bytes
             if batch.slices and 8 * needs > MIG_SPAN.get(batch.slices, 0) * self.worker.gpu.memory_bytes:
@@ -128,7 +128,7 @@ class WorkerBooks:
     def _weights(self, function: int) -> int:
         return sum(self.catalogue.models[model].size_bytes for model in self.catalogue.functions[function].models)
 
-    def evicted(self, model: int) -> Iterator[Wrong]:
+    def evicted(self, model: int) -> Iterator[Violation]:
         """Take weights off the GPU; yield the rules that this breaks."""
         if model not in self.resident:
             yield "evict", f"model {model} is evicted from worker {self.worker.name}, where it is not"
@@ -136,29 +136,29 @@ class WorkerBooks:
             yield "evict", f"model {model} is evicted from worker {self.worker.name}, where it is in use"
         self.resident.pop(model, None)
 
-    def profiled(self, batch: BatchEntry) -> int | None:
-        """Return what the profile says a batch takes; None: it says nothing about such a batch."""
+    def profiled(self, batch: BatchRecord) -> int | None:
+        """Return the run time of a batch by its profile; None: the profile has no such cell."""
         cells = self._cells(batch.function)
         size = min((cell.batch for cell in cells if cell.batch >= len(batch.tasks)), default=0)
         return next((time for cell, time in cells.items() if cell == (size, batch.cpus, batch.slices)), None)
 
     def _cells(self, function: int) -> dict[Configuration, int]:
-        """Return what a function can be given here: with MIG each instance has so many eighths of the memory."""
+        """Return the configurations of a function on this worker; with MIG those that fit into their instance."""
         if function not in self._known:
             kind, gpu = self.catalogue.functions[function], self.worker.gpu
-            needs, each = self._weights(function), kind.activation_bytes
+            needs, activation_bytes = self._weights(function), kind.activation_bytes
             self._known[function] = {
                 cell: time
                 for cell, time in kind.profile.on(gpu.type).items()
                 if gpu.geometry == FREE
                 or not cell.slices
-                or 8 * (needs + each * cell.batch) <= MIG_SPAN.get(cell.slices, 0) * gpu.memory_bytes
+                or 8 * (needs + activation_bytes * cell.batch) <= MIG_SPAN.get(cell.slices, 0) * gpu.memory_bytes
             }
         return self._known[function]
 
 
-def sent(fleet: Fleet, source: int, target: int, size_bytes: int) -> int:
-    """Return the least that bytes take from one worker to another, even by way of a third one."""
+def least_transfer_time(fleet: Fleet, source: int, target: int, size_bytes: int) -> int:
+    """Return the least time that bytes take from one worker to another, even over a third one."""
     links = fleet.links
     if source == target or not (0 <= source < len(fleet.workers) and 0 <= target < len(fleet.workers)):
         return 0

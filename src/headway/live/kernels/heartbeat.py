@@ -1,6 +1,6 @@
-"""The broker's sign of life: a thread of its own, so that a slow step of the loop does not look like a death.
+"""Heartbeat of the broker, in a thread of its own, so that a slow step of the loop does not look like a failure.
 
-It beats only as long as the loop gets on: a broker that hangs for good falls silent, and every program goes on ungated.
+It beats only while the loop makes progress: if the broker hangs, the beat stops and every program goes on ungated.
 """
 
 import threading
@@ -11,29 +11,29 @@ from headway.live.kernels.block import SharedBlock
 BEAT_NS = 50_000_000
 """Twenty times a second."""
 STUCK_NS = 10_000_000_000
-"""A step of the loop that takes longer is taken for a hang."""
+"""A step of the loop that takes longer counts as a hang."""
 
 
-class Heart:
-    """Writes the time into the block's header, again and again."""
+class Heartbeat:
+    """Writes the time into the block's header at every beat."""
 
     def __init__(self, block: SharedBlock, stuck_ns: int = STUCK_NS) -> None:
         self._block = block
         self._stuck_ns = stuck_ns
         self._progress_ns = time.monotonic_ns()
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="heart", daemon=True)
+        self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
 
     def start(self) -> None:
-        """Begin to beat."""
+        """Start the thread."""
         self._thread.start()
 
     def progress(self) -> None:
-        """Note that the loop has got on."""
+        """Note that the loop has made progress."""
         self._progress_ns = time.monotonic_ns()
 
     def stop(self) -> None:
-        """Beat no more."""
+        """Stop the thread."""
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join()

@@ -1,7 +1,7 @@
-"""Where programs ask for the shared block: a socket at its path, over which the broker hands out its memory.
+"""Socket of the shared block: the broker sends the file descriptor of its memory to programs that connect.
 
-The memory itself has no name that anybody could truncate or write over (``memfd``), and it is sealed: it neither
-shrinks nor grows. A program that maps it never touches a page that is gone. See docs/background/decisions/0013.
+The memory has no path that anybody could truncate or overwrite (``memfd``), and it is sealed: it neither shrinks nor
+grows. A program that maps it never touches a page that is gone. See docs/background/decisions/0013.
 """
 
 import contextlib
@@ -22,25 +22,22 @@ from headway.live.kernels import files, processes
 REMOVED = "was removed"
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 _ANSWER_S = 2.0
-"""A broker that lives answers within a moment."""
+"""Timeout for the broker's answer."""
 _BACKLOG = 128
 _JOINS_NS = 3_000_000_000
-"""Whoever gets a slot has it by then."""
+"""A program that has no slot after this long gets none."""
 _WORD_S = 0.2
-"""Whoever asks says at once who it is; nobody is waited for longer."""
+"""Timeout for the byte by which a program says what it is."""
 _PROGRAM, _READER = b"p", b"r"
-"""What is said by a program, which wants a slot, and by who only looks."""
+"""Sent by a program that takes a slot, and by a reader of the block."""
 _CREDENTIALS = struct.Struct("3i")
 
 
 def sealed_memory(size: int) -> int:
-    """Return a handle of that much new memory, all of it there from now on, whose size nobody can change.
-
-    Raises OSError.
-    """
+    """Return the descriptor of new memory, allocated and sealed: its size cannot change. Raises OSError."""
     handle = os.memfd_create("headway-share", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
-        # A page that could not be had later would end the program that touches it.
+        # A page that could not be allocated later would kill the program that touches it.
         os.posix_fallocate(handle, 0, size)
         fcntl.fcntl(handle, fcntl.F_ADD_SEALS, SEALS)
     except OSError:
@@ -50,7 +47,7 @@ def sealed_memory(size: int) -> int:
 
 
 def is_sealed(handle: int) -> bool:
-    """Return whether nobody can make what is mapped from it shorter."""
+    """Return whether memory is sealed against shrinking."""
     try:
         return bool(fcntl.fcntl(handle, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK)
     except OSError:
@@ -59,7 +56,7 @@ def is_sealed(handle: int) -> bool:
 
 @contextlib.contextmanager
 def _address(path: Path) -> Iterator[str]:
-    """Give the path as the address of a socket, which takes a hundred letters at most."""
+    """Give a short address for a path: that of a socket may have about a hundred letters."""
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{folder}/{path.name}"
@@ -67,15 +64,15 @@ def _address(path: Path) -> Iterator[str]:
         os.close(folder)
 
 
-class Door:
-    """The broker's side: a thread that answers whoever asks."""
+class BlockListener:
+    """The broker's end of the socket: a thread that answers each connection."""
 
     def __init__(self, path: Path, handle: int) -> None:
-        """Open it at ``path``, in the place of whatever is there. Raises OSError."""
+        """Listen at ``path``, replacing what is there. Raises OSError."""
         self.path = path
         self._handle = handle
         self.heard: deque[int] = deque(maxlen=256)
-        """Processes of programs that asked, as seen from here, in order."""
+        """Ids of the processes that connected as programs, in order."""
         self._open()
 
     def _open(self) -> None:
@@ -83,15 +80,15 @@ class Door:
         draft.unlink(missing_ok=True)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            os.fchmod(self._socket.fileno(), 0o600)  # from its first moment: who may not write to it cannot ask
+            os.fchmod(self._socket.fileno(), 0o600)  # before it is bound: other users cannot connect
             with _address(draft) as address:
                 self._socket.bind(address)
             self._socket.listen(_BACKLOG)
             self._inode = os.lstat(draft).st_ino
             threading.Thread(
-                target=_answer, args=(self._socket, self._handle, self.heard), name="door", daemon=True
+                target=_answer, args=(self._socket, self._handle, self.heard), name="block-socket", daemon=True
             ).start()
-            draft.replace(self.path)  # whoever finds it is answered
+            draft.replace(self.path)  # last: it answers already
         except OSError:
             self.close()
             with contextlib.suppress(OSError):
@@ -99,35 +96,35 @@ class Door:
             raise
 
     def closed_by_others(self) -> str:
-        """Return what has become of it, where somebody removed or replaced it; empty where it is as it was."""
+        """Return how the socket's file was removed or replaced; empty where it was not."""
         try:
             about = os.lstat(self.path)
         except FileNotFoundError:
             return REMOVED
         except OSError as problem:
-            return f"cannot be looked at: {problem.strerror}"
+            return f"cannot be read: {problem.strerror}"
         return "" if stat.S_ISSOCK(about.st_mode) and about.st_ino == self._inode else "was replaced by something else"
 
     def reopen(self) -> None:
-        """Put it back. Raises OSError."""
+        """Listen at the path again. Raises OSError."""
         self.close()
         self._open()
 
     def close(self) -> None:
-        """Answer nobody any more. The path stays."""
+        """Stop listening. The path stays."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)  # wakes the thread
         self._socket.close()
 
 
-class Askers:
-    """Programs that asked for the block and got no slot: they go on ungated."""
+class ProgramsWithoutSlot:
+    """Programs that connected and got no slot: they go on ungated."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[int, int]] = {}
 
-    def without_slot(self, heard: "deque[int]", here: Collection[int], now_ns: int) -> list[int]:
-        """Return those of them that live and asked a while ago; ``here`` are the processes that hold a slot."""
+    def pids(self, heard: "deque[int]", here: Collection[int], now_ns: int) -> list[int]:
+        """Return the ids of those that still run and connected a while ago; ``here``: processes that have a slot."""
         while heard:
             pid = heard.popleft()
             self._known.setdefault(pid, (processes.start_ticks(pid), now_ns))
@@ -140,7 +137,7 @@ class Askers:
 
 
 def _peer(connected: socket.socket) -> tuple[int, int]:
-    """Return the process at the other end, 0 where it cannot be seen from here, and its user."""
+    """Return the id of the process at the other end, 0 where it is not visible here, and its user."""
     told = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     process, user, _ = _CREDENTIALS.unpack(told)
     return process, user
@@ -163,13 +160,13 @@ def _answer(listening: socket.socket, handle: int, heard: "deque[int]") -> None:
 
 
 def asked(path: Path) -> int:
-    """Return a handle of the memory behind a door.
+    """Return the descriptor of the shared memory, asked for at a socket.
 
-    Raises FileNotFoundError where none is, ShareError where it is not ours.
+    Raises FileNotFoundError where there is no socket, ShareError where it belongs to another user.
     """
     about = os.lstat(path)
     if not stat.S_ISSOCK(about.st_mode):
-        os.close(files.opened(path, os.O_RDWR))  # says what is wrong with a link, or with another user's
+        os.close(files.opened(path, os.O_RDWR))  # raises for a link, or for another user's file
         raise ShareError(f"{path} is not a shared block of this version of headway: restart the broker")
     if not files.trusted(about):
         raise ShareError(files.foreign(path, socket=True))
