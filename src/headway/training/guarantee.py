@@ -18,8 +18,8 @@ from headway.training.jobstate import Account, JobState
 from headway.training.policies.backfills.walk import guaranteed
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.policies.preemption import borrowed, make_room
-from headway.training.proportion import below_due
 from headway.training.replay import Walk
+from headway.training.share_audit import slower_than_proportional
 from headway.training.speed import Costs, SpeedModel
 from headway.training.state import TrainingState
 
@@ -39,7 +39,7 @@ def unkept_promises(
     decides: where it has rounds, for the beginning of each.
     """
     if policy.allocation is not None and policy.allocation.guarantees and speed is not None:
-        yield from below_due(cluster, jobs, tape, speed)
+        yield from slower_than_proportional(cluster, jobs, tape, speed)
     promised = [tenant.name for tenant in cluster.tenants if tenant.guaranteed_gpus is not None]
     if not any(tenant.borrow for tenant in cluster.tenants) or not promised:
         return

@@ -171,7 +171,7 @@ class Matrix:
         profile = self.profiles.get(job.model)
         if profile is None or not job.gpus:
             return pace_ppm
-        return self._speed(profile, a_gpu(grant, job.gpus * job.gpu_milli), pace_ppm)
+        return self._speed(profile, grant_per_gpu(grant, job.gpus * job.gpu_milli), pace_ppm)
 
     def _speed(self, profile: Profile, per_gpu: Grant, pace_ppm: int) -> int:
         """Return the speed of a program with so much a GPU."""
@@ -204,7 +204,7 @@ def all_or_nothing(profile: Profile) -> Profile:
     return replace(profile, cpu_milli=tuple(rows), memory_bytes=tuple(columns), ppm=matrix)
 
 
-def a_gpu(grant: Grant, width_milli: int) -> Grant:
+def grant_per_gpu(grant: Grant, width_milli: int) -> Grant:
     """Return what a grant is for each whole GPU of so many thousandths."""
     if width_milli == 1000:
         return grant

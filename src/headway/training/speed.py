@@ -13,8 +13,8 @@ from typing import Protocol
 from headway.training.actions import Grant, Placement
 from headway.training.cluster import Cluster
 from headway.training.job import Job
+from headway.training.proportional_share import counted, effective
 from headway.training.sensitivity import Matrix, Profile
-from headway.training.shares import counted, felt
 from headway.units import REFERENCE_SPEED_PPM
 
 
@@ -81,11 +81,11 @@ class SpeedModel:
         ``neighbours_milli`` is what others hold of its shared GPU, ``beside`` what each of them trains.
         """
         pace = self.pace(job, placement, neighbours_milli, beside)
-        return pace if self.sensitivity is None else max(self.sensitivity.of(job, self.felt(grant), pace), 1)
+        return pace if self.sensitivity is None else max(self.sensitivity.of(job, self.effective(grant), pace), 1)
 
-    def felt(self, grant: Grant) -> Grant:
+    def effective(self, grant: Grant) -> Grant:
         """A grant as a job feels it."""
-        return felt(grant, self._counted)
+        return effective(grant, self._counted)
 
     def pace(self, job: Job, placement: Placement, neighbours_milli: int = 0, beside: Sequence[str] = ()) -> int:
         """Return how fast a job's GPUs would run a program that nothing else hinders."""

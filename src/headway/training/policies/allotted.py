@@ -10,10 +10,10 @@ from copy import copy
 from dataclasses import replace
 
 from headway.training.actions import Action, MigrateJob, Placement, ReallocateJob, StartJob
-from headway.training.policies.allocations.shared.wants import can_have_due, lesser
+from headway.training.policies.allocations.shared.demands import can_have_proportional, reduced
 from headway.training.policies.parts import Allocation, PlacementRule
 from headway.training.pool import Demand, Pool
-from headway.training.shares import Dues
+from headway.training.proportional_share import ProportionalShares
 from headway.training.state import TrainingState
 
 
@@ -26,16 +26,16 @@ class Allotted(PlacementRule):
         self.rule = rule
         self.allocation = allocation
         self.state: TrainingState | None = None
-        self._dues: Dues | None = None
+        self._shares: ProportionalShares | None = None
 
-    def bind(self, state: TrainingState, dues: Dues) -> None:
+    def bind(self, state: TrainingState, shares: ProportionalShares) -> None:
         """Whose jobs it will place."""
-        self.state, self._dues = state, dues
+        self.state, self._shares = state, shares
 
     def __copy__(self) -> "Allotted":
         """One that may be asked in its stead: of the same state, with a rule that remembers for itself."""
         other = Allotted(copy(self.rule), self.allocation)
-        other.state, other._dues = self.state, self._dues
+        other.state, other._shares = self.state, self._shares
         return other
 
     @property
@@ -51,10 +51,10 @@ class Allotted(PlacementRule):
 
     def allows(self, js: Demand, placement: Placement) -> bool:
         """Return whether a job with a guarantee can have its due there."""
-        state, dues = self.state, self._dues
-        if state is None or dues is None or not self.allocation.guarantees or not js.gpus:
+        state, shares = self.state, self._shares
+        if state is None or shares is None or not self.allocation.guarantees or not js.gpus:
             return True
-        return all(can_have_due(state, dues, node, mask.bit_count()) for node, mask in placement)
+        return all(can_have_proportional(state, shares, node, mask.bit_count()) for node, mask in placement)
 
     def needs_one_node(self, pool: Pool, js: Demand) -> bool:
         """As the rule has it."""
@@ -65,15 +65,15 @@ class Allotted(PlacementRule):
         return self.rule.domains(pool, js)
 
 
-def taken_over(state: TrainingState, dues: Dues) -> Iterator[ReallocateJob]:
+def taken_over(state: TrainingState, shares: ProportionalShares) -> Iterator[ReallocateJob]:
     """Running jobs brought to their due, as far as it is free: a policy that takes over from another begins there."""
-    fair = {js.id: dues.of(js.placement, js.width) for js in state.running.values() if js.gpus}
-    for job, due in fair.items():
-        if (less := lesser(state.running[job].grant, due)) is not None:
+    fair = {js.id: shares.of(js.placement, js.width) for js in state.running.values() if js.gpus}
+    for job, proportional in fair.items():
+        if (less := reduced(state.running[job].grant, proportional)) is not None:
             yield ReallocateJob(job, less)
-    for job, due in fair.items():
-        if state.check(ReallocateJob(job, due)) is None:
-            yield ReallocateJob(job, due)
+    for job, proportional in fair.items():
+        if state.check(ReallocateJob(job, proportional)) is None:
+            yield ReallocateJob(job, proportional)
 
 
 def granted(now: int, state: TrainingState, allocation: Allocation, actions: Iterable[Action]) -> Iterator[Action]:

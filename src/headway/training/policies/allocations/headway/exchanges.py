@@ -14,8 +14,14 @@ import numpy as np
 from headway.training.actions import Action, Grant, MigrateJob, Placement, PreemptJob, ReallocateJob, StartJob
 from headway.training.jobstate import JobState
 from headway.training.policies.allocations.headway.knapsack import IMPOSSIBLE
-from headway.training.policies.allocations.headway.node_books import Book, Books, held, less, more
-from headway.training.policies.allocations.shared.wants import given_up
+from headway.training.policies.allocations.headway.node_models import (
+    NodeModel,
+    NodeModels,
+    grants_of_picks,
+    minus,
+    plus,
+)
+from headway.training.policies.allocations.shared.demands import reductions
 from headway.training.policies.placements.pick import gpus_of
 from headway.training.pool import members
 from headway.training.state import TrainingState
@@ -31,18 +37,18 @@ Kind: TypeAlias = tuple[tuple[Grant, int, int], ...]
 """What tells jobs apart as far as nodes are concerned: corner, mark and base, on each kind of nodes."""
 
 
-class Floor:
+class ExchangeGains:
     """All nodes, for jobs of one width: what each would deliver more if one left and another came."""
 
-    def __init__(self, books: Books, width: int) -> None:
-        self.nodes = [node for node, has in enumerate(books.state.cluster.nodes) if has.gpus]
+    def __init__(self, models: NodeModels, width: int) -> None:
+        self.nodes = [node for node, has in enumerate(models.state.cluster.nodes) if has.gpus]
         self.rows = {node: row for row, node in enumerate(self.nodes)}
         self.width = width
-        self._books = books
-        self._there = {books.kinds[node]: node for node in reversed(self.nodes)}
+        self._models = models
+        self._there = {models.kinds[node]: node for node in reversed(self.nodes)}
         """A node of each kind."""
         self._alike: dict[tuple[object, ...], int] = {}
-        nobody: Kind = ((Grant(0, 0, 0), 0, 0),) * (1 + max(books.kinds))
+        nobody: Kind = ((Grant(0, 0, 0), 0, 0),) * (1 + max(models.kinds))
         self._kinds = {nobody: 0}
         """The first is a free place."""
         self._listed: list[Kind] = [nobody]
@@ -60,10 +66,10 @@ class Floor:
         found = self._alike.get(key)
         if found is None:
             mask = (1 << js.gpus) - 1
-            items = {kind: self._books.item(js, ((node, mask),)) for kind, node in self._there.items()}
+            items = {kind: self._models.item(js, ((node, mask),)) for kind, node in self._there.items()}
             other = self._listed[0]
             kind = tuple(
-                (items[at].corner, items[at].mark, items[at].base) if at in items else other[at]
+                (items[at].minimum, items[at].code, items[at].base) if at in items else other[at]
                 for at in range(len(other))
             )
             found = self._alike[key] = self._kinds.get(kind, len(self._listed))
@@ -79,25 +85,25 @@ class Floor:
         self.changes = grown
         self.stale.update(self.nodes)
 
-    def update(self, book: Book, places: bool, here: Iterable[JobState]) -> None:
+    def update(self, node_model: NodeModel, places: bool, here: Iterable[JobState]) -> None:
         """What a node would deliver more, for all who could leave and come."""
         leaving = {self.kind(js) for js in here}
         if places:
             leaving.add(0)
-        row = self.changes[self.rows[book.node]]
+        row = self.changes[self.rows[node_model.node]]
         if self.quiet and not leaving and row.max() == _NEVER:
             return
         self.quiet = False
         row[:] = _NEVER
-        now, gain, at = book.gain, book.basin.gain, self._books.kinds[book.node]
+        now, gain, at = node_model.gain, node_model.knapsack.gain, self._models.kinds[node_model.node]
         if now < 0:  # not even the least fits in whole units
             return
         for i in leaving:
-            corner, mark, base = self._listed[i][at]
-            spare, rest = more(book.spare, corner), book.mark - mark
+            minimum, code, base = self._listed[i][at]
+            spare, rest = plus(node_model.spare, minimum), node_model.code - code
             for j, kind in enumerate(self._listed):
                 takes, adds, brings = kind[at]
-                if i != j and (then := gain(rest + adds, less(spare, takes))) >= 0:
+                if i != j and (then := gain(rest + adds, minus(spare, takes))) >= 0:
                     row[i, j] = then - now + brings - base
 
     def best(self) -> tuple[int, int, int, int, int] | None:
@@ -132,30 +138,30 @@ class Floor:
 class Exchanges:
     """Moves and swaps, a few at a time."""
 
-    def __init__(self, books: Books, moves: int, margin: float, rest: int) -> None:
-        self.books = books
+    def __init__(self, models: NodeModels, moves: int, margin: float, rest: int) -> None:
+        self.models = models
         self.moves = moves
         self.margin = margin
         self.rest = rest
-        self._floors: dict[int, Floor] = {}
+        self._gains: dict[int, ExchangeGains] = {}
         """By the width of jobs."""
-        self._schedulable = books.state.pool.schedulable
+        self._schedulable = models.state.pool.schedulable
         self._resting: dict[int, int] = {}
         """Nodes where something would have been gained, but for now; and until when."""
 
     def _note(self, now: int) -> None:
         """Somebody came to some nodes, or left them, or holds something else on several, or has rested."""
-        touched = self.books.touched
+        touched = self.models.touched
         for node in touched:
-            for js, _ in self.books.books[node].jobs:
-                if js.width not in self._floors and js.gpu_milli == WHOLE_GPU_MILLI:
-                    self._floors[js.width] = Floor(self.books, js.width)
+            for js, _ in self.models.nodes[node].jobs:
+                if js.width not in self._gains and js.gpu_milli == WHOLE_GPU_MILLI:
+                    self._gains[js.width] = ExchangeGains(self.models, js.width)
         touched.update(node for node, time in self._resting.items() if time <= now)
-        schedulable = self.books.state.pool.schedulable
+        schedulable = self.models.state.pool.schedulable
         touched.update(members(schedulable ^ self._schedulable))
         self._schedulable = schedulable
-        for floor in self._floors.values():
-            floor.stale.update(node for node in touched if node in floor.rows)
+        for exchange_gains in self._gains.values():
+            exchange_gains.stale.update(node for node in touched if node in exchange_gains.rows)
         for node in touched:
             self._resting.pop(node, None)
         touched.clear()
@@ -164,37 +170,39 @@ class Exchanges:
         """Yield what pays, best first; all there is then to be divided anew."""
         left = self.moves
         self._note(now)
-        for _, floor in sorted(self._floors.items()):
+        for _, exchange_gains in sorted(self._gains.items()):
             for _ in range(_TRIES):
                 if not left:
                     return
-                self._look(state, floor)
-                if (found := floor.best()) is None:
+                self._look(state, exchange_gains)
+                if (found := exchange_gains.best()) is None:
                     break
-                if (actions := self._exchanged(now, state, floor, *found)) is None:
-                    floor.forbid(found[1], found[2], found[4])
+                if (actions := self._exchanged(now, state, exchange_gains, *found)) is None:
+                    exchange_gains.forbid(found[1], found[2], found[4])
                     self._resting[found[1]] = now + self.rest
                     continue
                 yield from actions
                 left -= 1
-                self.books.refresh()
+                self.models.refresh()
                 self._note(now)
 
-    def _look(self, state: TrainingState, floor: Floor) -> None:
-        gpus = floor.width // WHOLE_GPU_MILLI
-        while floor.stale:
-            node = min(floor.stale)
-            floor.stale.discard(node)
-            book = self.books.books[node]
-            usable = bool(state.pool.schedulable >> node & 1) and not any(book.hosts)
-            here = [js for js, _ in book.jobs if js.width == floor.width and usable and js.job.preemptible]
-            floor.update(book, usable and state.pool.free_count[node] >= gpus, here)
+    def _look(self, state: TrainingState, exchange_gains: ExchangeGains) -> None:
+        gpus = exchange_gains.width // WHOLE_GPU_MILLI
+        while exchange_gains.stale:
+            node = min(exchange_gains.stale)
+            exchange_gains.stale.discard(node)
+            node_model = self.models.nodes[node]
+            usable = bool(state.pool.schedulable >> node & 1) and not any(node_model.cpu_only)
+            here = [
+                js for js, _ in node_model.jobs if js.width == exchange_gains.width and usable and js.job.preemptible
+            ]
+            exchange_gains.update(node_model, usable and state.pool.free_count[node] >= gpus, here)
 
     def _exchanged(
-        self, now: int, state: TrainingState, floor: Floor, gain: int, a: int, i: int, b: int, j: int
+        self, now: int, state: TrainingState, exchange_gains: ExchangeGains, gain: int, a: int, i: int, b: int, j: int
     ) -> list[Action] | None:
-        one = self._mover(now, state, floor, a, i, b) if i else None
-        other = self._mover(now, state, floor, b, j, a) if j else None
+        one = self._mover(now, state, exchange_gains, a, i, b) if i else None
+        other = self._mover(now, state, exchange_gains, b, j, a) if j else None
         if (i and one is None) or (j and other is None):
             return None
         movers = [js for js in (one, other) if js is not None]
@@ -226,28 +234,30 @@ class Exchanges:
     ) -> tuple[list[ReallocateJob], Grant] | None:
         """What others on a node give up when a job comes in place of another, and what it then holds; None: it is
         slower there than was thought, and there is not enough for it."""
-        book = self.books.books[node]
-        jobs = [(other, item) for other, item in book.jobs if other is not going]
-        jobs.append((js, self.books.item(js, placement)))
-        mark, spare = book.mark, book.spare
-        for other, item in book.jobs:
+        node_model = self.models.nodes[node]
+        jobs = [(other, item) for other, item in node_model.jobs if other is not going]
+        jobs.append((js, self.models.item(js, placement)))
+        code, spare = node_model.code, node_model.spare
+        for other, item in node_model.jobs:
             if other is going:
-                mark, spare = mark - item.mark, more(spare, item.corner)
-        mark, spare = mark + jobs[-1][1].mark, less(spare, jobs[-1][1].corner)
-        picks = book.basin.picks(mark, spare)
+                code, spare = code - item.code, plus(spare, item.minimum)
+        code, spare = code + jobs[-1][1].code, minus(spare, jobs[-1][1].minimum)
+        picks = node_model.knapsack.picks(code, spare)
         if picks is None:
             return None
-        wanted = held(jobs, picks) | self.books.promised(book)
+        wanted = grants_of_picks(jobs, picks) | self.models.promised(node_model)
         grant = wanted.pop(js.id)
-        return given_up(state, wanted), grant
+        return reductions(state, wanted), grant
 
-    def _mover(self, now: int, state: TrainingState, floor: Floor, node: int, kind: int, to: int) -> JobState | None:
+    def _mover(
+        self, now: int, state: TrainingState, exchange_gains: ExchangeGains, node: int, kind: int, to: int
+    ) -> JobState | None:
         """The job of a kind on a node that runs longest from now on, if one may move there."""
         able = (
             js
-            for js, _ in self.books.books[node].jobs
-            if js.width == floor.width
-            and floor.kind(js) == kind
+            for js, _ in self.models.nodes[node].jobs
+            if js.width == exchange_gains.width
+            and exchange_gains.kind(js) == kind
             and js.job.preemptible
             and js.eligible >> to & 1
             and now - js.since >= self.rest

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from headway.training.actions import UNCOUNTED, Grant
 from headway.training.cluster import Node
-from headway.training.shares import times
+from headway.training.proportional_share import scaled
 from headway.units import WHOLE_GPU_MILLI
 
 IMPOSSIBLE = -(1 << 50)
@@ -30,45 +30,49 @@ _MOST_CELLS = 1 << 23
 """Of all tables remembered together."""
 
 
-class Menu:
+class Choices:
     """What a job may be granted for each of its GPUs, or for its share of one, and how fast it then is; dominated
     grants left out."""
 
-    __slots__ = ("amounts", "grants", "modest", "rates", "speeds")
+    __slots__ = ("amounts", "fallback", "grants", "rates", "speeds")
 
-    def __init__(self, grants: Sequence[Grant], speeds: Sequence[int], due: Grant) -> None:
+    def __init__(self, grants: Sequence[Grant], speeds: Sequence[int], proportional: Grant) -> None:
         """``due`` covers at least one of the grants."""
         self.grants = tuple(grants)
         self.amounts = np.array(self.grants, dtype=np.int64)
         self.rates = np.array(speeds, dtype=np.int64)
         self.speeds = tuple(speeds)
         """In parts per million, ascending."""
-        self.modest = next(grant for grant in grants if all(has <= own for has, own in zip(grant, due, strict=True)))
+        self.fallback = next(
+            grant for grant in grants if all(has <= own for has, own in zip(grant, proportional, strict=True))
+        )
         """One that the due covers: if all jobs of a node have theirs, they fit."""
 
 
 class Item:
     """A menu for a job of some width and weight, on nodes of one kind."""
 
-    __slots__ = ("base", "corner", "gains", "grants", "mark", "menu", "modest", "steps", "worth")
+    __slots__ = ("base", "choices", "code", "fallback", "gains", "grants", "minimum", "steps", "value_per_ppm")
 
-    def __init__(self, menu: Menu, width: int, weight: int) -> None:
-        self.menu = menu
-        self.grants = menu.grants if width <= WHOLE_GPU_MILLI else tuple(times(grant, width) for grant in menu.grants)
-        self.modest = menu.modest if width <= WHOLE_GPU_MILLI else times(menu.modest, width)
-        self.corner = Grant(*(min(each) for each in zip(*self.grants, strict=True)))
+    def __init__(self, choices: Choices, width: int, weight: int) -> None:
+        self.choices = choices
+        self.grants = (
+            choices.grants if width <= WHOLE_GPU_MILLI else tuple(scaled(grant, width) for grant in choices.grants)
+        )
+        self.fallback = choices.fallback if width <= WHOLE_GPU_MILLI else scaled(choices.fallback, width)
+        self.minimum = Grant(*(min(each) for each in zip(*self.grants, strict=True)))
         """The least of everything in any of them."""
-        self.worth = width * weight
+        self.value_per_ppm = width * weight
         """What a part per million of its speed counts."""
-        self.base = menu.speeds[0] * self.worth // WHOLE_GPU_MILLI
-        self.gains = tuple(speed * self.worth // WHOLE_GPU_MILLI - self.base for speed in menu.speeds)
-        self.mark = 0
+        self.base = choices.speeds[0] * self.value_per_ppm // WHOLE_GPU_MILLI
+        self.gains = tuple(speed * self.value_per_ppm // WHOLE_GPU_MILLI - self.base for speed in choices.speeds)
+        self.code = 0
         """What one such job adds to the number of a set; 0 when there is nothing to choose."""
         self.steps: tuple[tuple[int, int, int], ...] = ()
         """Units above the corner that each grant takes."""
 
 
-class Basin:
+class NodeKnapsack:
     """Nodes of one kind, and all that was found out about dividing them."""
 
     def __init__(self, node: Node) -> None:
@@ -86,28 +90,28 @@ class Basin:
         self._strides = (memory * storage, storage)
         self._steps = np.array(self.units, dtype=np.int64)
         self._jumps = np.array((*self._strides, 1), dtype=np.int64)
-        self._items: dict[tuple[Menu, int, int], Item] = {}
-        self._marked: list[Item] = []
+        self._items: dict[tuple[Choices, int, int], Item] = {}
+        self._coded: list[Item] = []
         self._nothing = np.zeros(self.shape, dtype=np.int64)
         self._tables: dict[int, NDArray[np.int64]] = {0: self._nothing}
         self._picks: dict[tuple[int, int], dict[Item, list[int]]] = {}
         self._most = max(64, _MOST_CELLS // self._nothing.size)
 
-    def item(self, menu: Menu, width: int, weight: int) -> Item:
+    def item(self, choices: Choices, width: int, weight: int) -> Item:
         """A job of so many thousandths of a GPU that may choose from a menu."""
-        found = self._items.get((menu, width, weight))
+        found = self._items.get((choices, width, weight))
         if found is None:
-            found = self._items[(menu, width, weight)] = Item(menu, width, weight)
-            if len(menu.grants) > 1:
-                found.mark = 1 << len(self._marked) * _COUNT_BITS
-                found.steps = tuple(self._step(grant, found.corner) for grant in found.grants)
-                self._marked.append(found)
+            found = self._items[(choices, width, weight)] = Item(choices, width, weight)
+            if len(choices.grants) > 1:
+                found.code = 1 << len(self._coded) * _COUNT_BITS
+                found.steps = tuple(self._step(grant, found.minimum) for grant in found.grants)
+                self._coded.append(found)
         return found
 
-    def _step(self, grant: Grant, corner: Grant) -> tuple[int, int, int]:
+    def _step(self, grant: Grant, minimum: Grant) -> tuple[int, int, int]:
         cpu, memory, storage = (
             -(-(amount - least) // unit) if counts else 0
-            for amount, least, unit, counts in zip(grant, corner, self.units, self.counted, strict=True)
+            for amount, least, unit, counts in zip(grant, minimum, self.units, self.counted, strict=True)
         )
         return cpu, memory, storage
 
@@ -155,7 +159,7 @@ class Basin:
         left = list(np.unravel_index(place, self.shape))
         while jobs:
             item = self._first(jobs)
-            rest = self._table(jobs - item.mark)
+            rest = self._table(jobs - item.code)
             whole = int(self._table(jobs)[tuple(left)])
             for index, (step, gain) in enumerate(zip(item.steps, item.gains, strict=True)):
                 after = tuple(has - takes for has, takes in zip(left, step, strict=True))
@@ -165,13 +169,13 @@ class Basin:
                     break
             else:
                 raise AssertionError("a table that does not follow from the one before")
-            jobs -= item.mark
+            jobs -= item.code
         return found
 
     # --- tables -----------------------------------------------------------------------------------------------
 
     def _first(self, jobs: int) -> Item:
-        return self._marked[((jobs & -jobs).bit_length() - 1) // _COUNT_BITS]
+        return self._coded[((jobs & -jobs).bit_length() - 1) // _COUNT_BITS]
 
     def _table(self, jobs: int) -> NDArray[np.int64]:
         """The most that a set of jobs gains with each amount of everything."""
@@ -179,7 +183,7 @@ class Basin:
         while (found := self._tables.get(jobs)) is None:
             item = self._first(jobs)
             missing.append((jobs, item))
-            jobs -= item.mark
+            jobs -= item.code
         if len(self._tables) + len(missing) > self._most:
             self._tables = {0: self._nothing}
         for whole, item in reversed(missing):

@@ -11,17 +11,23 @@ from collections.abc import Iterable, Iterator, Mapping
 from headway.training.actions import Action, Grant, Placement, ReallocateJob, WakeAt
 from headway.training.feasible import grant_refusal
 from headway.training.jobstate import JobState
-from headway.training.policies.allocations.headway.beliefs import Beliefs
+from headway.training.policies.allocations.headway.estimates import Estimates
 from headway.training.policies.allocations.headway.exchanges import Exchanges
-from headway.training.policies.allocations.headway.node_books import Book, Books, held, less, more
-from headway.training.policies.allocations.headway.sites import Sites
-from headway.training.policies.allocations.shared.room import Room, part
-from headway.training.policies.allocations.shared.wants import above, carried_out, given_up
+from headway.training.policies.allocations.headway.node_choice import NodeChoice
+from headway.training.policies.allocations.headway.node_models import (
+    NodeModel,
+    NodeModels,
+    grants_of_picks,
+    minus,
+    plus,
+)
+from headway.training.policies.allocations.shared.demands import exceeds, reallocations, reductions
+from headway.training.policies.allocations.shared.free_resources import FreeResources, part_of_grant
 from headway.training.policies.parts import Allocation, PlacementRule
 from headway.training.policies.placements.best_fit import BestFit
 from headway.training.policies.ranges import from_zero, shares
 from headway.training.pool import Demand
-from headway.training.shares import times
+from headway.training.proportional_share import scaled
 from headway.training.state import TrainingState
 from headway.units import MINUTE, REFERENCE_SPEED_PPM, WHOLE_GPU_MILLI, Duration
 
@@ -43,27 +49,27 @@ class Headway(Allocation):
         self.margin = margin
         self.rest = rest
         self.slowdown = slowdown
-        self._unseen: list[tuple[JobState, int]] = []
+        self._unobserved: list[tuple[JobState, int]] = []
         """Jobs that hold something else since the last decision, and their leases then."""
 
     def bind(self, state: TrainingState) -> None:
         """Take note whose nodes are divided."""
-        self._open(state, Beliefs(state))
+        self._open(state, Estimates(state))
 
-    def _open(self, state: TrainingState, beliefs: Beliefs, granted: dict[int, Grant] | None = None) -> None:
-        self.books = Books(state, beliefs, granted or {})
+    def _open(self, state: TrainingState, estimates: Estimates, granted: dict[int, Grant] | None = None) -> None:
+        self.models = NodeModels(state, estimates, granted or {})
         """What the nodes are asked for."""
-        self._sites = Sites(self.books, self.slowdown)
-        self._exchanges = Exchanges(self.books, self.moves, self.margin, self.rest)
+        self._node_choice = NodeChoice(self.models, self.slowdown)
+        self._exchanges = Exchanges(self.models, self.moves, self.margin, self.rest)
 
     # --- where a job goes -------------------------------------------------------------------------------------
 
     def place(self, state: TrainingState, js: Demand, rule: PlacementRule) -> Placement | None:
         """Return where the cluster gains most by it; with a placement other than best fit, where that puts it."""
-        job, sites = state.jobs[js.id], self._sites
+        job, sites = state.jobs[js.id], self._node_choice
         if job.gpus > state.pool.free_gpus and job.gpu_milli == WHOLE_GPU_MILLI:
             return None
-        self.books.refresh()
+        self.models.refresh()
         if not job.gpus:
             return sites.for_cpus(job, rule)
         if type(rule) is not BestFit or job.gpu_milli != WHOLE_GPU_MILLI or job.nodes > 1:
@@ -76,9 +82,9 @@ class Headway(Allocation):
         self, now: int, state: TrainingState, js: JobState, placement: Placement
     ) -> tuple[Iterable[ReallocateJob], Grant]:
         """Its part of the best division of its nodes; others give up what they would have to anyway."""
-        self.books.refresh()
-        self.books.expect(js, placement)
-        room = Room(state.pool)
+        self.models.refresh()
+        self.models.expect(js, placement)
+        room = FreeResources(state.pool)
         if (alone := self._undisturbed(state, js, placement, room)) is not None:
             return [], alone
         there = [self._but(state, node, js) for node, _ in placement]
@@ -86,17 +92,19 @@ class Headway(Allocation):
         grant = wanted.pop(js.id)
         if room.fits(placement, js.gpus, grant):
             return [], grant
-        for book in there:
-            wanted = self.books.promised(book) | wanted
-        moves_here = any(book is not self.books.books[book.node] for book in there)
-        return _given(state, wanted, more_at_once=not moves_here), grant
+        for node_model in there:
+            wanted = self.models.promised(node_model) | wanted
+        moves_here = any(node_model is not self.models.nodes[node_model.node] for node_model in there)
+        return _reduced_first(state, wanted, more_at_once=not moves_here), grant
 
-    def _but(self, state: TrainingState, node: int, js: JobState) -> Book:
+    def _but(self, state: TrainingState, node: int, js: JobState) -> NodeModel:
         if js.id not in state.on_node[node]:
-            return self.books.books[node]
-        return self.books.reading(node, [other for other in state.on_node[node].values() if other is not js])
+            return self.models.nodes[node]
+        return self.models.reading(node, [other for other in state.on_node[node].values() if other is not js])
 
-    def _undisturbed(self, state: TrainingState, js: JobState, placement: Placement, room: Room) -> Grant | None:
+    def _undisturbed(
+        self, state: TrainingState, js: JobState, placement: Placement, room: FreeResources
+    ) -> Grant | None:
         """What a job gets while everybody keeps what they have: all of it, if it has no GPUs; where changes stop those
         who are changed, the best that is free. None: not even what it is due."""
         if not js.gpus:
@@ -104,13 +112,15 @@ class Headway(Allocation):
             return own if room.fits(placement, 0, own) else None
         if not state.costs.reallocation:
             return None
-        whole = self.books.whole(js, placement)
+        whole = self.models.whole(js, placement)
         found = next((grant for grant in reversed(whole) if room.fits(placement, js.gpus, grant)), None)
         if found is not None and len(placement) > 1:
-            self.books.granted[js.id] = found
+            self.models.granted[js.id] = found
         return found
 
-    def _planned(self, state: TrainingState, js: JobState, placement: Placement, there: list[Book]) -> dict[int, Grant]:
+    def _planned(
+        self, state: TrainingState, js: JobState, placement: Placement, there: list[NodeModel]
+    ) -> dict[int, Grant]:
         """Return what all jobs of some nodes are to hold when one more comes."""
         wanted: dict[int, Grant] = {}
         while True:
@@ -118,142 +128,146 @@ class Headway(Allocation):
             if found is not None:
                 return wanted | found
             if not self._squeeze(there, wanted):
-                return self._all_modest(state, js, placement)
+                return self._all_fallback(state, js, placement)
 
-    def _alone(self, js: JobState, placement: Placement, book: Book) -> dict[int, Grant] | None:
+    def _alone(self, js: JobState, placement: Placement, node_model: NodeModel) -> dict[int, Grant] | None:
         if not js.gpus:
             own = Grant(js.job.cpu_milli, js.job.memory_bytes)
-            picks = book.basin.picks(book.mark, less(book.spare, own))
-            return None if picks is None else held(book.jobs, picks) | {js.id: own}
-        item = self.books.item(js, placement)
-        picks = book.basin.picks(book.mark + item.mark, less(book.spare, item.corner))
-        return None if picks is None else held([*book.jobs, (js, item)], picks)
+            picks = node_model.knapsack.picks(node_model.code, minus(node_model.spare, own))
+            return None if picks is None else grants_of_picks(node_model.jobs, picks) | {js.id: own}
+        item = self.models.item(js, placement)
+        picks = node_model.knapsack.picks(node_model.code + item.code, minus(node_model.spare, item.minimum))
+        return None if picks is None else grants_of_picks([*node_model.jobs, (js, item)], picks)
 
-    def _over(self, js: JobState, placement: Placement, there: list[Book]) -> dict[int, Grant] | None:
+    def _over(self, js: JobState, placement: Placement, there: list[NodeModel]) -> dict[int, Grant] | None:
         grant = self._choice(js, placement, there, Grant(0, 0))
         if grant is None:
             return None
-        self.books.granted[js.id] = grant
+        self.models.granted[js.id] = grant
         wanted = {js.id: grant}
-        for book, (_, mask) in zip(there, placement, strict=True):
-            picks = book.basin.picks(book.mark, less(book.spare, part(grant, mask.bit_count(), js.gpus)))
+        for node_model, (_, mask) in zip(there, placement, strict=True):
+            picks = node_model.knapsack.picks(
+                node_model.code, minus(node_model.spare, part_of_grant(grant, mask.bit_count(), js.gpus))
+            )
             assert picks is not None, "it was chosen because they can have it"
-            wanted |= held(book.jobs, picks)
+            wanted |= grants_of_picks(node_model.jobs, picks)
         return wanted
 
-    def _squeeze(self, there: list[Book], wanted: dict[int, Grant]) -> bool:
+    def _squeeze(self, there: list[NodeModel], wanted: dict[int, Grant]) -> bool:
         """Bring one job over several nodes that is here down to its due; False when all are."""
-        for book in there:
-            for js, count in book.wide:
+        for node_model in there:
+            for js, count in node_model.spanning:
                 if js.id not in wanted:
-                    before = self.books.granted.get(js.id, js.grant)
-                    grant = wanted[js.id] = self.books.modest(js, js.placement)
-                    self.books.regrant(js, grant)
+                    before = self.models.granted.get(js.id, js.grant)
+                    grant = wanted[js.id] = self.models.fallback(js, js.placement)
+                    self.models.regrant(js, grant)
                     for other in there:  # of nodes that the coming job itself is still on
-                        if other is not self.books.books[other.node] and any(js is each for each, _ in other.wide):
-                            freed = part(before, count, js.gpus)
-                            other.spare = less(more(other.spare, freed), part(grant, count, js.gpus))
+                        if other is not self.models.nodes[other.node] and any(js is each for each, _ in other.spanning):
+                            freed = part_of_grant(before, count, js.gpus)
+                            other.spare = minus(plus(other.spare, freed), part_of_grant(grant, count, js.gpus))
                     return True
         return False
 
-    def _all_modest(self, state: TrainingState, js: JobState, placement: Placement) -> dict[int, Grant]:
+    def _all_fallback(self, state: TrainingState, js: JobState, placement: Placement) -> dict[int, Grant]:
         """Everybody on these nodes has what is modest: in whole units it may not fit, to the last bit it does."""
         here = {job: other for node, _ in placement for job, other in state.on_node[node].items() if other.gpus}
-        wanted = {job: self.books.modest(other, other.placement) for job, other in here.items()}
-        wanted[js.id] = self.books.modest(js, placement) if js.gpus else Grant(js.job.cpu_milli, js.job.memory_bytes)
+        wanted = {job: self.models.fallback(other, other.placement) for job, other in here.items()}
+        wanted[js.id] = self.models.fallback(js, placement) if js.gpus else Grant(js.job.cpu_milli, js.job.memory_bytes)
         if len(placement) > 1:
-            self.books.granted[js.id] = wanted[js.id]
+            self.models.granted[js.id] = wanted[js.id]
         return wanted
 
-    def _choice(self, js: JobState, placement: Placement, there: list[Book], before: Grant) -> Grant | None:
+    def _choice(self, js: JobState, placement: Placement, there: list[NodeModel], before: Grant) -> Grant | None:
         """Return what a job over several nodes that holds this much should hold, for the best of all there."""
-        menu = self.books.menu(js, placement)
-        totals = menu.rates * (js.width * js.account.weight) // WHOLE_GPU_MILLI
-        for book, (_, mask) in zip(there, placement, strict=True):
+        choices = self.models.choices(js, placement)
+        totals = choices.rates * (js.width * js.account.weight) // WHOLE_GPU_MILLI
+        for node_model, (_, mask) in zip(there, placement, strict=True):
             count = mask.bit_count()
-            spare = more(book.spare, part(before, count, js.gpus))
-            totals += book.basin.gains(book.mark, spare, menu.amounts * count)
+            spare = plus(node_model.spare, part_of_grant(before, count, js.gpus))
+            totals += node_model.knapsack.gains(node_model.code, spare, choices.amounts * count)
         best = int(totals.argmax())
-        return times(menu.grants[best], js.width) if totals[best] >= 0 else None
+        return scaled(choices.grants[best], js.width) if totals[best] >= 0 else None
 
     # --- those that run ---------------------------------------------------------------------------------------
 
     def divide(self, now: int, state: TrainingState) -> Iterable[Action]:
         """Nodes where somebody came or went, divided anew."""
-        self._watch(state)
-        self.books.refresh()
-        return self._divide(now, state) if self.books.dirty else ()
+        self._observe(state)
+        self.models.refresh()
+        return self._divide(now, state) if self.models.dirty else ()
 
-    def _watch(self, state: TrainingState) -> None:
+    def _observe(self, state: TrainingState) -> None:
         """See how fast jobs have become with what they were given last time; begin anew if that was not believed."""
-        beliefs = self.books.beliefs
-        running = [js for js, lease in self._unseen if js.lease == lease and js.id in state.running]
-        surprises = [beliefs.see(js, self.books.pace(js, js.placement)) for js in running]
-        self._unseen = []
+        estimates = self.models.estimates
+        running = [js for js, lease in self._unobserved if js.lease == lease and js.id in state.running]
+        surprises = [estimates.observe(js, self.models.pace(js, js.placement)) for js in running]
+        self._unobserved = []
         self.unsettled = False
         if any(surprises):
-            self._open(state, beliefs, self.books.granted)
+            self._open(state, estimates, self.models.granted)
 
     def _divide(self, now: int, state: TrainingState) -> Iterator[Action]:
-        books = self.books
+        models = self.models
         if self.moves:
             yield from self._exchanges.decide(now, state)
-            books.refresh()
-        nodes = books.dirty
-        books.dirty = set()
+            models.refresh()
+        nodes = models.dirty
+        models.dirty = set()
         wanted = self._settled(state, nodes)
-        yield from carried_out(state, self._worthwhile(now, state, wanted) if state.costs.reallocation else wanted)
+        yield from reallocations(state, self._worthwhile(now, state, wanted) if state.costs.reallocation else wanted)
         for job in wanted:
-            if (js := state.running[job]).gpu_milli == WHOLE_GPU_MILLI and not books.beliefs.certain(js):
-                self._unseen.append((js, js.lease))
-        if any(books.beliefs.doubts(js) for js, _ in self._unseen):
+            if (js := state.running[job]).gpu_milli == WHOLE_GPU_MILLI and not models.estimates.is_observed(js):
+                self._unobserved.append((js, js.lease))
+        if any(models.estimates.is_profile_wrong(js) for js, _ in self._unobserved):
             self.unsettled = True
             yield WakeAt(now + _LOOK_AGAIN)
 
     def _settled(self, state: TrainingState, nodes: set[int]) -> dict[int, Grant]:
         """Return what the jobs of these nodes are to hold, and those of others where that changes what they share."""
-        books = self.books
+        models = self.models
         wanted: dict[int, Grant] = {}
-        for js in {js.id: js for node in sorted(nodes) for js, _ in books.books[node].wide}.values():
-            before = books.granted.get(js.id, js.grant)
+        for js in {js.id: js for node in sorted(nodes) for js, _ in models.nodes[node].spanning}.values():
+            before = models.granted.get(js.id, js.grant)
             grant: Grant | None = before
             if not state.costs.reallocation:
-                grant = self._choice(js, js.placement, [books.books[node] for node, _ in js.placement], before)
-            wanted[js.id] = grant or books.modest(js, js.placement)
-            books.regrant(js, wanted[js.id])
-        left = nodes | books.dirty
+                grant = self._choice(js, js.placement, [models.nodes[node] for node, _ in js.placement], before)
+            wanted[js.id] = grant or models.fallback(js, js.placement)
+            models.regrant(js, wanted[js.id])
+        left = nodes | models.dirty
         while left:
-            books.dirty = set()
+            models.dirty = set()
             for node in sorted(left):
-                wanted |= self._of_node(books.books[node])
-            left = books.dirty  # where jobs over several nodes had to come down
+                wanted |= self._of_node(models.nodes[node])
+            left = models.dirty  # where jobs over several nodes had to come down
         return wanted
 
-    def _of_node(self, book: Book) -> dict[int, Grant]:
-        picks = book.basin.picks(book.mark, book.spare)
+    def _of_node(self, node_model: NodeModel) -> dict[int, Grant]:
+        picks = node_model.knapsack.picks(node_model.code, node_model.spare)
         if picks is not None:
-            return held(book.jobs, picks)
-        if not self.books.holds(book, Grant(0, 0), gpus=False):
+            return grants_of_picks(node_model.jobs, picks)
+        if not self.models.holds(node_model, Grant(0, 0), gpus=False):
             return {}
-        modest = {js.id: self.books.modest(js, js.placement) for js, _ in (*book.wide, *book.jobs)}
-        for js, _ in book.wide:  # in whole units it does not fit, to the last bit it does
-            self.books.regrant(js, modest[js.id])
-        return modest
+        fallback = {js.id: self.models.fallback(js, js.placement) for js, _ in (*node_model.spanning, *node_model.jobs)}
+        for js, _ in node_model.spanning:  # in whole units it does not fit, to the last bit it does
+            self.models.regrant(js, fallback[js.id])
+        return fallback
 
     def _worthwhile(self, now: int, state: TrainingState, wanted: dict[int, Grant]) -> dict[int, Grant]:
         """Return where a change stops a job for a while: only what pays, all of a node or nothing of it."""
         kept = dict(wanted)
         growing = [
-            js for job in wanted if above(wanted[job], (js := state.running[job]).grant) and len(js.placement) > 1
+            js for job in wanted if exceeds(wanted[job], (js := state.running[job]).grant) and len(js.placement) > 1
         ]
         bound = {node for js in growing for node, _ in js.placement}  # who is there has to make room
         for node in sorted({state.running[job].placement[0][0] for job in wanted} - bound):
-            changed = [js for js, _ in self.books.books[node].jobs if wanted.get(js.id, js.grant) != js.grant]
+            changed = [js for js, _ in self.models.nodes[node].jobs if wanted.get(js.id, js.grant) != js.grant]
             gained = lost = 0
             for js in changed:
-                pace = self.books.pace(js, js.placement)
-                old, new = (self.books.beliefs.speed(js, grant, pace) for grant in (js.grant, wanted[js.id]))
-                if old < self.books.beliefs.owed(js, self.books.beliefs.wants.dues.a_gpu(js.placement), pace):
+                pace = self.models.pace(js, js.placement)
+                old, new = (self.models.estimates.speed(js, grant, pace) for grant in (js.grant, wanted[js.id]))
+                if old < self.models.estimates.guaranteed_speed(
+                    js, self.models.estimates.demands.shares.per_gpu(js.placement), pace
+                ):
                     break  # it must have more, whatever that costs
                 left = js.remaining(now) * REFERENCE_SPEED_PPM // max(new, 1)
                 gained += (new - old) * js.width * left
@@ -264,9 +278,9 @@ class Headway(Allocation):
         return kept
 
 
-def _given(state: TrainingState, wanted: Mapping[int, Grant], *, more_at_once: bool) -> Iterator[ReallocateJob]:
+def _reduced_first(state: TrainingState, wanted: Mapping[int, Grant], *, more_at_once: bool) -> Iterator[ReallocateJob]:
     """Those who give something up do so; who is to have more of something else for it gets that, if there is room."""
-    given = given_up(state, wanted)
+    given = reductions(state, wanted)
     yield from given
     for job in (action.job for action in given if more_at_once and action.grant != wanted[action.job]):
         if grant_refusal(state, job, wanted[job]) is None:

@@ -17,18 +17,18 @@ from typing import NamedTuple
 
 from headway.training.actions import Action, Grant, MigrateJob, Placement, ReallocateJob
 from headway.training.jobstate import JobState
-from headway.training.policies.allocations.shared.tightest import placed
-from headway.training.policies.allocations.shared.wants import carried_out, due_place, given_up
+from headway.training.policies.allocations.shared.demands import place_with_proportional, reallocations, reductions
+from headway.training.policies.allocations.shared.tightest import place_tightest
 from headway.training.policies.allocations.synergy.moves import Moves
-from headway.training.policies.allocations.synergy.node_models import Shelf, Shelves
-from headway.training.policies.allocations.synergy.programs import Room, choose, within
+from headway.training.policies.allocations.synergy.node_models import NodeModel, NodeModels
+from headway.training.policies.allocations.synergy.programs import Resources, choose, within
 from headway.training.policies.parts import Allocation, PlacementRule
 from headway.training.policies.placements.best_fit import BestFit
 from headway.training.policies.placements.pick import on_node
 from headway.training.policies.ranges import from_zero, shares
 from headway.training.pool import Demand, members
 from headway.training.state import TrainingState
-from headway.training.wish import Wish
+from headway.training.tentative_demand import TentativeDemand
 from headway.units import HOUR, MINUTE, WHOLE_GPU_MILLI, Duration
 
 _HORIZON, _EVERY = Duration(30 * MINUTE), Duration(3 * HOUR)
@@ -76,11 +76,11 @@ class Opt(Allocation):
 
     def bind(self, state: TrainingState) -> None:
         """Take note whose nodes are divided."""
-        self.shelves = Shelves(state, by_gpus=self.by_gpus, between=self.between)
-        self._moves = Moves(self.shelves, self.margin, self.horizon, self.every)
+        self.models = NodeModels(state, by_gpus=self.by_gpus, between=self.between)
+        self._moves = Moves(self.models, self.margin, self.horizon, self.every)
         self._divided = -1
-        capacity = self.shelves.capacity
-        self._seen = [Shelf((-1, 0), room=room) for room in capacity]
+        capacity = self.models.capacity
+        self._seen = [NodeModel((-1, 0), room=room) for room in capacity]
         """The nodes as they were last divided."""
         self._worth = [0] * len(capacity)
         self._groups: Counter[int] = Counter()
@@ -99,37 +99,37 @@ class Opt(Allocation):
         """On one node, that where all gain most by it; of such nodes that with the fewest GPUs free, then the least
         CPUs and memory. On several only if what it could use is more than any node has, and is free there. Under any
         placement but best fit, where the rule has it."""
-        job, wants = state.jobs[js.id], self.shelves.kinds.wants
+        job, demands = state.jobs[js.id], self.models.kinds.demands
         if not job.gpus:
             return rule.place(state.pool, js)
         if type(rule) is not BestFit or job.gpu_milli != WHOLE_GPU_MILLI or job.nodes > 1:
-            return due_place(state, wants, job, rule)
+            return place_with_proportional(state, demands, job, rule)
         found = self._best_node(state, job)
-        full = wants.demand(job.job, wants.dues.kinds[0][0])
-        if job.gpus > 1 and not within(full, self.shelves.fronts.most):
-            wide = placed(state.pool, Wish(job, full), rule)
-            if wide is not None and (found is None or self.shelves.kinds.cells(job, wide)[-1].worth > found[1]):
+        full = demands.demand(job.job, demands.shares.kinds[0][0])
+        if job.gpus > 1 and not within(full, self.models.fronts.most):
+            wide = place_tightest(state.pool, TentativeDemand(job, full), rule)
+            if wide is not None and (found is None or self.models.kinds.cells(job, wide)[-1].worth > found[1]):
                 return wide
-        return due_place(state, wants, job, rule) if found is None else found[0]
+        return place_with_proportional(state, demands, job, rule) if found is None else found[0]
 
     def _best_node(self, state: TrainingState, js: JobState) -> tuple[Placement, int] | None:
         """A node and what all gain there; None where there is none, or nodes have to be looked at by what is free on
         them, while jobs are tried out that do not run, or where some have no GPUs."""
-        pool, shelves = state.pool, self.shelves
+        pool, models = state.pool, self.models
         best: tuple[int, int, int, int, int] | None = None
         known: dict[int, int] = {}
         most = 0
         for free in range(js.gpus, len(pool.buckets)):
             for node in members(pool.buckets[free] & js.eligible):
-                shelf = shelves.at(node)
-                if shelf.hosts or shelf.gpus + free != pool.capacity[node]:
+                node_model = models.at(node)
+                if node_model.has_cpu_jobs or node_model.gpus + free != pool.capacity[node]:
                     return None
-                kind = known.get(shelves.alike[node], -1)
+                kind = known.get(models.alike[node], -1)
                 if kind < 0:
-                    cells = shelves.kinds.cells(js, on_node(pool, node, js.gpus))
-                    kind = known[shelves.alike[node]] = shelves.fronts.number(cells)
+                    cells = models.kinds.cells(js, on_node(pool, node, js.gpus))
+                    kind = known[models.alike[node]] = models.fronts.number(cells)
                     most = max(most, cells[-1].worth)
-                gain = (shelf.gains[kind] if kind in shelf.gains else shelves.gain(node, kind)) or 0
+                gain = (node_model.gains[kind] if kind in node_model.gains else models.gain(node, kind)) or 0
                 if best is None or gain >= best[0]:
                     mark = (gain, -free, -pool.cpu_free[node], -pool.memory_free[node], -node)
                     best = mark if best is None else max(best, mark)
@@ -142,10 +142,10 @@ class Opt(Allocation):
     ) -> tuple[list[ReallocateJob], Grant]:
         """Return what it has in the best division of its nodes with it; who has less in that gives it up."""
         if not js.gpus:
-            return [], self.shelves.kinds.wants.due(js, placement)
-        wanted = self.shelves.entered(js, placement)
+            return [], self.models.kinds.demands.proportional(js, placement)
+        wanted = self.models.division_with(js, placement)
         grant = wanted.pop(js.id)
-        return given_up(state, wanted), grant
+        return reductions(state, wanted), grant
 
     # --- those that run ---------------------------------------------------------------------------------------
 
@@ -159,13 +159,13 @@ class Opt(Allocation):
             for js, node in self._moves.exchange(now, state):
                 yield from self._move(now, state, js, node)
         self._divided = state.tenures
-        yield from carried_out(state, self._wanted(state))
-        self.divisions.append(self._told(now, state))
+        yield from reallocations(state, self._wanted(state))
+        self.divisions.append(self._summary(now, state))
 
-    def appraised(self, now: int, state: TrainingState) -> Division:
+    def evaluated(self, now: int, state: TrainingState) -> Division:
         """Return what the best division would be worth with everybody where they are, whoever divides this state."""
         self._wanted(state)
-        return self._told(now, state)
+        return self._summary(now, state)
 
     def _move(self, now: int, state: TrainingState, js: JobState, node: int) -> Iterator[Action]:
         placement = on_node(state.pool, node, js.gpus)
@@ -175,25 +175,25 @@ class Opt(Allocation):
 
     def _wanted(self, state: TrainingState) -> dict[int, Grant]:
         """Return what jobs hold from now on, as far as their nodes changed."""
-        shelves = self.shelves
+        models = self.models
         wanted: dict[int, Grant] = {}
         for node, seen in enumerate(self._seen):
-            if shelves.at(node) is seen:
+            if models.at(node) is seen:
                 continue
-            joined = shelves.together([node])
-            worth, grants = shelves.divided(joined)
+            connected_nodes = models.connected([node])
+            worth, grants = models.best_division(connected_nodes)
             if (held := self._better_held(state, node, worth, grants)) is not None:
                 worth, grants = held, {}
             wanted |= grants
-            for each in joined:
-                self._note(each, shelves.at(each), worth if each == node else 0)
+            for each in connected_nodes:
+                self._record(each, models.at(each), worth if each == node else 0)
         return wanted
 
     def _better_held(self, state: TrainingState, node: int, worth: int, grants: dict[int, Grant]) -> int | None:
         """What a node is worth as it is, if it stays so: when there is nothing to gain, or less than it costs those who
         are stopped for it."""
-        shelf = self.shelves.at(node)
-        held = None if shelf.across else self.shelves.held(shelf)
+        node_model = self.models.at(node)
+        held = None if node_model.spanning else self.models.held_worth(node_model)
         if held is None:
             return None
         stopped = sum(state.running[job].grant != grant for job, grant in grants.items())
@@ -202,26 +202,26 @@ class Opt(Allocation):
 
     # --- how good it is ---------------------------------------------------------------------------------------
 
-    def _note(self, node: int, shelf: Shelf, achieved: int) -> None:
+    def _record(self, node: int, node_model: NodeModel, achieved: int) -> None:
         """Keep what programme 1 is about up to date: how many jobs there are of each kind, and how much for them."""
-        before, self._seen[node] = self._seen[node], shelf
+        before, self._seen[node] = self._seen[node], node_model
         self._groups.subtract(before.kinds)
-        self._groups.update(shelf.kinds)
+        self._groups.update(node_model.kinds)
         for r in range(3):
-            self._capacity[r] += shelf.room[r] - before.room[r]
-        self._wished += shelf.most - before.most
+            self._capacity[r] += node_model.room[r] - before.room[r]
+        self._wished += node_model.most - before.most
         self._achieved += achieved - self._worth[node]
         self._worth[node] = achieved
 
-    def _told(self, now: int, state: TrainingState) -> Division:
+    def _summary(self, now: int, state: TrainingState) -> Division:
         """Return what the division is worth, and what programme 1 says of that."""
-        shelves = self.shelves
-        crossing = {js.id: js for shelf in self._seen for js in shelf.across}
+        models = self.models
+        crossing = {js.id: js for node_model in self._seen for js in node_model.spanning}
         groups = +self._groups
         wished = self._wished
         for js in crossing.values():
-            cells = shelves.kinds.cells(js, js.placement)
-            groups[shelves.fronts.number(cells)] += 1
+            cells = models.kinds.cells(js, js.placement)
+            groups[models.fronts.number(cells)] += 1
             wished += cells[-1].worth
         room = list(self._capacity)
         for node in members(state.pool.everywhere & ~state.pool.schedulable):
@@ -230,9 +230,9 @@ class Opt(Allocation):
                     room[r] -= self._seen[node].room[r]
         return Division(now, self._achieved, self._bound(groups, (room[0], room[1], room[2]), wished), wished)
 
-    def _bound(self, groups: Mapping[int, int], room: Room, wished: int) -> int:
+    def _bound(self, groups: Mapping[int, int], room: Resources, wished: int) -> int:
         """At most this in all; programme 1 is asked only where not everybody can have everything."""
-        kinds = self.shelves.fronts.kinds
+        kinds = self.models.fronts.kinds
         some = [(kinds[kind], groups[kind]) for kind in sorted(groups)]
         asked = [sum(count * cells[-1].grant[r] for cells, count in some) for r in range(3)]
         if within((asked[0], asked[1], asked[2]), room):

@@ -18,7 +18,7 @@ import numpy as np
 from headway.training.actions import Grant
 from headway.training.policies.allocations.synergy.branch_and_bound import Floats, Programme, Table
 
-Room = tuple[int, int, int]
+Resources = tuple[int, int, int]
 """CPUs in thousandths, bytes of memory, bytes a second of storage."""
 Counts = tuple[tuple[int, ...], ...]
 MOST_BRANCHES = 10_000
@@ -54,14 +54,14 @@ def undominated(cells: Sequence[Cell]) -> tuple[Cell, ...]:
     return tuple(reversed(kept))
 
 
-def within(grant: Room, room: Room) -> bool:
+def within(grant: Resources, room: Resources) -> bool:
     """Return whether there is room for a grant."""
     return grant[0] <= room[0] and grant[1] <= room[1] and grant[2] <= room[2]
 
 
 def choose(
     groups: Sequence[tuple[Sequence[Cell], int]],
-    capacity: Room,
+    capacity: Resources,
     *,
     gap: float = 0.0,
     branches: int = MOST_BRANCHES,
@@ -78,7 +78,7 @@ def choose(
 class _Cells(Programme[Counts]):
     """Programme 1: a column for each cell of each group."""
 
-    def __init__(self, groups: Sequence[tuple[Sequence[Cell], int]], capacity: Room) -> None:
+    def __init__(self, groups: Sequence[tuple[Sequence[Cell], int]], capacity: Resources) -> None:
         self.groups = groups
         self.capacity = capacity
         self.cells = [(index, cell) for index, (cells, _) in enumerate(groups) for cell in cells]
@@ -136,7 +136,7 @@ def take(left: list[int], grant: Grant, count: int = 1) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Flock:
+class JobGroup:
     """Jobs of one kind on some nodes."""
 
     cells: tuple[Cell, ...]
@@ -150,13 +150,13 @@ class Flock:
 
 
 def rearrange(
-    flocks: Sequence[Flock], rooms: Sequence[Room], gpus: Sequence[int], *, branches: int = MOST_BRANCHES
+    groups: Sequence[JobGroup], rooms: Sequence[Resources], gpus: Sequence[int], *, branches: int = MOST_BRANCHES
 ) -> Counts | None:
     """Programme 2: how many of each flock are best on each node; None when nothing was found.
 
     ``rooms`` and ``gpus`` are what each node has for these jobs. The best cells are chosen along with it.
     """
-    programme = _Spots(flocks, rooms, gpus)
+    programme = _Spots(groups, rooms, gpus)
     best, _, _ = programme.solved(gap=0.0, branches=branches)
     return None if best is None else programme.counts(best)
 
@@ -164,25 +164,25 @@ def rearrange(
 class _Spots(Programme[tuple[int, ...]]):
     """Programme 2: a column for each cell of each flock on each node, then one for who comes to each node."""
 
-    def __init__(self, flocks: Sequence[Flock], rooms: Sequence[Room], gpus: Sequence[int]) -> None:
+    def __init__(self, groups: Sequence[JobGroup], rooms: Sequence[Resources], gpus: Sequence[int]) -> None:
         nodes = range(len(rooms))
-        self.flocks, self.rooms, self.gpus = flocks, rooms, gpus
-        self.spots = [(f, c, n) for f, flock in enumerate(flocks) for c in range(len(flock.cells)) for n in nodes]
-        comings = [(f, n) for f in range(len(flocks)) for n in nodes]
+        self.groups, self.rooms, self.gpus = groups, rooms, gpus
+        self.spots = [(f, c, n) for f, group in enumerate(groups) for c in range(len(group.cells)) for n in nodes]
+        comings = [(f, n) for f in range(len(groups)) for n in nodes]
         table = Table(len(self.spots) + len(comings))
-        for f, flock in enumerate(flocks):
-            table.add({i: 1.0 for i, spot in enumerate(self.spots) if spot[0] == f}, sum(flock.here), sum(flock.here))
+        for f, group in enumerate(groups):
+            table.add({i: 1.0 for i, spot in enumerate(self.spots) if spot[0] == f}, sum(group.here), sum(group.here))
         for column, (f, n) in enumerate(comings, len(self.spots)):
             there = {i: 1.0 for i, (g, _, m) in enumerate(self.spots) if (g, m) == (f, n)}
-            table.add(there, flocks[f].stay[n], np.inf)
-            table.add({**there, column: -1.0}, -np.inf, flocks[f].here[n])
+            table.add(there, groups[f].stay[n], np.inf)
+            table.add({**there, column: -1.0}, -np.inf, groups[f].here[n])
         for n in nodes:
-            mine = {i: (flocks[f], flocks[f].cells[c].grant) for i, (f, c, m) in enumerate(self.spots) if m == n}
-            table.limit({i: flock.gpus for i, (flock, _) in mine.items()}, gpus[n])
+            mine = {i: (groups[f], groups[f].cells[c].grant) for i, (f, c, m) in enumerate(self.spots) if m == n}
+            table.limit({i: group.gpus for i, (group, _) in mine.items()}, gpus[n])
             for r in range(3):
                 table.limit({i: grant[r] for i, (_, grant) in mine.items()}, rooms[n][r])
-        worths = [flocks[f].cells[c].worth for f, c, _ in self.spots]
-        super().__init__([*worths, *(-flocks[f].price for f, _ in comings)], table)
+        worths = [groups[f].cells[c].worth for f, c, _ in self.spots]
+        super().__init__([*worths, *(-groups[f].price for f, _ in comings)], table)
 
     def near(self, shares: Floats) -> tuple[int, ...] | None:
         """These numbers themselves, where they are whole and fit."""
@@ -196,20 +196,20 @@ class _Spots(Programme[tuple[int, ...]]):
     def _fits(self, answer: tuple[int, ...]) -> bool:
         left, free = [list(room) for room in self.rooms], list(self.gpus)
         for n, (f, c, node) in zip(answer, self.spots, strict=True):
-            take(left[node], self.flocks[f].cells[c].grant, n)
-            free[node] -= n * self.flocks[f].gpus
+            take(left[node], self.groups[f].cells[c].grant, n)
+            free[node] -= n * self.groups[f].gpus
         return min(free) >= 0 and min(min(room) for room in left) >= 0
 
     def worth(self, answer: tuple[int, ...]) -> int:
         """Of cells, less what the moves cost."""
-        worth = sum(n * self.flocks[f].cells[c].worth for n, (f, c, _) in zip(answer, self.spots, strict=True))
-        for flock, row in zip(self.flocks, self.counts(answer), strict=True):
-            worth -= flock.price * sum(max(0, n - was) for n, was in zip(row, flock.here, strict=True))
+        worth = sum(n * self.groups[f].cells[c].worth for n, (f, c, _) in zip(answer, self.spots, strict=True))
+        for group, row in zip(self.groups, self.counts(answer), strict=True):
+            worth -= group.price * sum(max(0, n - was) for n, was in zip(row, group.here, strict=True))
         return worth
 
     def counts(self, answer: tuple[int, ...]) -> Counts:
         """Return how many of each flock are on each node."""
-        found = [[0] * len(self.rooms) for _ in self.flocks]
+        found = [[0] * len(self.rooms) for _ in self.groups]
         for n, (f, _, node) in zip(answer, self.spots, strict=True):
             found[f][node] += n
         return tuple(tuple(row) for row in found)

@@ -42,7 +42,7 @@ class Aligned(Tied, Tetris):
 
     def lane(self, js: JobState) -> Hashable:
         """Demands change places as what is free changes; jobs of one demand do not."""
-        return self.packing.parts(js)
+        return self.packing.fractions(js)
 
     def lane_key(self, state: TrainingState, js: JobState) -> Key:
         """Return what is left of a job over its alignment with what is free now."""

@@ -20,15 +20,21 @@ from collections.abc import Callable, Iterable, Iterator
 
 from headway.training.actions import Action, Grant, Placement, ReallocateJob
 from headway.training.jobstate import JobState
-from headway.training.policies.allocations.shared.room import Held, Room
-from headway.training.policies.allocations.shared.tightest import placed
-from headway.training.policies.allocations.shared.wants import Wants, above, carried_out, due_place, place_by_kind
-from headway.training.policies.allocations.synergy.changed import Changed
+from headway.training.policies.allocations.shared.demands import (
+    Demands,
+    exceeds,
+    place_by_kind,
+    place_with_proportional,
+    reallocations,
+)
+from headway.training.policies.allocations.shared.free_resources import FreeResources, GrantedJob
+from headway.training.policies.allocations.shared.tightest import place_tightest
+from headway.training.policies.allocations.synergy.changed_nodes import ChangedNodes
 from headway.training.policies.allocations.synergy.leftovers import hand_out
 from headway.training.policies.parts import Allocation, PlacementRule
 from headway.training.pool import Demand
 from headway.training.state import TrainingState
-from headway.training.wish import Wish
+from headway.training.tentative_demand import TentativeDemand
 
 
 class Tune(Allocation):
@@ -41,31 +47,33 @@ class Tune(Allocation):
 
     def bind(self, state: TrainingState) -> None:
         """Take note whose nodes are divided, and what is believed of the jobs there."""
-        self.wants = Wants(state)
-        self._changed = Changed()
+        self.demands = Demands(state)
+        self._changed = ChangedNodes()
 
     def place(self, state: TrainingState, js: Demand, rule: PlacementRule) -> Placement | None:
         """Return where the full demand fits; else where the due does; else where its GPUs are free (steps 2 to 4)."""
         job = state.jobs[js.id]
         if not job.gpus:
             return rule.place(state.pool, js)
-        return self._full_place(state, job, rule) or due_place(state, self.wants, job, rule)
+        return self._full_place(state, job, rule) or place_with_proportional(state, self.demands, job, rule)
 
     def _full_place(self, state: TrainingState, js: JobState, rule: PlacementRule) -> Placement | None:
-        wants, kinds = self.wants, self.wants.kinds
-        if len(kinds) == 1 or (wants.one_pace and wants.profile(js.job) is not None):
-            return placed(state.pool, Wish(js, wants.demand(js.job, *kinds[0][:2])), rule)
-        return place_by_kind(state, wants, js, rule, lambda due, pace: wants.demand(js.job, due, pace))
+        demands, kinds = self.demands, self.demands.kinds
+        if len(kinds) == 1 or (demands.same_pace and demands.profile(js.job) is not None):
+            return place_tightest(state.pool, TentativeDemand(js, demands.demand(js.job, *kinds[0][:2])), rule)
+        return place_by_kind(
+            state, demands, js, rule, lambda proportional, pace: demands.demand(js.job, proportional, pace)
+        )
 
     def enter(
         self, now: int, state: TrainingState, js: JobState, placement: Placement
     ) -> tuple[Iterable[ReallocateJob], Grant]:
         """All it wants, or its due, for which others may have to come down to theirs (steps 2 to 5)."""
-        room = Room(state.pool)
+        room = FreeResources(state.pool)
         coming = self._held(js, placement)
-        known: dict[int, Held] = {}
+        known: dict[int, GrantedJob] = {}
 
-        def there(node: int) -> Iterator[Held]:
+        def there(node: int) -> Iterator[GrantedJob]:
             for other in state.on_node[node].values():
                 if other is not js:
                     if other.id not in known:
@@ -73,12 +81,12 @@ class Tune(Allocation):
                     yield known[other.id]
 
         lowered = _settle(room, coming, there)
-        return carried_out(state, {each.js.id: each.grant for each in lowered}), coming.grant
+        return reallocations(state, {each.js.id: each.grant for each in lowered}), coming.grant
 
-    def _held(self, js: JobState, placement: Placement) -> Held:
-        wants = self.wants
-        full = wants.demand(js.job, wants.dues.a_gpu(placement), wants.pace(placement))
-        return Held(js, placement, full, wants.due(js, placement), js.grant)
+    def _held(self, js: JobState, placement: Placement) -> GrantedJob:
+        demands = self.demands
+        full = demands.demand(js.job, demands.shares.per_gpu(placement), demands.pace(placement))
+        return GrantedJob(js, placement, full, demands.proportional(js, placement), js.grant)
 
     # --- those that run ---------------------------------------------------------------------------------------
 
@@ -87,11 +95,11 @@ class Tune(Allocation):
         jobs = self._changed.jobs(state)
         if not jobs:
             return ()
-        room = Room(state.pool)
+        room = FreeResources(state.pool)
         held = [self._held(js, js.placement) for js in jobs if js.gpus]
         for each in held:
             room.give(each.placement, each.js.gpus, each.grant)
-        there: dict[int, list[Held]] = {}
+        there: dict[int, list[GrantedJob]] = {}
         for each in sorted(held, key=lambda each: each.order):
             _settle(room, each, lambda node: there.get(node, ()))
             room.take(each.placement, each.js.gpus, each.grant)
@@ -99,11 +107,11 @@ class Tune(Allocation):
                 there.setdefault(node, []).append(each)
         _keep_where_short(room, held)
         if self.leftovers:
-            hand_out(room, held, self.wants)
-        return carried_out(state, {each.js.id: each.grant for each in held})
+            hand_out(room, held, self.demands)
+        return reallocations(state, {each.js.id: each.grant for each in held})
 
 
-def _keep_where_short(room: Room, held: list[Held]) -> None:
+def _keep_where_short(room: FreeResources, held: list[GrantedJob]) -> None:
     """Where jobs without GPUs leave less than everybody's due, nobody's due can be asked for: all there stay as they
     are."""
     while short := room.short():
@@ -112,7 +120,7 @@ def _keep_where_short(room: Room, held: list[Held]) -> None:
                 room.regrant(each, each.js.grant)
 
 
-def _settle(room: Room, coming: Held, there: Callable[[int], Iterable[Held]]) -> list[Held]:
+def _settle(room: FreeResources, coming: GrantedJob, there: Callable[[int], Iterable[GrantedJob]]) -> list[GrantedJob]:
     """Decide what a job gets on its nodes; those who have to come down for it, of the jobs that are ``there``.
 
     One that comes down in one respect may go up in another, on other nodes too: who is there then comes down as well.
@@ -121,24 +129,24 @@ def _settle(room: Room, coming: Held, there: Callable[[int], Iterable[Held]]) ->
     coming.grant = coming.full
     if room.fits(coming.placement, gpus, coming.full):
         return []
-    if above(coming.full, coming.due):
-        coming.grant = coming.due
-    lowered: list[Held] = []
+    if exceeds(coming.full, coming.proportional):
+        coming.grant = coming.proportional
+    lowered: list[GrantedJob] = []
     nodes = {node for node, _ in coming.placement}
     room.take(coming.placement, gpus, coming.grant)
     while short := [node for node in nodes if min(room.free(node)) < 0]:
         able = {other.js.id: other for node in short for other in there(node) if other.js.gpus}
-        giver = min((o for o in able.values() if above(o.grant, o.due)), key=_reluctance, default=None)
+        giver = min((o for o in able.values() if exceeds(o.grant, o.proportional)), key=_reluctance, default=None)
         if giver is None:
             break
-        room.regrant(giver, giver.due)
+        room.regrant(giver, giver.proportional)
         nodes.update(node for node, _ in giver.placement)
         lowered.append(giver)
     room.give(coming.placement, gpus, coming.grant)
     return lowered
 
 
-def _reluctance(held: Held) -> tuple[int, float, float, int]:
+def _reluctance(held: GrantedJob) -> tuple[int, float, float, int]:
     """Return who gives first: on fewer nodes, with more CPUs a GPU, with more memory a GPU."""
     gpus = max(1, held.js.gpus)
     return len(held.placement), -held.grant.cpu_milli / gpus, -held.grant.memory_bytes / gpus, held.js.id

@@ -7,59 +7,61 @@ import numpy as np
 
 from headway.training.actions import UNCOUNTED, Grant
 from headway.training.job import Job
-from headway.training.policies.allocations.headway.knapsack import Basin
+from headway.training.policies.allocations.headway.knapsack import NodeKnapsack
+from headway.training.proportional_share import ProportionalShares
 from headway.training.sensitivity import Matrix, Profile
-from headway.training.shares import Dues
 from headway.units import REFERENCE_SPEED_PPM, WHOLE_GPU_MILLI
 
 _FINEST = 2
 """Jobs on several GPUs are given parts of a unit a GPU, down to this part."""
 
 
-class Offers:
+class CandidateGrants:
     """Grants a GPU for one program, on GPUs of a pace, on nodes of a kind."""
 
-    def __init__(self, probe: Job, matrix: Matrix, dues: Dues, pace: int, basin: Basin) -> None:
+    def __init__(
+        self, probe: Job, matrix: Matrix, shares: ProportionalShares, pace: int, knapsack: NodeKnapsack
+    ) -> None:
         """``probe`` is a job of one GPU that runs the program, which has a profile."""
         self._probe = probe
         self._matrix = matrix
         self._profile: Profile = matrix.profiles[probe.model]
-        self._dues = dues
+        self._shares = shares
         self._pace = pace
-        self._basin = basin
-        self._cpus = basin.capacity.cpu_milli
+        self._knapsack = knapsack
+        self._cpus = knapsack.capacity.cpu_milli
 
-    def all(self, gpus: int, due: Grant) -> Iterator[Grant]:
+    def all(self, gpus: int, proportional: Grant) -> Iterator[Grant]:
         """At least as good as the due: the due itself first, and for each size of memory the fewest CPUs that do, and
         more in steps; with the storage bandwidth that goes with it."""
-        owed = self._matrix.of(self._probe, self._dues.felt(due), self._pace)
-        own = self._with_storage(due.cpu_milli, due.memory_bytes, owed)
-        yield own._replace(storage=min(own.storage, due.storage))
+        guaranteed_speed = self._matrix.of(self._probe, self._shares.effective(proportional), self._pace)
+        own = self._with_storage(proportional.cpu_milli, proportional.memory_bytes, guaranteed_speed)
+        yield own._replace(storage=min(own.storage, proportional.storage))
         reached = -1
-        for memory in self._memories(due):
+        for memory in self._memories(proportional):
             best = self._speed(self._cpus, memory)
-            if best < owed or (best == reached and not self._dues.counted[2]):
+            if best < guaranteed_speed or (best == reached and not self._shares.counted[2]):
                 continue  # more memory alone is no use, unless it saves storage bandwidth
             reached = best
-            for cpus in self._steps(gpus, self._least_cpus(memory, owed), self._least_cpus(memory, best)):
-                yield self._with_storage(cpus, memory, owed)
+            for cpus in self._steps(gpus, self._least_cpus(memory, guaranteed_speed), self._least_cpus(memory, best)):
+                yield self._with_storage(cpus, memory, guaranteed_speed)
 
     def _speed(self, cpus: int, memory: int) -> int:
         """Whatever storage does."""
-        return self._matrix.of(self._probe, self._dues.felt(Grant(cpus, memory, UNCOUNTED)), self._pace)
+        return self._matrix.of(self._probe, self._shares.effective(Grant(cpus, memory, UNCOUNTED)), self._pace)
 
-    def _with_storage(self, cpus: int, memory: int, owed: int) -> Grant:
-        counted = self._dues.counted
-        need = self._profile.storage_need(max(self._speed(cpus, memory), owed), memory) if counted[2] else 0
+    def _with_storage(self, cpus: int, memory: int, guaranteed_speed: int) -> Grant:
+        counted = self._shares.counted
+        need = self._profile.storage_need(max(self._speed(cpus, memory), guaranteed_speed), memory) if counted[2] else 0
         return Grant(cpus if counted[0] else 0, memory if counted[1] else 0, need)
 
-    def _memories(self, due: Grant) -> list[int]:
-        basin, sizes = self._basin, self._profile.memory_bytes
-        if not basin.counted[1] or not self._dues.counted[1]:
-            return [due.memory_bytes]
-        top = min(basin.capacity.memory_bytes, max(sizes[-1], due.memory_bytes))
-        steps = range(due.memory_bytes, top + 1, basin.units[1])
-        return sorted({due.memory_bytes, *steps, *(size for size in sizes if size <= top)})
+    def _memories(self, proportional: Grant) -> list[int]:
+        knapsack, sizes = self._knapsack, self._profile.memory_bytes
+        if not knapsack.counted[1] or not self._shares.counted[1]:
+            return [proportional.memory_bytes]
+        top = min(knapsack.capacity.memory_bytes, max(sizes[-1], proportional.memory_bytes))
+        steps = range(proportional.memory_bytes, top + 1, knapsack.units[1])
+        return sorted({proportional.memory_bytes, *steps, *(size for size in sizes if size <= top)})
 
     def _least_cpus(self, memory: int, speed: int) -> int:
         """The fewest CPUs with which a speed is reached that all of a node's reach."""
@@ -67,20 +69,20 @@ class Offers:
         return bisect_left(range(min(self._cpus, most)), speed, key=lambda cpus: self._speed(cpus, memory))
 
     def _steps(self, gpus: int, least: int, enough: int) -> list[int]:
-        if not self._basin.counted[0] or not self._dues.counted[0]:
+        if not self._knapsack.counted[0] or not self._shares.counted[0]:
             return [least]
-        unit = max(1, self._basin.units[0] // max(1, min(gpus, _FINEST)))
+        unit = max(1, self._knapsack.units[0] // max(1, min(gpus, _FINEST)))
         steps = range(least // unit * unit + unit, enough, unit)
         return sorted({least, enough, *steps, *(cpus for cpus in self._profile.cpu_milli if least < cpus < enough)})
 
 
-def share_of(per_gpu: Grant, due: Grant, own: Grant, share: int) -> Grant:
+def share_of(per_gpu: Grant, proportional: Grant, own: Grant, share: int) -> Grant:
     """What a share of a GPU has of a grant a GPU: rounded up, but no more than its own due where the grant is not."""
     scaled = (-(-amount * share // WHOLE_GPU_MILLI) for amount in per_gpu)
     return Grant(
         *(
-            min(whole, mine) if amount <= at_due else whole
-            for whole, mine, amount, at_due in zip(scaled, own, per_gpu, due, strict=True)
+            min(whole, mine) if amount <= at_proportional else whole
+            for whole, mine, amount, at_proportional in zip(scaled, own, per_gpu, proportional, strict=True)
         )
     )
 

@@ -15,16 +15,16 @@ from headway.training.actions import Grant, Placement
 from headway.training.books import gpus_in
 from headway.training.cluster import Cluster
 from headway.training.job import Job
+from headway.training.proportional_share import ProportionalShares
 from headway.training.replay import grant_of, placement_of
 from headway.training.rows import Kind
 from headway.training.sensitivity import Matrix
-from headway.training.shares import Dues
 from headway.training.speed import SpeedModel
 
 _STOPS = (int(Kind.FINISHED), int(Kind.FAILED), int(Kind.CANCELLED), int(Kind.PREEMPT), int(Kind.EVICTED))
 
 
-def below_due(cluster: Cluster, jobs: Sequence[Job], tape: Tape, speed: SpeedModel) -> list[Finding]:
+def slower_than_proportional(cluster: Cluster, jobs: Sequence[Job], tape: Tape, speed: SpeedModel) -> list[Finding]:
     """A finding for each job and instant from which on it was slower than with its due."""
     watch = _Watch(cluster, jobs, speed)
     for index, row in enumerate(rows_of(tape)):
@@ -56,7 +56,7 @@ class _Watch(Clerk):
         self._jobs = jobs
         self._speed = speed
         self._believed = Matrix(speed.profiles)
-        self._dues = Dues(cluster)
+        self._shares = ProportionalShares(cluster)
         self._running: dict[int, _Held] = {}
         self._shared: dict[tuple[int, int], set[int]] = {}
         """Jobs on each (node, GPU) that is shared."""
@@ -93,16 +93,16 @@ class _Watch(Clerk):
     def _end_instant(self) -> None:
         for number in sorted(self._touched):
             held = self._running[number]
-            job, due = held.job, self._dues.of(held.placement, held.job.width_milli)
-            if not job.gpus or job.model not in self._believed.profiles or held.grant == due:
+            job, proportional = held.job, self._shares.of(held.placement, held.job.width_milli)
+            if not job.gpus or job.model not in self._believed.profiles or held.grant == proportional:
                 continue
             others = [self._jobs[other] for gpu in _shared_gpus(held) for other in self._shared[gpu] if other != number]
             beside = [other.model for other in others]
             pace = self._speed.pace(job, held.placement, sum(other.gpu_milli for other in others), beside)
-            has = self._believed.of(job, self._speed.felt(held.grant), pace)
-            could = self._believed.of(job, self._speed.felt(due), pace)
+            has = self._believed.of(job, self._speed.effective(held.grant), pace)
+            could = self._believed.of(job, self._speed.effective(proportional), pace)
             if has < could:
-                told = f"job {number} runs at {has} ppm with {held.grant}, below {could} with its due of {due}"
+                told = f"job {number} runs at {has} ppm with {held.grant}, below {could} with its proportional share, {proportional}"
                 self.found.append(Finding(held.row, self._now, "due", told))
         self._touched.clear()
 

@@ -8,13 +8,13 @@ from headway.training.pool import Pool
 
 
 @dataclass(slots=True)
-class Held:
+class GrantedJob:
     """A job on its nodes, with what it holds, would like and is due."""
 
     js: JobState
     placement: Placement
     full: Grant
-    due: Grant
+    proportional: Grant
     grant: Grant
 
     @property
@@ -23,7 +23,7 @@ class Held:
         return -self.js.gpus, -self.full.cpu_milli, -self.full.memory_bytes, self.js.id
 
 
-class Room:
+class FreeResources:
     """CPUs, memory and storage bandwidth free on some nodes, read from the pool when a node is first looked at."""
 
     __slots__ = ("_free", "_pool")
@@ -43,7 +43,7 @@ class Room:
     def fits(self, placement: Placement, gpus: int, grant: Grant) -> bool:
         """Return whether the nodes of a placement can give a grant."""
         for node, mask in placement:
-            for has, wanted in zip(self.free(node), part(grant, mask.bit_count(), gpus), strict=True):
+            for has, wanted in zip(self.free(node), part_of_grant(grant, mask.bit_count(), gpus), strict=True):
                 if wanted > has:
                     return False
         return True
@@ -52,14 +52,14 @@ class Room:
         """Occupy a grant; with ``sign`` 1 free it."""
         for node, mask in placement:
             free = self.free(node)
-            for index, amount in enumerate(part(grant, mask.bit_count(), gpus)):
+            for index, amount in enumerate(part_of_grant(grant, mask.bit_count(), gpus)):
                 free[index] += sign * amount
 
     def short(self) -> set[int]:
         """The nodes, of those looked at, that would have to give more than they have."""
         return {node for node, free in self._free.items() if min(free) < 0}
 
-    def regrant(self, job: Held, grant: Grant) -> None:
+    def regrant(self, job: GrantedJob, grant: Grant) -> None:
         """Let a job hold something else."""
         self.give(job.placement, job.js.gpus, job.grant)
         job.grant = grant
@@ -70,7 +70,7 @@ class Room:
         self.take(placement, gpus, grant, 1)
 
 
-def part(grant: Grant, count: int, gpus: int) -> Grant:
+def part_of_grant(grant: Grant, count: int, gpus: int) -> Grant:
     """Return what of a grant goes with so many of a job's GPUs, rounded up as the pool does."""
     if gpus in (0, count):
         return grant

@@ -2,11 +2,11 @@
 other nodes with."""
 
 from headway.training.jobstate import JobState
-from headway.training.policies.allocations.shared.wants import joined
+from headway.training.policies.allocations.shared.demands import connected_nodes
 from headway.training.state import TrainingState
 
 
-class Changed:
+class ChangedNodes:
     """Who was on each node when it was last divided."""
 
     def __init__(self) -> None:
@@ -22,5 +22,5 @@ class Changed:
         before = self._seen or [[]] * len(state.on_node)
         self._seen = [[js.lease for js in here.values()] for here in state.on_node]
         nodes = [node for node, (now, then) in enumerate(zip(self._seen, before, strict=True)) if now != then]
-        found = {js.id: js for node in joined(state, nodes) for js in state.on_node[node].values()}
+        found = {js.id: js for node in connected_nodes(state, nodes) for js in state.on_node[node].values()}
         return list(found.values())

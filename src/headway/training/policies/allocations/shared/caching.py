@@ -7,7 +7,7 @@ Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 
-def remembered(known: dict[Key, Value], key: Key, make: Callable[[], Value], most: int = 1 << 16) -> Value:
+def cached(known: dict[Key, Value], key: Key, make: Callable[[], Value], most: int = 1 << 16) -> Value:
     """Return what is known for a key, made now if it is not; everything is forgotten when there would be too much."""
     if key not in known:
         if len(known) >= most:

@@ -11,27 +11,27 @@ from headway.training.actions import Grant, Placement, ReallocateJob
 from headway.training.feasible import grant_refusal
 from headway.training.job import Job
 from headway.training.jobstate import JobState
-from headway.training.policies.allocations.shared.tightest import placed
+from headway.training.policies.allocations.shared.tightest import place_tightest
 from headway.training.policies.parts import PlacementRule
 from headway.training.pool import members
+from headway.training.proportional_share import ProportionalShares, scaled
 from headway.training.sensitivity import Profile
-from headway.training.shares import Dues, times
 from headway.training.state import TrainingState
-from headway.training.wish import Wish
+from headway.training.tentative_demand import TentativeDemand
 from headway.units import REFERENCE_SPEED_PPM, WHOLE_GPU_MILLI
 
 
-class Wants:
+class Demands:
     """What is believed of jobs, on one cluster."""
 
     def __init__(self, state: TrainingState) -> None:
         self.profiles: Mapping[str, Profile] = state.speed.profiles
-        self.dues = Dues(state.cluster)
+        self.shares = ProportionalShares(state.cluster)
         speeds = state.cluster.gpu_speed_ppm
         self._pace = [
             max(speeds.get(node.gpu_type, REFERENCE_SPEED_PPM), REFERENCE_SPEED_PPM) for node in state.cluster.nodes
         ]
-        self.one_pace = len(set(self._pace)) == 1
+        self.same_pace = len(set(self._pace)) == 1
         """Whether a job would like the same wherever it runs."""
         self._known: dict[tuple[str, int, int], Grant] = {}
         """Demands of jobs with a profile, by model, width and pace."""
@@ -39,11 +39,11 @@ class Wants:
         """(due of a GPU, pace, the nodes that have both), the largest first."""
 
     def _kinds(self, state: TrainingState) -> Iterator[tuple[Grant, int, int]]:
-        for due, nodes in self.dues.kinds:
+        for proportional, nodes in self.shares.kinds:
             paces: dict[int, int] = {}
             for node in members(nodes):
                 paces[self._pace[node]] = paces.get(self._pace[node], 0) | state.pool.bits[node]
-            yield from ((due, pace, paces[pace]) for pace in sorted(paces, reverse=True))
+            yield from ((proportional, pace, paces[pace]) for pace in sorted(paces, reverse=True))
 
     def pace(self, placement: Placement) -> int:
         """Return how fast the slowest of these GPUs is; at least the reference, at which profiles are taken."""
@@ -53,30 +53,34 @@ class Wants:
         """Return what is known of a job; None: nothing."""
         return self.profiles.get(job.model) if job.gpus else None
 
-    def due(self, js: JobState, placement: Placement) -> Grant:
+    def proportional(self, js: JobState, placement: Placement) -> Grant:
         """Its GPUs' share of the nodes; a job without GPUs is due what it asked for."""
         if not js.gpus:
             return Grant(js.job.cpu_milli, js.job.memory_bytes)
-        return self.dues.of(placement, js.width)
+        return self.shares.of(placement, js.width)
 
-    def demand(self, job: Job, due_a_gpu: Grant, pace_ppm: int = REFERENCE_SPEED_PPM) -> Grant:
+    def demand(self, job: Job, proportional_per_gpu: Grant, pace_ppm: int = REFERENCE_SPEED_PPM) -> Grant:
         """Return what would give it all the speed there is on GPUs of this pace, as far as it is counted."""
         width = job.gpus * job.gpu_milli
         key = (job.model, width, pace_ppm)
         if (known := self._known.get(key)) is not None:
             return known
         if (profile := self.profile(job)) is not None:
-            found = self._known[key] = self._counted(for_width(_demand_at(profile, pace_ppm), width))
+            found = self._known[key] = self._counted(scaled_up(_demand_at(profile, pace_ppm), width))
             return found
         if not job.gpus:
             return Grant(job.cpu_milli, job.memory_bytes)
-        due = times(due_a_gpu, width)
+        proportional = scaled(proportional_per_gpu, width)
         return self._counted(
-            Grant(job.cpu_milli or due.cpu_milli, job.memory_bytes or due.memory_bytes, 0 if job.cpu_milli else due[2])
+            Grant(
+                job.cpu_milli or proportional.cpu_milli,
+                job.memory_bytes or proportional.memory_bytes,
+                0 if job.cpu_milli else proportional[2],
+            )
         )
 
     def _counted(self, grant: Grant) -> Grant:
-        return Grant(*(value if counts else 0 for value, counts in zip(grant, self.dues.counted, strict=True)))
+        return Grant(*(value if counts else 0 for value, counts in zip(grant, self.shares.counted, strict=True)))
 
 
 def _demand_at(profile: Profile, pace_ppm: int) -> Grant:
@@ -88,19 +92,19 @@ def _demand_at(profile: Profile, pace_ppm: int) -> Grant:
     return Grant(cpu_milli, memory_bytes, storage)
 
 
-def for_width(per_gpu: Grant, width_milli: int) -> Grant:
+def scaled_up(per_gpu: Grant, width_milli: int) -> Grant:
     """So much for each GPU, for a job of so many thousandths of one; rounded up, so that no speed is lost."""
     if width_milli == WHOLE_GPU_MILLI:
         return per_gpu
     return Grant(*(-(-amount * width_milli // WHOLE_GPU_MILLI) for amount in per_gpu))
 
 
-def above(grant: Grant, due: Grant) -> bool:
+def exceeds(grant: Grant, proportional: Grant) -> bool:
     """Return whether a grant is more than another in some respect."""
-    return grant[0] > due[0] or grant[1] > due[1] or grant[2] > due[2]
+    return grant[0] > proportional[0] or grant[1] > proportional[1] or grant[2] > proportional[2]
 
 
-def carried_out(state: TrainingState, wanted: Mapping[int, Grant]) -> Iterator[ReallocateJob]:
+def reallocations(state: TrainingState, wanted: Mapping[int, Grant]) -> Iterator[ReallocateJob]:
     """Changes to what running jobs hold, one at a time and each feasible when it is made: who gives goes first.
 
     Where some give one thing and take another, so that none can go first, one gives first and takes later.
@@ -115,10 +119,10 @@ def carried_out(state: TrainingState, wanted: Mapping[int, Grant]) -> Iterator[R
             else:
                 stuck.append(job)
         if len(stuck) == len(waiting):
-            giver = next((job for job in stuck if lesser(state.running[job].grant, left[job])), None)
+            giver = next((job for job in stuck if reduced(state.running[job].grant, left[job])), None)
             if giver is None:
                 raise AssertionError(f"what jobs {stuck} are to hold is more than there is")
-            less = lesser(state.running[giver].grant, left[giver])
+            less = reduced(state.running[giver].grant, left[giver])
             assert less is not None
             yield ReallocateJob(giver, less)
         waiting = stuck
@@ -128,33 +132,46 @@ def _growth(now: Grant, then: Grant) -> float:
     return sum((b - a) / max(a, b, 1) for a, b in zip(now, then, strict=True))
 
 
-def lesser(now: Grant, then: Grant) -> Grant | None:
+def reduced(now: Grant, then: Grant) -> Grant | None:
     """The smaller of both in every respect, if that is less than now."""
     less = Grant(*(min(a, b) for a, b in zip(now, then, strict=True)))
     return less if less != now else None
 
 
-def given_up(state: TrainingState, wanted: Mapping[int, Grant]) -> list[ReallocateJob]:
+def reductions(state: TrainingState, wanted: Mapping[int, Grant]) -> list[ReallocateJob]:
     """Return what running jobs give up of what they hold, where they are to hold less of something."""
-    less = ((job, lesser(state.running[job].grant, target)) for job, target in wanted.items())
+    less = ((job, reduced(state.running[job].grant, target)) for job, target in wanted.items())
     return [ReallocateJob(job, grant) for job, grant in less if grant is not None]
 
 
-def due_place(state: TrainingState, wants: Wants, js: JobState, rule: PlacementRule) -> Placement | None:
+def place_with_proportional(
+    state: TrainingState, demands: Demands, js: JobState, rule: PlacementRule
+) -> Placement | None:
     """Return where a job's due is free; else where its GPUs are and its due can be made free by bringing others down to
     theirs. Only what jobs without GPUs hold is out of reach."""
     found = place_by_kind(
-        state, wants, js, rule, lambda due, pace: least(wants.demand(js.job, due, pace), times(due, js.width))
+        state,
+        demands,
+        js,
+        rule,
+        lambda proportional, pace: fallback_grant(
+            demands.demand(js.job, proportional, pace), scaled(proportional, js.width)
+        ),
     )
-    return found or place_by_gpus(state, js, rule, lambda _, node, count: can_have_due(state, wants.dues, node, count))
+    return found or place_by_gpus(
+        state, js, rule, lambda _, node, count: can_have_proportional(state, demands.shares, node, count)
+    )
 
 
 def place_by_kind(
-    state: TrainingState, wants: Wants, js: JobState, rule: PlacementRule, asks: Callable[[Grant, int], Grant]
+    state: TrainingState, demands: Demands, js: JobState, rule: PlacementRule, asks: Callable[[Grant, int], Grant]
 ) -> Placement | None:
     """Return where a job finds what it asks for on nodes of one kind, the largest first; ``asks``: by due and pace."""
-    wishes = (Wish(js, asks(due, pace), js.eligible & nodes) for due, pace, nodes in wants.kinds)
-    places = (placed(state.pool, wish, rule) for wish in wishes if wish.eligible)
+    wishes = (
+        TentativeDemand(js, asks(proportional, pace), js.eligible & nodes)
+        for proportional, pace, nodes in demands.kinds
+    )
+    places = (place_tightest(state.pool, tentative, rule) for tentative in wishes if tentative.eligible)
     return next((found for found in places if found is not None), None)
 
 
@@ -163,7 +180,7 @@ def place_by_gpus(
 ) -> Placement | None:
     """Return where the rule puts a job by its GPUs alone; of a placement, each node suits it for so many of them."""
     pool, eligible = state.pool, js.eligible
-    while (found := rule.place(pool, Wish(js, Grant(0, 0), eligible))) is not None:
+    while (found := rule.place(pool, TentativeDemand(js, Grant(0, 0), eligible))) is not None:
         short = [node for node, mask in found if not suits(found, node, mask.bit_count())]
         if not short:
             return found
@@ -172,20 +189,20 @@ def place_by_gpus(
     return None
 
 
-def least(full: Grant, due: Grant) -> Grant:
+def fallback_grant(full: Grant, proportional: Grant) -> Grant:
     """Return what a job comes down to: its due of everything, or its demand where that is nowhere above."""
-    return due if above(full, due) else full
+    return proportional if exceeds(full, proportional) else full
 
 
-def can_have_due(state: TrainingState, dues: Dues, node: int, gpus: int) -> bool:
+def can_have_proportional(state: TrainingState, shares: ProportionalShares, node: int, gpus: int) -> bool:
     """Whether jobs without GPUs leave a node enough for all its GPUs in use, and these, to have their due; and so on
     all nodes that jobs over several nodes join to it, where others would have to be brought down to theirs as well."""
-    return _leaves_due(state, dues, node, gpus) and all(
-        _leaves_due(state, dues, other, 0) for other in joined(state, [node]) if other != node
+    return _leaves_proportional(state, shares, node, gpus) and all(
+        _leaves_proportional(state, shares, other, 0) for other in connected_nodes(state, [node]) if other != node
     )
 
 
-def joined(state: TrainingState, nodes: Iterable[int]) -> list[int]:
+def connected_nodes(state: TrainingState, nodes: Iterable[int]) -> list[int]:
     """Return these nodes, and all that jobs over several nodes join to them."""
     found = list(nodes)
     reached = set(found)
@@ -197,14 +214,14 @@ def joined(state: TrainingState, nodes: Iterable[int]) -> list[int]:
     return found
 
 
-def _leaves_due(state: TrainingState, dues: Dues, node: int, gpus: int) -> bool:
+def _leaves_proportional(state: TrainingState, shares: ProportionalShares, node: int, gpus: int) -> bool:
     alone = [js.grant for js in state.on_node[node].values() if not js.gpus]
     if not alone:
         return True
-    machine, due = state.cluster.nodes[node], dues.of_node[node]
+    machine, proportional = state.cluster.nodes[node], shares.of_node[node]
     used = machine.gpus - state.pool.free_count[node] + gpus
     capacity = (machine.cpu_milli, machine.memory_bytes)
     return all(
-        has is None or sum(grant[index] for grant in alone) + used * due[index] <= has
+        has is None or sum(grant[index] for grant in alone) + used * proportional[index] <= has
         for index, has in enumerate(capacity)
     )

@@ -7,7 +7,7 @@ from headway.training.actions import UNCOUNTED, Grant, Placement
 from headway.training.cluster import Cluster, Node
 
 
-def due_a_gpu(node: Node) -> Grant:
+def proportional_per_gpu(node: Node) -> Grant:
     """Return what goes with one whole GPU of a node; nothing of what it does not count."""
     return Grant(
         (node.cpu_milli or 0) // (node.gpus or 1),
@@ -16,7 +16,7 @@ def due_a_gpu(node: Node) -> Grant:
     )
 
 
-def times(per_gpu: Grant, width_milli: int) -> Grant:
+def scaled(per_gpu: Grant, width_milli: int) -> Grant:
     """So much for each GPU, for a job of so many thousandths of a GPU."""
     if width_milli == 1000:
         return per_gpu
@@ -33,38 +33,38 @@ def counted(cluster: Cluster) -> tuple[bool, bool, bool]:
     )
 
 
-def felt(grant: Grant, counts: tuple[bool, bool, bool]) -> Grant:
+def effective(grant: Grant, counts: tuple[bool, bool, bool]) -> Grant:
     """A grant as a job feels it: of what no node counts there is always enough."""
     if all(counts):
         return grant
     return Grant(*(held if each else UNCOUNTED for held, each in zip(grant, counts, strict=True)))
 
 
-class Dues:
+class ProportionalShares:
     """The dues of a cluster's nodes."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self.of_node = [due_a_gpu(node) for node in cluster.nodes]
+        self.of_node = [proportional_per_gpu(node) for node in cluster.nodes]
         self.counted = counted(cluster)
         """Whether CPUs, memory and storage bandwidth are counted anywhere."""
         kinds: dict[Grant, int] = {}
-        for index, (due, node) in enumerate(zip(self.of_node, cluster.nodes, strict=True)):
+        for index, (proportional, node) in enumerate(zip(self.of_node, cluster.nodes, strict=True)):
             if node.gpus:
-                kinds[due] = kinds.get(due, 0) | 1 << index
+                kinds[proportional] = kinds.get(proportional, 0) | 1 << index
         self.kinds = tuple(sorted(kinds.items(), reverse=True))
         """(due of a GPU, the nodes that have it), the largest first."""
 
-    def a_gpu(self, placement: Placement) -> Grant:
+    def per_gpu(self, placement: Placement) -> Grant:
         """Return what each GPU of a placement is due."""
         if len(placement) == 1:
             return self.of_node[placement[0][0]]
-        dues = [self.of_node[node] for node, _ in placement]
-        return Grant(min(d[0] for d in dues), min(d[1] for d in dues), min(d[2] for d in dues))
+        shares = [self.of_node[node] for node, _ in placement]
+        return Grant(min(d[0] for d in shares), min(d[1] for d in shares), min(d[2] for d in shares))
 
     def of(self, placement: Placement, width_milli: int) -> Grant:
         """Return what a job of this width is due on a placement."""
-        return times(self.a_gpu(placement), width_milli)
+        return scaled(self.per_gpu(placement), width_milli)
 
-    def felt(self, grant: Grant) -> Grant:
+    def effective(self, grant: Grant) -> Grant:
         """A grant as a job feels it."""
-        return felt(grant, self.counted)
+        return effective(grant, self.counted)

@@ -16,9 +16,9 @@ import numpy.typing as npt
 from headway.training.actions import Grant, Placement
 from headway.training.jobstate import JobState
 from headway.training.policies.allocations.headway.knapsack import IMPOSSIBLE, Item
-from headway.training.policies.allocations.headway.node_books import Book, Books, less
-from headway.training.policies.allocations.shared.room import part
-from headway.training.policies.allocations.shared.wants import place_by_gpus
+from headway.training.policies.allocations.headway.node_models import NodeModel, NodeModels, minus
+from headway.training.policies.allocations.shared.demands import place_by_gpus
+from headway.training.policies.allocations.shared.free_resources import part_of_grant
 from headway.training.policies.parts import PlacementRule
 from headway.training.policies.placements.pick import gpus_of, on_node
 from headway.training.pool import members
@@ -31,12 +31,12 @@ Prices = npt.NDArray[np.int64]
 """What the others on a node lose, for each grant of a menu."""
 
 
-class Sites:
+class NodeChoice:
     """Places for jobs, by what the cluster gains."""
 
-    def __init__(self, books: Books, slowdown: float) -> None:
-        self.books = books
-        self.state = books.state
+    def __init__(self, models: NodeModels, slowdown: float) -> None:
+        self.models = models
+        self.state = models.state
         self.slowdown = slowdown
 
     def best(self, js: JobState) -> Placement | None:
@@ -52,45 +52,51 @@ class Sites:
         delivers. For less, others had better keep the CPUs."""
         if js.gpus > self.state.pool.largest_among(js.eligible):
             return 0
-        return self.books.menu(js, placement).speeds[0] * js.width * js.account.weight // WHOLE_GPU_MILLI // _WORTH
+        return self.models.choices(js, placement).speeds[0] * js.width * js.account.weight // WHOLE_GPU_MILLI // _WORTH
 
     def for_cpus(self, js: JobState, rule: PlacementRule) -> Placement | None:
         """Where a job without GPUs finds what it asks for, or can have it if others give up what they gain least by."""
         asks = Grant(js.job.cpu_milli, js.job.memory_bytes)
         found = rule.place(self.state.pool, js)
-        if found is not None and self.books.holds(self.books.current(found[0][0]), asks, gpus=False):
+        if found is not None and self.models.holds(self.models.current(found[0][0]), asks, gpus=False):
             return found
-        there = map(self.books.current, members(js.eligible & self.state.pool.schedulable))
-        able = (book for book in there if self.books.holds(book, asks, gpus=False))
-        lost = ((book.gain - book.basin.gain(book.mark, less(book.spare, asks)), book.node) for book in able)
+        there = map(self.models.current, members(js.eligible & self.state.pool.schedulable))
+        able = (node_model for node_model in there if self.models.holds(node_model, asks, gpus=False))
+        lost = (
+            (
+                node_model.gain - node_model.knapsack.gain(node_model.code, minus(node_model.spare, asks)),
+                node_model.node,
+            )
+            for node_model in able
+        )
         best = min(lost, default=None)
         return None if best is None else ((best[1], 0),)
 
     def by_rule(self, js: JobState, rule: PlacementRule) -> Placement | None:
         """Return where a placement rule puts a job by GPUs alone; not where jobs without GPUs leave it too little."""
-        books = self.books
+        models = self.models
 
         def suits(found: Placement, node: int, count: int) -> bool:
-            return books.holds(books.current(node), part(books.modest(js, found), count, js.gpus))
+            return models.holds(models.current(node), part_of_grant(models.fallback(js, found), count, js.gpus))
 
         return place_by_gpus(self.state, js, rule, suits)
 
     def _one_node(self, js: JobState) -> tuple[int, Placement] | None:
-        pool, books, kinds = self.state.pool, self.books, self.books.kinds
+        pool, models, kinds = self.state.pool, self.models, self.models.kinds
         items: dict[int, Item] = {}
         best: tuple[int, int, int] | None = None
         for node in members(pool.with_free(js.gpus, js.eligible)):
-            book = books.books[node]
-            if book.mask != pool.free_mask[node]:
-                book = books.current(node)
+            node_model = models.nodes[node]
+            if node_model.mask != pool.free_mask[node]:
+                node_model = models.current(node)
             item = items.get(kinds[node])
             if item is None or js.job.communication_ppm:
-                item = items[kinds[node]] = books.item(js, on_node(pool, node, js.gpus))
-            value = book.adds.get(item)
+                item = items[kinds[node]] = models.item(js, on_node(pool, node, js.gpus))
+            value = node_model.gains_with.get(item)
             if value is None:
-                value = book.add(item)
+                value = node_model.add(item)
             key = (-value, pool.free_count[node], node)
-            if value > 0 and (best is None or key < best) and books.holds(book, item.modest):
+            if value > 0 and (best is None or key < best) and models.holds(node_model, item.fallback):
                 best = key
         return None if best is None else (-best[0], on_node(pool, best[2], js.gpus))
 
@@ -98,17 +104,17 @@ class Sites:
 
     def _several(self, js: JobState) -> tuple[int, Placement] | None:
         """GPUs of several nodes of one kind, where they cost the others there least."""
-        pool, books = self.state.pool, self.books
+        pool, models = self.state.pool, self.models
         if pool.free_among(js.eligible) < js.gpus:
             return None
         fits_one = js.gpus <= pool.largest_among(js.eligible)
         if fits_one and self._narrower_waits(js):
             return None
-        there = [books.current(node) for node in members(pool.with_free(1, js.eligible))]
-        there = [book for book in there if not any(book.hosts) and book.gain >= 0]
-        alike: dict[int, list[Book]] = {}
-        for book in there:
-            alike.setdefault(books.kinds[book.node], []).append(book)
+        there = [models.current(node) for node in members(pool.with_free(1, js.eligible))]
+        there = [node_model for node_model in there if not any(node_model.cpu_only) and node_model.gain >= 0]
+        alike: dict[int, list[NodeModel]] = {}
+        for node_model in there:
+            alike.setdefault(models.kinds[node_model.node], []).append(node_model)
         spreads = chain.from_iterable(self._spreads(js, same) for same in alike.values())
         quick = (found for found in spreads if not (fits_one and self._slow(js, found[1])))
         return max(quick, key=itemgetter(0), default=None)
@@ -125,12 +131,12 @@ class Sites:
         """Return whether a job is slower there than on one such node by more than one puts up with."""
         node = placement[0][0]
         alone = self.state.speed.pace(js.job, ((node, (1 << js.gpus) - 1),))
-        return self.books.pace(js, placement) < (1 - self.slowdown) * alone
+        return self.models.pace(js, placement) < (1 - self.slowdown) * alone
 
-    def _spreads(self, js: JobState, there: list[Book]) -> Iterator[tuple[int, Placement]]:
+    def _spreads(self, js: JobState, there: list[NodeModel]) -> Iterator[tuple[int, Placement]]:
         """With all its GPUs on a node if they are free there, half of them at most, a quarter, ...: the fewer it has on
         a node, the more of everything else the node can give to each."""
-        free = [self.state.pool.free_count[book.node] for book in there]
+        free = [self.state.pool.free_count[node_model.node] for node_model in there]
         known: dict[Alike, Prices] = {}
         most = js.gpus
         while most:
@@ -141,19 +147,21 @@ class Sites:
             most //= 2
 
     def _spread(
-        self, js: JobState, there: list[Book], free: list[int], known: dict[Alike, Prices]
+        self, js: JobState, there: list[NodeModel], free: list[int], known: dict[Alike, Prices]
     ) -> tuple[int, Placement] | None:
         """For each grant of its menu the nodes that it costs least, and then the best grant."""
         pool = self.state.pool
         counts = np.array(free)
         if counts.sum() < js.gpus:
             return None
-        menu = self.books.menu(js, tuple((book.node, 1) for book in there[:2]))
-        prices = np.empty((len(there), len(menu.grants)), dtype=np.int64)
-        for row, (book, count) in enumerate(zip(there, free, strict=True)):
-            alike = (book.mark, book.spare, count)  # nodes that are empty, most of all
+        choices = self.models.choices(js, tuple((node_model.node, 1) for node_model in there[:2]))
+        prices = np.empty((len(there), len(choices.grants)), dtype=np.int64)
+        for row, (node_model, count) in enumerate(zip(there, free, strict=True)):
+            alike = (node_model.code, node_model.spare, count)  # nodes that are empty, most of all
             if alike not in known:
-                known[alike] = book.gain - book.basin.gains(book.mark, book.spare, menu.amounts * count)
+                known[alike] = node_model.gain - node_model.knapsack.gains(
+                    node_model.code, node_model.spare, choices.amounts * count
+                )
             prices[row] = known[alike]
         taken = np.where(prices < -IMPOSSIBLE // 2, counts[:, None], 0)
         each = np.where(taken > 0, prices // np.maximum(taken, 1), -IMPOSSIBLE)
@@ -161,7 +169,7 @@ class Sites:
         have = np.take_along_axis(taken, order, axis=0).cumsum(axis=0)
         lost = np.take_along_axis(prices, order, axis=0).cumsum(axis=0)
         last = (have >= js.gpus).argmax(axis=0)
-        values = menu.rates * (js.width * js.account.weight) // WHOLE_GPU_MILLI
+        values = choices.rates * (js.width * js.account.weight) // WHOLE_GPU_MILLI
         values -= np.take_along_axis(lost, last[None, :], axis=0)[0]
         values[have[-1] < js.gpus] = IMPOSSIBLE
         pick = int(values.argmax())

@@ -4,7 +4,7 @@ from headway.training.actions import Grant
 from headway.training.jobstate import JobState
 
 
-class Wish:
+class TentativeDemand:
     """The demand of a job with a grant in place of what it holds or asked for."""
 
     __slots__ = (

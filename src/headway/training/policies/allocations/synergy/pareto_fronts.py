@@ -10,8 +10,8 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from headway.training.policies.allocations.shared.memo import remembered
-from headway.training.policies.allocations.synergy.programs import Cell, Room, within
+from headway.training.policies.allocations.shared.caching import cached
+from headway.training.policies.allocations.synergy.programs import Cell, Resources, within
 
 MOST_CHOICES = 400
 """A front with more is thinned out; one with storage as a third resource from a quarter of that on."""
@@ -19,7 +19,7 @@ LEVELS = 24
 """In how many steps of what a node has "about as much" is told apart then."""
 
 
-class Mark(NamedTuple):
+class FrontPoint(NamedTuple):
     """One choice of a front: what it is worth and takes, and how it was come by."""
 
     worth: int
@@ -32,17 +32,17 @@ class Mark(NamedTuple):
     """Which cell of the last job."""
 
 
-class Fronts:
+class ParetoFronts:
     """The fronts of all kinds of jobs, on nodes that have at most so much."""
 
-    def __init__(self, most: Room) -> None:
+    def __init__(self, most: Resources) -> None:
         self.most = most
         self.kinds: list[tuple[Cell, ...]] = []
         """Cells by the number of the kind; the first is the least that such a job can have."""
         self._numbers: dict[tuple[Cell, ...], int] = {}
-        self._fronts: dict[tuple[int, ...], list[Mark]] = {}
+        self._fronts: dict[tuple[int, ...], list[FrontPoint]] = {}
         """By falling worth; last comes the choice of all first cells, which is there in any case if it fits."""
-        self._found: dict[tuple[tuple[int, ...], Room], tuple[int, tuple[int, ...]] | None] = {}
+        self._found: dict[tuple[tuple[int, ...], Resources], tuple[int, tuple[int, ...]] | None] = {}
 
     def number(self, cells: tuple[Cell, ...]) -> int:
         """Of the kind of job that has these cells."""
@@ -52,31 +52,31 @@ class Fronts:
             self.kinds.append(cells)
         return found
 
-    def best(self, kinds: tuple[int, ...], room: Room) -> tuple[int, tuple[int, ...]] | None:
+    def best(self, kinds: tuple[int, ...], room: Resources) -> tuple[int, tuple[int, ...]] | None:
         """(worth, a cell for each) of the best choice that fits; ``kinds`` in ascending order. None: nothing fits."""
-        return remembered(self._found, (kinds, room), lambda: self._best(kinds, room))
+        return cached(self._found, (kinds, room), lambda: self._best(kinds, room))
 
-    def _best(self, kinds: tuple[int, ...], room: Room) -> tuple[int, tuple[int, ...]] | None:
+    def _best(self, kinds: tuple[int, ...], room: Resources) -> tuple[int, tuple[int, ...]] | None:
         mark = next((each for each in self.front(kinds) if within(each[1:4], room)), None)
         return None if mark is None else (mark.worth, self._cells(kinds, mark))
 
-    def _cells(self, kinds: tuple[int, ...], mark: Mark) -> tuple[int, ...]:
+    def _cells(self, kinds: tuple[int, ...], mark: FrontPoint) -> tuple[int, ...]:
         cells = []
         for end in range(len(kinds), 0, -1):
             cells.append(mark.cell)
             mark = self.front(kinds[: end - 1])[mark.before]
         return tuple(reversed(cells))
 
-    def front(self, kinds: tuple[int, ...]) -> list[Mark]:
+    def front(self, kinds: tuple[int, ...]) -> list[FrontPoint]:
         """Choices by falling worth."""
         if not kinds:
-            return [Mark(0, 0, 0, 0, 0, 0)]
-        return remembered(self._fronts, kinds, lambda: self._with(self.front(kinds[:-1]), self.kinds[kinds[-1]]))
+            return [FrontPoint(0, 0, 0, 0, 0, 0)]
+        return cached(self._fronts, kinds, lambda: self._with(self.front(kinds[:-1]), self.kinds[kinds[-1]]))
 
-    def _with(self, before: list[Mark], cells: Sequence[Cell]) -> list[Mark]:
+    def _with(self, before: list[FrontPoint], cells: Sequence[Cell]) -> list[FrontPoint]:
         cpus, memory, storage = self.most
         marks = [
-            Mark(mark.worth + worth, cpu, bytes_, rate, index, number)
+            FrontPoint(mark.worth + worth, cpu, bytes_, rate, index, number)
             for number, (grant, worth) in enumerate(cells)
             for index, mark in enumerate(before)
             if (cpu := mark.cpu_milli + grant[0]) <= cpus
@@ -85,21 +85,21 @@ class Fronts:
         ]
         first = next((mark for mark in marks if (mark.before, mark.cell) == (len(before) - 1, 0)), None)
         marks.sort(key=lambda mark: (-mark.worth, mark[1:]))
-        kept = unbeaten(marks, [mark[1:4] for mark in marks])
+        kept = pareto_optimal(marks, [mark[1:4] for mark in marks])
         if len(kept) > (MOST_CHOICES // 4 if any(mark.storage for mark in kept) else MOST_CHOICES):
             steps = [max(1, -(-most // LEVELS)) for most in self.most]
-            kept = unbeaten(kept, [tuple(-(-mark[r + 1] // steps[r]) for r in range(3)) for mark in kept])
+            kept = pareto_optimal(kept, [tuple(-(-mark[r + 1] // steps[r]) for r in range(3)) for mark in kept])
         return kept if first is None or kept[-1] == first else [*kept, first]
 
 
-def unbeaten(marks: Sequence[Mark], taken: Sequence[tuple[int, ...]]) -> list[Mark]:
+def pareto_optimal(marks: Sequence[FrontPoint], taken: Sequence[tuple[int, ...]]) -> list[FrontPoint]:
     """Of choices by falling worth, those that take less of something than any before them; ``taken``: what each takes
     of CPUs, memory and storage."""
     if not any(storage for _, _, storage in taken):
-        stairs = Stairs()
-        return [mark for mark, (cpu, memory, _) in zip(marks, taken, strict=True) if stairs.put(cpu, memory)]
+        staircase = Staircase()
+        return [mark for mark, (cpu, memory, _) in zip(marks, taken, strict=True) if staircase.put(cpu, memory)]
     levels = {cpu: rank for rank, cpu in enumerate(sorted({cpu for cpu, _, _ in taken}), start=1)}
-    tree = [Stairs() for _ in range(len(levels) + 1)]
+    tree = [Staircase() for _ in range(len(levels) + 1)]
     kept = []
     for mark, (cpu, memory, storage) in zip(marks, taken, strict=True):
         rank = levels[cpu]
@@ -114,7 +114,7 @@ def unbeaten(marks: Sequence[Mark], taken: Sequence[tuple[int, ...]]) -> list[Ma
     return kept
 
 
-class Stairs:
+class Staircase:
     """Pairs none of which is larger than another in both."""
 
     __slots__ = ("_high", "_low")
