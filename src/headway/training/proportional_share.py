@@ -1,6 +1,7 @@
-"""What is a job's due: the part of a node's CPUs, memory and storage that goes with its GPUs.
+"""A job's proportional share: the part of a node's CPUs, memory and storage that goes with its GPUs.
 
-A job over nodes of several kinds has the same for each of its GPUs, so its due is that of the node which has least.
+The documents call it the job's *due*. A job over nodes of several kinds has the same for each of its GPUs: the least
+that one of its nodes has per GPU.
 """
 
 from headway.training.actions import UNCOUNTED, Grant, Placement
@@ -8,7 +9,7 @@ from headway.training.cluster import Cluster, Node
 
 
 def proportional_per_gpu(node: Node) -> Grant:
-    """Return what goes with one whole GPU of a node; nothing of what it does not count."""
+    """Return the proportional share of one whole GPU of a node; 0 of what the node does not count."""
     return Grant(
         (node.cpu_milli or 0) // (node.gpus or 1),
         (node.memory_bytes or 0) // (node.gpus or 1),
@@ -17,7 +18,7 @@ def proportional_per_gpu(node: Node) -> Grant:
 
 
 def scaled(per_gpu: Grant, width_milli: int) -> Grant:
-    """So much for each GPU, for a job of so many thousandths of a GPU."""
+    """Return a grant per GPU scaled to a job's width in thousandths of a GPU, rounded down."""
     if width_milli == 1000:
         return per_gpu
     cpu_milli, memory_bytes, storage = per_gpu
@@ -34,14 +35,14 @@ def counted(cluster: Cluster) -> tuple[bool, bool, bool]:
 
 
 def effective(grant: Grant, counts: tuple[bool, bool, bool]) -> Grant:
-    """A grant as a job feels it: of what no node counts there is always enough."""
+    """Return a grant with unlimited amounts of the resources that no node counts: they never slow a job down."""
     if all(counts):
         return grant
     return Grant(*(held if each else UNCOUNTED for held, each in zip(grant, counts, strict=True)))
 
 
 class ProportionalShares:
-    """The dues of a cluster's nodes."""
+    """The proportional shares of a cluster's GPUs."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.of_node = [proportional_per_gpu(node) for node in cluster.nodes]
@@ -52,19 +53,19 @@ class ProportionalShares:
             if node.gpus:
                 kinds[proportional] = kinds.get(proportional, 0) | 1 << index
         self.kinds = tuple(sorted(kinds.items(), reverse=True))
-        """(due of a GPU, the nodes that have it), the largest first."""
+        """(proportional share of a GPU, bit set of the nodes that have it), the largest first."""
 
     def per_gpu(self, placement: Placement) -> Grant:
-        """Return what each GPU of a placement is due."""
+        """Return the proportional share of each GPU of a placement."""
         if len(placement) == 1:
             return self.of_node[placement[0][0]]
         shares = [self.of_node[node] for node, _ in placement]
         return Grant(min(d[0] for d in shares), min(d[1] for d in shares), min(d[2] for d in shares))
 
     def of(self, placement: Placement, width_milli: int) -> Grant:
-        """Return what a job of this width is due on a placement."""
+        """Return the proportional share of a job of this width on a placement."""
         return scaled(self.per_gpu(placement), width_milli)
 
     def effective(self, grant: Grant) -> Grant:
-        """A grant as a job feels it."""
+        """Return a grant with unlimited amounts of the resources that no node counts."""
         return effective(grant, self.counted)

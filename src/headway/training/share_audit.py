@@ -1,8 +1,8 @@
-"""Nobody below their due: is there a running job on a tape that would have been faster with its GPUs' share of all?
+"""Audit: finds running jobs on a tape that would have been faster with their proportional share.
 
-What allocations promise that say so (``Allocation.guarantees``), and what ``headway audit`` proves of their tapes. A
-job's throughput is judged by its profile as it is believed, at the pace of its GPUs: what an allocation goes by. What
-is held in passing, within an instant, does not count.
+Allocations with ``Allocation.guarantees`` promise that there is none, and ``headway audit`` proves it. A job's speed is
+computed from its profile at the speed of its GPUs, as the allocation does. Only what is held at the end of an instant
+counts.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ _STOPS = (int(Kind.FINISHED), int(Kind.FAILED), int(Kind.CANCELLED), int(Kind.PR
 
 
 def slower_than_proportional(cluster: Cluster, jobs: Sequence[Job], tape: Tape, speed: SpeedModel) -> list[Finding]:
-    """A finding for each job and instant from which on it was slower than with its due."""
+    """Return a finding for each job and instant from which on it was slower than with its proportional share."""
     watch = _Watch(cluster, jobs, speed)
     for index, row in enumerate(rows_of(tape)):
         watch.enter(index, row)
@@ -35,7 +35,7 @@ def slower_than_proportional(cluster: Cluster, jobs: Sequence[Job], tape: Tape, 
 
 @dataclass(slots=True)
 class _Held:
-    """A running job, where it is and with what, and the row that says so."""
+    """A running job, its placement and grant, and the row of the tape that set them."""
 
     job: Job
     placement: Placement
@@ -44,7 +44,7 @@ class _Held:
 
 
 class _Watch(Clerk):
-    """Follows who holds what, and looks at whoever was touched when an instant is over."""
+    """Tracks grants, and checks the jobs that changed when an instant is over."""
 
     opens = (int(Kind.START), int(Kind.MIGRATE), int(Kind.REALLOCATE))
     follows = (int(Kind.PLACE), int(Kind.GRANT), int(Kind.STORAGE))
@@ -102,13 +102,13 @@ class _Watch(Clerk):
             has = self._believed.of(job, self._speed.effective(held.grant), pace)
             could = self._believed.of(job, self._speed.effective(proportional), pace)
             if has < could:
-                told = f"job {number} runs at {has} ppm with {held.grant}, below {could} with its proportional share, {proportional}"
-                self.found.append(Finding(held.row, self._now, "due", told))
+                told = f"job {number} runs at {has} ppm with {held.grant}; with its proportional share, {proportional},"
+                self.found.append(Finding(held.row, self._now, "due", f"{told} it would run at {could} ppm"))
         self._touched.clear()
 
 
 def _shared_gpus(held: _Held) -> list[tuple[int, int]]:
-    """The one GPU that a job has a share of, if it has."""
+    """Return the (node, GPU) that a job shares with others; empty if it has whole GPUs."""
     if not held.job.shared:
         return []
     return [(node, gpu) for node, mask in held.placement for gpu in gpus_in(mask)]

@@ -1,4 +1,4 @@
-"""Grants that are worth considering for a program: those that keep it as fast as its due would, and more in steps."""
+"""Candidate grants of a program: at least as good as its proportional share, and larger ones in steps."""
 
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -13,11 +13,11 @@ from headway.training.sensitivity import Matrix, Profile
 from headway.units import REFERENCE_SPEED_PPM, WHOLE_GPU_MILLI
 
 _FINEST = 2
-"""Jobs on several GPUs are given parts of a unit a GPU, down to this part."""
+"""A job on several GPUs has steps of a unit of CPUs divided by its GPUs, but by no more than this."""
 
 
 class CandidateGrants:
-    """Grants a GPU for one program, on GPUs of a pace, on nodes of a kind."""
+    """Candidate grants per GPU for one program, on GPUs of one pace and nodes of one kind."""
 
     def __init__(
         self, probe: Job, matrix: Matrix, shares: ProportionalShares, pace: int, knapsack: NodeKnapsack
@@ -32,11 +32,14 @@ class CandidateGrants:
         self._cpus = knapsack.capacity.cpu_milli
 
     def all(self, gpus: int, proportional: Grant) -> Iterator[Grant]:
-        """At least as good as the due: the due itself first, and for each size of memory the fewest CPUs that do, and
-        more in steps; with the storage bandwidth that goes with it."""
+        """Yield grants at least as good as the proportional share, which comes first.
+
+        For each size of memory there are the fewest CPUs that suffice, and more in steps. Each grant has the storage
+        bandwidth that its speed needs.
+        """
         guaranteed_speed = self._matrix.of(self._probe, self._shares.effective(proportional), self._pace)
-        own = self._with_storage(proportional.cpu_milli, proportional.memory_bytes, guaranteed_speed)
-        yield own._replace(storage=min(own.storage, proportional.storage))
+        first = self._with_storage(proportional.cpu_milli, proportional.memory_bytes, guaranteed_speed)
+        yield first._replace(storage=min(first.storage, proportional.storage))
         reached = -1
         for memory in self._memories(proportional):
             best = self._speed(self._cpus, memory)
@@ -47,7 +50,7 @@ class CandidateGrants:
                 yield self._with_storage(cpus, memory, guaranteed_speed)
 
     def _speed(self, cpus: int, memory: int) -> int:
-        """Whatever storage does."""
+        """Return the speed with unlimited storage bandwidth."""
         return self._matrix.of(self._probe, self._shares.effective(Grant(cpus, memory, UNCOUNTED)), self._pace)
 
     def _with_storage(self, cpus: int, memory: int, guaranteed_speed: int) -> Grant:
@@ -64,7 +67,7 @@ class CandidateGrants:
         return sorted({proportional.memory_bytes, *steps, *(size for size in sizes if size <= top)})
 
     def _least_cpus(self, memory: int, speed: int) -> int:
-        """The fewest CPUs with which a speed is reached that all of a node's reach."""
+        """Return the fewest CPUs with which a speed is reached. All CPUs of a node must reach it."""
         most = self._cpus if self._pace > REFERENCE_SPEED_PPM else self._profile.cpu_milli[-1]
         return bisect_left(range(min(self._cpus, most)), speed, key=lambda cpus: self._speed(cpus, memory))
 
@@ -76,19 +79,24 @@ class CandidateGrants:
         return sorted({least, enough, *steps, *(cpus for cpus in self._profile.cpu_milli if least < cpus < enough)})
 
 
-def share_of(per_gpu: Grant, proportional: Grant, own: Grant, share: int) -> Grant:
-    """What a share of a GPU has of a grant a GPU: rounded up, but no more than its own due where the grant is not."""
+def grant_of_share(per_gpu: Grant, proportional: Grant, proportional_of_job: Grant, share: int) -> Grant:
+    """Return a grant per GPU scaled to a share of a GPU, in thousandths.
+
+    It is rounded up. Where the grant is within the proportional share of a GPU, it stays within that of the job.
+    """
     scaled = (-(-amount * share // WHOLE_GPU_MILLI) for amount in per_gpu)
     return Grant(
         *(
-            min(whole, mine) if amount <= at_proportional else whole
-            for whole, mine, amount, at_proportional in zip(scaled, own, per_gpu, proportional, strict=True)
+            min(rounded_up, limit) if amount <= of_gpu else rounded_up
+            for rounded_up, limit, amount, of_gpu in zip(
+                scaled, proportional_of_job, per_gpu, proportional, strict=True
+            )
         )
     )
 
 
 def undominated(grants: list[Grant], speeds: list[int]) -> list[int]:
-    """Positions of the grants than which none that takes no more is as fast."""
+    """Return the indexes of the Pareto-optimal grants: no other takes no more of anything and is as fast."""
     takes = np.array(grants, dtype=np.int64)
     fast = np.array(speeds, dtype=np.int64)
     no_more = (takes[:, None, :] <= takes[None, :, :]).all(axis=2)

@@ -1,8 +1,8 @@
-"""What is believed of jobs: the grants that are worth considering for each, and how fast it is with them.
+"""Estimates of job speeds: the grants worth considering for each job, and its estimated speed with each.
 
-A profile says it, until it is seen otherwise: what jobs of a model were seen to do with a grant counts from then on,
-for all of them, and what was not seen lies between what was. The least on a menu keeps a job at least as fast as its
-due would.
+Estimates come from profiles until a job is observed to differ. From then on observed speeds are used for all jobs of
+its model, and bound the estimates for grants that were not observed. All grants keep a job at least as fast as its
+proportional share would.
 """
 
 from functools import cache
@@ -10,7 +10,7 @@ from functools import cache
 from headway.training.actions import Grant
 from headway.training.job import Job
 from headway.training.jobstate import JobState
-from headway.training.policies.allocations.headway.candidates import CandidateGrants, share_of, undominated
+from headway.training.policies.allocations.headway.candidates import CandidateGrants, grant_of_share, undominated
 from headway.training.policies.allocations.headway.knapsack import Choices, NodeKnapsack
 from headway.training.policies.allocations.shared.demands import Demands, exceeds, fallback_grant
 from headway.training.proportional_share import scaled
@@ -20,7 +20,7 @@ from headway.units import REFERENCE_SPEED_PPM, WHOLE_GPU_MILLI
 
 _MOST_CHOICES = 32
 _TOLERANCE = 100
-"""What is seen agrees with what was believed to this part of it."""
+"""An observed speed agrees with an estimate if it differs by at most 1/_TOLERANCE of it."""
 
 
 @cache
@@ -30,7 +30,7 @@ def _probe(model: str) -> Job:
 
 
 class Estimates:
-    """Menus of jobs on one cluster."""
+    """Estimated speeds and possible grants of jobs on one cluster."""
 
     def __init__(self, state: TrainingState) -> None:
         self.demands = Demands(state)
@@ -38,14 +38,14 @@ class Estimates:
         self._matrix = Matrix(state.speed.profiles)
         kind = type(state.speed.sensitivity)
         self._model = kind(state.speed.profiles) if issubclass(kind, Matrix) else self._matrix
-        """How speed follows from a profile, as it does on this cluster; the truth of it is not looked at."""
+        """The cluster's kind of sensitivity model on the profiles; the true speeds behind it are not read."""
         self._choices: dict[tuple[object, ...], Choices] = {}
         self._observed: dict[tuple[str, int], dict[Grant, int]] = {}
-        """By model and pace of the GPUs, for those that were seen to differ from their profile: speeds with grants."""
+        """Observed speed by grant, for each (model, pace of the GPUs) that differed from its profile."""
         self._observed_grants: set[tuple[str, Grant]] = set()
 
     def choices(self, js: JobState, proportional: Grant, pace: int, knapsack: NodeKnapsack) -> Choices:
-        """Return what a job may be granted a GPU, of which its due is ``due``, on GPUs of a pace."""
+        """Return the grants per GPU that a job may choose from; ``proportional`` is its proportional share per GPU."""
         job = js.job
         profile = self.demands.profile(job)
         key: tuple[object, ...] = (job.model, js.width, proportional, pace, knapsack)
@@ -62,23 +62,23 @@ class Estimates:
         return found
 
     def speed(self, js: JobState, grant: Grant, pace: int) -> int:
-        """Return how fast a job is believed to be with a grant."""
+        """Return the estimated speed of a job with a grant."""
         if self.demands.profile(js.job) is None:
             return REFERENCE_SPEED_PPM
         return self._estimated(js.job.model, grant_per_gpu(grant, js.width), pace)
 
     def guaranteed_speed(self, js: JobState, proportional: Grant, pace: int) -> int:
-        """Return how fast it is believed to be with its due, which is so much a GPU."""
+        """Return the estimated speed of a job with its proportional share, which is given per GPU."""
         return (
             REFERENCE_SPEED_PPM
             if self.demands.profile(js.job) is None
             else self._estimated(js.job.model, proportional, pace)
         )
 
-    # --- what was seen ----------------------------------------------------------------------------------------
+    # --- observations -----------------------------------------------------------------------------------------
 
     def observe(self, js: JobState, pace: int) -> bool:
-        """Note how fast a job has become with what it holds; whether that changes what is believed."""
+        """Record the speed of a job with its grant; return whether that changes the estimates."""
         model, grant = js.job.model, grant_per_gpu(js.grant, js.width)
         self._observed_grants.add((model, grant))
         if (model, pace) not in self._observed:
@@ -94,19 +94,19 @@ class Estimates:
         return True
 
     def is_observed(self, js: JobState) -> bool:
-        """Return whether a job of its kind was seen with what it holds."""
-        return (js.job.model, grant_per_gpu(js.grant, js.width)) in self._observed_grants or self.demands.profile(
-            js.job
-        ) is None
+        """Return whether a job of the same model was observed with the same grant; True where there is no profile."""
+        if self.demands.profile(js.job) is None:
+            return True
+        return (js.job.model, grant_per_gpu(js.grant, js.width)) in self._observed_grants
 
     def is_profile_wrong(self, js: JobState) -> bool:
-        """Return whether its profile was seen to be wrong."""
+        """Return whether an observation contradicted the job's profile."""
         return any(model == js.job.model for model, _ in self._observed)
 
     # --- jobs without a profile -------------------------------------------------------------------------------
 
     def _unknown(self, job: Job, proportional: Grant) -> Choices:
-        """Its due, or what it asked for where that is nowhere above: there is nothing to choose by."""
+        """Return a single grant: the proportional share, or what the job asked for if that is within the share."""
         own = scaled(proportional, job.gpus * job.gpu_milli)
         grant = fallback_grant(self.demands.demand(job, proportional), own)
         if job.gpus > 1:
@@ -116,8 +116,8 @@ class Estimates:
     # --- jobs with one ----------------------------------------------------------------------------------------
 
     def _estimated(self, model: str, per_gpu: Grant, pace: int) -> int:
-        """What was seen with this grant; else what the profile says, no less than was seen with less of everything,
-        and no more than with more."""
+        """Return the speed observed with this grant; else that of the profile, bounded from below by the speeds
+        observed with smaller grants and from above by those observed with larger ones."""
         speed = self._model.of(_probe(model), self.effective(per_gpu), pace)
         for grant, value in self._observed.get((model, pace), {}).items():
             if not exceeds(grant, per_gpu):
@@ -131,19 +131,18 @@ class Estimates:
         own = scaled(proportional, share)
         at_proportional = self._estimated(model, grant_per_gpu(own, share), pace)
         if (model, pace) in self._observed and grant_per_gpu(own, share) not in self._observed[(model, pace)]:
-            return Choices(
-                [own], [at_proportional], own
-            )  # the profile is wrong: its due, until it was seen what that is good for
-        offers = CandidateGrants(_probe(model), self._matrix, self.demands.shares, pace, knapsack)
-        found: dict[Grant, int] = {}
-        for per_gpu in offers.all(width // WHOLE_GPU_MILLI, proportional):
-            grant = per_gpu if share == WHOLE_GPU_MILLI else share_of(per_gpu, proportional, own, share)
-            if (speed := self._estimated(model, grant_per_gpu(grant, share), pace)) >= at_proportional or not found:
-                found[grant] = speed  # the due itself comes first
-        grants = sorted(found, key=lambda grant: (found[grant], grant))
-        kept = undominated(grants, [found[grant] for grant in grants])
+            # The profile is wrong: only the proportional share, until the speed with it was observed.
+            return Choices([own], [at_proportional], own)
+        candidates = CandidateGrants(_probe(model), self._matrix, self.demands.shares, pace, knapsack)
+        speeds: dict[Grant, int] = {}
+        for per_gpu in candidates.all(width // WHOLE_GPU_MILLI, proportional):
+            grant = per_gpu if share == WHOLE_GPU_MILLI else grant_of_share(per_gpu, proportional, own, share)
+            if (speed := self._estimated(model, grant_per_gpu(grant, share), pace)) >= at_proportional or not speeds:
+                speeds[grant] = speed  # the proportional share itself comes first
+        grants = sorted(speeds, key=lambda grant: (speeds[grant], grant))
+        kept = undominated(grants, [speeds[grant] for grant in grants])
         if len(kept) > _MOST_CHOICES:
             every = -(-len(kept) // _MOST_CHOICES)
             fallback = (index for index in kept if not exceeds(grants[index], own))
             kept = sorted({*kept[::every], kept[-1], *fallback})
-        return Choices([grants[index] for index in kept], [found[grants[index]] for index in kept], own)
+        return Choices([grants[index] for index in kept], [speeds[grants[index]] for index in kept], own)

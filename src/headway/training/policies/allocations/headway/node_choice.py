@@ -1,9 +1,11 @@
-"""Where a job goes: on the node, or the nodes, where all jobs together are then fastest.
+"""Chooses the node or nodes for a job: those with which the total speed of all jobs is largest.
 
-Ties go as best fit has them: where the fewest GPUs stay free, then to the first node. A job that one node could hold is
-divided over several only where the cluster gains more by that, only for GPUs that nobody narrower waits for, and only
-where that hardly slows it down; where none has room for it now, only if the cluster gains at least half of what the job
-delivers.
+Ties are broken as in best fit: the fewest free GPUs, then the first node. A job that fits on one node spans several
+only if all of this holds:
+
+- The cluster gains more by it; where no node has room now, at least half of what the job itself delivers.
+- No narrower job waits for these GPUs.
+- It slows the job down by no more than ``slowdown``.
 """
 
 from collections.abc import Iterator
@@ -24,15 +26,16 @@ from headway.training.policies.placements.pick import gpus_of, on_node
 from headway.training.pool import members
 from headway.units import WHOLE_GPU_MILLI
 
-_WORTH = 2
+_LEAST_GAIN_DIVISOR = 2
+"""A spread job must gain the cluster at least what it delivers itself, divided by this."""
 Alike = tuple[int, tuple[int, int, int], int]
-"""Who is on a node, what it has for them, and how many GPUs are taken there."""
+"""Code and spare resources of a node model, and the GPUs that are taken there: nodes that agree have one price."""
 Prices = npt.NDArray[np.int64]
-"""What the others on a node lose, for each grant of a menu."""
+"""What the other jobs on a node lose, for each grant that a job may choose."""
 
 
 class NodeChoice:
-    """Places for jobs, by what the cluster gains."""
+    """Chooses nodes by what the cluster gains."""
 
     def __init__(self, models: NodeModels, slowdown: float) -> None:
         self.models = models
@@ -40,7 +43,7 @@ class NodeChoice:
         self.slowdown = slowdown
 
     def best(self, js: JobState) -> Placement | None:
-        """The best place for a job of whole GPUs; None where none can be had without taking from jobs over several."""
+        """Return the best placement for a job of whole GPUs; None where it only fits if spanning jobs are lowered."""
         one = self._one_node(js)
         several = self._several(js) if js.gpus > 1 and js.nodes != 1 else None
         if several is not None and several[0] > (self._least(js, several[1]) if one is None else one[0]):
@@ -48,20 +51,26 @@ class NodeChoice:
         return None if one is None else one[1]
 
     def _least(self, js: JobState, placement: Placement) -> int:
-        """What the cluster must gain by a job that is divided because no node has room for it: a part of what the job
-        delivers. For less, others had better keep the CPUs."""
+        """Return the least gain for which a job is spread because no node has room for it: a part of what it delivers.
+        For less, the other jobs should keep the CPUs."""
         if js.gpus > self.state.pool.largest_among(js.eligible):
             return 0
-        return self.models.choices(js, placement).speeds[0] * js.width * js.account.weight // WHOLE_GPU_MILLI // _WORTH
+        return (
+            self.models.choices(js, placement).speeds[0]
+            * js.width
+            * js.account.weight
+            // WHOLE_GPU_MILLI
+            // _LEAST_GAIN_DIVISOR
+        )
 
     def for_cpus(self, js: JobState, rule: PlacementRule) -> Placement | None:
-        """Where a job without GPUs finds what it asks for, or can have it if others give up what they gain least by."""
+        """Return where a job without GPUs fits, or where the others lose least by making room for it."""
         asks = Grant(js.job.cpu_milli, js.job.memory_bytes)
         found = rule.place(self.state.pool, js)
-        if found is not None and self.models.holds(self.models.current(found[0][0]), asks, gpus=False):
+        if found is not None and self.models.has_room_for(self.models.at(found[0][0]), asks, gpus=False):
             return found
-        there = map(self.models.current, members(js.eligible & self.state.pool.schedulable))
-        able = (node_model for node_model in there if self.models.holds(node_model, asks, gpus=False))
+        node_models = map(self.models.at, members(js.eligible & self.state.pool.schedulable))
+        able = (node_model for node_model in node_models if self.models.has_room_for(node_model, asks, gpus=False))
         lost = (
             (
                 node_model.gain - node_model.knapsack.gain(node_model.code, minus(node_model.spare, asks)),
@@ -73,11 +82,11 @@ class NodeChoice:
         return None if best is None else ((best[1], 0),)
 
     def by_rule(self, js: JobState, rule: PlacementRule) -> Placement | None:
-        """Return where a placement rule puts a job by GPUs alone; not where jobs without GPUs leave it too little."""
+        """Return where a placement rule puts a job by GPUs alone, on nodes where jobs without GPUs leave it enough."""
         models = self.models
 
         def suits(found: Placement, node: int, count: int) -> bool:
-            return models.holds(models.current(node), part_of_grant(models.fallback(js, found), count, js.gpus))
+            return models.has_room_for(models.at(node), part_of_grant(models.fallback(js, found), count, js.gpus))
 
         return place_by_gpus(self.state, js, rule, suits)
 
@@ -88,76 +97,82 @@ class NodeChoice:
         for node in members(pool.with_free(js.gpus, js.eligible)):
             node_model = models.nodes[node]
             if node_model.mask != pool.free_mask[node]:
-                node_model = models.current(node)
+                node_model = models.at(node)
             item = items.get(kinds[node])
             if item is None or js.job.communication_ppm:
                 item = items[kinds[node]] = models.item(js, on_node(pool, node, js.gpus))
-            value = node_model.gains_with.get(item)
+            value = node_model.gain_by_item.get(item)
             if value is None:
-                value = node_model.add(item)
+                value = node_model.gain_with(item)
             key = (-value, pool.free_count[node], node)
-            if value > 0 and (best is None or key < best) and models.holds(node_model, item.fallback):
+            if value > 0 and (best is None or key < best) and models.has_room_for(node_model, item.fallback):
                 best = key
         return None if best is None else (-best[0], on_node(pool, best[2], js.gpus))
 
     # --- several nodes ----------------------------------------------------------------------------------------
 
     def _several(self, js: JobState) -> tuple[int, Placement] | None:
-        """GPUs of several nodes of one kind, where they cost the others there least."""
+        """Return (gain, placement) on several nodes of one kind, where the other jobs lose least; None if none fits."""
         pool, models = self.state.pool, self.models
         if pool.free_among(js.eligible) < js.gpus:
             return None
         fits_one = js.gpus <= pool.largest_among(js.eligible)
         if fits_one and self._narrower_waits(js):
             return None
-        there = [models.current(node) for node in members(pool.with_free(1, js.eligible))]
-        there = [node_model for node_model in there if not any(node_model.cpu_only) and node_model.gain >= 0]
+        node_models = [models.at(node) for node in members(pool.with_free(1, js.eligible))]
+        node_models = [
+            node_model for node_model in node_models if not any(node_model.cpu_only) and node_model.gain >= 0
+        ]
         alike: dict[int, list[NodeModel]] = {}
-        for node_model in there:
+        for node_model in node_models:
             alike.setdefault(models.kinds[node_model.node], []).append(node_model)
         spreads = chain.from_iterable(self._spreads(js, same) for same in alike.values())
         quick = (found for found in spreads if not (fits_one and self._slow(js, found[1])))
         return max(quick, key=itemgetter(0), default=None)
 
     def _narrower_waits(self, js: JobState) -> bool:
-        """Whether the GPUs that a job leaves free may be too few for narrower ones that wait, by the first of each
-        lane; those that came with it wait as well, until it is their turn."""
+        """Return whether the GPUs that a job leaves free may be too few for the narrower jobs that wait.
+
+        All jobs of a lane count as wide as its first. Jobs of the same instant that are not decided yet count too.
+        """
         lanes = self.state.queue.lanes.values()
         waiting = ((self.state.jobs[lane.head[1]].gpus, len(lane)) for lane in lanes)
         narrower = sum(gpus * count for gpus, count in waiting if gpus < js.gpus)
         return narrower > self.state.pool.free_gpus - js.gpus
 
     def _slow(self, js: JobState, placement: Placement) -> bool:
-        """Return whether a job is slower there than on one such node by more than one puts up with."""
+        """Return whether a job is slower there than on one such node by more than ``slowdown``."""
         node = placement[0][0]
         alone = self.state.speed.pace(js.job, ((node, (1 << js.gpus) - 1),))
         return self.models.pace(js, placement) < (1 - self.slowdown) * alone
 
-    def _spreads(self, js: JobState, there: list[NodeModel]) -> Iterator[tuple[int, Placement]]:
-        """With all its GPUs on a node if they are free there, half of them at most, a quarter, ...: the fewer it has on
-        a node, the more of everything else the node can give to each."""
-        free = [self.state.pool.free_count[node_model.node] for node_model in there]
+    def _spreads(self, js: JobState, node_models: list[NodeModel]) -> Iterator[tuple[int, Placement]]:
+        """Yield (gain, placement) with at most all GPUs of the job on one node, then half of them, a quarter, ...
+
+        The fewer GPUs it has on a node, the more CPUs and memory the node can give to each.
+        """
+        free = [self.state.pool.free_count[node_model.node] for node_model in node_models]
         known: dict[Alike, Prices] = {}
         most = js.gpus
         while most:
             if most == 1 or most // 2 < max(free):  # else half of them is no other limit
-                found = self._spread(js, there, [min(most, count) for count in free], known)
+                found = self._spread(js, node_models, [min(most, count) for count in free], known)
                 if found is not None:
                     yield found
             most //= 2
 
     def _spread(
-        self, js: JobState, there: list[NodeModel], free: list[int], known: dict[Alike, Prices]
+        self, js: JobState, node_models: list[NodeModel], free: list[int], known: dict[Alike, Prices]
     ) -> tuple[int, Placement] | None:
-        """For each grant of its menu the nodes that it costs least, and then the best grant."""
+        """Return (gain, placement) of the best grant, each grant on the nodes where the others lose least for it."""
         pool = self.state.pool
         counts = np.array(free)
         if counts.sum() < js.gpus:
             return None
-        choices = self.models.choices(js, tuple((node_model.node, 1) for node_model in there[:2]))
-        prices = np.empty((len(there), len(choices.grants)), dtype=np.int64)
-        for row, (node_model, count) in enumerate(zip(there, free, strict=True)):
-            alike = (node_model.code, node_model.spare, count)  # nodes that are empty, most of all
+        choices = self.models.choices(js, tuple((node_model.node, 1) for node_model in node_models[:2]))
+        prices = np.empty((len(node_models), len(choices.grants)), dtype=np.int64)
+        for row, (node_model, count) in enumerate(zip(node_models, free, strict=True)):
+            alike = (node_model.code, node_model.spare, count)  # empty nodes, above all
             if alike not in known:
                 known[alike] = node_model.gain - node_model.knapsack.gains(
                     node_model.code, node_model.spare, choices.amounts * count
@@ -178,6 +193,6 @@ class NodeChoice:
         left, chosen = js.gpus, []
         for row in order[: last[pick] + 1, pick].tolist():
             count = min(left, int(taken[row, pick]))
-            chosen.append((there[row].node, gpus_of(pool, there[row].node, count)))
+            chosen.append((node_models[row].node, gpus_of(pool, node_models[row].node, count)))
             left -= count
         return int(values[pick]), tuple(chosen)

@@ -1,4 +1,4 @@
-"""Results that take long to find and are asked for often: they are remembered by a key, up to so many of them."""
+"""A bounded cache for results that are expensive to compute."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -8,7 +8,7 @@ Value = TypeVar("Value")
 
 
 def cached(known: dict[Key, Value], key: Key, make: Callable[[], Value], most: int = 1 << 16) -> Value:
-    """Return what is known for a key, made now if it is not; everything is forgotten when there would be too much."""
+    """Return the cached value of a key; make and cache it if there is none. A full cache is cleared first."""
     if key not in known:
         if len(known) >= most:
             known.clear()

@@ -1,8 +1,8 @@
-"""What allocations share: what a job would like, what it is due, how fast it would be, and carrying changes out.
+"""Demands of jobs for CPUs, memory and storage bandwidth, where they fit, and the actions that change grants.
 
-A job with a profile would like the smallest cell of its matrix that gives all the speed there is. One without is not
-known: it would like what it asked for, or its due if it asked for nothing, and it is taken to lose nothing by having
-just its due. On GPUs faster than the reference a job would like as much more as they can use.
+A job with a profile demands the smallest cell of its matrix at which it reaches its full speed. A job without one
+demands what it asked for, or its proportional share if it asked for nothing. It is assumed to lose no speed with just
+its proportional share. On GPUs faster than the reference the demand grows with their speed.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -22,7 +22,7 @@ from headway.units import REFERENCE_SPEED_PPM, WHOLE_GPU_MILLI
 
 
 class Demands:
-    """What is believed of jobs, on one cluster."""
+    """Demands and proportional shares of jobs on one cluster."""
 
     def __init__(self, state: TrainingState) -> None:
         self.profiles: Mapping[str, Profile] = state.speed.profiles
@@ -32,11 +32,11 @@ class Demands:
             max(speeds.get(node.gpu_type, REFERENCE_SPEED_PPM), REFERENCE_SPEED_PPM) for node in state.cluster.nodes
         ]
         self.same_pace = len(set(self._pace)) == 1
-        """Whether a job would like the same wherever it runs."""
+        """Whether the demand of a job is the same on all nodes."""
         self._known: dict[tuple[str, int, int], Grant] = {}
-        """Demands of jobs with a profile, by model, width and pace."""
+        """Demands of jobs with a profile, by model, width and pace of the GPUs."""
         self.kinds = tuple(self._kinds(state))
-        """(due of a GPU, pace, the nodes that have both), the largest first."""
+        """(proportional share of a GPU, pace, bit set of the nodes that have both), the largest first."""
 
     def _kinds(self, state: TrainingState) -> Iterator[tuple[Grant, int, int]]:
         for proportional, nodes in self.shares.kinds:
@@ -46,28 +46,28 @@ class Demands:
             yield from ((proportional, pace, paces[pace]) for pace in sorted(paces, reverse=True))
 
     def pace(self, placement: Placement) -> int:
-        """Return how fast the slowest of these GPUs is; at least the reference, at which profiles are taken."""
+        """Return the speed of the slowest of these GPUs; at least the reference, at which profiles are measured."""
         return self._pace[placement[0][0]] if len(placement) == 1 else min(self._pace[node] for node, _ in placement)
 
     def profile(self, job: Job) -> Profile | None:
-        """Return what is known of a job; None: nothing."""
+        """Return the profile of a job; None if it has none."""
         return self.profiles.get(job.model) if job.gpus else None
 
     def proportional(self, js: JobState, placement: Placement) -> Grant:
-        """Its GPUs' share of the nodes; a job without GPUs is due what it asked for."""
+        """Return a job's proportional share of its nodes; for a job without GPUs, what it asked for."""
         if not js.gpus:
             return Grant(js.job.cpu_milli, js.job.memory_bytes)
         return self.shares.of(placement, js.width)
 
     def demand(self, job: Job, proportional_per_gpu: Grant, pace_ppm: int = REFERENCE_SPEED_PPM) -> Grant:
-        """Return what would give it all the speed there is on GPUs of this pace, as far as it is counted."""
+        """Return the least grant with which a job reaches full speed on GPUs of this pace; 0 of what is not counted."""
         width = job.gpus * job.gpu_milli
         key = (job.model, width, pace_ppm)
         if (known := self._known.get(key)) is not None:
             return known
         if (profile := self.profile(job)) is not None:
-            found = self._known[key] = self._counted(scaled_up(_demand_at(profile, pace_ppm), width))
-            return found
+            known = self._known[key] = self._counted(scaled_up(_demand_at(profile, pace_ppm), width))
+            return known
         if not job.gpus:
             return Grant(job.cpu_milli, job.memory_bytes)
         proportional = scaled(proportional_per_gpu, width)
@@ -84,7 +84,7 @@ class Demands:
 
 
 def _demand_at(profile: Profile, pace_ppm: int) -> Grant:
-    """The smallest saturating cell; on faster GPUs with as much more of what feeds them."""
+    """Return the smallest saturating cell; on faster GPUs CPUs and storage bandwidth grow with their speed."""
     cpu_milli, memory_bytes, storage = profile.demand
     if pace_ppm > REFERENCE_SPEED_PPM:
         cpu_milli = -(-cpu_milli * pace_ppm // REFERENCE_SPEED_PPM)
@@ -93,23 +93,24 @@ def _demand_at(profile: Profile, pace_ppm: int) -> Grant:
 
 
 def scaled_up(per_gpu: Grant, width_milli: int) -> Grant:
-    """So much for each GPU, for a job of so many thousandths of one; rounded up, so that no speed is lost."""
+    """Return a grant per GPU scaled to a job's width in thousandths of a GPU; rounded up, so that no speed is lost."""
     if width_milli == WHOLE_GPU_MILLI:
         return per_gpu
     return Grant(*(-(-amount * width_milli // WHOLE_GPU_MILLI) for amount in per_gpu))
 
 
-def exceeds(grant: Grant, proportional: Grant) -> bool:
-    """Return whether a grant is more than another in some respect."""
-    return grant[0] > proportional[0] or grant[1] > proportional[1] or grant[2] > proportional[2]
+def exceeds(grant: Grant, other: Grant) -> bool:
+    """Return whether a grant is larger than another in at least one resource."""
+    return grant[0] > other[0] or grant[1] > other[1] or grant[2] > other[2]
 
 
-def reallocations(state: TrainingState, wanted: Mapping[int, Grant]) -> Iterator[ReallocateJob]:
-    """Changes to what running jobs hold, one at a time and each feasible when it is made: who gives goes first.
+def reallocations(state: TrainingState, targets: Mapping[int, Grant]) -> Iterator[ReallocateJob]:
+    """Yield the actions that give running jobs their target grants. Each is feasible when it is yielded.
 
-    Where some give one thing and take another, so that none can go first, one gives first and takes later.
+    Jobs that shrink come first. Where every job shrinks in one resource and grows in another, so that none can go
+    first, one shrinks now and grows later.
     """
-    left = {job: grant for job, grant in wanted.items() if state.running[job].grant != grant}
+    left = {job: grant for job, grant in targets.items() if state.running[job].grant != grant}
     waiting = sorted(left, key=lambda job: (_growth(state.running[job].grant, left[job]), job))
     while waiting:
         stuck = []
@@ -121,7 +122,7 @@ def reallocations(state: TrainingState, wanted: Mapping[int, Grant]) -> Iterator
         if len(stuck) == len(waiting):
             giver = next((job for job in stuck if reduced(state.running[job].grant, left[job])), None)
             if giver is None:
-                raise AssertionError(f"what jobs {stuck} are to hold is more than there is")
+                raise AssertionError(f"the target grants of jobs {stuck} exceed what their nodes have")
             less = reduced(state.running[giver].grant, left[giver])
             assert less is not None
             yield ReallocateJob(giver, less)
@@ -133,22 +134,22 @@ def _growth(now: Grant, then: Grant) -> float:
 
 
 def reduced(now: Grant, then: Grant) -> Grant | None:
-    """The smaller of both in every respect, if that is less than now."""
+    """Return the smaller of two grants in each resource; None where that is no less than now."""
     less = Grant(*(min(a, b) for a, b in zip(now, then, strict=True)))
     return less if less != now else None
 
 
-def reductions(state: TrainingState, wanted: Mapping[int, Grant]) -> list[ReallocateJob]:
-    """Return what running jobs give up of what they hold, where they are to hold less of something."""
-    less = ((job, reduced(state.running[job].grant, target)) for job, target in wanted.items())
+def reductions(state: TrainingState, targets: Mapping[int, Grant]) -> list[ReallocateJob]:
+    """Return actions that lower the grants of running jobs to their targets, in the resources that shrink."""
+    less = ((job, reduced(state.running[job].grant, target)) for job, target in targets.items())
     return [ReallocateJob(job, grant) for job, grant in less if grant is not None]
 
 
 def place_with_proportional(
     state: TrainingState, demands: Demands, js: JobState, rule: PlacementRule
 ) -> Placement | None:
-    """Return where a job's due is free; else where its GPUs are and its due can be made free by bringing others down to
-    theirs. Only what jobs without GPUs hold is out of reach."""
+    """Return where a job's proportional share is free; else where its GPUs are free and lowering others to their
+    proportional shares frees enough. Jobs without GPUs are never lowered."""
     found = place_by_kind(
         state,
         demands,
@@ -166,52 +167,59 @@ def place_with_proportional(
 def place_by_kind(
     state: TrainingState, demands: Demands, js: JobState, rule: PlacementRule, asks: Callable[[Grant, int], Grant]
 ) -> Placement | None:
-    """Return where a job finds what it asks for on nodes of one kind, the largest first; ``asks``: by due and pace."""
-    wishes = (
+    """Return where a grant fits on nodes of one kind, kinds with the largest proportional share first.
+
+    ``asks``: the grant, by proportional share per GPU and pace.
+    """
+    candidates = (
         TentativeDemand(js, asks(proportional, pace), js.eligible & nodes)
         for proportional, pace, nodes in demands.kinds
     )
-    places = (place_tightest(state.pool, tentative, rule) for tentative in wishes if tentative.eligible)
-    return next((found for found in places if found is not None), None)
+    places = (place_tightest(state.pool, tentative, rule) for tentative in candidates if tentative.eligible)
+    return next((place for place in places if place is not None), None)
 
 
 def place_by_gpus(
     state: TrainingState, js: JobState, rule: PlacementRule, suits: Callable[[Placement, int, int], bool]
 ) -> Placement | None:
-    """Return where the rule puts a job by its GPUs alone; of a placement, each node suits it for so many of them."""
+    """Return where the rule puts a job by its GPUs alone, on nodes that suit it.
+
+    ``suits``: whether a node of a placement is usable for that many GPUs.
+    """
     pool, eligible = state.pool, js.eligible
-    while (found := rule.place(pool, TentativeDemand(js, Grant(0, 0), eligible))) is not None:
-        short = [node for node, mask in found if not suits(found, node, mask.bit_count())]
+    while (placement := rule.place(pool, TentativeDemand(js, Grant(0, 0), eligible))) is not None:
+        short = [node for node, mask in placement if not suits(placement, node, mask.bit_count())]
         if not short:
-            return found
+            return placement
         for node in short:
             eligible &= ~pool.bits[node]
     return None
 
 
 def fallback_grant(full: Grant, proportional: Grant) -> Grant:
-    """Return what a job comes down to: its due of everything, or its demand where that is nowhere above."""
+    """Return what a job is lowered to: its full demand if that is within its proportional share, else the share."""
     return proportional if exceeds(full, proportional) else full
 
 
 def can_have_proportional(state: TrainingState, shares: ProportionalShares, node: int, gpus: int) -> bool:
-    """Whether jobs without GPUs leave a node enough for all its GPUs in use, and these, to have their due; and so on
-    all nodes that jobs over several nodes join to it, where others would have to be brought down to theirs as well."""
+    """Return whether jobs without GPUs leave a node enough for the proportional shares of its GPUs in use and of
+    ``gpus`` more. The same must hold on all nodes connected to it by jobs that span nodes: these would be lowered too.
+    """
     return _leaves_proportional(state, shares, node, gpus) and all(
         _leaves_proportional(state, shares, other, 0) for other in connected_nodes(state, [node]) if other != node
     )
 
 
 def connected_nodes(state: TrainingState, nodes: Iterable[int]) -> list[int]:
-    """Return these nodes, and all that jobs over several nodes join to them."""
-    found = list(nodes)
-    reached = set(found)
-    for node in found:  # it grows on the way
+    """Return these nodes and all nodes connected to them by jobs that span nodes."""
+    connected = list(nodes)
+    reached = set(connected)
+    for node in connected:  # it grows on the way
         for js in state.on_node[node].values():
             beyond = [other for other, _ in js.placement if other not in reached]
             reached.update(beyond)
-            found.extend(beyond)
-    return found
+            connected.extend(beyond)
+    return connected
 
 
 def _leaves_proportional(state: TrainingState, shares: ProportionalShares, node: int, gpus: int) -> bool:

@@ -1,6 +1,6 @@
-"""The node with least free that can give a job all of a grant: by GPUs, then CPUs, then memory.
+"""Best fit over all resources: the node with the fewest free GPUs, then CPUs, then memory, on which a grant fits.
 
-Best fit with its ties broken by what else is free. Every other placement rule goes its own way.
+Other placement rules than best fit are used as they are.
 """
 
 from headway.training.actions import Placement
@@ -12,7 +12,7 @@ from headway.training.tentative_demand import TentativeDemand
 
 
 def place_tightest(pool: Pool, tentative: TentativeDemand, rule: PlacementRule) -> Placement | None:
-    """Return where a job goes with a grant; None where it does not fit."""
+    """Return the placement of a job with a tentative grant; None where it does not fit."""
     if type(rule) is not BestFit or tentative.gpu_milli != 1000 or tentative.nodes > 1 or not tentative.gpus:
         return rule.place(pool, tentative)
     for nodes in pool.buckets[tentative.gpus :]:
