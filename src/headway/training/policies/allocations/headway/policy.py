@@ -88,13 +88,13 @@ class Headway(Allocation):
         """Return what other jobs give up, and the job's grant in the best division of its nodes."""
         self.models.refresh()
         self.models.expect(js, placement)
-        free = FreeResources(state.pool)
-        if (alone := self._grant_without_changes(state, js, placement, free)) is not None:
+        resources = FreeResources(state.pool)
+        if (alone := self._grant_without_changes(state, js, placement, resources)) is not None:
             return [], alone
         node_models = [self._model_without(state, node, js) for node, _ in placement]
         targets = self._target_grants(state, js, placement, node_models)
         grant = targets.pop(js.id)
-        if free.fits(placement, js.gpus, grant):
+        if resources.fits(placement, js.gpus, grant):
             return [], grant
         for node_model in node_models:
             targets = self.models.spanning_targets(node_model) | targets
@@ -107,7 +107,7 @@ class Headway(Allocation):
         return self.models.with_jobs(node, [other for other in state.on_node[node].values() if other is not js])
 
     def _grant_without_changes(
-        self, state: TrainingState, js: JobState, placement: Placement, free: FreeResources
+        self, state: TrainingState, js: JobState, placement: Placement, resources: FreeResources
     ) -> Grant | None:
         """Return the grant a job can have while all others keep theirs; None if they have to change.
 
@@ -116,11 +116,11 @@ class Headway(Allocation):
         """
         if not js.gpus:
             requested = Grant(js.job.cpu_milli, js.job.memory_bytes)
-            return requested if free.fits(placement, 0, requested) else None
+            return requested if resources.fits(placement, 0, requested) else None
         if not state.costs.reallocation:
             return None
         grants = self.models.grants_for_job(js, placement)
-        best = next((grant for grant in reversed(grants) if free.fits(placement, js.gpus, grant)), None)
+        best = next((grant for grant in reversed(grants) if resources.fits(placement, js.gpus, grant)), None)
         if best is not None and len(placement) > 1:
             self.models.granted[js.id] = best
         return best

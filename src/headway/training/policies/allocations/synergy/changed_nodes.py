@@ -1,5 +1,4 @@
-"""Which jobs to divide anew: those on nodes where somebody came or went since the last time, and whoever they share
-other nodes with."""
+"""Finds the jobs whose nodes have to be divided anew: nodes where jobs came or left, and nodes connected to these."""
 
 from headway.training.jobstate import JobState
 from headway.training.policies.allocations.shared.demands import connected_nodes
@@ -7,20 +6,20 @@ from headway.training.state import TrainingState
 
 
 class ChangedNodes:
-    """Who was on each node when it was last divided."""
+    """Remembers which jobs were on each node when it was last divided."""
 
     def __init__(self) -> None:
         self._at = -1
         self._seen: list[list[int]] = []
 
     def jobs(self, state: TrainingState) -> list[JobState]:
-        """The running jobs of all nodes that changed, and of those joined to them by jobs over several nodes; noted as
-        seen. In the order of the nodes."""
+        """Return the running jobs of all nodes that changed since the last call, and of nodes connected to these by
+        jobs that span nodes; in the order of the nodes."""
         if state.tenures == self._at:
             return []
         self._at = state.tenures
         before = self._seen or [[]] * len(state.on_node)
         self._seen = [[js.lease for js in here.values()] for here in state.on_node]
         nodes = [node for node, (now, then) in enumerate(zip(self._seen, before, strict=True)) if now != then]
-        found = {js.id: js for node in connected_nodes(state, nodes) for js in state.on_node[node].values()}
-        return list(found.values())
+        jobs = {js.id: js for node in connected_nodes(state, nodes) for js in state.on_node[node].values()}
+        return list(jobs.values())

@@ -1,8 +1,8 @@
-"""What a job may be given: the cells worth giving to it, and the jobs that are alike in that.
+"""Kinds of jobs: the cells (possible grants) of each job. Jobs with the same cells are of one kind.
 
-The cells are those of its matrix, the whole numbers of CPUs between them, and its due; of these the ones that its nodes
-have room for, that make it at least as fast as its due would, and that no other one beats (Synergy's programme has the
-cells of the matrix). Jobs with the same cells are of one kind, whatever they train.
+The cells are those of the job's matrix, the whole numbers of CPUs between them, and its proportional share. Kept are
+those that fit on its nodes, make it at least as fast as its proportional share would, and are not dominated.
+(Synergy's programme has the cells of the matrix.)
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from headway.units import REFERENCE_SPEED_PPM, WHOLE_GPU_MILLI
 
 
 class Kinds:
-    """The cells of jobs, on one cluster. The first of them is within a job's due, so that all first ones always fit."""
+    """The cells of jobs on one cluster. The first cell is within the proportional share, so all first cells fit."""
 
     def __init__(self, state: TrainingState, rooms: Sequence[Resources], *, by_gpus: bool, between: bool) -> None:
         """``rooms``: what each node has."""
@@ -30,30 +30,30 @@ class Kinds:
         self._cells: dict[tuple[object, ...], tuple[Cell, ...]] = {}
 
     def cells(self, js: JobState, placement: Placement) -> tuple[Cell, ...]:
-        """Return what a job may be given where it is."""
+        """Return the cells of a job on a placement."""
         job, proportional = js.job, self.demands.shares.per_gpu(placement)
         pace = self._speed.pace(job, placement)
         room = self._rooms[placement[0][0]] if len(placement) == 1 else self._room(placement, js.gpus)
         key = (job.model, js.width, proportional, pace, room, job.cpu_milli, job.memory_bytes)
-        found = self._cells.get(key)
-        if found is None:
-            found = self._cells[key] = self._found(js, proportional, pace, room)
-        return found
+        cells = self._cells.get(key)
+        if cells is None:
+            cells = self._cells[key] = self._compute(js, proportional, pace, room)
+        return cells
 
     def _room(self, placement: Placement, gpus: int) -> Resources:
-        """Return what a job over several nodes can have at most: the least that one of them allows."""
-        each = [(self._rooms[node], mask.bit_count()) for node, mask in placement]
-        most = [min(room[r] * gpus // count for room, count in each) for r in range(3)]
+        """Return the most that a job that spans nodes can have: the least that one of its nodes allows."""
+        counts = [(self._rooms[node], mask.bit_count()) for node, mask in placement]
+        most = [min(room[r] * gpus // count for room, count in counts) for r in range(3)]
         return most[0], most[1], most[2]
 
     def fallback(self, js: JobState, placement: Placement) -> Grant:
-        """What a job comes down to where a node is tight: its demand, or its due where it wants more of anything."""
+        """Return what a job is lowered to: its full demand if that is within its proportional share, else the share."""
         return fallback_grant(
             self.demands.demand(js.job, self.demands.shares.per_gpu(placement)),
             self.demands.proportional(js, placement),
         )
 
-    def _found(self, js: JobState, proportional_per_gpu: Grant, pace_ppm: int, room: Resources) -> tuple[Cell, ...]:
+    def _compute(self, js: JobState, proportional_per_gpu: Grant, pace_ppm: int, room: Resources) -> tuple[Cell, ...]:
         profile = self.demands.profile(js.job)
         proportional = scaled(proportional_per_gpu, js.width)
         if profile is None:
@@ -71,7 +71,7 @@ class Kinds:
         return (safe, *(cell for cell in kept if cell is not safe))
 
     def _grid(self, profile: Profile, proportional_per_gpu: Grant, width: int, pace_ppm: int) -> list[Grant]:
-        """Every combination of CPUs and memory that is looked at, with the storage bandwidth that it can use."""
+        """Return every combination of CPUs and memory to consider, with the storage bandwidth that it can use."""
         rows = {*profile.cpu_milli, proportional_per_gpu.cpu_milli}
         enough = profile.demand.cpu_milli
         if pace_ppm > REFERENCE_SPEED_PPM:
@@ -91,7 +91,7 @@ class Kinds:
         return grid
 
     def _ppm(self, profile: Profile, grant: Grant, width: int, pace_ppm: int) -> int:
-        """Return how fast a job is believed to be with a grant, on its GPUs."""
+        """Return the estimated speed of a job with a grant, on its GPUs."""
         return profile.speed_at(grant_per_gpu(self.demands.shares.effective(grant), width), pace_ppm)
 
     def _worth(self, js: JobState, ppm: int) -> int:

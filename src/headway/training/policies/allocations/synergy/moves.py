@@ -1,7 +1,7 @@
-"""Which running jobs to move so that all gain: one at a time while that pays, and now and then by programme 2.
+"""Moves of running jobs that raise the total worth: one job at a time, and from time to time by programme 2.
 
-A move costs the job's standstill. What it gains lasts as long as the job, at most as long as one cares to look ahead:
-others come and go. It is made when the gain is some times the cost.
+A move costs the job's standstill. Its gain lasts as long as the job, but counts for at most ``horizon``, since other
+jobs come and go. A move is made when the gain is ``margin`` times the cost.
 """
 
 from collections.abc import Iterator
@@ -18,11 +18,11 @@ from headway.training.state import TrainingState
 from headway.units import REFERENCE_SPEED_PPM, WHOLE_GPU_MILLI
 
 MOST_MOVES = 8
-"""In one decision."""
+"""Moves in one decision."""
 MOST_SOURCES, MOST_TARGETS = 4, 12
-"""Nodes that lack most and nodes with most to spare that are tried."""
+"""Nodes that are tried: those whose jobs lack most, and those with most to spare."""
 MOST_BRANCHES = 30
-"""Of programme 2, which is only to find what single moves do not."""
+"""Branches of programme 2, which only has to find what single moves do not."""
 Move = tuple[JobState, int]
 _Kind = tuple[tuple[Cell, ...], int]
 """Cells, and whole GPUs."""
@@ -34,7 +34,7 @@ class Mover(NamedTuple):
     js: JobState
     cells: tuple[Cell, ...]
     span: int
-    """For how long moving it would help."""
+    """For how long the move would help, in nanoseconds."""
     cost: int
     """In worth times nanoseconds."""
 
@@ -51,7 +51,7 @@ class Moves:
         self._summary: dict[object, bool] = {}
 
     def single(self, now: int, state: TrainingState) -> Iterator[Move]:
-        """Moves of one job that pay, the best first; each is to be made before the next is asked for."""
+        """Yield moves of one job that pay, the best first; each has to be made before the next is asked for."""
         for _ in range(MOST_MOVES):
             best: tuple[float, int, int] | None = None
             targets = self._targets(state)
@@ -60,22 +60,24 @@ class Moves:
                     if node != source and self._promising(state, source, node):
                         for mover in self._movers(now, state, source):
                             if (net := self._net(state, source, mover, node)) > 0:
-                                mark = (net, -mover.js.id, -node)
-                                best = mark if best is None else max(best, mark)
+                                rank = (net, -mover.js.id, -node)
+                                best = rank if best is None else max(best, rank)
             if best is None:
                 return
             yield state.running[-best[1]], -best[2]
 
     def _promising(self, state: TrainingState, source: int, node: int) -> bool:
-        """Whether a move from one node to another could pay if all jobs went on for long; told once for as long as both
-        stay as they are."""
+        """Return whether a move from one node to another could pay if all jobs ran for the whole horizon.
+
+        The answer is cached for as long as both nodes stay as they are.
+        """
         key = (source, self._models.at(source).version, node, self._models.at(node).version)
         movers = (self._mover(0, state, js, self._horizon) for js in state.on_node[source].values())
         gains = (mover is not None and self._net(state, source, mover, node) > 0 for mover in movers)
         return cached(self._summary, key, lambda: any(gains))
 
     def _sources(self, state: TrainingState) -> list[int]:
-        """Nodes whose jobs could gain from more room, those that lack most first."""
+        """Return the nodes whose jobs would gain from more resources, those that lack most first."""
         crowded = ((self._models.at(node), node) for node, here in enumerate(state.on_node) if len(here) > 1)
         lacking = [
             (node_model.worth - node_model.most, node) for node_model, node in crowded if not node_model.spanning
@@ -83,32 +85,35 @@ class Moves:
         return [node for lack, node in sorted(lacking)[:MOST_SOURCES] if lack < 0]
 
     def _targets(self, state: TrainingState) -> list[int]:
-        """Nodes with a GPU free, those with most to spare first; of nodes that are alike the first."""
-        found: dict[object, tuple[float, int]] = {}
+        """Return nodes with a free GPU, those with most to spare first; of nodes that are alike only the first."""
+        by_kind: dict[object, tuple[float, int]] = {}
         alike = self._models.alike
         for free in range(1, len(state.pool.buckets)):
             for node in members(state.pool.buckets[free]):
                 node_model = self._models.at(node)
                 if not node_model.spanning:
-                    found.setdefault(
+                    by_kind.setdefault(
                         (node_model.kinds, node_model.room, free, alike[node]), (-self._spare(node_model, node), node)
                     )
-        return [node for _, node in sorted(found.values())[:MOST_TARGETS]]
+        return [node for _, node in sorted(by_kind.values())[:MOST_TARGETS]]
 
     def _spare(self, node_model: NodeModel, node: int) -> float:
         return sum(left / has for left, has in zip(node_model.spare, self._models.capacity[node], strict=True) if has)
 
     def _movers(self, now: int, state: TrainingState, node: int) -> list[Mover]:
-        """Of each kind of job on a node, the one that has longest to go."""
-        found: dict[tuple[Cell, ...], Mover] = {}
+        """Return the job of each kind on a node that has longest to run."""
+        by_cells: dict[tuple[Cell, ...], Mover] = {}
         for js in state.on_node[node].values():
             mover = self._mover(now, state, js)
-            if mover is not None and (mover.cells not in found or mover.span > found[mover.cells].span):
-                found[mover.cells] = mover
-        return list(found.values())
+            if mover is not None and (mover.cells not in by_cells or mover.span > by_cells[mover.cells].span):
+                by_cells[mover.cells] = mover
+        return list(by_cells.values())
 
     def _mover(self, now: int, state: TrainingState, js: JobState, span: int = 0) -> Mover | None:
-        """A job as one that could move; None where it cannot. ``span``: whenever that is, and for so long."""
+        """Return a job as one that could move; None where it cannot.
+
+        With ``span`` the move is assumed to help for that long, and the job need not be able to move right now.
+        """
         if not js.gpus or js.gpu_milli != WHOLE_GPU_MILLI or js.nodes > 1 or not js.job.preemptible:
             return None
         if not span and js.base > now:
@@ -120,7 +125,7 @@ class Moves:
         return Mover(js, cells, max(1, min(left, self._horizon)), state.costs.of_migration(js.job) * cells[-1].worth)
 
     def _net(self, state: TrainingState, source: int, mover: Mover, node: int) -> float:
-        """Return what a move is worth over its span, less its cost; nothing where it cannot be made."""
+        """Return what a move gains over its span, less its cost; 0 where it cannot be made."""
         js, models, pool = mover.js, self._models, state.pool
         if pool.free_count[node] < js.gpus or not js.eligible & pool.bits[node]:
             return 0
@@ -134,8 +139,11 @@ class Moves:
     # --- programme 2 ------------------------------------------------------------------------------------------
 
     def exchange(self, now: int, state: TrainingState) -> list[Move]:
-        """What programme 2 does with the node that lacks most and the one that has most to spare, in an order in which
-        it can be done; nothing where it does not pay, or so soon after the last time."""
+        """Return the moves of programme 2 between the node that lacks most and the one with most to spare.
+
+        They are in an order in which they can be made. Empty where they do not pay, or within ``every`` of the last
+        time.
+        """
         if now < self._next:
             return []
         sources, targets, alike = self._sources(state), self._targets(state), self._models.alike
@@ -151,13 +159,13 @@ class Moves:
             rooms.append((room[0], room[1], room[2]))
             whole = sum(js.gpus for js in state.on_node[node].values() if js.gpu_milli == WHOLE_GPU_MILLI)
             gpus.append(state.pool.free_count[node] + whole)
-        found = rearrange(list(groups.values()), rooms, gpus, branches=MOST_BRANCHES)
-        return [] if found is None else self._plan(state, pair, movers, dict(zip(groups, found, strict=True)))
+        counts = rearrange(list(groups.values()), rooms, gpus, branches=MOST_BRANCHES)
+        return [] if counts is None else self._plan(state, pair, movers, dict(zip(groups, counts, strict=True)))
 
     def _groups(
         self, now: int, state: TrainingState, pair: tuple[int, int]
     ) -> tuple[dict[_Kind, JobGroup], dict[_Kind, list[list[Mover]]]]:
-        """The jobs of two nodes by their kinds, and those of each kind, node by node, that can move: cheapest first."""
+        """Return the jobs of two nodes grouped by kind, and for each kind and node those that can move, cheapest first."""
         jobs: dict[_Kind, list[list[JobState]]] = {}
         for index, node in enumerate(pair):
             for js in state.on_node[node].values():
@@ -178,7 +186,7 @@ class Moves:
         return groups, movers
 
     def _price(self, mover: Mover) -> float:
-        """A move's cost, spread over the time that it helps."""
+        """Return a move's cost divided by the time that it helps."""
         return self._margin * mover.cost / mover.span
 
     def _plan(
@@ -186,15 +194,15 @@ class Moves:
         state: TrainingState,
         pair: tuple[int, int],
         movers: dict[_Kind, list[list[Mover]]],
-        found: dict[_Kind, tuple[int, ...]],
+        counts: dict[_Kind, tuple[int, ...]],
     ) -> list[Move]:
-        """The moves from how it is to how it is best, if they pay and there are GPUs to make them one by one."""
+        """Return the moves to the numbers of jobs that programme 2 counts, if they pay and can be made one by one."""
         jobs = [list(state.on_node[node].values()) for node in pair]
         price, moves = 0.0, []
-        for kind, counts in found.items():
+        for kind, numbers in counts.items():
             for side, other in ((0, 1), (1, 0)):
                 here = sum(self._kind(js) == kind for js in state.on_node[pair[side]].values() if js.gpus)
-                for mover in movers[kind][side][: max(0, here - counts[side])]:
+                for mover in movers[kind][side][: max(0, here - numbers[side])]:
                     jobs[side].remove(mover.js)
                     jobs[other].append(mover.js)
                     price += self._price(mover)
@@ -211,8 +219,7 @@ class Moves:
 
 
 def _in_order(moves: list[Move], pair: tuple[int, int], free: list[int]) -> list[Move]:
-    """Moves to one or the other of two nodes so that GPUs are free for each when it is made; none if there is no such
-    order."""
+    """Return moves between two nodes in an order in which GPUs are free for each; empty if there is no such order."""
     ordered = []
     while moves:
         move = next(((js, to) for js, to in moves if free[to] >= js.gpus), None)

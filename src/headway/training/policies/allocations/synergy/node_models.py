@@ -1,9 +1,9 @@
-"""The nodes as the programmes see them: who is on each, what kinds of jobs these are, the room that they divide, and
-its best division with everybody where they are.
+"""Models of the nodes for the programmes of ``opt``: the jobs on each, their kinds, the resources that they divide, and
+the best division with all jobs where they are.
 
-Jobs on one node have the best that their node's front shows. A job over several nodes joins these: its cells are tried
-one by one with the best that its nodes can then do, and where there are several such jobs, in turn until none gains.
-The optimum with one of them, and nearly always with more.
+Jobs on one node get the best point of their node's Pareto front. For a job that spans nodes each cell is tried with the
+best divisions of its nodes beside it. Where several such jobs are connected, they are tried in turn until none gains.
+This is the optimum with one such job, and nearly always with more.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ _NOTHING: Mapping[int, Grant] = MappingProxyType({})
 
 @dataclass(slots=True)
 class NodeModel:
-    """One node: the jobs on it alone that have a choice of cells, and the room that they divide."""
+    """One node: the jobs on it alone that have a choice of cells, and the resources (``room``) that they divide."""
 
     version: tuple[int, int]
     kinds: tuple[int, ...] = ()
@@ -35,23 +35,23 @@ class NodeModel:
     settled: tuple[tuple[JobState, Cell], ...] = ()
     """Jobs on it alone that have no choice; what they get is not in ``room``."""
     spanning: tuple[JobState, ...] = ()
-    """Jobs over several nodes, this one among them; what they get here is in ``room``."""
+    """Jobs that span nodes, this one among them; what they get here is in ``room``."""
     gpus: int = 0
     """Whole GPUs in use."""
     has_cpu_jobs: bool = False
     """Whether there are jobs without GPUs; what they hold is not in ``room``."""
     worth: int = 0
-    """Of all on it alone, in the best division."""
+    """The worth of all jobs on it alone, in the best division."""
     most: int = 0
-    """The same if there were room for everything."""
+    """The same if all had their full demands."""
     spare: Resources = (0, 0, 0)
-    """What that division leaves over."""
+    """What the best division leaves free."""
     gains: dict[int, int | None] = field(default_factory=dict)
-    """What one more job would add, by the number of its kind, as far as it was asked."""
+    """What the worth grows with one more job, by the number of its kind: a cache."""
 
 
 class NodeModels:
-    """All nodes of a cluster."""
+    """The models of all nodes of a cluster."""
 
     def __init__(self, state: TrainingState, *, by_gpus: bool, between: bool) -> None:
         self._state = state
@@ -65,17 +65,17 @@ class NodeModels:
                 self.capacity, self.kinds.demands.shares.of_node, state.cluster.nodes, strict=True
             )
         ]
-        """The same number for nodes on which a job is the same."""
+        """A number for each node, the same for nodes on which a job has the same cells."""
         self.fronts = ParetoFronts((most[0], most[1], most[2]))
         self._models = [NodeModel((0, 0), room=room) for room in self.capacity]
 
     def at(self, node: int) -> NodeModel:
-        """A node as it is now."""
+        """Return the model of a node as it is now."""
         here = self._state.on_node[node]
         node_model = self._models[node]
         version = (len(here), next(reversed(here.values())).lease if here else 0)
         if node_model.version != version:
-            # A job that comes has the largest lease and is last, so these two tell any two moments apart.
+            # A job that comes has the largest lease and is last, so these two change whenever the jobs do.
             node_model = self._models[node] = self.with_jobs(
                 node, [(js, js.placement) for js in here.values()], version
             )
@@ -84,7 +84,7 @@ class NodeModels:
     def with_jobs(
         self, node: int, jobs: Iterable[tuple[JobState, Placement]], version: tuple[int, int] = (-1, 0)
     ) -> NodeModel:
-        """A node with these jobs on it."""
+        """Return a model of a node with these jobs on it."""
         room = list(self.capacity[node])
         choosers, settled, spanning, masks = [], [], [], 0
         has_cpu_jobs = False
@@ -103,11 +103,11 @@ class NodeModels:
             else:
                 settled.append((js, cells[0]))
                 take(room, cells[0].grant)
-        choosers.sort(key=lambda each: each[:3])
+        choosers.sort(key=lambda chooser: chooser[:3])
         node_model = NodeModel(
             version,
-            tuple([each[0] for each in choosers]),
-            tuple([each[3] for each in choosers]),
+            tuple([chooser[0] for chooser in choosers]),
+            tuple([chooser[3] for chooser in choosers]),
             (room[0], room[1], room[2]),
             tuple(settled),
             tuple(spanning),
@@ -116,29 +116,29 @@ class NodeModels:
         )
         fixed = sum(cell.worth for _, cell in settled)
         node_model.most = fixed + sum(self.fronts.kinds[kind][-1].worth for kind in node_model.kinds)
-        if not spanning and (found := self.fronts.best(node_model.kinds, node_model.room)) is not None:
-            node_model.worth = fixed + found[0]
-            for kind, index in zip(node_model.kinds, found[1], strict=True):
+        if not spanning and (best_choice := self.fronts.best(node_model.kinds, node_model.room)) is not None:
+            node_model.worth = fixed + best_choice[0]
+            for kind, index in zip(node_model.kinds, best_choice[1], strict=True):
                 take(room, self.fronts.kinds[kind][index].grant)
             node_model.spare = (room[0], room[1], room[2])
         return node_model
 
     def connected(self, nodes: Iterable[int]) -> list[int]:
-        """These nodes, and those joined to them by jobs over several."""
-        found: dict[int, None] = {}
-        ahead = list(nodes)
-        while ahead:
-            node = ahead.pop()
-            if node not in found:
-                found[node] = None
-                ahead += [other for js in self.at(node).spanning for other, _ in js.placement]
-        return sorted(found)
+        """Return these nodes and all nodes connected to them by jobs that span nodes."""
+        reached: dict[int, None] = {}
+        to_visit = list(nodes)
+        while to_visit:
+            node = to_visit.pop()
+            if node not in reached:
+                reached[node] = None
+                to_visit += [other for js in self.at(node).spanning for other, _ in js.placement]
+        return sorted(reached)
 
     # --- trying out -------------------------------------------------------------------------------------------
 
     def gain(self, node: int, kind: int) -> int | None:
-        """What all on a node are worth more with one more job of a kind; None where there is no room for it unless jobs
-        over several nodes give some up."""
+        """Return what the worth of a node grows with one more job of a kind; None where it only fits if jobs that span
+        nodes give something up."""
         node_model = self.at(node)
         if node_model.spanning:
             return self._gain(node_model, self.capacity_left(node, node_model), kind)
@@ -156,7 +156,7 @@ class NodeModels:
         return self._more(node_model, room, node_model.kinds, (rest[0], rest[1], rest[2]), cells[0].worth)
 
     def loss(self, node: int, cells: tuple[Cell, ...]) -> int:
-        """Return what all on a node are worth less without one of its jobs, which has these cells."""
+        """Return what the worth of a node falls without one of its jobs, which has these cells."""
         node_model = self.at(node)
         if len(cells) > 1:
             kinds = list(node_model.kinds)
@@ -176,16 +176,17 @@ class NodeModels:
         return None if before is None or after is None else after[0] + worth - before[0]
 
     def capacity_left(self, node: int, node_model: NodeModel, grants: Mapping[int, Grant] = _NOTHING) -> Resources:
-        """A node's room beside what jobs over several nodes hold there, or would with these grants."""
+        """Return a node's room less what jobs that span nodes hold there, or would hold with these grants."""
         room = node_model.room
         for js in node_model.spanning:
             if js.id in self._state.running:
                 grant = grants.get(js.id, js.grant)
-                room = _less({node: room}, [each for each in js.placement if each[0] == node], js.gpus, grant)[node]
+                room = _less({node: room}, [part for part in js.placement if part[0] == node], js.gpus, grant)[node]
         return room
 
     def held_worth(self, node_model: NodeModel) -> int | None:
-        """What the jobs on a node alone are worth with what they hold; None where that is none of their cells."""
+        """Return the worth of the jobs on a node alone with their current grants; None where one is not among their
+        cells."""
         choosers = zip(node_model.jobs, (self.fronts.kinds[kind] for kind in node_model.kinds), strict=True)
         jobs = [*choosers, *((js, (cell,)) for js, cell in node_model.settled)]
         worths = [cell.worth for js, cells in jobs for cell in cells if cell.grant == js.grant]
@@ -194,8 +195,10 @@ class NodeModels:
     # --- dividing ---------------------------------------------------------------------------------------------
 
     def best_division(self, nodes: Iterable[int]) -> tuple[int, dict[int, Grant]]:
-        """(worth, what each job gets) of the best division of these nodes, and of no others joined to them. A node that
-        cannot give everybody their due is left as it is."""
+        """Return (worth, grants) of the best division of these nodes, to which no other nodes are connected.
+
+        A node that cannot give all jobs their proportional shares is left as it is.
+        """
         models = {node: self.at(node) for node in nodes}
         spanning = {js.id: (js, js.placement) for node_model in models.values() for js in node_model.spanning}
         wanted: dict[int, Grant] = {}
@@ -207,8 +210,8 @@ class NodeModels:
         return total + self._fill(models, rooms, wanted), wanted
 
     def division_with(self, js: JobState, placement: Placement) -> dict[int, Grant]:
-        """What a job that comes here gets, and the others of its nodes then; jobs that are on more nodes than these
-        keep what they hold, or go down to their due where that is not enough."""
+        """Return the grants of a job that comes and of the others on its nodes. Jobs that span nodes keep theirs, or
+        are lowered to their first cells where that is not enough."""
         models: dict[int, NodeModel] = {}
         others: dict[int, Grant] = {}
         for node, _ in placement:
@@ -230,19 +233,19 @@ class NodeModels:
         return {js.id: self.kinds.fallback(js, placement)}
 
     def _fill(self, models: Mapping[int, NodeModel], rooms: Mapping[int, Resources], wanted: dict[int, Grant]) -> int:
-        """The best for those who are on one node each; what that is worth."""
+        """Add the best grants of jobs that are on one node to ``wanted``; return what they are worth."""
         total = 0
         for node, node_model in models.items():
-            found = self.fronts.best(node_model.kinds, rooms[node])
-            if found is not None:
-                total += found[0] + sum(cell.worth for _, cell in node_model.settled)
+            best_choice = self.fronts.best(node_model.kinds, rooms[node])
+            if best_choice is not None:
+                total += best_choice[0] + sum(cell.worth for _, cell in node_model.settled)
                 wanted.update((js.id, cell.grant) for js, cell in node_model.settled)
-                self._hand_out(node_model, found[1], wanted)
+                self._hand_out(node_model, best_choice[1], wanted)
         return total
 
     def _hand_out(self, node_model: NodeModel, chosen: Sequence[int], wanted: dict[int, Grant]) -> None:
-        """The cells of a division to the jobs of their kinds: who holds one keeps it; among others the first comers
-        have the best."""
+        """Assign the chosen cells to the jobs of their kinds. Jobs that hold one keep it; of the others the first to
+        arrive get the best."""
         left: dict[int, list[int]] = {}
         for kind, cell in zip(node_model.kinds, chosen, strict=True):
             left.setdefault(kind, []).append(cell)
@@ -268,7 +271,7 @@ class NodeModels:
         spanning: Mapping[int, tuple[JobState, Placement]],
         wanted: dict[int, Grant],
     ) -> int:
-        """Cells for jobs over several nodes, taken out of ``rooms``; what these are worth."""
+        """Choose cells for jobs that span nodes, and take them out of ``rooms``; return what they are worth."""
         chosen: dict[int, Cell] = {}
         for job, (js, placement) in spanning.items():
             chosen[job] = self.kinds.cells(js, placement)[0]
@@ -280,9 +283,9 @@ class NodeModels:
                 best = None
                 for cell in self.kinds.cells(js, placement):
                     rest = _less(free, placement, js.gpus, cell.grant)
-                    found = [self.fronts.best(models[node].kinds, room) for node, room in rest.items()]
-                    worth = cell.worth + sum(each[0] for each in found if each is not None)
-                    if None not in found and (best is None or worth > best[0]):
+                    best_choices = [self.fronts.best(models[node].kinds, room) for node, room in rest.items()]
+                    worth = cell.worth + sum(choice[0] for choice in best_choices if choice is not None)
+                    if None not in best_choices and (best is None or worth > best[0]):
                         best = (worth, cell, rest)
                 if best is not None:
                     _, chosen[job], rest = best
@@ -296,7 +299,7 @@ class NodeModels:
 def _less(
     rooms: Mapping[int, Resources], placement: Iterable[tuple[int, int]], gpus: int, grant: Grant, sign: int = 1
 ) -> dict[int, Resources]:
-    """The room of a placement's nodes without a job's grant there; with ``sign`` -1 with it."""
+    """Return the room of a placement's nodes less a job's grant there; with ``sign`` -1 plus the grant."""
     less = {}
     for node, mask in placement:
         room, taken = rooms[node], part_of_grant(grant, mask.bit_count(), gpus)

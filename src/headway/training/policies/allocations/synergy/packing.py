@@ -1,4 +1,4 @@
-"""Demands as parts of the cluster, and how well they match what is free: Tetris' view of a job (SIGCOMM 2014)."""
+"""Demands as fractions of the cluster, and their alignment with what is free (Tetris, SIGCOMM 2014)."""
 
 from typing import TypeAlias
 
@@ -15,7 +15,7 @@ _WHOLE = 10**9
 
 
 class Packing:
-    """The parts of one cluster."""
+    """Demands relative to one cluster."""
 
     def __init__(self, state: TrainingState) -> None:
         nodes = state.cluster.nodes
@@ -28,19 +28,19 @@ class Packing:
         )
         self._free: Fractions = ()
         self._free_at = (-1, 0)
-        """The state's changes, and the nodes in service, when ``_free`` was summed up."""
+        """The state's count of changes, and the nodes in service, when ``_free`` was computed."""
 
     def fractions(self, js: JobState) -> Fractions:
-        """Return what part of everything a job's full demand is."""
+        """Return a job's full demand as fractions of what the cluster has."""
         wanted = (js.width, *self._demands.of(js))
         return tuple([amount * _WHOLE // total for amount, total in zip(wanted, self._totals, strict=True)])
 
     def size(self, js: JobState) -> int:
-        """All of them together; at least 1."""
+        """Return the packed demand: the sum of the fractions, at least 1."""
         return sum(self.fractions(js)) or 1
 
     def alignment(self, state: TrainingState, js: JobState) -> float:
-        """The part of what a job wants that is free, the mean over everything it wants by how much it wants: 0 to 1."""
+        """Return the free fraction of the cluster's resources, averaged with the job's demands as weights: 0 to 1."""
         at = (state.changes, state.pool.schedulable)
         if self._free_at != at:
             self._free_at, self._free = at, self._sum(state)

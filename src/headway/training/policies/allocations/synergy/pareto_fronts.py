@@ -1,9 +1,9 @@
-"""Programme 1 for the jobs of one node, at once: what they can be worth together, for every room there is.
+"""Pareto fronts of the jobs on one node: programme 1 solved for every capacity at once.
 
-A front holds, for some kinds of jobs together, every choice of their cells that no other choice beats. That of one more
-job is the front before with each of its cells, less what is beaten. Fronts are kept by the kinds they are of, so a node
-whose jobs were seen before, in whatever order, costs a look. A front of very many choices is thinned out: of two that
-take about as much the better one is kept. All others, and so what is read off them, are exact.
+A front holds, for a multiset of kinds of jobs, every Pareto-optimal choice of their cells. The front with one more job
+combines the front before with each of its cells, and keeps what is not dominated. Fronts are cached by their kinds, so
+a node whose jobs were seen before, in any order, costs one lookup. A front of very many points is thinned out: of two
+that take about as much, the better one is kept. All other fronts are exact.
 """
 
 from bisect import bisect_right
@@ -16,98 +16,100 @@ from headway.training.policies.allocations.synergy.programs import Cell, Resourc
 MOST_CHOICES = 400
 """A front with more is thinned out; one with storage as a third resource from a quarter of that on."""
 LEVELS = 24
-"""In how many steps of what a node has "about as much" is told apart then."""
+"""Steps of a node's capacity into which amounts are rounded when a front is thinned out."""
 
 
 class FrontPoint(NamedTuple):
-    """One choice of a front: what it is worth and takes, and how it was come by."""
+    """One choice of a front: its worth, what it takes, and the choice it was made from."""
 
     worth: int
     cpu_milli: int
     memory_bytes: int
     storage: int
     before: int
-    """Which choice of the front without the last job."""
+    """Index of the choice in the front without the last job."""
     cell: int
-    """Which cell of the last job."""
+    """Index of the last job's cell."""
 
 
 class ParetoFronts:
-    """The fronts of all kinds of jobs, on nodes that have at most so much."""
+    """The fronts of multisets of jobs, on nodes that have at most ``most``."""
 
     def __init__(self, most: Resources) -> None:
         self.most = most
         self.kinds: list[tuple[Cell, ...]] = []
-        """Cells by the number of the kind; the first is the least that such a job can have."""
+        """Cells by the number of the kind; the first is the fallback of such a job."""
         self._numbers: dict[tuple[Cell, ...], int] = {}
         self._fronts: dict[tuple[int, ...], list[FrontPoint]] = {}
-        """By falling worth; last comes the choice of all first cells, which is there in any case if it fits."""
-        self._found: dict[tuple[tuple[int, ...], Resources], tuple[int, tuple[int, ...]] | None] = {}
+        """Points by falling worth; the last is the choice of all first cells, which is always kept if it fits."""
+        self._best_choices: dict[tuple[tuple[int, ...], Resources], tuple[int, tuple[int, ...]] | None] = {}
 
     def number(self, cells: tuple[Cell, ...]) -> int:
-        """Of the kind of job that has these cells."""
-        found = self._numbers.get(cells)
-        if found is None:
-            found = self._numbers[cells] = len(self.kinds)
+        """Return the number of the kind of job that has these cells."""
+        number = self._numbers.get(cells)
+        if number is None:
+            number = self._numbers[cells] = len(self.kinds)
             self.kinds.append(cells)
-        return found
+        return number
 
     def best(self, kinds: tuple[int, ...], room: Resources) -> tuple[int, tuple[int, ...]] | None:
-        """(worth, a cell for each) of the best choice that fits; ``kinds`` in ascending order. None: nothing fits."""
-        return cached(self._found, (kinds, room), lambda: self._best(kinds, room))
+        """Return (worth, index of a cell for each job) of the best choice that fits; None if none does.
+
+        ``kinds`` in ascending order.
+        """
+        return cached(self._best_choices, (kinds, room), lambda: self._best(kinds, room))
 
     def _best(self, kinds: tuple[int, ...], room: Resources) -> tuple[int, tuple[int, ...]] | None:
-        mark = next((each for each in self.front(kinds) if within(each[1:4], room)), None)
-        return None if mark is None else (mark.worth, self._cells(kinds, mark))
+        point = next((point for point in self.front(kinds) if within(point[1:4], room)), None)
+        return None if point is None else (point.worth, self._cells(kinds, point))
 
-    def _cells(self, kinds: tuple[int, ...], mark: FrontPoint) -> tuple[int, ...]:
+    def _cells(self, kinds: tuple[int, ...], point: FrontPoint) -> tuple[int, ...]:
         cells = []
         for end in range(len(kinds), 0, -1):
-            cells.append(mark.cell)
-            mark = self.front(kinds[: end - 1])[mark.before]
+            cells.append(point.cell)
+            point = self.front(kinds[: end - 1])[point.before]
         return tuple(reversed(cells))
 
     def front(self, kinds: tuple[int, ...]) -> list[FrontPoint]:
-        """Choices by falling worth."""
+        """Return the points of the front of these kinds, by falling worth."""
         if not kinds:
             return [FrontPoint(0, 0, 0, 0, 0, 0)]
         return cached(self._fronts, kinds, lambda: self._with(self.front(kinds[:-1]), self.kinds[kinds[-1]]))
 
     def _with(self, before: list[FrontPoint], cells: Sequence[Cell]) -> list[FrontPoint]:
         cpus, memory, storage = self.most
-        marks = [
-            FrontPoint(mark.worth + worth, cpu, bytes_, rate, index, number)
+        points = [
+            FrontPoint(point.worth + worth, cpu, bytes_, rate, index, number)
             for number, (grant, worth) in enumerate(cells)
-            for index, mark in enumerate(before)
-            if (cpu := mark.cpu_milli + grant[0]) <= cpus
-            and (bytes_ := mark.memory_bytes + grant[1]) <= memory
-            and (rate := mark.storage + grant[2]) <= storage
+            for index, point in enumerate(before)
+            if (cpu := point.cpu_milli + grant[0]) <= cpus
+            and (bytes_ := point.memory_bytes + grant[1]) <= memory
+            and (rate := point.storage + grant[2]) <= storage
         ]
-        first = next((mark for mark in marks if (mark.before, mark.cell) == (len(before) - 1, 0)), None)
-        marks.sort(key=lambda mark: (-mark.worth, mark[1:]))
-        kept = pareto_optimal(marks, [mark[1:4] for mark in marks])
-        if len(kept) > (MOST_CHOICES // 4 if any(mark.storage for mark in kept) else MOST_CHOICES):
+        first = next((point for point in points if (point.before, point.cell) == (len(before) - 1, 0)), None)
+        points.sort(key=lambda point: (-point.worth, point[1:]))
+        kept = pareto_optimal(points, [point[1:4] for point in points])
+        if len(kept) > (MOST_CHOICES // 4 if any(point.storage for point in kept) else MOST_CHOICES):
             steps = [max(1, -(-most // LEVELS)) for most in self.most]
-            kept = pareto_optimal(kept, [tuple(-(-mark[r + 1] // steps[r]) for r in range(3)) for mark in kept])
+            kept = pareto_optimal(kept, [tuple(-(-point[r + 1] // steps[r]) for r in range(3)) for point in kept])
         return kept if first is None or kept[-1] == first else [*kept, first]
 
 
-def pareto_optimal(marks: Sequence[FrontPoint], taken: Sequence[tuple[int, ...]]) -> list[FrontPoint]:
-    """Of choices by falling worth, those that take less of something than any before them; ``taken``: what each takes
-    of CPUs, memory and storage."""
+def pareto_optimal(points: Sequence[FrontPoint], taken: Sequence[tuple[int, ...]]) -> list[FrontPoint]:
+    """Return the Pareto-optimal points, of points by falling worth; ``taken``: the CPUs, memory and storage of each."""
     if not any(storage for _, _, storage in taken):
         staircase = Staircase()
-        return [mark for mark, (cpu, memory, _) in zip(marks, taken, strict=True) if staircase.put(cpu, memory)]
+        return [point for point, (cpu, memory, _) in zip(points, taken, strict=True) if staircase.put(cpu, memory)]
     levels = {cpu: rank for rank, cpu in enumerate(sorted({cpu for cpu, _, _ in taken}), start=1)}
     tree = [Staircase() for _ in range(len(levels) + 1)]
     kept = []
-    for mark, (cpu, memory, storage) in zip(marks, taken, strict=True):
+    for point, (cpu, memory, storage) in zip(points, taken, strict=True):
         rank = levels[cpu]
-        at = rank  # those with no more CPUs are in the stairs at at, at without its last bit, and so on
+        at = rank  # a Fenwick tree: points with no more CPUs are at ``at``, at ``at`` without its last bit, and so on
         while at and not tree[at].beats(memory, storage):
             at &= at - 1
         if not at:
-            kept.append(mark)
+            kept.append(point)
             while rank < len(tree):
                 tree[rank].put(memory, storage)
                 rank += rank & -rank
@@ -115,7 +117,7 @@ def pareto_optimal(marks: Sequence[FrontPoint], taken: Sequence[tuple[int, ...]]
 
 
 class Staircase:
-    """Pairs none of which is larger than another in both."""
+    """A Pareto front of pairs, smaller being better: sorted by the first, falling in the second."""
 
     __slots__ = ("_high", "_low")
 
@@ -124,12 +126,12 @@ class Staircase:
         self._high: list[int] = []
 
     def beats(self, low: int, high: int) -> bool:
-        """Return whether there is a pair that is no larger in either."""
+        """Return whether a pair of the front dominates this one."""
         at = bisect_right(self._low, low)
         return at > 0 and self._high[at - 1] <= high
 
     def put(self, low: int, high: int) -> bool:
-        """Add a pair, unless there is one no larger in either; whether it was added."""
+        """Add a pair unless it is dominated; return whether it was added."""
         at = bisect_right(self._low, low)
         if at and self._high[at - 1] <= high:
             return False

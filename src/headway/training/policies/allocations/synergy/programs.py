@@ -1,12 +1,12 @@
-"""The two programmes of Synergy-OPT, solved with HiGHS (Mohan et al., OSDI 2022, section 4.2; solver: scipy's).
+"""The two integer programmes of Synergy-OPT, solved with HiGHS from scipy (Mohan et al., OSDI 2022, section 4.2).
 
 Programme 1 picks a cell of its matrix for each job so that the cluster's throughput is largest, as if it were one
-machine. Identical jobs are one group with an integer number in each cell, so its size depends on how many kinds of jobs
-run, not on how many jobs. As few groups as there are resources are fractional in its relaxation, so that rounding it is
-nearly always good enough. What comes back says how good it is at worst.
+machine. Identical jobs are one group with an integer number in each cell, so its size depends on the number of kinds,
+not of jobs. At most as many groups as there are resources are fractional in its relaxation, so that rounding it is
+nearly always good enough. The answer comes with an upper bound.
 
-Programme 2 puts the jobs of some nodes where they are worth most together, less what moving them costs. The paper's
-splits as few jobs as it can; here a job that is whole stays whole, and what is kept small is the moving.
+Programme 2 distributes the jobs of some nodes so that they are worth most together, less what moving them costs. The
+paper's splits as few jobs as it can. Here no job is split, and the cost of moves is kept small.
 """
 
 from collections.abc import Sequence
@@ -19,14 +19,14 @@ from headway.training.actions import Grant
 from headway.training.policies.allocations.synergy.branch_and_bound import Floats, Programme, Table
 
 Resources = tuple[int, int, int]
-"""CPUs in thousandths, bytes of memory, bytes a second of storage."""
+"""Thousandths of CPUs, bytes of memory, bytes per second of storage."""
 Counts = tuple[tuple[int, ...], ...]
 MOST_BRANCHES = 10_000
 _SLACK = 1e-6
 
 
 class Cell(NamedTuple):
-    """What a job may be given, and what that is worth."""
+    """A grant that a job may get, and what that is worth."""
 
     grant: Grant
     worth: int
@@ -40,13 +40,13 @@ class Choice:
     counts: Counts
     worth: int
     bound: int
-    """No choice is worth more than this."""
+    """An upper bound of the worth of all choices."""
     branches: int = 0
-    """How often the relaxation alone was not good enough."""
+    """Branches taken, where the relaxation alone was not good enough."""
 
 
 def undominated(cells: Sequence[Cell]) -> tuple[Cell, ...]:
-    """Without those that another one beats: no dearer in anything and worth as much. In order of their worth."""
+    """Return the Pareto-optimal cells, by rising worth: no other takes no more of anything and is worth as much."""
     kept: list[Cell] = []
     for cell in sorted(set(cells), key=lambda cell: (-cell.worth, cell.grant)):
         if not any(within(other.grant, cell.grant) for other in kept):
@@ -55,7 +55,7 @@ def undominated(cells: Sequence[Cell]) -> tuple[Cell, ...]:
 
 
 def within(grant: Resources, room: Resources) -> bool:
-    """Return whether there is room for a grant."""
+    """Return whether a grant is at most ``room`` in every resource."""
     return grant[0] <= room[0] and grant[1] <= room[1] and grant[2] <= room[2]
 
 
@@ -66,9 +66,10 @@ def choose(
     gap: float = 0.0,
     branches: int = MOST_BRANCHES,
 ) -> Choice | None:
-    """Programme 1: a cell for each of so many jobs of each kind, worth most in all; None when nothing was found.
+    """Solve programme 1: return how many jobs of each group get which cell; None when no choice was found.
 
-    ``gap``: good enough when no choice is worth more by this part. The bound holds however early it was stopped.
+    ``groups``: cells and number of jobs of each kind. ``gap``: stop when no choice is better by more than this
+    fraction. The bound holds however early it was stopped.
     """
     programme = _Cells(groups, capacity)
     best, bound, taken = programme.solved(gap=gap, branches=branches)
@@ -89,9 +90,9 @@ class _Cells(Programme[Counts]):
             table.limit({i: cell.grant[r] for i, (_, cell) in enumerate(self.cells)}, capacity[r])
         super().__init__([cell.worth for _, cell in self.cells], table)
 
-    def near(self, shares: Floats) -> Counts | None:
-        """Shares rounded down; whoever is left over gets the best that still fits, the best cells first."""
-        whole = [int(share) for share in np.floor(shares + _SLACK)]
+    def rounded(self, values: Floats) -> Counts | None:
+        """Return the numbers rounded down; jobs that are left over get the best cells that still fit."""
+        whole = [int(share) for share in np.floor(values + _SLACK)]
         left = list(self.capacity)
         over = [count for _, count in self.groups]
         for n, (group, cell) in zip(whole, self.cells, strict=True):
@@ -111,12 +112,12 @@ class _Cells(Programme[Counts]):
         return self._checked(whole)
 
     def worth(self, answer: Counts) -> int:
-        """Of a choice."""
+        """Return the worth of a choice."""
         rows = zip(self.groups, answer, strict=True)
         return sum(n * cell.worth for (cells, _), row in rows for cell, n in zip(cells, row, strict=True))
 
     def _checked(self, whole: list[int]) -> Counts | None:
-        """By group, if everybody has a cell and all of it fits, in whole numbers."""
+        """Return the numbers by group if every job has a cell and all fit; else None."""
         counts, column, left = [], 0, list(self.capacity)
         for cells, members in self.groups:
             row = tuple(whole[column : column + len(cells)])
@@ -152,9 +153,9 @@ class JobGroup:
 def rearrange(
     groups: Sequence[JobGroup], rooms: Sequence[Resources], gpus: Sequence[int], *, branches: int = MOST_BRANCHES
 ) -> Counts | None:
-    """Programme 2: how many of each flock are best on each node; None when nothing was found.
+    """Solve programme 2: return how many jobs of each group should be on each node; None when nothing was found.
 
-    ``rooms`` and ``gpus`` are what each node has for these jobs. The best cells are chosen along with it.
+    ``rooms`` and ``gpus`` are what each node has for these jobs. Cells are chosen at the same time.
     """
     programme = _Spots(groups, rooms, gpus)
     best, _, _ = programme.solved(gap=0.0, branches=branches)
@@ -162,7 +163,7 @@ def rearrange(
 
 
 class _Spots(Programme[tuple[int, ...]]):
-    """Programme 2: a column for each cell of each flock on each node, then one for who comes to each node."""
+    """Programme 2: a column for each cell of each group on each node, then one for the jobs that come to each node."""
 
     def __init__(self, groups: Sequence[JobGroup], rooms: Sequence[Resources], gpus: Sequence[int]) -> None:
         nodes = range(len(rooms))
@@ -184,9 +185,9 @@ class _Spots(Programme[tuple[int, ...]]):
         worths = [groups[f].cells[c].worth for f, c, _ in self.spots]
         super().__init__([*worths, *(-groups[f].price for f, _ in comings)], table)
 
-    def near(self, shares: Floats) -> tuple[int, ...] | None:
-        """These numbers themselves, where they are whole and fit."""
-        mine = shares[: len(self.spots)]
+    def rounded(self, values: Floats) -> tuple[int, ...] | None:
+        """Return the numbers themselves where they are whole and fit; else None."""
+        mine = values[: len(self.spots)]
         whole = np.rint(mine)
         if len(mine) and float(np.max(np.abs(mine - whole))) > _SLACK:
             return None
@@ -201,15 +202,15 @@ class _Spots(Programme[tuple[int, ...]]):
         return min(free) >= 0 and min(min(room) for room in left) >= 0
 
     def worth(self, answer: tuple[int, ...]) -> int:
-        """Of cells, less what the moves cost."""
+        """Return the worth of the cells, less what the moves cost."""
         worth = sum(n * self.groups[f].cells[c].worth for n, (f, c, _) in zip(answer, self.spots, strict=True))
         for group, row in zip(self.groups, self.counts(answer), strict=True):
             worth -= group.price * sum(max(0, n - was) for n, was in zip(row, group.here, strict=True))
         return worth
 
     def counts(self, answer: tuple[int, ...]) -> Counts:
-        """Return how many of each flock are on each node."""
-        found = [[0] * len(self.rooms) for _ in self.groups]
+        """Return how many jobs of each group are on each node."""
+        result = [[0] * len(self.rooms) for _ in self.groups]
         for n, (f, _, node) in zip(answer, self.spots, strict=True):
-            found[f][node] += n
-        return tuple(tuple(row) for row in found)
+            result[f][node] += n
+        return tuple(tuple(row) for row in result)

@@ -12,16 +12,16 @@ from headway.training.state import TrainingState
 
 
 class Proportional(Allocation):
-    """By GPUs."""
+    """The proportional share of each job."""
 
     name = "proportional"
 
     def bind(self, state: TrainingState) -> None:
-        """Take note whose nodes are divided."""
+        """Begin to divide the nodes of a state."""
         self._demands = Demands(state)
 
     def place(self, state: TrainingState, js: Demand, rule: PlacementRule) -> Placement | None:
-        """Return where its GPUs are free, and jobs without GPUs leave it its due."""
+        """Return where its GPUs are free, and jobs without GPUs leave it its proportional share."""
         if not js.gpus:
             return rule.place(state.pool, js)
         shares = self._demands.shares
@@ -32,5 +32,5 @@ class Proportional(Allocation):
     def enter(
         self, now: int, state: TrainingState, js: JobState, placement: Placement
     ) -> tuple[list[ReallocateJob], Grant]:
-        """Its due; nobody has to give anything up for it."""
+        """Return the proportional share of a job; no other job changes."""
         return [], self._demands.proportional(js, placement)
