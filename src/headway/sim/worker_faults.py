@@ -1,8 +1,8 @@
-"""Workers that die and come back, drawn from named streams of the run's seed.
+"""Worker failures of a simulated run, drawn from named streams of the run's seed.
 
 Either each worker fails by itself (``mtbf``), or at every tick one of those that are up, drawn at random (``every``).
-Which worker fails when depends on nothing that happens in the run. The last worker that is up never fails: a fleet of
-none could answer nobody.
+Failures do not depend on anything else in the run. The last worker that is up never fails: a fleet of none could
+answer no request.
 """
 
 from collections import deque
@@ -30,48 +30,48 @@ class ByWorker:
 
 @dataclass(frozen=True, slots=True)
 class ByTick:
-    """So often a worker dies; it is back after exactly ``repair``."""
+    """One worker fails every ``every``; it is back after exactly ``repair``."""
 
     every: int
     repair: int
 
 
 class DrawnFaults:
-    """What befalls the workers of one run, each worker's part handed out one event at a time.
+    """Worker failures and recoveries of one run, handed out one event at a time for each worker.
 
-    Nobody fails after ``until``, but who is down by then comes back.
+    No worker fails after ``until``, but those that are down by then come back.
     """
 
     def __init__(self, workers: int, seed: int, model: ByWorker | ByTick, until: int) -> None:
         history = _by_worker(workers, seed, model) if isinstance(model, ByWorker) else _by_tick(workers, seed, model)
         self._history = history
         self._until = until
-        self._told: list[deque[Fault]] = [deque() for _ in range(workers)]
-        """What is known of each worker and has not been handed out."""
+        self._drawn: list[deque[Fault]] = [deque() for _ in range(workers)]
+        """Events of each worker that are drawn and not handed out yet."""
         self._over = False
 
     def first(self) -> Sequence[Fault]:
         """Return the first failure of each worker that fails at all."""
-        found = (self._next(worker) for worker in range(len(self._told)))
-        return [fault for fault in found if fault is not None]
+        faults = (self._next(worker) for worker in range(len(self._drawn)))
+        return [fault for fault in faults if fault is not None]
 
     def after(self, now: int, event: FaultEvent) -> Fault | None:
-        """Return what befalls the same worker next."""
+        """Return the next failure or recovery of the same worker; None if there is none."""
         return self._next(event.worker)
 
     def _next(self, worker: int) -> Fault | None:
-        told = self._told[worker]
-        while not told and not self._over:
+        drawn = self._drawn[worker]
+        while not drawn and not self._over:
             time, lasts, failed = next(self._history)
             if time > self._until:
                 self._over = True
             else:
-                self._told[failed] += ((time, WorkerFailed(failed)), (time + lasts, WorkerRecovered(failed)))
-        return told.popleft() if told else None
+                self._drawn[failed] += ((time, WorkerFailed(failed)), (time + lasts, WorkerRecovered(failed)))
+        return drawn.popleft() if drawn else None
 
 
 _Failure = tuple[int, int, int]
-"""When, for how long, which worker."""
+"""(time, duration, worker)."""
 
 
 def _by_worker(workers: int, seed: int, model: ByWorker) -> Iterator[_Failure]:
@@ -83,11 +83,11 @@ def _by_worker(workers: int, seed: int, model: ByWorker) -> Iterator[_Failure]:
     due = [(drawn(worker, model.mtbf), worker) for worker in range(workers)]
     heapify(due)
     back = [-1] * workers
-    """When each worker that has failed is up again."""
+    """The time at which each failed worker is up again."""
     while True:
         time, worker = heappop(due)
         soonest = min(returns for other, returns in enumerate(back) if other != worker)
-        if soonest >= time:  # the last one lives on
+        if soonest >= time:  # the last one that is up does not fail
             heappush(due, (soonest + drawn(worker, model.mtbf), worker))
             continue
         lasts = drawn(worker, model.repair)
@@ -103,7 +103,7 @@ def _by_tick(workers: int, seed: int, model: ByTick) -> Iterator[_Failure]:
     while True:
         time += model.every
         up = [worker for worker, returns in enumerate(back) if returns < time]
-        if len(up) < 2:  # on to the first tick at which somebody else is back
+        if len(up) < 2:  # go to the first tick at which another worker is back
             soonest = min(returns for worker, returns in enumerate(back) if worker not in up)
             time = soonest // model.every * model.every
             continue
@@ -113,7 +113,7 @@ def _by_tick(workers: int, seed: int, model: ByTick) -> Iterator[_Failure]:
 
 
 def faults_of(experiment: ServingExperiment, workers: int, until: int) -> DrawnFaults | None:
-    """Return what an experiment's table of failures comes to, up to the last arrival; None where nobody fails."""
+    """Return the worker failures of an experiment, up to ``until``; None where its table sets none."""
     table = experiment.failures
     check_failures(table)
     if table.mtbf == "" and table.every == "":

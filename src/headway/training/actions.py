@@ -1,4 +1,4 @@
-"""What a policy may ask for on a cluster, in the imperative."""
+"""Actions of training policies: what a policy may ask for on a cluster, in the imperative."""
 
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
@@ -7,16 +7,16 @@ Placement: TypeAlias = tuple[tuple[int, int], ...]
 """Pairs of a node's index and a bit mask of its GPUs; a job without GPUs has a mask of 0."""
 
 UNCOUNTED = 1 << 60
-"""What a node has of what is not counted there."""
+"""The amount of a resource on a node that does not count it: more than any job asks for."""
 
 
 class Grant(NamedTuple):
-    """What a job holds besides GPUs, all of it together; on each node the part that goes with its GPUs there."""
+    """The CPUs, memory and storage bandwidth that a job holds in all; on each node the part of its GPUs there."""
 
     cpu_milli: int
     memory_bytes: int
     storage: int = 0
-    """Bytes a second from the nodes' storage."""
+    """Bytes per second from the nodes' storage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class MigrateJob:
 
 @dataclass(frozen=True, slots=True)
 class ReallocateJob:
-    """Give a running job other CPUs, memory and storage bandwidth where it is; its lease goes on."""
+    """Change the CPUs, memory and storage bandwidth of a running job where it is; its lease goes on."""
 
     job: int
     grant: Grant
@@ -56,7 +56,7 @@ class ReallocateJob:
 
 @dataclass(frozen=True, slots=True)
 class WakeAt:
-    """Ask again at this time, even if nothing happens until then."""
+    """Let the policy decide at this time, even if nothing happens until then."""
 
     time: int
 

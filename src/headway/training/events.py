@@ -1,7 +1,7 @@
-"""What happens on a cluster, in the past tense. ``rank`` is the order in which events of one instant are applied.
+"""Events on a training cluster, in the past tense. ``rank`` is the order in which events of one instant are applied.
 
-Jobs that end by themselves do so before nodes fail: what was done by then counts, and nobody is queued again who had no
-work left.
+Jobs that end by themselves do so before nodes fail: work done by then counts, and no job without work left is queued
+again.
 """
 
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class JobFailed:
 
 @dataclass(frozen=True, slots=True)
 class JobCancelled:
-    """The user took a job back, while it ran (its lease) or while it waited (lease 0)."""
+    """The user cancelled a job, while it ran (its lease) or while it waited (lease 0)."""
 
     job: int
     lease: int
@@ -47,7 +47,7 @@ class JobCancelled:
 
 @dataclass(frozen=True, slots=True)
 class NodeFailed:
-    """A node went down; what ran on it goes back to the queue, at its last periodic checkpoint."""
+    """A node went down; its jobs go back to the queue, at their last periodic checkpoints."""
 
     node: int
     rank = 3
@@ -63,7 +63,7 @@ class NodeRecovered:
 
 @dataclass(frozen=True, slots=True)
 class NodeDrained:
-    """A node takes no new jobs. With ``evict`` what runs there is checkpointed and queued again."""
+    """A node takes no new jobs. With ``evict`` jobs that run there are checkpointed and queued again."""
 
     node: int
     evict: bool = False

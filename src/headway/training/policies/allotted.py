@@ -1,8 +1,8 @@
-"""An allocation as part of a policy: where jobs go, and with what.
+"""Connects an allocation to the other parts of a policy: where jobs are placed, and with which grant.
 
-``Allotted`` stands in for the policy's placement rule, so that backfills, migrations and preemption find places as the
-allocation wants them. ``granted`` turns the bare starts and moves that they decide into ones that say what the job
-holds, after what others give up for it.
+``Allotted`` wraps the policy's placement rule, so that backfills, migrations and preemption place jobs as the
+allocation wants. ``granted`` adds grants to the starts and moves that they decide, after the actions of other jobs that
+give something up.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,7 +18,7 @@ from headway.training.state import TrainingState
 
 
 class Allotted(PlacementRule):
-    """A placement rule that an allocation has a say in."""
+    """A placement rule with an allocation: the allocation decides where a job fits."""
 
     name = "allotted"
 
@@ -29,11 +29,11 @@ class Allotted(PlacementRule):
         self._shares: ProportionalShares | None = None
 
     def bind(self, state: TrainingState, shares: ProportionalShares) -> None:
-        """Whose jobs it will place."""
+        """Set the state whose jobs it places."""
         self.state, self._shares = state, shares
 
     def __copy__(self) -> "Allotted":
-        """One that may be asked in its stead: of the same state, with a rule that remembers for itself."""
+        """Return a copy for the same state, with a copy of the rule and its memory."""
         other = Allotted(copy(self.rule), self.allocation)
         other.state, other._shares = self.state, self._shares
         return other
@@ -44,13 +44,13 @@ class Allotted(PlacementRule):
         return self.rule.remembers
 
     def place(self, pool: Pool, js: Demand) -> Placement | None:
-        """GPUs for a job of the state that it is bound to, as far as the allocation lets it have them."""
+        """Return the allocation's placement of a job; for a pool of another state, that of the rule alone."""
         if self.state is None or pool is not self.state.pool:
             return self.rule.place(pool, js)
         return self.allocation.place(self.state, js, self.rule)
 
     def allows(self, js: Demand, placement: Placement) -> bool:
-        """Return whether a job with a guarantee can have its due there."""
+        """Return whether a job can have its proportional share on a placement, if the allocation guarantees it."""
         state, shares = self.state, self._shares
         if state is None or shares is None or not self.allocation.guarantees or not js.gpus:
             return True
@@ -66,28 +66,31 @@ class Allotted(PlacementRule):
 
 
 def taken_over(state: TrainingState, shares: ProportionalShares) -> Iterator[ReallocateJob]:
-    """Running jobs brought to their due, as far as it is free: a policy that takes over from another begins there."""
-    fair = {js.id: shares.of(js.placement, js.width) for js in state.running.values() if js.gpus}
-    for job, proportional in fair.items():
+    """Yield actions that bring running jobs to their proportional shares, as far as these are free.
+
+    A policy that takes over a run from another one begins with this.
+    """
+    targets = {js.id: shares.of(js.placement, js.width) for js in state.running.values() if js.gpus}
+    for job, proportional in targets.items():
         if (less := reduced(state.running[job].grant, proportional)) is not None:
             yield ReallocateJob(job, less)
-    for job, proportional in fair.items():
+    for job, proportional in targets.items():
         if state.check(ReallocateJob(job, proportional)) is None:
             yield ReallocateJob(job, proportional)
 
 
 def granted(now: int, state: TrainingState, allocation: Allocation, actions: Iterable[Action]) -> Iterator[Action]:
-    """Actions with what jobs hold filled in; each is done before the next one is asked for."""
+    """Yield the actions with grants filled in. Each has to be carried out before the next one is asked for."""
     for action in actions:
         if isinstance(action, StartJob | MigrateJob) and action.grant is None:
             js = state.jobs[action.job]
             if isinstance(action, MigrateJob):
                 with state.draft() as draft:
                     draft.release(js)
-                    given, grant = allocation.enter(now, state, js, action.placement)
+                    changes, grant = allocation.enter(now, state, js, action.placement)
             else:
-                given, grant = allocation.enter(now, state, js, action.placement)
-            yield from given
+                changes, grant = allocation.enter(now, state, js, action.placement)
+            yield from changes
             yield replace(action, grant=grant)
         else:
             yield action

@@ -165,7 +165,7 @@ class Moves:
     def _groups(
         self, now: int, state: TrainingState, pair: tuple[int, int]
     ) -> tuple[dict[_Kind, JobGroup], dict[_Kind, list[list[Mover]]]]:
-        """Return the jobs of two nodes grouped by kind, and for each kind and node those that can move, cheapest first."""
+        """Return the jobs of two nodes grouped by kind, and of each kind those that can move, cheapest first."""
         jobs: dict[_Kind, list[list[JobState]]] = {}
         for index, node in enumerate(pair):
             for js in state.on_node[node].values():
