@@ -1,4 +1,4 @@
-"""slower_than_proportional: what a tape shows of jobs that would have been faster with their GPUs' share of everything."""
+"""slower_than_proportional: finds jobs on a tape that would have been faster with their proportional share."""
 
 from headway.core.tape import Tape, TapeWriter
 from headway.training.actions import Action, Grant, MigrateJob, PreemptJob, ReallocateJob, StartJob

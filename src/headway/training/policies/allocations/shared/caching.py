@@ -1,4 +1,4 @@
-"""A bounded cache for results that are expensive to compute and asked for often: full, it is cleared and begins anew."""
+"""A bounded cache for results that are expensive to compute and often asked for. A full cache is cleared."""
 
 from collections.abc import Callable
 from typing import TypeVar
