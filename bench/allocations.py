@@ -146,7 +146,7 @@ class Onlooker:
         before = state.changes
         yield from self.policy.decide(now, state)
         if state.running and state.changes != before:
-            found = self.judge.appraised(now, state)
+            found = self.judge.evaluated(now, state)
             if found.achieved_ppm < found.wished_ppm:
                 worth = sum(js.speed for js in state.running.values())
                 self.ratios.append((worth / found.achieved_ppm, worth / found.bound_ppm))

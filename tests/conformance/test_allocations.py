@@ -23,7 +23,7 @@ from headway.training.policies.orders.fifo import Fifo
 from headway.training.policies.parts import Allocation
 from headway.training.policies.placements.best_fit import BestFit
 from headway.training.policies.registry import ALLOCATIONS, BACKFILLS, MIGRATIONS, ORDERS, PLACEMENTS, build
-from headway.training.proportion import below_due
+from headway.training.share_audit import slower_than_proportional
 from headway.training.state import TrainingState
 from headway.units import SECOND
 from tests.conformance.checks import BrokenPromise, Make, check_run, check_untouched, promise
@@ -51,7 +51,7 @@ def check_divided(make: Make, world: Divided) -> Run:
     allocation = run.policy.allocation
     assert allocation is not None
     if allocation.guarantees:
-        found = below_due(world.cluster, world.jobs, run.tape, world.speed())
+        found = slower_than_proportional(world.cluster, world.jobs, run.tape, world.speed())
         promise("nobody below their due", not found, found[:3])
     check_run(make, world, run)
     return run

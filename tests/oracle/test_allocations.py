@@ -10,12 +10,12 @@ from headway.training.actions import Grant
 from headway.training.cluster import uniform
 from headway.training.events import JobArrived
 from headway.training.job import Job, workload
-from headway.training.policies.allocations.synergy.fronts import Fronts
 from headway.training.policies.allocations.synergy.opt import Opt
+from headway.training.policies.allocations.synergy.pareto_fronts import ParetoFronts
 from headway.training.policies.allocations.synergy.programs import (
     Cell,
-    Flock,
-    Room,
+    JobGroup,
+    Resources,
     choose,
     rearrange,
     undominated,
@@ -41,12 +41,12 @@ def choices(cells: Sequence[Cell], count: int) -> Iterator[tuple[Cell, ...]]:
     return combinations_with_replacement(cells, count)
 
 
-def taken(chosen: Sequence[Cell]) -> Room:
+def taken(chosen: Sequence[Cell]) -> Resources:
     """What cells take together."""
     return tuple(sum(each.grant[r] for each in chosen) for r in range(3))  # type: ignore[return-value]
 
 
-def most(groups: Groups, capacity: Room) -> int | None:
+def most(groups: Groups, capacity: Resources) -> int | None:
     """The best of all choices that fit."""
     worths = []
     for picked in product(*(choices(cells, count) for cells, count in groups)):
@@ -58,7 +58,7 @@ def most(groups: Groups, capacity: Room) -> int | None:
 
 @given(groups=st.lists(st.tuples(kinds, st.integers(1, 3)), min_size=1, max_size=3), capacity=rooms)
 @small
-def test_programme_one_finds_what_brute_force_finds(groups: Groups, capacity: Room) -> None:
+def test_programme_one_finds_what_brute_force_finds(groups: Groups, capacity: Resources) -> None:
     found, best = choose(groups, capacity), most(groups, capacity)
     assert (found.worth if found else None) == best
     if found is not None:
@@ -76,7 +76,7 @@ def test_programme_one_finds_what_brute_force_finds(groups: Groups, capacity: Ro
 
 @given(groups=st.lists(st.tuples(kinds, st.integers(1, 3)), min_size=1, max_size=3), capacity=rooms)
 @small
-def test_an_answer_that_is_good_enough_says_how_good_at_least(groups: Groups, capacity: Room) -> None:
+def test_an_answer_that_is_good_enough_says_how_good_at_least(groups: Groups, capacity: Resources) -> None:
     found, best = choose(groups, capacity, gap=0.2), most(groups, capacity)
     assert (found is None) == (best is None)
     if found is not None and best is not None:
@@ -86,7 +86,7 @@ def test_an_answer_that_is_good_enough_says_how_good_at_least(groups: Groups, ca
 
 @given(cells=st.lists(cell, min_size=1, max_size=6), room=rooms)
 @small
-def test_cells_that_are_dropped_were_never_needed(cells: list[Cell], room: Room) -> None:
+def test_cells_that_are_dropped_were_never_needed(cells: list[Cell], room: Resources) -> None:
     kept = undominated(cells)
     assert set(kept) <= set(cells)
     assert [each.worth for each in kept] == sorted(each.worth for each in kept)
@@ -96,8 +96,8 @@ def test_cells_that_are_dropped_were_never_needed(cells: list[Cell], room: Room)
 
 @given(several=st.lists(kinds, min_size=0, max_size=4), room=rooms)
 @small
-def test_the_front_of_a_node_finds_what_brute_force_finds(several: list[tuple[Cell, ...]], room: Room) -> None:
-    fronts = Fronts((25, 25, 9))
+def test_the_front_of_a_node_finds_what_brute_force_finds(several: list[tuple[Cell, ...]], room: Resources) -> None:
+    fronts = ParetoFronts((25, 25, 9))
     numbers = tuple(sorted(fronts.number(cells) for cells in several))
     found = fronts.best(numbers, room)
     groups = [(fronts.kinds[number], 1) for number in numbers]
@@ -111,12 +111,12 @@ def test_the_front_of_a_node_finds_what_brute_force_finds(several: list[tuple[Ce
 @given(several=st.lists(kinds, min_size=1, max_size=4), room=rooms)
 @small
 def test_a_front_that_was_thinned_out_still_fits_and_is_nearly_as_good(
-    several: list[tuple[Cell, ...]], room: Room
+    several: list[tuple[Cell, ...]], room: Resources
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("headway.training.policies.allocations.synergy.fronts.MOST_CHOICES", 3)
-        patch.setattr("headway.training.policies.allocations.synergy.fronts.LEVELS", 8)
-        fronts = Fronts((25, 25, 9))
+        patch.setattr("headway.training.policies.allocations.synergy.pareto_fronts.MOST_CHOICES", 3)
+        patch.setattr("headway.training.policies.allocations.synergy.pareto_fronts.LEVELS", 8)
+        fronts = ParetoFronts((25, 25, 9))
         numbers = tuple(sorted(fronts.number(cells) for cells in several))
         found = fronts.best(numbers, room)
     groups = [(fronts.kinds[number], 1) for number in numbers]
@@ -134,36 +134,36 @@ def test_a_front_that_was_thinned_out_still_fits_and_is_nearly_as_good(
 # --- programme 2 ----------------------------------------------------------------------------------------------
 
 
-def arrangements(flocks: Sequence[Flock], nodes: int) -> Iterator[tuple[tuple[int, ...], ...]]:
-    """Every number of each flock on each node."""
+def arrangements(groups: Sequence[JobGroup], nodes: int) -> Iterator[tuple[tuple[int, ...], ...]]:
+    """Every number of each group on each node."""
     rows = []
-    for flock in flocks:
-        total = sum(flock.here)
+    for group in groups:
+        total = sum(group.here)
         rows.append([row for row in product(range(total + 1), repeat=nodes) if sum(row) == total])
     return product(*rows)
 
 
 def net(
-    flocks: Sequence[Flock], spaces: Sequence[Room], gpus: Sequence[int], counts: tuple[tuple[int, ...], ...]
+    groups: Sequence[JobGroup], spaces: Sequence[Resources], gpus: Sequence[int], counts: tuple[tuple[int, ...], ...]
 ) -> int | None:
     """What an arrangement is worth, less its moves; None where it is impossible."""
     total = 0
     for node, room in enumerate(spaces):
-        here = [(flock.cells, row[node]) for flock, row in zip(flocks, counts, strict=True)]
-        wide = sum(flock.gpus * row[node] for flock, row in zip(flocks, counts, strict=True))
+        here = [(group.cells, row[node]) for group, row in zip(groups, counts, strict=True)]
+        wide = sum(group.gpus * row[node] for group, row in zip(groups, counts, strict=True))
         best = most(here, room)
         if best is None or wide > gpus[node]:
             return None
         total += best
-    for flock, row in zip(flocks, counts, strict=True):
-        if any(count < stay for count, stay in zip(row, flock.stay, strict=True)):
+    for group, row in zip(groups, counts, strict=True):
+        if any(count < stay for count, stay in zip(row, group.stay, strict=True)):
             return None
-        total -= flock.price * sum(max(0, count - was) for count, was in zip(row, flock.here, strict=True))
+        total -= group.price * sum(max(0, count - was) for count, was in zip(row, group.here, strict=True))
     return total
 
 
-flocks_of_two = st.builds(
-    lambda cells, gpus, here, stay, price: Flock(
+groups_of_jobs = st.builds(
+    lambda cells, gpus, here, stay, price: JobGroup(
         cells, gpus, here, (min(here[0], stay[0]), min(here[1], stay[1])), price
     ),
     *(kinds, st.integers(1, 2), st.tuples(st.integers(0, 2), st.integers(0, 2))),
@@ -172,18 +172,18 @@ flocks_of_two = st.builds(
 
 
 @given(
-    flocks=st.lists(flocks_of_two, min_size=1, max_size=3),
+    groups=st.lists(groups_of_jobs, min_size=1, max_size=3),
     spaces=st.tuples(rooms, rooms),
     gpus=st.tuples(st.integers(1, 5), st.integers(1, 5)),
 )
 @small
 def test_programme_two_finds_what_brute_force_finds(
-    flocks: list[Flock], spaces: tuple[Room, Room], gpus: tuple[int, int]
+    groups: list[JobGroup], spaces: tuple[Resources, Resources], gpus: tuple[int, int]
 ) -> None:
-    found = rearrange(flocks, spaces, gpus)
-    nets = [net(flocks, spaces, gpus, counts) for counts in arrangements(flocks, 2)]
+    found = rearrange(groups, spaces, gpus)
+    nets = [net(groups, spaces, gpus, counts) for counts in arrangements(groups, 2)]
     best = max((each for each in nets if each is not None), default=None)
-    assert (net(flocks, spaces, gpus, found) if found else None) == best
+    assert (net(groups, spaces, gpus, found) if found else None) == best
 
 
 # --- amounts as they are in life ------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ big_kinds = st.lists(big_cell, min_size=1, max_size=3).map(lambda cells: undomin
     capacity=st.tuples(st.integers(1, 40_000), st.integers(1, 600 * 10**9), st.just(0)),
 )
 @small
-def test_odd_numbers_of_bytes_are_never_too_much_and_the_bound_holds(groups: Groups, capacity: Room) -> None:
+def test_odd_numbers_of_bytes_are_never_too_much_and_the_bound_holds(groups: Groups, capacity: Resources) -> None:
     best = most(groups, capacity)
     for gap in (0.0, 0.05):
         found = choose(groups, capacity, gap=gap)
@@ -224,7 +224,10 @@ def test_the_solver_says_nothing(capfd: pytest.CaptureFixture[str]) -> None:
         room = (9000 + 37 * seed, 180 * 10**9 + seed, 0)
         choose([(cells, 3), (other, 2)], room, branches=30)
         rearrange(
-            [Flock(cells, 1, (2, 1), (0, 0), 7), Flock(other, 1, (0, 2), (0, 1), 9)], [room, room], [4, 4], branches=10
+            [JobGroup(cells, 1, (2, 1), (0, 0), 7), JobGroup(other, 1, (0, 2), (0, 1), 9)],
+            [room, room],
+            [4, 4],
+            branches=10,
         )
     assert capfd.readouterr().out == ""
 
@@ -276,8 +279,8 @@ def test_jobs_that_stay_where_they_are_have_the_best_of_all_divisions(
         alone = [js for js in here.values() if len(js.placement) == 1]
         if len(alone) < len(here):
             return
-        groups = [(allocation.shelves.kinds.cells(js, js.placement), 1) for js in alone]
-        best = most(groups, allocation.shelves.capacity[node])
+        groups = [(allocation.models.kinds.cells(js, js.placement), 1) for js in alone]
+        best = most(groups, allocation.models.capacity[node])
         assert best is not None
         held = [
             next(c.worth for c in cells if c.grant == js.grant) for js, (cells, _) in zip(alone, groups, strict=True)

@@ -34,7 +34,7 @@ VERBS = ("stop", "move", "fail", "neighbour", "grant")
 
 @dataclass(frozen=True)
 class Case:
-    """A job and what befalls it at which times."""
+    """A job and the events that happen to it, with their times."""
 
     job: Job
     script: tuple[tuple[int, str], ...]
@@ -130,7 +130,7 @@ class Ticked:
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    """Anything that may befall a job within some hundred nanoseconds."""
+    """Draw any events that may happen to a job within some hundred nanoseconds."""
     job = Job(
         *(0, 0, draw(st.integers(1, 60)), 1, 500),
         cpu_milli=1000,
@@ -194,7 +194,7 @@ class Played:
         failures = [time for time, verb in self.script.items() if verb == "fail"]
         nodes = [event(node) for event in (NodeFailed, NodeRecovered) for node in (0, 1)]
         coming = [(time, event) for time in failures for event in nodes]
-        self.executor.befall(None, coming, unless=lambda _: False)
+        self.executor.replace_faults(None, coming, cancel=lambda _: False)
         for time in (*self.script, max(self.script, default=0) + 1):
             self.executor.execute(0, WakeAt(time))
         while (happened := self.executor.next()) is not None:

@@ -14,8 +14,8 @@ from headway.training.explain import Ahead, Cause, CauseKind, raise_quota
 from headway.training.jobstate import JobState
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.pool import Pool, host_share, members, storage_share
+from headway.training.proportional_share import proportional_per_gpu, scaled
 from headway.training.queue import Lane
-from headway.training.shares import due_a_gpu, times
 from headway.training.speed import SpeedModel
 from headway.training.state import TrainingState
 from headway.units import WHOLE_GPU_MILLI
@@ -115,7 +115,7 @@ def _host(world: TrainingState, js: JobState, template: Node, gpus: int) -> dict
     cpu_milli, memory_bytes = host_share(js, gpus)
     if not world.divides:
         return {"cpu_milli": cpu_milli, "memory_bytes": memory_bytes}
-    due = times(due_a_gpu(template), gpus * WHOLE_GPU_MILLI)
+    due = scaled(proportional_per_gpu(template), gpus * WHOLE_GPU_MILLI)
     wanted = (cpu_milli, memory_bytes, storage_share(js, gpus))
     names = ("cpu_milli", "memory_bytes", "storage_bytes_per_second")
     return {

@@ -11,7 +11,7 @@ from headway.formats.training.profile_file import off_by, shipped
 from headway.training.actions import UNCOUNTED, Grant
 from headway.training.cluster import Cluster, Level, Node, uniform
 from headway.training.job import Job
-from headway.training.sensitivity import Matrix, Profile, Scalar, a_gpu, all_or_nothing
+from headway.training.sensitivity import Matrix, Profile, Scalar, all_or_nothing, grant_per_gpu
 from headway.training.speed import SpeedModel
 
 GB = 10**9
@@ -166,12 +166,12 @@ def test_matrix_topology_and_gpu_type_together_are_the_least_of_host_and_gpus() 
     together, apart, fast = ((0, 0b11),), ((0, 1), (2, 1)), ((1, 0b11),)
     assert model.pace(job, together) == ONE
     assert model.pace(job, apart) == 400_000
-    due, plenty = Grant(4000, 60 * GB), Grant(8000, 60 * GB)
-    assert model.of(job, together, due) == ONE
+    proportional, plenty = Grant(4000, 60 * GB), Grant(8000, 60 * GB)
+    assert model.of(job, together, proportional) == ONE
     assert model.of(job, together, plenty) == 2 * ONE
-    assert model.of(job, apart, due) == 800_000, "the network lets the GPUs do 0.4 of the 2 that they could"
+    assert model.of(job, apart, proportional) == 800_000, "the network lets the GPUs do 0.4 of the 2 that they could"
     assert model.of(job, apart, plenty) == 800_000
-    assert model.of(job, fast, due) == ONE, "faster GPUs wait for the same two CPUs each"
+    assert model.of(job, fast, proportional) == ONE, "faster GPUs wait for the same two CPUs each"
     assert model.of(job, fast, Grant(16_000, 60 * GB)) == 4 * ONE
     assert model.of(job, apart, Grant(2000, 60 * GB)) == 400_000, (
         "one CPU each feeds less than the network lets through"
@@ -191,9 +191,9 @@ def test_a_job_without_a_profile_or_without_gpus_goes_at_the_pace_of_its_gpus() 
 
 
 def test_a_grant_is_felt_by_the_gpu() -> None:
-    assert a_gpu(Grant(4000, 60 * GB, 10), 2000) == Grant(2000, 30 * GB, 5)
-    assert a_gpu(Grant(1000, 5 * GB, 10), 500) == Grant(2000, 10 * GB, 20)
-    assert a_gpu(Grant(UNCOUNTED, 8, UNCOUNTED), 4000) == Grant(UNCOUNTED, 2, UNCOUNTED)
+    assert grant_per_gpu(Grant(4000, 60 * GB, 10), 2000) == Grant(2000, 30 * GB, 5)
+    assert grant_per_gpu(Grant(1000, 5 * GB, 10), 500) == Grant(2000, 10 * GB, 20)
+    assert grant_per_gpu(Grant(UNCOUNTED, 8, UNCOUNTED), 4000) == Grant(UNCOUNTED, 2, UNCOUNTED)
     share = Job(0, 0, 1, gpu_milli=500, model="plain")
     assert Matrix({"plain": PLAIN}).of(share, Grant(1000, 15 * GB), ONE) == PLAIN.speed(2000, 30 * GB)
 

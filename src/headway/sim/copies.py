@@ -1,7 +1,7 @@
-"""Many copies of one moment of a run, quickly: for continuations that each go their own way.
+"""Fast copies of one moment of a run, for independent continuations.
 
-A moment is packed once and unpacked for each copy, which takes a tenth of the time of ``Moment.fork``. Jobs and the
-cluster, which never change, are shared. A policy with parts that cannot be packed is copied by ``fork``.
+A moment is pickled once and unpickled for each copy, which takes a tenth of the time of ``Moment.fork``. Jobs and the
+cluster, which never change, are shared. A policy that cannot be pickled is copied by ``fork``.
 """
 
 import io
@@ -12,13 +12,13 @@ from headway.sim.resume import Moment
 
 
 class Copies:
-    """Copies of a moment, which must not go on itself meanwhile."""
+    """A factory of copies of a moment. The moment itself must not go on meanwhile."""
 
     def __init__(self, moment: Moment) -> None:
         state = moment.state
         self._moment = moment
-        given = (state.cluster, state.speed, state.speed.profiles, moment.executor.jobs)
-        self._shared = [*given, *(js.job for js in state.jobs.values())]
+        constants = (state.cluster, state.speed, state.speed.profiles, moment.executor.jobs)
+        self._shared = [*constants, *(js.job for js in state.jobs.values())]
         self._packed = self._pack()
 
     def make(self) -> Moment:
@@ -40,7 +40,7 @@ class Copies:
 class _Packer(pickle.Pickler):
     def __init__(self, stream: io.BytesIO, shared: list[Any]) -> None:
         super().__init__(stream, pickle.HIGHEST_PROTOCOL)
-        self._numbers = {id(each): number for number, each in enumerate(shared)}
+        self._numbers = {id(thing): number for number, thing in enumerate(shared)}
 
     def persistent_id(self, thing: Any) -> int | None:
         return self._numbers.get(id(thing))

@@ -1,4 +1,4 @@
-"""Nodes that fail, are repaired and are drained for maintenance, drawn from named streams of the run's seed."""
+"""Node failures, repairs and maintenance of a simulated run, drawn from named streams of the run's seed."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class FailureModel:
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
-    """Work on some nodes: no new jobs from ``lead`` before ``start``, emptied at ``start``, back after ``length``."""
+    """Maintenance of nodes: no new jobs from ``lead`` before ``start``, emptied at ``start``, back after ``length``."""
 
     nodes: tuple[int, ...]
     start: int
@@ -28,7 +28,7 @@ class Maintenance:
 
 @dataclass(slots=True)
 class _Window:
-    """One node closed: no new jobs from ``start``, none at all from ``emptied``, back at ``end``."""
+    """Maintenance of one node: no new jobs from ``start``, no jobs at all from ``emptied``, back at ``end``."""
 
     node: int
     start: int
@@ -37,10 +37,10 @@ class _Window:
 
 
 class Faults:
-    """All that befalls nodes in one run.
+    """Node failures and maintenance in one run.
 
-    A node under maintenance does not run, so it does not fail; and whoever works on a node that had failed repairs it.
-    Where times of maintenance overlap, the node is back when the last of them is over.
+    A node does not fail under maintenance, and a failed node is repaired by it. Where maintenance windows overlap, the
+    node is back when the last of them ends.
     """
 
     def __init__(
@@ -51,14 +51,14 @@ class Faults:
         self._streams = [small_stream(seed, f"failures/{node}") for node in range(nodes)]
         self._windows = _windows(maintenance)
         self._closed: list[list[tuple[int, int]]] = [[] for _ in range(nodes)]
-        """When each node is under maintenance, first times first."""
+        """(start, end) of each node's maintenance, in order of time."""
         for window in sorted(self._windows, key=lambda window: window.start):
             self._closed[window.node].append((window.start, window.end))
         self._repairs: dict[int, int] = {}
-        """When each failed node will be repaired."""
+        """The time at which each failed node will be repaired."""
 
     def first(self) -> Iterator[tuple[int, NodeFailed | NodeRecovered | NodeDrained]]:
-        """Yield what is known from the start: each node's first failure, and all maintenance."""
+        """Yield the node events known from the start: the first failure of each node, and all maintenance."""
         if self._failures is not None:
             for node in range(len(self._streams)):
                 yield self._next_failure(0, node, self._failures.mtbf), NodeFailed(node)
@@ -71,7 +71,7 @@ class Faults:
     def after(
         self, now: int, event: NodeFailed | NodeRecovered | NodeDrained
     ) -> tuple[int, NodeFailed | NodeRecovered] | None:
-        """What follows from a failure (its repair) and from that (the next failure); nothing from maintenance."""
+        """Return the event that follows: the repair of a failure, or the next failure after a repair; else None."""
         node = event.node
         if self._failures is None or isinstance(event, NodeDrained):
             return None
@@ -84,9 +84,9 @@ class Faults:
         return self._next_failure(now, node, self._failures.mtbf), NodeFailed(node)
 
     def change(self, now: int, failures: FailureModel | None) -> Iterator[tuple[int, NodeFailed]]:
-        """Nodes fail by another model from now on: the next failure of each node, in place of those said before.
+        """Use another failure model from now on; yield the next failure of each node, which replaces the earlier ones.
 
-        A node that is down comes back as it was to, and fails by the new model after that.
+        A node that is down comes back at the time drawn before, and then fails by the new model.
         """
         self._failures = failures
         if failures is not None:
@@ -95,7 +95,7 @@ class Faults:
                     yield self._next_failure(now, node, failures.mtbf), NodeFailed(node)
 
     def grow(self, now: int, nodes: int) -> Iterator[tuple[int, NodeFailed]]:
-        """There are so many nodes from now on: the first failure of each new one."""
+        """Grow to so many nodes; yield the first failure of each new node."""
         for node in range(len(self._streams), nodes):
             self._streams.append(small_stream(self._seed, f"failures/{node}"))
             self._closed.append([])
@@ -121,7 +121,7 @@ class Faults:
 
 
 def _windows(maintenance: Sequence[Maintenance]) -> list[_Window]:
-    """Each node's times of maintenance, as given; those of one node that overlap are one, which ends with the last."""
+    """Return the maintenance windows of all nodes, in the given order; overlapping windows of one node are merged."""
     given = [
         _Window(node, max(0, work.start - work.lead), work.start, work.start + work.length)
         for work in maintenance

@@ -1,9 +1,9 @@
-"""A run taken up in the middle: its state, its policy and its executor as they were at a time, ready to go on.
+"""Resumes a simulated run at a time: rebuilds its state, its policy and its executor from the tape, ready to go on.
 
-The executor is led along the tape: it makes the recorded events happen again and carries out the recorded actions.
-Whatever it had under way at that time (ends of running jobs and those that neighbours moved, wake-ups, patience, faults
-to come and the streams they are drawn from) is then under way again, and nothing has to be guessed. What follows is the
-rest of the tape, to the last row, unless something is changed.
+The executor replays the tape: it makes the recorded events happen again and carries out the recorded actions. All that
+was pending at that time is then pending again: ends of running jobs, wake-ups, cancellations of waiting jobs, faults to
+come and the random streams they are drawn from. The continuation equals the rest of the tape, to the last row, unless
+something is changed.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,7 +31,7 @@ from headway.units import format_duration
 
 Until = Callable[[TrainingState], bool]
 Progress = Callable[[int, TrainingState], None]
-"""Told the time and the state, now and then."""
+"""Called with the time and the state from time to time."""
 
 
 @dataclass(slots=True)
@@ -44,27 +44,27 @@ class Moment:
     executor: SimulatedCluster
 
     def fork(self) -> "Moment":
-        """Return a copy that can go its own way. Jobs and the cluster, which never change, are shared."""
+        """Return an independent copy. Jobs and the cluster, which never change, are shared."""
         state = self.state
-        given = (state.cluster, state.speed, state.speed.profiles, self.executor.jobs)
-        shared: dict[int, Any] = {id(each): each for each in given}
+        constants = (state.cluster, state.speed, state.speed.profiles, self.executor.jobs)
+        shared: dict[int, Any] = {id(thing): thing for thing in constants}
         shared.update((id(js.job), js.job) for js in state.jobs.values())
         return deepcopy(self, shared)
 
     def alter(self, job: Job) -> None:
-        """Make a job other work than was thought. If it runs it ends accordingly, after this moment."""
+        """Replace a job by one with the same id and other work. If it runs, its end moves, to after this moment."""
         if job.id not in self.state.jobs:
             self.executor.replace(job)
         elif (caused := self.state.revise(job)) is not None:
             self.executor.follow(self.time, caused)
 
     def expect(self, jobs: Sequence[Job]) -> None:
-        """Let these jobs arrive, in order of submission, and not those that were to come."""
+        """Replace the jobs that have not arrived yet by these, which are in order of submission."""
         self.executor.expect(jobs)
         self.state.expect(len(jobs))
 
     def go_on(self, *, until: Until | None = None) -> Tape:
-        """Return what happens from here on, to the end or until ``until`` is true after some instant."""
+        """Run on to the end, or until ``until`` is true after some instant; return the tape of what happened."""
         tape = TapeWriter()
         scheduler = _Stoppable(self.state, self.policy, self.executor, tape)
         scheduler.enough = None if until is None else partial(until, self.state)
@@ -73,12 +73,12 @@ class Moment:
 
 
 class _Stoppable(Scheduler[Event, Action]):
-    """A loop that asks before each instant whether that is enough."""
+    """A scheduler loop that can be stopped before each instant."""
 
     enough: Callable[[], bool] | None = None
 
     def instants(self, progress: Callable[[int], None] | None = None) -> Iterator[int]:
-        """Yield each instant, unless it is not wanted any more."""
+        """Yield each instant until ``enough`` is true."""
         following = super().instants(progress)
         while True:
             if self.enough is not None and self.enough():
@@ -104,9 +104,10 @@ def resume(
 ) -> Moment:
     """Return the moment ``at`` of a simulated run: all steps of its tape up to and including that time.
 
-    ``policy`` is fresh and not bound yet. With ``asking`` it is the one that was recorded: it is asked at each step,
-    which rebuilds its memory, and has to answer what the tape says. Without, the recorded actions are done, and it
-    only keeps the queue: another policy, which starts fresh. Ends were noticed at multiples of ``completions``.
+    ``policy`` is fresh and not bound yet. With ``asking`` it is the policy that was recorded: it decides at each step,
+    which rebuilds its memory, and has to decide what the tape says. Without, the recorded actions are carried out, and
+    the policy only orders the queue: so another policy can go on from here. Ends were noticed at multiples of
+    ``completions``.
     """
     state = TrainingState(cluster, to_come=len(jobs), arrangement=policy, speed=speed, costs=costs)
     policy.bind(state)
@@ -115,14 +116,14 @@ def resume(
         _again(moment, step)
         for action in _asked(moment, step) if asking else map(partial(_as_held, state), step.actions):
             if (refusal := act(state, moment.executor, step.time, action)) is not None:
-                raise TapeError(f"the tape has what cannot be at {step.time} ns: {refusal}")
+                raise TapeError(f"the tape has an impossible action at {step.time} ns: {refusal}")
         if progress is not None and count % LOOK_UP_EVERY_STEPS == 0:
             progress(step.time, state)
     return moment
 
 
 def _as_held(state: TrainingState, action: Action) -> Action:
-    """A recorded action for a policy that divides what jobs hold: who was given nothing held what they asked for."""
+    """Return a recorded action for a policy with an allocation: a start without a grant gets what the job asked for."""
     if not (state.divides and isinstance(action, StartJob) and action.grant is None):
         return action
     job = state.jobs[action.job].job
@@ -130,7 +131,7 @@ def _as_held(state: TrainingState, action: Action) -> Action:
 
 
 def _again(moment: Moment, step: Step) -> None:
-    """The events of a step, made to happen by the executor, which have to be those on the tape."""
+    """Let the executor produce the events of a step; they have to be those on the tape."""
     happened = moment.executor.next()
     now, events = happened if happened is not None else (-1, ())
     if now != step.time or list(events) != step.events:
@@ -144,14 +145,14 @@ def _again(moment: Moment, step: Step) -> None:
 
 
 def _told(events: Sequence[Event]) -> str:
-    """Return the first event, in few words."""
+    """Return the first event as text."""
     event = events[0] if events else None
     subject = getattr(event, "job", getattr(event, "node", ""))
     return f"{type(event).__name__}({getattr(subject, 'id', subject)})"
 
 
 def _asked(moment: Moment, step: Step) -> Iterable[Action]:
-    """Yield what the policy decides, held against what was recorded."""
+    """Yield the decisions of the policy, which have to be those on the tape."""
     recorded = iter(step.actions)
     for action in moment.policy.decide(step.time, moment.state):
         if action != (then := next(recorded, None)):

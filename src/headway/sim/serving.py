@@ -32,15 +32,15 @@ _ARRIVED = RequestArrived.rank
 
 
 class WorkerFaults(Protocol):
-    """What befalls workers."""
+    """A source of worker failures and recoveries."""
 
     def first(self) -> Sequence[tuple[int, WorkerFailed | WorkerRecovered]]:
-        """Return what comes first, for each worker that something befalls."""
+        """Return the first failure of each worker that fails."""
 
     def after(
         self, now: int, event: WorkerFailed | WorkerRecovered
     ) -> tuple[int, WorkerFailed | WorkerRecovered] | None:
-        """Return what comes after an event of the same worker."""
+        """Return the next failure or recovery of the same worker; None if there is none."""
 
 
 class SimulatedFleet:
@@ -76,7 +76,7 @@ class SimulatedFleet:
             heappop(heap)
             events.append(event)
             if self._faults is not None:
-                self._befall(now, event)
+                self._schedule_next_fault(now, event)
             if not heap or heap[0][0] != now:
                 break
             _, rank, _, event = heap[0]
@@ -99,8 +99,8 @@ class SimulatedFleet:
         self._cursor = cursor
         return events
 
-    def _befall(self, now: int, event: Event) -> None:
-        """What comes after a fault of the same worker."""
+    def _schedule_next_fault(self, now: int, event: Event) -> None:
+        """Schedule the next failure or recovery of the same worker after one of these."""
         if not isinstance(event, WorkerFailed | WorkerRecovered):
             return
         assert self._faults is not None

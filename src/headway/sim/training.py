@@ -220,16 +220,16 @@ class SimulatedCluster:
         """Go on with another state of the same jobs."""
         self._state = state
 
-    def befall(
+    def replace_faults(
         self,
         faults: Faults | None,
         coming: Iterable[tuple[int, NodeEvent]],
         *,
-        unless: Callable[[NodeEvent], bool],
+        cancel: Callable[[NodeEvent], bool],
     ) -> None:
-        """What befalls nodes is something else: what was to come and is not called off, and what is coming now."""
+        """Replace the source of node failures; drop pending node events that ``cancel`` selects, and add ``coming``."""
         self.faults = faults
-        self._heap = [entry for entry in self._heap if entry[4] is None or not unless(entry[4])]
+        self._heap = [entry for entry in self._heap if entry[4] is None or not cancel(entry[4])]
         heapify(self._heap)
         for time, event in coming:
             heappush(self._heap, (time, event.rank, event.node, -1, event))

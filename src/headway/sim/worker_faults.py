@@ -36,41 +36,41 @@ class ByTick:
 
 
 class DrawnFaults:
-    """What befalls the workers of one run, each worker's part handed out one event at a time.
+    """Worker failures and recoveries of one run, handed out one event at a time for each worker.
 
-    Nobody fails after ``until``, but who is down by then comes back.
+    No worker fails after ``until``, but those that are down by then come back.
     """
 
     def __init__(self, workers: int, seed: int, model: ByWorker | ByTick, until: int) -> None:
         history = _by_worker(workers, seed, model) if isinstance(model, ByWorker) else _by_tick(workers, seed, model)
         self._history = history
         self._until = until
-        self._told: list[deque[Fault]] = [deque() for _ in range(workers)]
-        """What is known of each worker and has not been handed out."""
+        self._drawn: list[deque[Fault]] = [deque() for _ in range(workers)]
+        """Events of each worker that are drawn and not handed out yet."""
         self._over = False
 
     def first(self) -> Sequence[Fault]:
         """Return the first failure of each worker that fails at all."""
-        faults = (self._next(worker) for worker in range(len(self._told)))
+        faults = (self._next(worker) for worker in range(len(self._drawn)))
         return [fault for fault in faults if fault is not None]
 
     def after(self, now: int, event: FaultEvent) -> Fault | None:
-        """Return what befalls the same worker next."""
+        """Return the next failure or recovery of the same worker; None if there is none."""
         return self._next(event.worker)
 
     def _next(self, worker: int) -> Fault | None:
-        told = self._told[worker]
-        while not told and not self._over:
+        drawn = self._drawn[worker]
+        while not drawn and not self._over:
             time, lasts, failed = next(self._history)
             if time > self._until:
                 self._over = True
             else:
-                self._told[failed] += ((time, WorkerFailed(failed)), (time + lasts, WorkerRecovered(failed)))
-        return told.popleft() if told else None
+                self._drawn[failed] += ((time, WorkerFailed(failed)), (time + lasts, WorkerRecovered(failed)))
+        return drawn.popleft() if drawn else None
 
 
 _Failure = tuple[int, int, int]
-"""When, for how long, which worker."""
+"""(time, duration, worker)."""
 
 
 def _by_worker(workers: int, seed: int, model: ByWorker) -> Iterator[_Failure]:
@@ -82,7 +82,7 @@ def _by_worker(workers: int, seed: int, model: ByWorker) -> Iterator[_Failure]:
     due = [(drawn(worker, model.mtbf), worker) for worker in range(workers)]
     heapify(due)
     back = [-1] * workers
-    """When each worker that has failed is up again."""
+    """The time at which each failed worker is up again."""
     while True:
         time, worker = heappop(due)
         soonest = min(returns for other, returns in enumerate(back) if other != worker)
@@ -112,7 +112,7 @@ def _by_tick(workers: int, seed: int, model: ByTick) -> Iterator[_Failure]:
 
 
 def faults_of(experiment: ServingExperiment, workers: int, until: int) -> DrawnFaults | None:
-    """Return what an experiment's table of failures comes to, up to the last arrival; None where nobody fails."""
+    """Return the worker failures of an experiment, up to ``until``; None where its table sets none."""
     table = experiment.failures
     check_failures(table)
     if table.mtbf == "" and table.every == "":

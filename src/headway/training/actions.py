@@ -1,4 +1,4 @@
-"""What a policy may ask for on a cluster, in the imperative. Structs for their speed: see ``events``."""
+"""Actions of training policies: what a policy may ask for on a cluster, in the imperative."""
 
 from typing import NamedTuple, TypeAlias
 
@@ -8,16 +8,16 @@ Placement: TypeAlias = tuple[tuple[int, int], ...]
 """Pairs of a node's index and a bit mask of its GPUs; a job without GPUs has a mask of 0."""
 
 UNCOUNTED = 1 << 60
-"""What a node has of what is not counted there."""
+"""The amount of a resource on a node that does not count it: more than any job asks for."""
 
 
 class Grant(NamedTuple):
-    """What a job holds besides GPUs, all of it together; on each node the part that goes with its GPUs there."""
+    """The CPUs, memory and storage bandwidth that a job holds in all; on each node the part of its GPUs there."""
 
     cpu_milli: int
     memory_bytes: int
     storage: int = 0
-    """Bytes a second from the nodes' storage."""
+    """Bytes per second from the nodes' storage."""
 
 
 class StartJob(Struct, frozen=True, gc=False):
@@ -45,14 +45,14 @@ class MigrateJob(Struct, frozen=True, gc=False):
 
 
 class ReallocateJob(Struct, frozen=True, gc=False):
-    """Give a running job other CPUs, memory and storage bandwidth where it is; its lease goes on."""
+    """Change the CPUs, memory and storage bandwidth of a running job where it is; its lease goes on."""
 
     job: int
     grant: Grant
 
 
 class WakeAt(Struct, frozen=True, gc=False):
-    """Ask again at this time, even if nothing happens until then."""
+    """Let the policy decide at this time, even if nothing happens until then."""
 
     time: int
 

@@ -1,7 +1,8 @@
-"""The audit: does a tape contradict itself, its workload or its cluster? A finding for each thing that cannot be.
+"""The audit: checks that a tape does not contradict itself, its workload or its cluster. One finding for each error.
 
-Everything is recomputed from the rows with the naive ``books``: who holds each GPU, what each job was delivered, what
-it owes. Only what a policy promises needs more than books: quotas and shares (``guarantee.py``, ``proportion.py``).
+Everything is recomputed from the rows with the naive ``books``: the holder of each GPU, the work delivered to each job,
+the standstill it owes. What a policy promises needs more: quotas (``guarantee.py``) and proportional shares
+(``share_audit.py``).
 """
 
 from collections.abc import Callable, Sequence
@@ -56,12 +57,11 @@ def audit(
     completions: int = 0,
     progress: Callable[[int], None] | None = None,
 ) -> list[Finding]:
-    """Return what cannot be on this tape; empty when it is sound.
+    """Return the errors of a tape; empty when it is sound.
 
-    With ``policy``, fresh, it is also proved that guarantees were met. ``complete`` asks for the end of every job,
-    ``punctual`` for jobs to end at the very nanosecond at which their work is done (or, with ``completions``, at the
-    first multiple of that after it): true in virtual time only.
-    ``progress`` is told the row every so often.
+    With ``policy``, which is fresh, the guarantees are checked too. With ``complete`` every job has to end. With
+    ``punctual`` jobs have to end at the nanosecond at which their work is done, or, with ``completions``, at the next
+    multiple of that; this holds in virtual time only. ``progress`` is called with the row from time to time.
     """
     clerk = _Clerk(cluster, jobs, speed or SpeedModel(cluster), costs or Costs(), punctual, completions or 1)
     ranks = row_ranks(tape, _RANKS, _ACTIONS, Kind.STALE)
@@ -73,7 +73,7 @@ def audit(
 
 
 class _Clerk(Auditor):
-    """Keeps the books of jobs and nodes."""
+    """Recomputes the state of jobs and nodes row by row, and compares it with the tape."""
 
     opens = (_START, _MIGRATE, _REALLOCATE)
     follows = (int(Kind.PLACE), _COST, int(Kind.GRANT), int(Kind.STORAGE), _PAUSE)
@@ -101,7 +101,7 @@ class _Clerk(Auditor):
         self._emptied: set[int] = set()
         """Nodes that failed or were emptied in this instant."""
         self._failed_node = False
-        self._again: int | None = None
+        self._to_queue_again: int | None = None
         """A job whose failed attempt has to be followed by QUEUED_AGAIN."""
         self._shared: set[tuple[int, int]] = set()
         """(node, mask) of shared GPUs touched in this instant, where sharing costs speed."""
@@ -122,9 +122,9 @@ class _Clerk(Auditor):
         }
 
     def _expect(self, kind: int) -> None:
-        if self._again is not None and kind != Kind.QUEUED_AGAIN:
-            self._find("retry", f"job {self._again} has retries left and was not queued again")
-            self._again = None
+        if self._to_queue_again is not None and kind != Kind.QUEUED_AGAIN:
+            self._find("retry", f"job {self._to_queue_again} has retries left and was not queued again")
+            self._to_queue_again = None
 
     def _find_open(self) -> None:
         for job, life in self._lives.items():
@@ -162,7 +162,7 @@ class _Clerk(Auditor):
         now, kind, job, lease, _, _, value = row
         life = self._lives.get(job)
         if life is None:
-            self._find("end", f"job {job} ends but does not live")
+            self._find("end", f"job {job} ends but neither waits nor runs")
             return
         if lease != life.lease or (not lease and kind != Kind.CANCELLED):
             self._find("lease", f"job {job} ends under lease {lease}, its live one is {life.lease}")
@@ -174,25 +174,25 @@ class _Clerk(Auditor):
             if delivered != target:
                 self._find("service", f"job {job} ends after {delivered} of {target} ns of work")
             elif self._punctual and life.base < (before := now - self._completions) and life.done_at(before) >= target:
-                self._find("service", f"job {job} was done before {now} ns and went on holding its GPUs")
+                self._find("service", f"job {job} was done before {now} ns and still held its GPUs")
         self._stop(life)
         life.attempt += kind == Kind.FAILED
         if kind == Kind.FAILED and life.attempt <= life.job.retries:
             life.done = life.saved = life.debt = 0
-            self._again = job
+            self._to_queue_again = job
         else:
             del self._lives[job]
 
     def _on_queued_again(self, row: list[int]) -> None:
-        expected, self._again = self._again, None
+        expected, self._to_queue_again = self._to_queue_again, None
         life = self._lives.get(row[2])
         if expected != row[2] or life is None or life.attempt != row[6]:
-            self._find("retry", f"job {row[2]} is queued again as attempt {row[6]}, which follows from nothing")
+            self._find("retry", f"job {row[2]} is queued again as attempt {row[6]} without a failure before it")
 
     def _on_stale(self, row: list[int]) -> None:
         life = self._lives.get(row[2])
         if life is not None and life.lease == row[3] and (row[3] or row[6] == Kind.CANCELLED):
-            self._find("lease", f"job {row[2]}: an event under its live lease {row[3]} was called stale")
+            self._find("lease", f"job {row[2]}: an event under its live lease {row[3]} is recorded as stale")
 
     # --- starting and stopping --------------------------------------------------------------------------------
 
@@ -209,7 +209,8 @@ class _Clerk(Auditor):
         if life is None or bool(life.lease) != (kind == _MIGRATE):
             self._find(
                 "start",
-                f"job {job} {verb} but {'does not live' if life is None else 'runs' if life.lease else 'waits'}",
+                f"job {job} {verb} but "
+                f"{'neither waits nor runs' if life is None else 'runs' if life.lease else 'does not run'}",
             )
             if life is None:
                 return
@@ -237,11 +238,11 @@ class _Clerk(Auditor):
 
     def _regranted(self, rows: list[list[int]]) -> None:
         now, speed = rows[0][0], rows[0][6]
-        life, grant = self._running(rows[0], "is given something else"), grant_of(rows)
+        life, grant = self._running(rows[0], "is reallocated"), grant_of(rows)
         if life is None or grant is None:
-            self._find("grant", f"job {rows[0][2]} is given something else, which is not said")
+            self._find("grant", f"job {rows[0][2]} is reallocated, but no GRANT row follows")
             return
-        self._find_all(self._books.regrant(life, grant), f"job {life.job.id} is given something else: ")
+        self._find_all(self._books.regrant(life, grant), f"job {life.job.id} is reallocated: ")
         paid = sum(row[6] for row in rows if row[1] == _PAUSE)
         owed = 0 if life.changed == now else self._costs.reallocation
         life.changed = now
@@ -290,7 +291,7 @@ class _Clerk(Auditor):
             return
         node, lost, kept = row[4:]
         if node not in self._emptied or row[2] not in self._books.on_node[node]:
-            self._find("evict", f"job {row[2]} is evicted from node {node}, where nothing happened to it")
+            self._find("evict", f"job {row[2]} is evicted from node {node}, which did not go down or where it is not")
         life.settle(row[0])
         expected = life.lost_to_failure(row[0]) if self._failed_node else 0
         if kept != life.done - expected or lost != expected:
@@ -310,13 +311,13 @@ class _Clerk(Auditor):
             life.speed = row[6]
             self._touch(life)
 
-    def _running(self, row: list[int], what: str) -> Life | None:
+    def _running(self, row: list[int], verb: str) -> Life | None:
         life = self._lives.get(row[2])
         if life is None or not life.lease:
-            self._find("start", f"job {row[2]} {what} but does not run")
+            self._find("start", f"job {row[2]} {verb} but does not run")
             return None
         if life.lease != row[3]:
-            self._find("lease", f"job {row[2]} {what} under lease {row[3]}, its live one is {life.lease}")
+            self._find("lease", f"job {row[2]} {verb} under lease {row[3]}, its live one is {life.lease}")
         return life
 
     # --- nodes ------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
-"""A draft: try releases and starts on the free resources, then throw them away.
+"""A draft: tries out releases and starts of jobs on the pool, and undoes them at the end.
 
-The pool itself is changed and every change is logged; leaving the ``with`` block takes them back in reverse order,
-which is exact because ``take`` and ``give`` are inverses.
+The pool itself is changed and every change is logged. Leaving the ``with`` block undoes them in reverse order, which is
+exact because ``take`` and ``give`` are inverses.
 """
 
 from types import TracebackType
@@ -12,7 +12,7 @@ from headway.training.pool import Pool
 
 
 class Draft:
-    """An overlay with an undo log."""
+    """Changes to a pool with an undo log."""
 
     __slots__ = ("_log", "pool")
 
@@ -21,20 +21,20 @@ class Draft:
         self._log: list[tuple[bool, JobState, Placement]] = []
 
     def release(self, js: JobState, placement: Placement | None = None) -> None:
-        """As if a running job had stopped (or one started in this draft, on ``placement``)."""
+        """Release the GPUs of a running job, or of one started in this draft on ``placement``."""
         where = js.placement if placement is None else placement
         self.pool.give(js, where)
         js.account.held -= js.width
         self._log.append((False, js, where))
 
     def start(self, js: JobState, placement: Placement) -> None:
-        """As if a job had started here."""
+        """Take the GPUs of a placement for a job."""
         self.pool.take(js, placement)
         js.account.held += js.width
         self._log.append((True, js, placement))
 
     def undo(self) -> None:
-        """Take everything back."""
+        """Undo all changes."""
         while self._log:
             started, js, placement = self._log.pop()
             if started:

@@ -1,7 +1,7 @@
-"""What happens on a cluster, in the past tense. ``rank`` is the order in which events of one instant are applied.
+"""Events on a training cluster, in the past tense. ``rank`` is the order in which events of one instant are applied.
 
-Jobs that end by themselves do so before nodes fail: what was done by then counts, and nobody is queued again who had no
-work left. Structs and not dataclasses: a frozen dataclass takes five times as long to make.
+Jobs that end by themselves do so before nodes fail: work done by then counts, and no job without work left is queued
+again. Structs and not dataclasses: a frozen dataclass takes five times as long to make.
 """
 
 from typing import ClassVar, TypeAlias
@@ -35,7 +35,7 @@ class JobFailed(Struct, frozen=True, gc=False):
 
 
 class JobCancelled(Struct, frozen=True, gc=False):
-    """The user took a job back, while it ran (its lease) or while it waited (lease 0)."""
+    """The user cancelled a job, while it ran (its lease) or while it waited (lease 0)."""
 
     job: int
     lease: int
@@ -43,7 +43,7 @@ class JobCancelled(Struct, frozen=True, gc=False):
 
 
 class NodeFailed(Struct, frozen=True, gc=False):
-    """A node went down; what ran on it goes back to the queue, at its last periodic checkpoint."""
+    """A node went down; its jobs go back to the queue, at their last periodic checkpoints."""
 
     node: int
     rank: ClassVar[int] = 3
@@ -57,7 +57,7 @@ class NodeRecovered(Struct, frozen=True, gc=False):
 
 
 class NodeDrained(Struct, frozen=True, gc=False):
-    """A node takes no new jobs. With ``evict`` what runs there is checkpointed and queued again."""
+    """A node takes no new jobs. With ``evict`` jobs that run there are checkpointed and queued again."""
 
     node: int
     evict: bool = False

@@ -1,8 +1,8 @@
-"""Why a job waits: the causes that, taken away together, let it start.
+"""Explains why a job waits: finds the causes that, removed together, would let it start.
 
-Asked of a state at the end of an instant, after the policy has done what it would. Each cause is something that could
-be otherwise: more quota, nobody ahead, no reservation, a few more GPUs, the free ones in one place.
-The tests take causes away and ask the policy again: so they prove that what is named here is enough.
+The state is that at the end of an instant, after the policy has decided. Each cause is something that could be
+different: more quota, no job ahead, no reservation, a few more GPUs, the free ones in one place. The tests remove the
+causes and let the policy decide again, which proves that the causes named here are enough.
 """
 
 from collections.abc import Iterator
@@ -23,54 +23,54 @@ from headway.units import WHOLE_GPU_MILLI, format_duration, format_size
 
 
 class CauseKind(StrEnum):
-    """What can keep a job waiting."""
+    """Kinds of causes for which a job waits."""
 
     ROUND = "round"
-    """The policy decides later."""
+    """The policy decides only at a later time."""
     QUOTA = "quota"
-    """Its tenant may not hold this much more."""
+    """Its tenant's quota does not allow it."""
     HEAD_OF_LINE = "head-of-line"
     """Jobs ahead of it hold it back, whether or not it would fit."""
     RESERVATION = "reservation"
     """It would fit now but delay a job that was promised its GPUs."""
     ORDER = "order"
-    """Jobs ahead of it would take what it needs before it."""
+    """Jobs ahead of it come first for what becomes free."""
     NODES_DOWN = "nodes-down"
     """It would fit on nodes that are down or drained."""
     CAPACITY = "capacity"
-    """Fewer GPUs are free than it wants."""
+    """Fewer GPUs are free than it asks for."""
     FRAGMENTATION = "fragmentation"
     """Enough GPUs are free, but not together."""
     HOST = "host"
-    """The GPUs are there, the CPUs or the memory are not."""
+    """GPUs are free, but not the CPUs or the memory for it."""
     PLACEMENT = "placement"
-    """The placement rule wants something else than GPUs on one node."""
+    """GPUs are free, but the placement rule does not accept them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One thing that keeps a job waiting. Causes of one kind and level are the same cause with other numbers."""
+    """One cause for which a job waits. Causes of one kind and level are the same cause with other numbers."""
 
     kind: CauseKind
     text: str
     level: str = ""
-    """Of the topology, for fragmentation; ``quota`` where the order of a tenant's jobs for its quota is meant;
-    ``reservation`` where the policy keeps to what it planned for the job itself."""
+    """For fragmentation the topology level; for order ``quota`` if jobs of its tenant come first for its quota; for
+    round ``reservation`` if the policy keeps to a later reservation of the job itself."""
     jobs: tuple[int, ...] = ()
-    """Jobs that it is about: the first one ahead, the holders of reservations."""
+    """The jobs that cause it: the first one ahead, or the holders of reservations."""
     facts: dict[str, int] = field(default_factory=dict)
     """The numbers in the text, by name."""
     names: tuple[str, ...] = ()
-    """What the trace calls those jobs; the number of one without a name."""
+    """The names of these jobs in the trace; the number of a job without a name."""
 
     @property
     def identity(self) -> tuple[CauseKind, str]:
-        """Return what it is, apart from the numbers of the moment."""
+        """Return kind and level: the cause apart from the numbers of the moment."""
         return self.kind, self.level
 
     @property
     def title(self) -> str:
-        """Return what it is, in words: ``fragmentation at node``."""
+        """Return kind and level as text: ``fragmentation at node``."""
         if self.kind is CauseKind.FRAGMENTATION:
             return f"{self.kind} at {self.level}"
         return str(self.kind)
@@ -80,9 +80,9 @@ class Cause:
 
 
 def why_waiting(now: int, state: TrainingState, policy: ComposedPolicy, js: JobState) -> tuple[Cause, ...]:
-    """The causes that keep a waiting job out at the end of an instant: together they are enough.
+    """Return the causes for which a job waits at the end of an instant; without them it would start.
 
-    The policy's memory is left as it is: a probe is asked in its stead.
+    The policy's memory is not changed: a copy is asked.
     """
     policy = probe(policy)
     causes = [_round(now, policy)] if _between_rounds(now, policy) else []
@@ -99,7 +99,7 @@ def why_waiting(now: int, state: TrainingState, policy: ComposedPolicy, js: JobS
         if not fits:
             causes.append(_shortage(state, policy, js))
         if not causes:
-            causes.append(_kept_to(now, policy, js) or _round(now, policy))
+            causes.append(_own_reservation(now, policy, js) or _round(now, policy))
         if fits and refusal is not None and len(causes) == 1:
             ahead = Ahead(state, policy, js, quota=True, nodes=False)
         rivals = ahead.waits - (0 if held_back is None else len(ahead.holders) or ahead.holding)
@@ -110,14 +110,14 @@ def why_waiting(now: int, state: TrainingState, policy: ComposedPolicy, js: JobS
 
 
 def _fits(now: int, state: TrainingState, policy: ComposedPolicy, js: JobState, ahead: "Ahead") -> bool:
-    """Whether the job itself could start now. With reservations only a job that nobody holds back may preempt."""
+    """Return whether the job itself could start now. With reservations only a job with none ahead may preempt."""
     if policy.backfill.reserves and ahead.waits and not (state.quotas and guaranteed(js)):
         return policy.placement.place(state.pool, js) is not None
     return policy.admit(now, state, js) is not None
 
 
 def probe(policy: ComposedPolicy) -> ComposedPolicy:
-    """A policy that answers as this one would, for questions of whether a job fits, and may be asked at will."""
+    """Return a copy of a policy that can be asked whether jobs fit without changing the policy's memory."""
     asked = copy(policy)
     asked.order = copy(policy.order)
     asked.placement = copy(policy.placement)
@@ -130,7 +130,7 @@ def probe(policy: ComposedPolicy) -> ComposedPolicy:
 
 @contextmanager
 def raised_quota(js: JobState) -> Iterator[None]:
-    """The job's tenant with as much more quota as the job needs: limit where it may borrow, else guaranteed."""
+    """Raise the quota of the job's tenant, for the ``with`` block, to what the job needs."""
     account = js.account
     before = account.guaranteed, account.limit
     raise_quota(js)
@@ -141,7 +141,7 @@ def raised_quota(js: JobState) -> Iterator[None]:
 
 
 def raise_quota(js: JobState) -> None:
-    """Let the job's tenant hold it, and no more than that."""
+    """Raise the quota of the job's tenant so that it may hold the job: the limit, else the guarantee too."""
     account, wanted = js.account, js.account.held + js.width
     if wanted > account.guaranteed:
         account.limit = max(account.limit, wanted)
@@ -153,7 +153,7 @@ def raise_quota(js: JobState) -> None:
 
 
 class Ahead:
-    """The waiting jobs that come before one and could matter to it: they share nodes with it, or a quota."""
+    """The waiting jobs ahead of a job that compete with it for nodes or for a quota."""
 
     def __init__(
         self, state: TrainingState, policy: ComposedPolicy, js: JobState, *, quota: bool, nodes: bool = True
@@ -166,12 +166,12 @@ class Ahead:
         self._place = self._rank(js)
         self.over_quota = not nodes
         self.parts: list[tuple[Lane, int]] = []
-        """Lanes, and how many of the jobs at the head of each come first."""
+        """Lanes, and how many jobs of each are ahead."""
         self.strict: list[tuple[Lane, int]] = []
-        """Those of them that a strict backfill lets hold back what comes after."""
+        """Those of them that may not be overtaken under a strict backfill."""
         for lane in state.queue.lanes.values():
             head = state.jobs[lane.head[1]]
-            matters = (quota and head.account is js.account) or (nodes and self._meets(head))
+            matters = (quota and head.account is js.account) or (nodes and self._shares_nodes(head))
             if matters and (count := self._count(lane, head)):
                 self.parts.append((lane, count))
                 if policy.backfill.strict and self._blocks(head):
@@ -180,24 +180,24 @@ class Ahead:
         self.holding = sum(count for _, count in self.strict)
         self.first = min((lane.head for lane, _ in self.parts), default=(0, -1))[1]
         reserved = policy.backfill.reservations
-        self.holders = tuple(job for job in reserved if job in state.jobs and self._holds(state.jobs[job]))
-        """Those ahead that were promised GPUs."""
+        self.holders = tuple(job for job in reserved if job in state.jobs and self._is_ahead(state.jobs[job]))
+        """Jobs ahead that have reservations."""
 
     def names(self, *jobs: int) -> tuple[str, ...]:
-        """Return what the trace calls jobs; the number of one without a name."""
+        """Return the names of jobs in the trace; the number of a job without a name."""
         return tuple(self._state.jobs[job].job.name or str(job) for job in jobs)
 
     def _rank(self, js: JobState) -> tuple[bool, Key]:
-        """Return what lanes are compared by ahead of keys: guaranteed jobs first, then what the order says of lanes."""
+        """Return the rank by which lanes are compared before keys: guaranteed jobs first, then the order's lane key."""
         policy, state = self._policy, self._state
         return state.quotas and not guaranteed(js), policy.order.lane_key(state, js)
 
-    def _meets(self, head: JobState) -> bool:
+    def _shares_nodes(self, head: JobState) -> bool:
         partition = head.job.partition
         return partition == self._js.job.partition or bool(self._state.eligible(partition, ()) & self._js.eligible)
 
     def _blocks(self, head: JobState) -> bool:
-        """Return whether the head of a lane holds the job back in a strict queue, as ``walk`` has it."""
+        """Return whether the head of a lane may not be overtaken by the job in a strict queue, as in ``walk``."""
         js, quotas = self._js, self._state.quotas
         if head.lane == js.lane:
             return True
@@ -215,24 +215,27 @@ class Ahead:
             count = max(inside, default=count)
         return count
 
-    def _holds(self, js: JobState) -> bool:
+    def _is_ahead(self, js: JobState) -> bool:
         return any(lane.name == js.lane and lane.before((js.key, js.id)) < count for lane, count in self.parts)
 
 
 def _overdue(now: int, state: TrainingState, policy: ComposedPolicy, js: JobState) -> tuple[int, ...]:
-    """Jobs, behind it too, that were promised nodes where it would start, and by now: what is due is kept first."""
+    """Return the jobs whose reservations on nodes where the job would start have begun: these are kept first.
+
+    They may be behind it in the queue.
+    """
     reserved = policy.backfill.reservations
-    if js.id not in reserved or state.quotas or policy.preempts:  # with these the queue comes before what is due
+    if js.id not in reserved or state.quotas or policy.preempts:  # with these the queue comes before reservations
         return ()
     if (placement := policy.placement.place(state.pool, js)) is None:
         return ()
     wanted = {node for node, _ in placement}
-    due = (job for job, promise in reserved.items() if promise.start <= now and not wanted.isdisjoint(promise.nodes))
-    return tuple(job for job in due if job != js.id and job in state.jobs and job not in state.running)
+    begun = (job for job, promise in reserved.items() if promise.start <= now and not wanted.isdisjoint(promise.nodes))
+    return tuple(job for job in begun if job != js.id and job in state.jobs and job not in state.running)
 
 
 def _held_back(ahead: Ahead, overdue: tuple[int, ...], fits: bool) -> Cause | None:
-    """Jobs ahead, or promises that are due, keep it out by the rules of the backfill, not by what they hold."""
+    """Return the cause if the rules of the backfill hold the job back: jobs ahead, or reservations; else None."""
     if ahead.holding:
         first = min(lane.head for lane, _ in ahead.strict)[1]
         names = ahead.names(first)
@@ -247,9 +250,9 @@ def _held_back(ahead: Ahead, overdue: tuple[int, ...], fits: bool) -> Cause | No
 
 
 def _ordered(ahead: Ahead, rivals: int) -> Cause:
-    what, level = ("its tenant's quota", "quota") if ahead.over_quota else ("what becomes free", "")
+    resource, level = ("its tenant's quota", "quota") if ahead.over_quota else ("what becomes free", "")
     names = ahead.names(ahead.first)
-    text = f"{_some(names, rivals)} ahead of it for {what}"
+    text = f"{_some(names, rivals)} ahead of it for {resource}"
     return Cause(CauseKind.ORDER, text, level, (ahead.first,), {"ahead": rivals}, names)
 
 
@@ -261,15 +264,14 @@ def _between_rounds(now: int, policy: ComposedPolicy) -> bool:
     return bool(policy.round_length and now % policy.round_length)
 
 
-def _kept_to(now: int, policy: ComposedPolicy, js: JobState) -> Cause | None:
-    """Its own reservation is for later, and stands: while all goes as expected nobody looks whether it fits sooner."""
-    own = policy.backfill.reservations.get(js.id)
-    if own is None or own.start <= now:
+def _own_reservation(now: int, policy: ComposedPolicy, js: JobState) -> Cause | None:
+    """Return the cause if the job's own reservation is for later: plans are made anew only when something changes."""
+    reservation = policy.backfill.reservations.get(js.id)
+    if reservation is None or reservation.start <= now:
         return None
-    text = (
-        f"it would fit now, but is to start at {format_duration(own.start)}, and the policy has no cause to plan anew"
-    )
-    return Cause(CauseKind.ROUND, text, level="reservation", facts={"next": own.start})
+    start = format_duration(reservation.start)
+    text = f"it would fit now, but is reserved to start at {start}, and nothing has changed since that was planned"
+    return Cause(CauseKind.ROUND, text, level="reservation", facts={"next": reservation.start})
 
 
 def _round(now: int, policy: ComposedPolicy) -> Cause:
@@ -283,7 +285,7 @@ def _round(now: int, policy: ComposedPolicy) -> Cause:
 
 
 def _shortage(state: TrainingState, policy: ComposedPolicy, js: JobState) -> Cause:
-    """Return what the placement rule lacks."""
+    """Return the cause for which the placement rule finds no place."""
     pool = state.pool
     if (away := js.eligible & ~pool.schedulable) and _fits_on(pool, policy, js, away):
         names = [state.cluster.nodes[node].name for node in members(away)]
@@ -296,10 +298,10 @@ def _shortage(state: TrainingState, policy: ComposedPolicy, js: JobState) -> Cau
     numbers = f"{wanted / 1000:g} GPU{'' if wanted == 1000 else 's'} wanted, {free / 1000:g} free where it may run"
     if free < wanted:
         return Cause(CauseKind.CAPACITY, numbers, facts=facts)
-    level, most, how = _scattered(state, js)
+    level, most, largest = _scattered(state, js)
     if level:
         facts["largest_milli"] = most
-        return Cause(CauseKind.FRAGMENTATION, f"{numbers}, {how}", level=level, facts=facts)
+        return Cause(CauseKind.FRAGMENTATION, f"{numbers}, {largest}", level=level, facts=facts)
     return Cause(CauseKind.PLACEMENT, f"{numbers}, but not as {policy.rule.name} wants them", facts=facts)
 
 
@@ -326,14 +328,14 @@ def _fits_without_host(pool: Pool, policy: ComposedPolicy, js: JobState) -> bool
 def _host(js: JobState) -> Cause:
     if not any(js.grant):
         return Cause(CauseKind.HOST, "GPUs are free, but not the CPUs and the memory that go with them")
-    wants = f"{js.cpu_milli / 1000:g} CPUs and {format_size(js.memory_bytes)}"
-    text = f"GPUs are free, but not with the {wants} that it wants beside them"
+    demand = f"{js.cpu_milli / 1000:g} CPUs and {format_size(js.memory_bytes)}"
+    text = f"GPUs are free, but not with the {demand} that it wants beside them"
     facts = {"cpu_milli": js.cpu_milli, "memory_bytes": js.memory_bytes}
     return Cause(CauseKind.HOST, text, facts=facts)
 
 
 def _free_milli(pool: Pool, js: JobState) -> int:
-    """Return what is free where a job may run, in thousandths; for whole GPUs only whole ones count."""
+    """Return the thousandths of GPUs that are free where a job may run; for whole GPUs only whole ones count."""
     free = pool.free_among(js.eligible) * WHOLE_GPU_MILLI
     if js.gpu_milli != WHOLE_GPU_MILLI:
         free += sum(sum(pool.shares[node].values()) for node in members(pool.sharing & js.eligible & pool.schedulable))
@@ -341,7 +343,7 @@ def _free_milli(pool: Pool, js: JobState) -> int:
 
 
 def _scattered(state: TrainingState, js: JobState) -> tuple[str, int, str]:
-    """The outermost level of which no domain has enough free, the most that one has (in thousandths), and a text."""
+    """Return the outermost level of which no domain has enough free, the most that one has in milli, and a text."""
     pool = state.pool
     open_nodes = js.eligible & pool.schedulable
     if js.gpu_milli != WHOLE_GPU_MILLI:
@@ -350,10 +352,10 @@ def _scattered(state: TrainingState, js: JobState) -> tuple[str, int, str]:
         )
         return "gpu", most, f"at most {most / 1000:g} on one GPU"
     if js.nodes > 1:
-        each = js.gpus // js.nodes
-        count = pool.with_free(each, open_nodes).bit_count()
+        per_node = js.gpus // js.nodes
+        count = pool.with_free(per_node, open_nodes).bit_count()
         if count < js.nodes:
-            return "node", count * each * 1000, f"{count} of {js.nodes} nodes have {each} free"
+            return "node", count * per_node * 1000, f"{count} of {js.nodes} nodes have {per_node} free"
         return "", 0, ""
     free = [(state.cluster.nodes[node].path, pool.free_count[node]) for node in members(open_nodes)]
     for depth, level in enumerate(state.cluster.outer_levels):

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from headway.training.actions import Grant, Placement
 from headway.training.jobstate import JobState
 from headway.training.pool import Demand, host_share, storage_share
-from headway.training.wish import Wish
+from headway.training.tentative_demand import TentativeDemand
 from headway.units import WHOLE_GPU_MILLI, counted
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def start_refusal(state: "TrainingState", job: int, placement: Placement, grant:
         return None
     if job in state.running:
         return f"StartJob(job={job}): runs already"
-    refusal = placement_refusal(state, js if grant is None else Wish(js, grant), placement)
+    refusal = placement_refusal(state, js if grant is None else TentativeDemand(js, grant), placement)
     if refusal is None and state.quotas:
         refusal = quota_refusal(js)
     return None if refusal is None else f"StartJob(job={job}): {refusal}"
@@ -53,7 +53,7 @@ def move_refusal(state: "TrainingState", job: int, placement: Placement, grant: 
         return f"MigrateJob(job={job}): is there already"
     with state.draft() as draft:
         draft.release(js)
-        refusal = placement_refusal(state, js if grant is None else Wish(js, grant), placement)
+        refusal = placement_refusal(state, js if grant is None else TentativeDemand(js, grant), placement)
     return None if refusal is None else f"MigrateJob(job={job}): {refusal}"
 
 
@@ -64,9 +64,9 @@ def grant_refusal(state: "TrainingState", job: int, grant: Grant) -> str | None:
         return f"ReallocateJob(job={job}): does not run"
     if grant == js.grant:
         return f"ReallocateJob(job={job}): holds that already"
-    pool, wish = state.pool, Wish(js, grant)
+    pool, tentative = state.pool, TentativeDemand(js, grant)
     pool.give(js, js.placement)
-    refusal = _host_refusal(state, wish, js.placement)
+    refusal = _host_refusal(state, tentative, js.placement)
     pool.take(js, js.placement)
     return None if refusal is None else f"ReallocateJob(job={job}): {refusal}"
 
@@ -87,7 +87,7 @@ def quota_refusal(js: JobState) -> str | None:
     return None
 
 
-def placement_refusal(state: "TrainingState", js: JobState | Wish, placement: Placement) -> str | None:
+def placement_refusal(state: "TrainingState", js: JobState | TentativeDemand, placement: Placement) -> str | None:
     """Return why these GPUs cannot be given to this job; None when they can."""
     pool = state.pool
     allowed = js.eligible & pool.schedulable
@@ -147,7 +147,7 @@ def _host_refusal(state: "TrainingState", js: Demand, placement: Placement) -> s
     return None
 
 
-def _not_allowed(state: "TrainingState", js: JobState | Wish, node: int) -> str:
+def _not_allowed(state: "TrainingState", js: JobState | TentativeDemand, node: int) -> str:
     if not 0 <= node < len(state.cluster.nodes):
         return f"node {node} does not exist"
     name = state.cluster.nodes[node].name

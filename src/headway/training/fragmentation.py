@@ -1,4 +1,4 @@
-"""What of the free GPUs typical jobs could not use: the measure of fragmentation gradient descent.
+"""Fragmentation: the free GPUs that typical jobs cannot use. The measure of fragmentation gradient descent (FGD).
 
 Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent", ATC
 2023. For a node n and a typical shape of job m, F_n(m) is
@@ -27,7 +27,7 @@ EVERYWHERE = -1
 
 @dataclass(frozen=True, slots=True, order=True)
 class Shape:
-    """What a typical job asks of one node."""
+    """The demand of a typical job on one node."""
 
     gpus: int
     gpu_milli: int = WHOLE_GPU_MILLI
@@ -55,18 +55,18 @@ class FreeNode:
 
 
 Typical: TypeAlias = Sequence[tuple[Shape, int]]
-"""Shapes of jobs with how often each occurs."""
+"""Shapes of jobs and how often each occurs."""
 
 
 def shape_of(demand: Demand, largest: int) -> Shape:
-    """A job as a typical shape, on nodes of which the largest has so many GPUs."""
+    """Return the shape of a job; ``largest``: the GPUs of the largest node."""
     count = demand.gpus // demand.nodes if demand.nodes > 1 else min(demand.gpus, largest)
     cpu_milli, memory_bytes = host_share(demand, count)
     return Shape(count, demand.gpu_milli, cpu_milli, memory_bytes, demand.eligible)
 
 
 def unusable_milli(free: FreeNode, shape: Shape) -> int:
-    """F_n(m) for a node where the shape may run: thousandths of a GPU that it could not use."""
+    """Return F_n(m) for a node where the shape may run: thousandths of a GPU that it could not use."""
     if shape.cpu_milli > free.cpu_milli or shape.memory_bytes > free.memory_bytes:
         return free.free_milli
     if shape.gpu_milli < WHOLE_GPU_MILLI:
@@ -77,7 +77,8 @@ def unusable_milli(free: FreeNode, shape: Shape) -> int:
 
 
 def weighted_milli(free: FreeNode, allowed: Iterable[tuple[Shape, int]], barred_weight: int) -> int:
-    """F_n times the sum of all weights: over shapes that may run on the node, and the weight of those that may not."""
+    """Return F_n times the sum of all weights. ``allowed``: shapes that may run on the node, with their weights;
+    ``barred_weight``: the weight of those that may not."""
     lost = barred_weight * free.free_milli
     for shape, weight in allowed:
         lost += weight * unusable_milli(free, shape)
@@ -85,7 +86,7 @@ def weighted_milli(free: FreeNode, allowed: Iterable[tuple[Shape, int]], barred_
 
 
 def fragmentation(nodes: Sequence[FreeNode], typical: Typical) -> float:
-    """The share of the free GPUs that a typical job is expected not to be able to use; 0 when nothing is free."""
+    """Return the expected share of the free GPUs that a typical job cannot use; 0 when nothing is free."""
     total = sum(weight for _, weight in typical)
     free = sum(node.free_milli for node in nodes)
     if not free or not total:

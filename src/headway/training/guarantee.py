@@ -1,8 +1,8 @@
-"""The proof that a policy kept what it promises, on a tape: nobody below their due where its allocation says so
-(``proportion.py``), and guaranteed quota met within one decision.
+"""Audit of a policy's promises on a tape: no job slower than with its proportional share, where its allocation
+guarantees that (``share_audit.py``), and guaranteed quota met within one decision.
 
-At the end of each instant: is there a waiting job, first in its lane and within its tenant's guarantee, that free
-GPUs or GPUs taken back from borrowers would have admitted? One such job is one finding.
+A finding is a waiting job at the end of an instant that is first in its lane and within its tenant's guarantee, and
+that free GPUs, or GPUs taken back from borrowers, would have admitted.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,8 +18,8 @@ from headway.training.jobstate import Account, JobState
 from headway.training.policies.backfills.walk import guaranteed
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.policies.preemption import borrowed, make_room
-from headway.training.proportion import below_due
 from headway.training.replay import Walk
+from headway.training.share_audit import slower_than_proportional
 from headway.training.speed import Costs, SpeedModel
 from headway.training.state import TrainingState
 
@@ -35,11 +35,11 @@ def unkept_promises(
 ) -> Iterator[Finding]:
     """Yield a finding for each job and instant at which a promise could have been kept and was not.
 
-    ``policy``, fresh and not bound yet, arranges the queue and is not asked. It answers for the instants at which it
-    decides: where it has rounds, for the beginning of each.
+    ``policy``, fresh and not bound yet, only orders the queue. Only instants at which it decides are checked: where it
+    has rounds, the beginning of each.
     """
     if policy.allocation is not None and policy.allocation.guarantees and speed is not None:
-        yield from below_due(cluster, jobs, tape, speed)
+        yield from slower_than_proportional(cluster, jobs, tape, speed)
     promised = [tenant.name for tenant in cluster.tenants if tenant.guaranteed_gpus is not None]
     if not any(tenant.borrow for tenant in cluster.tenants) or not promised:
         return
@@ -65,13 +65,13 @@ def unkept_promises(
 def _left_waiting(
     state: TrainingState, policy: ComposedPolicy, accounts: list[Account], only: set[int] | None
 ) -> Iterator[JobState]:
-    """Heads of lanes within their guarantee that could be admitted; only ``only`` where nothing else has changed."""
-    hungry = {account.name for account in accounts if account.held < account.guaranteed}
-    if not hungry:
+    """Yield the heads of lanes within their guarantee that could be admitted; of jobs ``only``, if given."""
+    below_guarantee = {account.name for account in accounts if account.held < account.guaranteed}
+    if not below_guarantee:
         return
     for lane in list(state.queue.lanes.values()):
         js = state.jobs[lane.head[1]]
-        if js.account.name not in hungry or not guaranteed(js) or (only is not None and js.id not in only):
+        if js.account.name not in below_guarantee or not guaranteed(js) or (only is not None and js.id not in only):
             continue
         rule = policy.placement
         if rule.place(state.pool, js) is not None or make_room(state, js, rule, borrowed(state, js)) is not None:

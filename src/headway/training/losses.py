@@ -1,4 +1,4 @@
-"""Nodes that fail, are drained and come back, and what becomes of the jobs that ran there."""
+"""Node failures, drains and recoveries: how they change the state and the jobs on the node."""
 
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def fail(state: "TrainingState", now: int, node: int) -> Respeeded | None:
-    """Take a node away; its jobs wait again with what their last checkpoint holds."""
+    """Take a failed node out of service; its jobs wait again from their last checkpoints. Return changed neighbours."""
     state.journal((now, int(Kind.NODE_FAILED), node, 0, node, 0, 0))
     state.pool.set_schedulable(node, False)
     caused: Respeeded = []
@@ -27,7 +27,7 @@ def fail(state: "TrainingState", now: int, node: int) -> Respeeded | None:
 
 
 def drain(state: "TrainingState", now: int, node: int, *, evict: bool) -> Respeeded | None:
-    """Let no more jobs onto a node; with ``evict`` those that run there save their work and wait again."""
+    """Take no new jobs on a node; with ``evict`` its jobs save their work and wait again. Return changed neighbours."""
     state.journal((now, int(Kind.NODE_DRAINED), node, 0, node, 0, int(evict)))
     state.pool.set_schedulable(node, False)
     caused: Respeeded = []
@@ -41,7 +41,7 @@ def drain(state: "TrainingState", now: int, node: int, *, evict: bool) -> Respee
 
 
 def recover(state: "TrainingState", now: int, node: int) -> None:
-    """Let jobs onto a node again."""
+    """Take jobs on a node again."""
     state.journal((now, int(Kind.NODE_RECOVERED), node, 0, node, 0, 0))
     state.pool.set_schedulable(node, True)
     state.changes += 1

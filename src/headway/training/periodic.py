@@ -13,11 +13,11 @@ from headway.training.job import Job
 from headway.units import REFERENCE_SPEED_PPM
 
 MOST_WRITES = 1000
-"""More of one stretch are told several as one; their time is exact."""
+"""More writes of one stretch are merged into this many; their total time is exact."""
 
 
 def useful(elapsed: int, done: int, speed: int, every: int, write: int) -> tuple[int, int]:
-    """(time in which the job made progress, end of the write that had begun last; 0 when none had)."""
+    """Return (time with progress, end of the write that began last; 0 when none began), within ``elapsed``."""
     ahead = every - done % every
     over = elapsed * speed - ahead * REFERENCE_SPEED_PPM
     if over < 0:
@@ -29,7 +29,7 @@ def useful(elapsed: int, done: int, speed: int, every: int, write: int) -> tuple
 
 
 def duration(work: int, done: int, speed: int, every: int, write: int) -> int:
-    """Return how long so much more work takes, the writes on the way included."""
+    """Return how long so much more work takes, checkpoint writes included."""
     progress = -(-work * REFERENCE_SPEED_PPM // speed)
     last = done + (progress - 1) * speed // REFERENCE_SPEED_PPM  # a nanosecond before it is done
     return progress + (last // every - done // every) * write
@@ -37,17 +37,17 @@ def duration(work: int, done: int, speed: int, every: int, write: int) -> int:
 
 @dataclass(slots=True)
 class Stretch:
-    """A job with periodic checkpoints that take time, at one speed; for those who read a tape."""
+    """A job with periodic checkpoints, running at one speed; used where a tape is read."""
 
     job: Job
     done: int = 0
     """Work delivered up to ``base``."""
     base: int = 0
-    """From when on it makes progress."""
+    """The time from which it makes progress."""
     speed: int = 0
 
     def writes(self, until: int) -> Iterator[tuple[int, int]]:
-        """Yield when it stands still to write: (begin, end) of each write, the last one as far as it gets."""
+        """Yield (begin, end) of each checkpoint write; the last one ends at ``until`` at the latest."""
         job, left = self.job, self.job.ends_after - self.done
         if until <= self.base or left <= 0:
             return
@@ -65,7 +65,7 @@ class Stretch:
                 yield self.base + begin, self.base + min(end, elapsed)
 
     def settle(self, now: int) -> int:
-        """Count what was done by now; gives how long a write that is under way still takes."""
+        """Count the work done by now; return how long a write that is under way still takes."""
         if now <= self.base:
             return 0
         job = self.job

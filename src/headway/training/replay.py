@@ -1,8 +1,9 @@
-"""From a tape back to what happened: its events again, the state at any time, and the policy asked again.
+"""Replays a tape: decodes its events and actions, rebuilds the state at any time, and lets a policy decide again.
 
 ``decode`` turns rows into events and actions, step by step. ``replay`` runs a policy over the recorded events and
-gives the tape that it writes: identical, if it is the policy that was recorded. ``Walk`` applies the tape itself,
-with no policy asked, so a state at T is the prefix applied. A policy's memory is rebuilt by asking it along the way.
+returns the tape that it writes: identical, if it is the policy that was recorded. ``Walk`` applies the recorded actions
+without a policy, so a state at T is the prefix applied. With ``asking`` the policy decides too, which rebuilds its
+memory.
 """
 
 from collections.abc import Iterator, Sequence
@@ -43,7 +44,7 @@ _OF_NODES = (Kind.NODE_FAILED, Kind.NODE_RECOVERED, Kind.NODE_DRAINED)
 
 @dataclass(slots=True)
 class Step:
-    """One instant of a tape: what happened and what was done."""
+    """One instant of a tape: its events and actions."""
 
     time: int
     events: list[Event] = field(default_factory=list)
@@ -68,7 +69,7 @@ def decode(jobs: Sequence[Job], tape: Tape) -> Iterator[Step]:
 
 
 def placement_of(rows: Sequence[Sequence[int]]) -> Placement:
-    """The placement that a START or MIGRATE row and the PLACE rows after it spell."""
+    """Return the placement that a START or MIGRATE row and the PLACE rows after it record."""
     masks: dict[int, int] = {}
     for row in rows:
         if row[1] in PLACED_KINDS:
@@ -78,17 +79,17 @@ def placement_of(rows: Sequence[Sequence[int]]) -> Placement:
 
 
 def grant_of(rows: Sequence[Sequence[int]]) -> Grant | None:
-    """Return what the GRANT and STORAGE rows among these give; None where there are none."""
-    given = next((row for row in rows if row[1] == _GRANT), None)
-    if given is None:
+    """Return the grant that the GRANT and STORAGE rows among these record; None where there are none."""
+    grant_row = next((row for row in rows if row[1] == _GRANT), None)
+    if grant_row is None:
         return None
-    return Grant(given[6], given[5], sum(row[6] for row in rows if row[1] == _STORAGE))
+    return Grant(grant_row[6], grant_row[5], sum(row[6] for row in rows if row[1] == _STORAGE))
 
 
 def _action(rows: list[list[int]]) -> Action:
     """Return the action that a row and those that continue it record."""
     _, kind, job, _, node, mask, _ = rows[0]
-    if kind == _START and len(rows) == 1:  # nearly all are such
+    if kind == _START and len(rows) == 1:  # the most frequent case
         return StartJob(job, ((node, mask),))
     if kind == _PREEMPT:
         return PreemptJob(job)
@@ -137,9 +138,9 @@ def replay(
     costs: Costs | None = None,
     complete: bool = False,
 ) -> Tape:
-    """The tape that a policy, fresh and not bound yet, writes when shown the recorded events.
+    """Return the tape that a policy, fresh and not bound yet, writes for the recorded events.
 
-    ``complete``: the tape is to be that of a whole run, and the same decisions up to an earlier end are refused.
+    ``complete``: the tape has to be that of a whole run; one that ends earlier is refused.
     """
     state = _new_state(cluster, jobs, policy, speed, costs)
     again = decide_again(state, policy, instants(tape, _START, partial(_event, jobs)))
@@ -150,7 +151,7 @@ def replay(
 
 
 def about(row: Sequence[int]) -> str:
-    """Return what a row of the tape is about: a job or a node."""
+    """Return the subject of a row of the tape as text: a job or a node."""
     _, kind, subject = row[:3]
     if subject < 0:
         return ""
@@ -166,9 +167,9 @@ def _new_state(
 
 
 class Walk:
-    """A state led along a tape. While a step is handed out the state stands after its events; ``act`` does its actions.
+    """Walks a state along a tape. When a step is yielded its events are applied; ``act`` carries out its actions.
 
-    With ``asking`` the policy is asked at each step, which rebuilds its memory, and has to answer what the tape says.
+    With ``asking`` the policy decides at each step, which rebuilds its memory, and has to decide what the tape says.
     """
 
     def __init__(
@@ -186,20 +187,20 @@ class Walk:
         self.state = _new_state(cluster, jobs, policy, speed, costs)
         self.asking = asking
         self._steps = decode(jobs, tape)
-        self._due: Step | None = None
+        self._current: Step | None = None
 
     def __iter__(self) -> Iterator[Step]:
         state = self.state
         for step in self._steps:
             for event in step.events:
                 state.apply(step.time, event)
-            self._due = step
+            self._current = step
             yield step
             self.act()
 
     def act(self) -> None:
-        """Do the actions of the step at hand, once; going on to the next step does so too."""
-        step, self._due = self._due, None
+        """Carry out the actions of the current step, once; going on to the next step does so too."""
+        step, self._current = self._current, None
         if step is None:
             return
         if self.asking:
@@ -207,7 +208,7 @@ class Walk:
         else:
             for action in step.actions:
                 if (refusal := self.state.check(action)) is not None:
-                    raise TapeError(f"the tape has what cannot be at {step.time} ns: {refusal}")
+                    raise TapeError(f"the tape has an impossible action at {step.time} ns: {refusal}")
                 self.state.commit(step.time, action)
 
     def _ask(self, step: Step) -> None:

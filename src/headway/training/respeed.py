@@ -1,7 +1,7 @@
-"""Running jobs that go on at another speed: neighbours of a shared GPU came or went, or what they hold was changed.
+"""Changes the speed of running jobs: neighbours on a shared GPU came or left, or the job's grant changed.
 
-Work done so far is settled at the old speed. Each function returns the jobs that end at another time for it, None
-when there are none; the loop hands them to the executor, which moves their ends.
+Work done so far is counted at the old speed. Each function returns the jobs whose ends move, None when there are none;
+the loop hands them to the executor, which reschedules their ends.
 """
 
 from typing import TYPE_CHECKING, TypeAlias
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from headway.training.state import TrainingState
 
 Respeeded: TypeAlias = list[JobState]
-"""Running jobs that end at another time; one may have stopped again since it was noted."""
+"""Running jobs whose ends move; one may have stopped again since it was noted."""
 
 
 def respeed_neighbours(state: "TrainingState", now: int, moved: JobState) -> Respeeded | None:
-    """Set the speed of whoever shares the GPU that was just taken or left."""
+    """Set the speed of the jobs that share the GPU that a job just took or left; return those that changed."""
     if moved.gpu_milli == 1000:
         return None
     caused = []
@@ -31,7 +31,7 @@ def respeed_neighbours(state: "TrainingState", now: int, moved: JobState) -> Res
 
 
 def beside(state: "TrainingState", js: JobState) -> list[str]:
-    """Return what the others train that run on the GPU of which a job holds a share."""
+    """Return the models of the other jobs on the GPU that a job shares."""
     if js.gpu_milli == 1000:
         return []
     others = state.on_node[js.placement[0][0]].values()
@@ -39,8 +39,10 @@ def beside(state: "TrainingState", js: JobState) -> list[str]:
 
 
 def reallocate(state: "TrainingState", now: int, js: JobState, grant: Grant) -> Respeeded | None:
-    """Give a job other CPUs, memory and storage bandwidth, where it is; it stands still for what the change costs,
-    unless it has only just started or been changed."""
+    """Change the grant of a running job; return it if its end moves.
+
+    It stands still for the cost of a reallocation, unless it started or was changed at this very instant.
+    """
     state.pool.give(js, js.placement)
     js.cpu_milli, js.memory_bytes, js.storage = grant
     state.grants = True
@@ -62,7 +64,7 @@ def reallocate(state: "TrainingState", now: int, js: JobState, grant: Grant) -> 
 
 
 def _settle(state: "TrainingState", now: int, js: JobState, speed: int, pause: int = 0) -> None:
-    """What was done so far at the old speed; what follows, after a pause, at the new one."""
+    """Count the work done so far at the old speed, and go on at the new one after a pause."""
     state.leave_ranks(js)
     js.settle(now)
     js.base += pause

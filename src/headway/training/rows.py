@@ -1,4 +1,4 @@
-"""What the rows of a training tape mean.
+"""The rows of a training tape: kinds, columns, and how actions are written as rows.
 
 Columns: time, kind, subject (a job's id, or a node's index for node events), lease, place (a node), detail (a mask of
 GPUs), value. Kinds below 20 are events, from 20 on actions, from 40 on consequences: facts that follow from the row
@@ -54,7 +54,7 @@ PLACED_KINDS = (int(Kind.START), int(Kind.MIGRATE), int(Kind.PLACE))
 
 
 def placement_rows(now: int, kind: int, job: int, lease: int, placement: Placement, value: int) -> Iterator[Row]:
-    """A start or a move as rows: the first word first, then PLACE rows."""
+    """Yield the rows of a start or a move: the first word of the mask first, then PLACE rows."""
     node, mask = placement[0]
     yield (now, kind, job, lease, node, mask & WORD, value)
     for index, (node, mask) in enumerate(placement):
@@ -69,14 +69,14 @@ def placement_rows(now: int, kind: int, job: int, lease: int, placement: Placeme
 
 
 def grant_rows(now: int, job: int, lease: int, grant: Grant) -> Iterator[Row]:
-    """Yield what a job holds besides GPUs, after the row that gave it."""
+    """Yield the rows of a grant, which follow the row of the action."""
     yield (now, int(Kind.GRANT), job, lease, -1, grant.memory_bytes, grant.cpu_milli)
     if grant.storage:
         yield (now, int(Kind.STORAGE), job, lease, -1, 0, grant.storage)
 
 
 def refused_row(now: int, action: Action) -> Row:
-    """The row that records a refusal of this action."""
+    """Return the row that records the refusal of an action."""
     match action:
         case StartJob() | MigrateJob():
             node, mask = action.placement[0] if action.placement else (-1, 0)

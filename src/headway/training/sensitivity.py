@@ -1,4 +1,4 @@
-"""What CPUs, memory and storage bandwidth do for a job: its throughput over what it has of them for each GPU.
+"""Sensitivity of jobs to CPUs, memory and storage bandwidth: throughput as a function of the amounts per GPU.
 
 A profile is a matrix measured (or published) at some numbers of CPUs and sizes of memory a GPU; between its cells it is
 interpolated linearly in both directions, below its smallest cell it falls towards nothing, above its largest it stays.
@@ -53,12 +53,12 @@ class Profile:
 
     @cached_property
     def most_ppm(self) -> int:
-        """Its speed when nothing but the GPU limits it."""
+        """Return the speed when only the GPU limits it."""
         return self.ppm[-1][-1]
 
     @cached_property
     def demand(self) -> Grant:
-        """The smallest cell of the matrix, CPUs first, that gives all the speed there is; for one GPU."""
+        """Return the smallest cell of the matrix, CPUs first, that reaches the largest speed; for one GPU."""
         for row, cpu_milli in enumerate(self.cpu_milli):
             for column, memory_bytes in enumerate(self.memory_bytes):
                 if self.ppm[row][column] == self.most_ppm:
@@ -66,7 +66,7 @@ class Profile:
         raise AssertionError("the last cell has the largest value")
 
     def speed(self, cpu_milli: int, memory_bytes: int, storage: int = UNCOUNTED) -> int:
-        """Throughput with this much for each GPU; ``storage`` in bytes a second."""
+        """Return the throughput with this much for each GPU; ``storage`` in bytes per second."""
         found = self._memo.get((cpu_milli, memory_bytes, storage))
         if found is None:
             found = self._between(cpu_milli, memory_bytes)
@@ -78,9 +78,10 @@ class Profile:
         return found
 
     def misses_ppm(self, memory_bytes: int) -> int:
-        """The share of its reads that go to storage, with this much memory a GPU, in which a fixed set of data stays.
+        """Return the share of reads that go to storage, with this much memory per GPU, in ppm.
 
-        Each GPU's share of a job is taken to go through all the data with a cache of its own, as the matrix does.
+        Each GPU's part of a job is assumed to read all the data, with its own cache of a fixed part of it, as in the
+        matrix.
         """
         if not self.dataset_bytes:
             return 0
@@ -88,17 +89,17 @@ class Profile:
         return max(0, REFERENCE_SPEED_PPM - cached * REFERENCE_SPEED_PPM // self.dataset_bytes)
 
     def storage_need(self, ppm: int, memory_bytes: int) -> int:
-        """Bytes a second from storage, for each GPU, that this speed takes with this much memory; rounded up."""
+        """Return the bytes per second from storage, per GPU, that a speed needs with this much memory; rounded up."""
         wanted = self.read_bytes_per_second * ppm * self.misses_ppm(memory_bytes)
         return -(-wanted // REFERENCE_SPEED_PPM**2)
 
     def storage_bound(self, memory_bytes: int, storage: int) -> int:
-        """The speed that this storage bandwidth a GPU allows; nothing is bounded where nothing is read from it."""
+        """Return the speed that this storage bandwidth per GPU allows; ``UNCOUNTED`` where storage is not read."""
         slowed = self.read_bytes_per_second * self.misses_ppm(memory_bytes)
         return storage * REFERENCE_SPEED_PPM**2 // slowed if slowed else UNCOUNTED
 
     def host_speed(self, cpu_milli: int, memory_bytes: int, storage: int = UNCOUNTED) -> int:
-        """What the CPUs could feed to a faster GPU: beyond saturation in proportion to them, by what was seen below."""
+        """Return the speed at which the host could feed a faster GPU: beyond saturation in proportion to the CPUs."""
         found = self.speed(cpu_milli, memory_bytes, storage)
         enough = self.demand.cpu_milli
         if found < self.most_ppm or cpu_milli <= enough:
@@ -107,7 +108,7 @@ class Profile:
         return min(self.most_ppm * cpu_milli // enough, bound)
 
     def speed_at(self, per_gpu: Grant, pace_ppm: int) -> int:
-        """Return the throughput with so much a GPU on GPUs of a pace: theirs, or what the host can feed if less."""
+        """Return the throughput with this much per GPU: the pace of the GPUs, or what the host can feed if less."""
         if pace_ppm == REFERENCE_SPEED_PPM:
             return self.speed(*per_gpu)
         return min(self.host_speed(*per_gpu), self.most_ppm * pace_ppm // REFERENCE_SPEED_PPM)
@@ -120,12 +121,12 @@ class Profile:
         return (low * (across - up) + high * up) // (across * along)
 
     def _cell(self, row: int, column: int) -> int:
-        """A cell; row or column -1 is none of it, which gives nothing."""
+        """Return a cell; 0 for row or column -1, which stand for no CPUs or no memory."""
         return 0 if row < 0 or column < 0 else self.ppm[row][column]
 
 
 def _bracket(points: tuple[int, ...], value: int) -> tuple[int, int, int]:
-    """(the index above, how far from the point below, how far apart the two are); the point below the first is 0."""
+    """Return (index of the point above, distance from the point below, distance of the two); below the first is 0."""
     if value >= points[-1]:
         return len(points) - 1, 1, 1
     above = bisect_right(points, value)
@@ -134,7 +135,7 @@ def _bracket(points: tuple[int, ...], value: int) -> tuple[int, int, int]:
 
 
 def broken_rule(profile: Profile) -> str | None:
-    """Return what is wrong with a profile, and what to do about it; None when it is sound."""
+    """Return the rule that a profile breaks, and the remedy; None when it is sound."""
     rows, columns = profile.cpu_milli, profile.memory_bytes
     if not profile.model:
         return "has no model: say what the program is, as jobs name it"
@@ -167,14 +168,14 @@ class Matrix:
         self.profiles = profiles
 
     def of(self, job: Job, grant: Grant, pace_ppm: int) -> int:
-        """Speed with a grant, on GPUs that would run an unhindered reference program at this pace."""
+        """Return the speed of a job with a grant, on GPUs of this pace."""
         profile = self.profiles.get(job.model)
         if profile is None or not job.gpus:
             return pace_ppm
-        return self._speed(profile, a_gpu(grant, job.gpus * job.gpu_milli), pace_ppm)
+        return self._speed(profile, grant_per_gpu(grant, job.gpus * job.gpu_milli), pace_ppm)
 
     def _speed(self, profile: Profile, per_gpu: Grant, pace_ppm: int) -> int:
-        """Return the speed of a program with so much a GPU."""
+        """Return the speed of a program with this much per GPU."""
         return profile.speed_at(per_gpu, pace_ppm)
 
 
@@ -190,7 +191,7 @@ class Scalar(Matrix):
 
 
 def all_or_nothing(profile: Profile) -> Profile:
-    """What a policy is to believe of a program where ``Scalar`` is true: nothing is gained short of the full demand."""
+    """Return the profile that policies are shown where ``Scalar`` is true: no gain below the full demand."""
     enough = profile.demand
     rows = sorted({*profile.cpu_milli, max(1, enough.cpu_milli - 1)})
     columns = sorted({*profile.memory_bytes, max(1, enough.memory_bytes - 1)})
@@ -204,8 +205,8 @@ def all_or_nothing(profile: Profile) -> Profile:
     return replace(profile, cpu_milli=tuple(rows), memory_bytes=tuple(columns), ppm=matrix)
 
 
-def a_gpu(grant: Grant, width_milli: int) -> Grant:
-    """Return what a grant is for each whole GPU of so many thousandths."""
+def grant_per_gpu(grant: Grant, width_milli: int) -> Grant:
+    """Return a grant divided by a job's width: what it is for each whole GPU."""
     if width_milli == 1000:
         return grant
     cpu_milli, memory_bytes, storage = grant

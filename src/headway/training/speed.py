@@ -1,9 +1,9 @@
-"""How fast a job runs where it is, and what stopping or moving it costs. Timing is not scheduling: no policy imports
-this.
+"""The speed of a job on a placement, and the cost of preempting or moving it. No policy imports this.
 
-The pace of a job's GPUs is the product of the GPU type (the slowest of them sets it), the topology level that the
-placement spans (communication takes longer over slower links), and, for shares of a GPU, what the neighbours cost.
-``sensitivity`` then says how fast a job is at that pace with the CPUs, memory and storage bandwidth that it holds.
+The *pace* of a job's GPUs is their speed alone, in parts per million. It is the product of the GPU type (the slowest
+counts), the topology level that the placement spans (communication takes longer over slower links), and, for shares of
+a GPU, the slowdown by neighbours. ``sensitivity`` then gives the job's speed at that pace with its grant of CPUs,
+memory and storage bandwidth.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,31 +13,31 @@ from typing import Protocol
 from headway.training.actions import Grant, Placement
 from headway.training.cluster import Cluster
 from headway.training.job import Job
+from headway.training.proportional_share import counted, effective
 from headway.training.sensitivity import Matrix, Profile
-from headway.training.shares import counted, felt
 from headway.units import REFERENCE_SPEED_PPM
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What preempting and moving cost: the job's own checkpoint and restore times unless a flat cost is given."""
+    """Costs of preempting and moving a job: its own checkpoint and restore times unless a flat cost is given."""
 
     preemption: int | None = None
     migration: int | None = None
     reallocation: int = 0
-    """For other CPUs, memory or storage where it is; above 0 for programs that must be started again for it."""
+    """Cost of changing a grant in place; above 0 for programs that must be restarted for it."""
 
     def of_preemption(self, job: Job) -> int:
-        """Nanoseconds that a preempted job stands still when it starts again."""
+        """Return the nanoseconds that a preempted job stands still when it starts again."""
         return job.checkpoint + job.restore if self.preemption is None else self.preemption
 
     def of_migration(self, job: Job) -> int:
-        """Nanoseconds that a moved job stands still."""
+        """Return the nanoseconds that a moved job stands still."""
         return job.checkpoint + job.restore if self.migration is None else self.migration
 
 
 class Interference(Protocol):
-    """What programs on parts of one GPU cost each other, from a table that was measured."""
+    """The slowdown of programs that share one GPU, from a measured table."""
 
     def slowdown_ppm(self, program: str, co_runners: Sequence[str], share_ppm: int) -> int:
         """Return how much longer a program takes beside others than alone, with the same share of the GPU."""
@@ -45,7 +45,7 @@ class Interference(Protocol):
 
 
 class SpeedModel:
-    """Speed in parts per million of the reference, from what is known about the cluster."""
+    """Computes the speed of jobs on a cluster, in parts per million of the reference."""
 
     def __init__(
         self,
@@ -56,11 +56,11 @@ class SpeedModel:
         profiles: Mapping[str, Profile] | None = None,
         interference: Interference | None = None,
     ) -> None:
-        """``profiles`` are what is believed of jobs, by what they train; ``sensitivity`` is what is true of them."""
+        """``profiles``: what policies know of jobs, by model. ``sensitivity``: the true effect of grants on speed."""
         self.interference = interference
-        """By what jobs on one GPU train; None: the penalty alone says what neighbours cost."""
+        """Slowdown by the models of jobs on one GPU; None: neighbours cost only the sharing penalty."""
         self.sharing_costs = bool(sharing_penalty_ppm) or interference is not None
-        """Whether a job goes on at another speed when a neighbour comes or goes."""
+        """Whether the speed of a job changes when a neighbour on its GPU comes or leaves."""
         self.sharing_penalty_ppm = sharing_penalty_ppm
         self.sensitivity = sensitivity
         self.profiles: Mapping[str, Profile] = profiles or {}
@@ -76,19 +76,19 @@ class SpeedModel:
     def of(
         self, job: Job, placement: Placement, grant: Grant, neighbours_milli: int = 0, beside: Sequence[str] = ()
     ) -> int:
-        """Speed of a job on a placement.
+        """Return the speed of a job on a placement with a grant.
 
-        ``neighbours_milli`` is what others hold of its shared GPU, ``beside`` what each of them trains.
+        ``neighbours_milli``: thousandths of its shared GPU that others hold. ``beside``: the model of each of them.
         """
         pace = self.pace(job, placement, neighbours_milli, beside)
-        return pace if self.sensitivity is None else max(self.sensitivity.of(job, self.felt(grant), pace), 1)
+        return pace if self.sensitivity is None else max(self.sensitivity.of(job, self.effective(grant), pace), 1)
 
-    def felt(self, grant: Grant) -> Grant:
-        """A grant as a job feels it."""
-        return felt(grant, self._counted)
+    def effective(self, grant: Grant) -> Grant:
+        """Return a grant with unlimited amounts of the resources that no node counts."""
+        return effective(grant, self._counted)
 
     def pace(self, job: Job, placement: Placement, neighbours_milli: int = 0, beside: Sequence[str] = ()) -> int:
-        """Return how fast a job's GPUs would run a program that nothing else hinders."""
+        """Return the speed of a job's GPUs alone: that of a program with enough CPUs, memory and storage."""
         speed = REFERENCE_SPEED_PPM
         if not self._same_gpus:
             speed = min(self._gpu_ppm[node] for node, _ in placement)
@@ -110,7 +110,7 @@ class SpeedModel:
         return max(speed, 1)
 
     def level_spanned(self, placement: Placement) -> int:
-        """The level of the smallest domain around all its GPUs, as a position in ``Cluster.levels``.
+        """Return the level of the smallest domain around all GPUs of a placement, as a position in ``Cluster.levels``.
 
         The last position is a single GPU or innermost domain, -1 is beyond the outermost level.
         """
@@ -133,7 +133,7 @@ class SpeedModel:
 
 
 def _slowdowns(cluster: Cluster) -> list[int]:
-    """For each level, and last for beyond the outermost: how much longer communication takes than innermost, in ppm."""
+    """Return how much longer communication takes than innermost, in ppm, by level; last beyond the outermost."""
     inner = [level.bandwidth_bytes_per_second for level in cluster.levels if level.bandwidth_bytes_per_second]
     fastest = inner[-1] if inner else 0
     extra = []

@@ -10,9 +10,9 @@ from headway.training.feasible import grant_refusal
 from headway.training.jobstate import Account, JobState, Status
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.pool import members
+from headway.training.proportional_share import ProportionalShares
 from headway.training.respeed import Respeeded, reallocate
 from headway.training.rows import Kind
-from headway.training.shares import Dues
 from headway.training.speed import Costs, SpeedModel
 from headway.training.state import TrainingState
 from headway.units import REFERENCE_SPEED_PPM
@@ -83,11 +83,11 @@ def transferred(
 def _give_dues(now: int, new: TrainingState) -> Respeeded:
     """Give everybody who holds what it asked for, which is often nothing, its due, where speed now depends on that."""
     caused: Respeeded = []
-    dues = Dues(new.cluster)
+    shares = ProportionalShares(new.cluster)
     for js in new.running.values():
-        due = dues.of(js.placement, js.width)
-        if js.gpus and grant_refusal(new, js.id, due) is None:
-            caused += reallocate(new, now, js, due) or ()
+        proportional = shares.of(js.placement, js.width)
+        if js.gpus and grant_refusal(new, js.id, proportional) is None:
+            caused += reallocate(new, now, js, proportional) or ()
     return caused
 
 

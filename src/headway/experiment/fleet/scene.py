@@ -93,7 +93,7 @@ class FleetScene(Scene):
         )
 
     def faults(self) -> WorkerFaults | None:
-        """Return what will befall the workers; drawn anew from the seed, so the same each time."""
+        """Return the worker failures; drawn anew from the seed, so the same each time."""
         last = self.requests[-1].arrival if self.requests else 0
         return faults_of(self.experiment, len(self.built.fleet.workers), last)
 

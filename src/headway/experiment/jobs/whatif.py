@@ -267,10 +267,10 @@ def _change_faults(now: int, moment: Moment, planned: Plan) -> None:
             coming.extend(faults.change(now, model))
         coming.extend(faults.grow(now, len(scene.cluster.nodes)))
 
-    executor.befall(
+    executor.replace_faults(
         faults,
         [each for each in coming if each[1].node not in gone],
-        unless=lambda event: event.node in gone or (isinstance(event, NodeFailed) and not planned.same_failures),
+        cancel=lambda event: event.node in gone or (isinstance(event, NodeFailed) and not planned.same_failures),
     )
 
 

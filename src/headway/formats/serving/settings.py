@@ -79,7 +79,7 @@ class WorkloadTable(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class WorkerFailuresTable(Struct, kw_only=True, forbid_unknown_fields=True):
-    """What befalls workers; without ``mtbf`` and ``every`` they do not fail."""
+    """Worker failures; without ``mtbf`` and ``every`` workers do not fail."""
 
     mtbf: Span = ""
     """Mean time between failures of one worker; exponential."""

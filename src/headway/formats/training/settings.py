@@ -108,7 +108,7 @@ class MaintenanceTable(Struct, kw_only=True):
 
 
 class FailuresTable(Struct, kw_only=True):
-    """What befalls nodes; without ``mtbf`` they do not fail."""
+    """Node failures; without ``mtbf`` nodes do not fail."""
 
     mtbf: Span = ""
     repair: Span = "4h"

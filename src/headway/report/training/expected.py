@@ -116,7 +116,7 @@ def _quantile(ordered: Sequence[int], count: int, part: float) -> int | None:
 def _start(moment: Moment, job: int, lasting: "Lasting", arriving: "_Arriving", random: Random) -> int | None:
     """Return when the job starts in one continuation."""
     executor, state = moment.executor, moment.state
-    executor.befall(None, (), unless=lambda event: isinstance(event, NodeFailed))
+    executor.replace_faults(None, (), cancel=lambda event: isinstance(event, NodeFailed))
     for js in list(state.jobs.values()):
         if js.id != job:
             moment.alter(lasting.redrawn(moment.time, js, random))

@@ -1,8 +1,8 @@
-"""An allocation as part of a policy: where jobs go, and with what.
+"""Connects an allocation to the other parts of a policy: where jobs are placed, and with which grant.
 
-``Allotted`` stands in for the policy's placement rule, so that backfills, migrations and preemption find places as the
-allocation wants them. ``granted`` turns the bare starts and moves that they decide into ones that say what the job
-holds, after what others give up for it.
+``Allotted`` wraps the policy's placement rule, so that backfills, migrations and preemption place jobs as the
+allocation wants. ``granted`` adds grants to the starts and moves that they decide, after the actions of other jobs that
+give something up.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,15 +11,15 @@ from copy import copy
 from msgspec.structs import replace
 
 from headway.training.actions import Action, MigrateJob, Placement, ReallocateJob, StartJob
-from headway.training.policies.allocations.shared.wants import can_have_due, lesser
+from headway.training.policies.allocations.shared.demands import can_have_proportional, reduced
 from headway.training.policies.parts import Allocation, PlacementRule
 from headway.training.pool import Demand, Pool
-from headway.training.shares import Dues
+from headway.training.proportional_share import ProportionalShares
 from headway.training.state import TrainingState
 
 
 class Allotted(PlacementRule):
-    """A placement rule that an allocation has a say in."""
+    """A placement rule with an allocation: the allocation decides where a job fits."""
 
     name = "allotted"
 
@@ -27,16 +27,16 @@ class Allotted(PlacementRule):
         self.rule = rule
         self.allocation = allocation
         self.state: TrainingState | None = None
-        self._dues: Dues | None = None
+        self._shares: ProportionalShares | None = None
 
-    def bind(self, state: TrainingState, dues: Dues) -> None:
-        """Whose jobs it will place."""
-        self.state, self._dues = state, dues
+    def bind(self, state: TrainingState, shares: ProportionalShares) -> None:
+        """Set the state whose jobs it places."""
+        self.state, self._shares = state, shares
 
     def __copy__(self) -> "Allotted":
-        """One that may be asked in its stead: of the same state, with a rule that remembers for itself."""
+        """Return a copy for the same state, with a copy of the rule and its memory."""
         other = Allotted(copy(self.rule), self.allocation)
-        other.state, other._dues = self.state, self._dues
+        other.state, other._shares = self.state, self._shares
         return other
 
     @property
@@ -45,17 +45,17 @@ class Allotted(PlacementRule):
         return self.rule.remembers
 
     def place(self, pool: Pool, js: Demand) -> Placement | None:
-        """GPUs for a job of the state that it is bound to, as far as the allocation lets it have them."""
+        """Return the allocation's placement of a job; for a pool of another state, that of the rule alone."""
         if self.state is None or pool is not self.state.pool:
             return self.rule.place(pool, js)
         return self.allocation.place(self.state, js, self.rule)
 
     def allows(self, js: Demand, placement: Placement) -> bool:
-        """Return whether a job with a guarantee can have its due there."""
-        state, dues = self.state, self._dues
-        if state is None or dues is None or not self.allocation.guarantees or not js.gpus:
+        """Return whether a job can have its proportional share on a placement, if the allocation guarantees it."""
+        state, shares = self.state, self._shares
+        if state is None or shares is None or not self.allocation.guarantees or not js.gpus:
             return True
-        return all(can_have_due(state, dues, node, mask.bit_count()) for node, mask in placement)
+        return all(can_have_proportional(state, shares, node, mask.bit_count()) for node, mask in placement)
 
     def needs_one_node(self, pool: Pool, js: Demand) -> bool:
         """As the rule has it."""
@@ -66,29 +66,32 @@ class Allotted(PlacementRule):
         return self.rule.domains(pool, js)
 
 
-def taken_over(state: TrainingState, dues: Dues) -> Iterator[ReallocateJob]:
-    """Running jobs brought to their due, as far as it is free: a policy that takes over from another begins there."""
-    fair = {js.id: dues.of(js.placement, js.width) for js in state.running.values() if js.gpus}
-    for job, due in fair.items():
-        if (less := lesser(state.running[job].grant, due)) is not None:
+def taken_over(state: TrainingState, shares: ProportionalShares) -> Iterator[ReallocateJob]:
+    """Yield actions that bring running jobs to their proportional shares, as far as these are free.
+
+    A policy that takes over a run from another one begins with this.
+    """
+    targets = {js.id: shares.of(js.placement, js.width) for js in state.running.values() if js.gpus}
+    for job, proportional in targets.items():
+        if (less := reduced(state.running[job].grant, proportional)) is not None:
             yield ReallocateJob(job, less)
-    for job, due in fair.items():
-        if state.check(ReallocateJob(job, due)) is None:
-            yield ReallocateJob(job, due)
+    for job, proportional in targets.items():
+        if state.check(ReallocateJob(job, proportional)) is None:
+            yield ReallocateJob(job, proportional)
 
 
 def granted(now: int, state: TrainingState, allocation: Allocation, actions: Iterable[Action]) -> Iterator[Action]:
-    """Actions with what jobs hold filled in; each is done before the next one is asked for."""
+    """Yield the actions with grants filled in. Each has to be carried out before the next one is asked for."""
     for action in actions:
         if isinstance(action, StartJob | MigrateJob) and action.grant is None:
             js = state.jobs[action.job]
             if isinstance(action, MigrateJob):
                 with state.draft() as draft:
                     draft.release(js)
-                    given, grant = allocation.enter(now, state, js, action.placement)
+                    changes, grant = allocation.enter(now, state, js, action.placement)
             else:
-                given, grant = allocation.enter(now, state, js, action.placement)
-            yield from given
+                changes, grant = allocation.enter(now, state, js, action.placement)
+            yield from changes
             yield replace(action, grant=grant)
         else:
             yield action

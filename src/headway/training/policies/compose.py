@@ -15,8 +15,8 @@ from headway.training.policies.allotted import Allotted, granted, taken_over
 from headway.training.policies.backfills.walk import guaranteed
 from headway.training.policies.parts import RESTART, Allocation, Backfill, Migration, Order, PlacementRule
 from headway.training.policies.preemption import borrowed, fits, make_room, open_to_preemption
+from headway.training.proportional_share import ProportionalShares
 from headway.training.queue import Lane
-from headway.training.shares import Dues
 from headway.training.state import TrainingState
 
 _head = attrgetter("head")
@@ -74,7 +74,7 @@ class ComposedPolicy:
         """``tenures`` of the state when what jobs hold was last divided."""
         self.took_over = False
         """Whether what running jobs hold was given by this policy."""
-        self._dues: Dues | None = None
+        self._shares: ProportionalShares | None = None
         self._moves = self.preempts and (order.moves or self.quantum > 0 or order.key_moves_with_time)
         """Whether time alone can make a running job give way."""
 
@@ -93,8 +93,8 @@ class ComposedPolicy:
         """Told whose CPUs, memory and storage it divides, and again when the nodes have become others."""
         if self.allocation is not None:
             assert isinstance(self.placement, Allotted)
-            self._dues = Dues(state.cluster)
-            self.placement.bind(state, self._dues)
+            self._shares = ProportionalShares(state.cluster)
+            self.placement.bind(state, self._shares)
             self.allocation.bind(state)
 
     # --- how the state keeps the jobs -------------------------------------------------------------------------
@@ -124,7 +124,7 @@ class ComposedPolicy:
     def expects(self, js: JobState, placement: Placement) -> Grant:
         """Return what it asks for; where it waits for GPUs alone, its due there."""
         asked = js.grant
-        return asked if self._dues is None or any(asked) or not js.gpus else self._dues.of(placement, js.width)
+        return asked if self._shares is None or any(asked) or not js.gpus else self._shares.of(placement, js.width)
 
     # --- deciding ---------------------------------------------------------------------------------------------
 
@@ -154,10 +154,10 @@ class ComposedPolicy:
     def _divided(self, now: int, state: TrainingState) -> Iterator[Action]:
         """Starts and moves, with what jobs then hold; then all that is held, divided anew."""
         assert self.allocation is not None
-        assert self._dues is not None
+        assert self._shares is not None
         if not self.took_over:
             self.took_over = True
-            yield from taken_over(state, self._dues)
+            yield from taken_over(state, self._shares)
         if state.queue.size:
             yield from granted(now, state, self.allocation, self._decide(now, state))
         elif self.migration is not None:

@@ -1,4 +1,4 @@
-"""When a job that does not fit now will: by the expected ends of those that run."""
+"""Forecasts when a job that does not fit now will fit, from the expected ends of running jobs."""
 
 from headway.training.jobstate import JobState
 from headway.training.policies.parts import PlacementRule
@@ -7,7 +7,7 @@ from headway.training.state import TrainingState
 
 
 def earliest_fit(now: int, state: TrainingState, js: JobState, rule: PlacementRule) -> int | None:
-    """The first expected end after which the job fits if nobody else starts; None when no end is enough.
+    """Return the first expected end after which the job fits if no other starts; None when it never does.
 
     Needs ``state.ends``. An end that should have come already counts as just after now.
     """

@@ -1,4 +1,4 @@
-"""The names of all parts, and the string that names a whole policy.
+"""The registry of policy parts, and the parser of strings that name a whole policy.
 
 ``srtf`` or ``srtf+easy+fgd+migrate``: an order, then in any order a backfill, a placement, a migration, ``preempt`` or
 ``no-preempt``, ``quantum(5m)`` and ``round(5m)``; options in brackets, ``tiresias(thresholds=1h/10h)``. What is not
@@ -89,7 +89,7 @@ def build(
     quantum: int | None = None,
     round_length: int = 0,
 ) -> ComposedPolicy:
-    """The policy that a string names; the other arguments fill in what the string leaves open."""
+    """Return the policy that a string names; the other arguments fill in what the string leaves open."""
     named = _parse(spec)
     parts = {"backfill": backfill, "placement": placement, "migration": migration, "allocation": allocation}
     for kind, part in parts.items():
@@ -117,12 +117,12 @@ def build(
 
 
 def _stays(named: dict[str, Any], allocation: Allocation) -> bool:
-    """Return whether jobs are to stay where they are: no migration is wanted, or no preemption, which swaps need."""
+    """Return whether an allocation may not move jobs: migration is off, or preemption, which swaps need."""
     return named.get("migration") is False or (allocation.swaps and named.get("preemption") is False)
 
 
 def _fill(named: dict[str, Any], spec: str, kind: str, given: Any) -> None:
-    """Take what was given beside the string, unless the string says something else."""
+    """Set a part that was given beside the string; refuse it where the string names another one."""
     if given is None:
         return
     said = named.get(kind)
@@ -228,13 +228,13 @@ def _value(kind: Any, text: str, what: str) -> Any:
 
 
 def options_of(part: Part) -> dict[str, Any]:
-    """A part's options and their values: what its constructor took, stored under the same names."""
+    """Return a part's options and their values: its constructor's arguments, stored under the same names."""
     hints = get_type_hints(part.__init__)  # type: ignore[misc]
     return {name: getattr(part, name) for name in inspect.signature(type(part)).parameters if name in hints}
 
 
 def describe(part: Part) -> str:
-    """A part as it is written: its name, and the options that differ from their defaults."""
+    """Return a part as text: its name, and the options that differ from their defaults."""
     hints = get_type_hints(part.__init__)  # type: ignore[misc]
     signature = inspect.signature(type(part)).parameters
     changed = {k: v for k, v in options_of(part).items() if v != signature[k].default}
@@ -242,7 +242,7 @@ def describe(part: Part) -> str:
 
 
 def written(value: Any, kind: Any) -> str:
-    """The value of an option of this type, as it is read back exactly."""
+    """Return the value of an option as text that is read back exactly."""
     if get_origin(kind) is tuple:
         return "/".join(written(item, get_args(kind)[0]) for item in value)
     if kind is Duration:

@@ -1,10 +1,10 @@
-"""Conservative: every job has a reservation, made in order, and nobody starts who would delay one.
+"""Conservative backfilling: every job has a reservation, made in order, and no job starts that would delay one.
 
 Feitelson and Weil, IPPS 1998; Mu'alem and Feitelson, TPDS 2001. A job starts when its reservation says now. As long
 as jobs end when they were expected to, reservations stand and only new jobs are added to them; when something ended
 early or late, was preempted or failed, all are made anew (the papers' compression), at most once every ``interval``
-(Slurm's bf_interval). In between, reservations that are due and can still be kept are, and the first job of the queue
-starts when it fits.
+(Slurm's bf_interval). In between, jobs whose reservation has begun start if they still fit, and so does the first job
+of the queue.
 
 Departures: only the first ``depth`` jobs are considered (Slurm's bf_max_job_test). Reservations are on nodes, not on
 a pool of processors; a job takes the place that the policy's placement chooses if no reservation is touched, else the
@@ -34,7 +34,7 @@ from headway.units import MINUTE, Duration
 
 @dataclass(frozen=True, slots=True)
 class _Slot:
-    """What is reserved for a job."""
+    """The reservation of a job: time, nodes and GPUs."""
 
     js: JobState
     start: int
@@ -43,7 +43,7 @@ class _Slot:
 
 
 class Conservative(Backfill):
-    """A reservation for every job."""
+    """Backfilling with a reservation for every job."""
 
     name = "conservative"
     ranks_ends = True
@@ -58,7 +58,7 @@ class Conservative(Backfill):
         self.interval = interval
         self.reservations: dict[int, Reservation] = {}
         self._slots: dict[int, _Slot] = {}
-        self._due: list[tuple[int, Entry]] = []
+        self._starts: list[tuple[int, Entry]] = []
         self._future = Future()
         self._blocked = Blocked()
         self._broken = True
@@ -68,7 +68,7 @@ class Conservative(Backfill):
         self._refreshed = 0
 
     def decide(self, now: int, state: TrainingState, policy: Admission) -> Iterator[Action]:
-        """Keep the reservations that are due, make those that are missing."""
+        """Start jobs whose reservations have begun, and make the reservations that are missing."""
         if not self._stands(now, state):
             self._broken = True
         if policy.preempts or state.quotas:
@@ -91,10 +91,10 @@ class Conservative(Backfill):
         self._future.note(state)
 
     def would_promise(self, now: int, state: TrainingState, policy: Admission) -> Iterable[int]:
-        """The first ones of the queue."""
+        """Return the first ``depth`` jobs of the queue."""
         return [job for _, job in islice(state.queue.in_order(), self.depth)]
 
-    # --- whether the reservations stand -----------------------------------------------------------------------
+    # --- whether the reservations are valid -------------------------------------------------------------------
 
     def _stands(self, now: int, state: TrainingState) -> bool:
         """Return whether everything went as expected since the last decision."""
@@ -125,7 +125,7 @@ class Conservative(Backfill):
     # --- starting ---------------------------------------------------------------------------------------------
 
     def _first_jobs(self, now: int, state: TrainingState, policy: Admission) -> Iterator[Action]:
-        """Admit as a strict queue does; whatever the reservations say, nobody comes before these."""
+        """Admit jobs as a strict queue does, before any reservation."""
         for action in walk(now, state, policy, self._blocked, strict=True):
             yield action
             if isinstance(action, PreemptJob):
@@ -134,7 +134,7 @@ class Conservative(Backfill):
                 self._started(now, state, state.jobs[action.job])
 
     def _started(self, now: int, state: TrainingState, js: JobState) -> None:
-        """A job runs now: what it holds takes the place of what was reserved for it."""
+        """Replace the reservation of a job that started by what it holds."""
         self.reservations.pop(js.id, None)
         slot = self._slots.pop(js.id, None)
         if self._broken:
@@ -146,16 +146,16 @@ class Conservative(Backfill):
                 return
             profile.reserve(js, slot.parts, max(now, slot.start), slot.end, sign=+1)
             if end < slot.end and not state.speed.constant:
-                self._broken = True  # it is faster than was planned: whoever comes after it can come sooner
+                self._broken = True  # it is faster than planned: jobs after it can start sooner
         if not profile.hold(js, js.placement, now, end):
             self._broken = True
 
     def _keep(self, now: int, state: TrainingState, policy: Admission) -> Iterator[Action]:
-        """Start those whose reservation is due."""
-        due = self._due
+        """Start the jobs whose reservations have begun."""
+        starts = self._starts
         late: list[tuple[int, Entry]] = []
-        while due and due[0][0] <= now:
-            time, entry = heappop(due)
+        while starts and starts[0][0] <= now:
+            time, entry = heappop(starts)
             slot = self._slots.get(entry[1])
             if slot is None or slot.start != time:
                 continue
@@ -172,10 +172,11 @@ class Conservative(Backfill):
             yield StartJob(slot.js.id, placement)
             self._started(now, state, slot.js)
         for item in late:
-            heappush(due, item)
+            heappush(starts, item)
 
     def _place_of(self, now: int, state: TrainingState, policy: Admission, slot: _Slot) -> Placement | None:
-        """Where a job whose time has come starts: the placement's choice if nobody minds, else what was reserved."""
+        """Return where a job starts whose reservation has begun: the placement's choice if that touches no other
+        reservation, else the reserved nodes; None if these are not free."""
         js, profile = slot.js, self._profile
         if state.quotas and quota_refusal(js) is not None:
             return None
@@ -192,17 +193,17 @@ class Conservative(Backfill):
     # --- reserving --------------------------------------------------------------------------------------------
 
     def _plan(self, now: int, state: TrainingState, policy: Admission) -> Iterator[Action]:
-        """All reservations anew, in order; those that come out as now start."""
+        """Make all reservations anew, in order; jobs whose reservation begins now start."""
         self._planned = now
         self._broken = False
         self._profile = Profile(now, state)
         self._slots.clear()
-        self._due.clear()
+        self._starts.clear()
         self.reservations.clear()
         yield from self._extend(now, state, policy)
 
     def _extend(self, now: int, state: TrainingState, policy: Admission) -> Iterator[Action]:
-        """Reservations for those of the first jobs that have none."""
+        """Make reservations for those of the first ``depth`` jobs that have none; start those that begin now."""
         missing = self.depth - len(self._slots)
         if missing <= 0 or len(self._slots) == state.queue.size:
             return
@@ -236,12 +237,13 @@ class Conservative(Backfill):
         slot = _Slot(js, start, start + length, parts)
         profile.reserve(js, parts, slot.start, slot.end)
         self._slots[js.id] = slot
-        heappush(self._due, (start, entry))
+        heappush(self._starts, (start, entry))
         self.reservations[js.id] = Reservation(js.id, start, js.gpus, tuple(node for node, _ in parts))
         return None
 
     def _earliest(self, now: int, state: TrainingState, js: JobState, rule: PlacementRule) -> tuple[int, int, Parts]:
-        """When, for how long and where a job can start; how long depends on where, so it may take a second look."""
+        """Return (start, length, parts) of the earliest reservation. The length depends on the nodes, so the search
+        may be repeated once."""
         profile = self._profile
         single = js.gpu_milli < 1000 or rule.needs_one_node(state.pool, js)
         domains = () if single else rule.domains(state.pool, js)
@@ -262,7 +264,7 @@ class Conservative(Backfill):
 
 
 def _reserved(state: TrainingState, js: JobState, parts: Parts, rule: PlacementRule) -> Placement | None:
-    """The GPUs of a reservation; None when they are not free."""
+    """Return the placement of a reservation; None when its GPUs are not free."""
     pool = state.pool
     for node, count in parts:
         if not pool.schedulable >> node & 1 or pool.free_count[node] < count or not pool.host_fits(js, node, count):
@@ -276,7 +278,7 @@ def _parts(placement: Placement) -> Parts:
 
 
 def _in_order(state: TrainingState, policy: Admission) -> Iterator[Entry]:
-    """All waiting jobs as the policy orders them now."""
+    """Return all waiting jobs in the policy's current order."""
     lanes = state.queue.lanes.values()
     if len(lanes) == 1:
         return iter(next(iter(lanes)))

@@ -1,4 +1,4 @@
-"""EASY: only the first blocked job has a reservation; whoever does not delay it may overtake.
+"""EASY backfilling: only the first blocked job has a reservation; jobs that do not delay it may overtake.
 
 Lifka, "The ANL/IBM SP scheduling system", JSSPP 1995; Mu'alem and Feitelson, TPDS 2001. The shadow time is when the
 first blocked job can start if running jobs end as expected. A later job starts now if it is expected to end by then,
@@ -36,11 +36,11 @@ class _Candidate(NamedTuple):
     js: JobState
     placement: Placement
     spared: tuple[tuple[Shadow, Placement], ...]
-    """Shadows it outlasts, and where their jobs then start."""
+    """Shadow times at which it still runs, and where their jobs then start."""
 
 
 class Easy(Backfill):
-    """A reservation for the first blocked job."""
+    """Backfilling with a reservation for the first blocked job."""
 
     name = "easy"
     by_shape = True
@@ -55,7 +55,7 @@ class Easy(Backfill):
         self._refreshed = 0
 
     def decide(self, now: int, state: TrainingState, policy: Admission) -> Iterator[Action]:
-        """First jobs first until one is blocked; then those that do not delay it."""
+        """Start jobs in order until one is blocked, then jobs that do not delay it."""
         arrived = self._only_arrivals(now, state, policy)
         if arrived is None:
             yield from self._walk(now, state, policy)
@@ -75,7 +75,7 @@ class Easy(Backfill):
         }
 
     def would_promise(self, now: int, state: TrainingState, policy: Admission) -> Iterable[int]:
-        """The first blocked job, or those of several sets of partitions."""
+        """Return the first blocked job, one for each set of partitions that share nodes."""
         fresh = type(self)()
         for _ in fresh.decide(now, state, policy):
             break  # it would start one more, which it did not when it was asked
@@ -84,7 +84,7 @@ class Easy(Backfill):
     # --- what can be skipped ----------------------------------------------------------------------------------
 
     def _only_arrivals(self, now: int, state: TrainingState, policy: Admission) -> list[JobState] | None:
-        """The jobs that arrived since the last decision, in order, if nothing else happened; None when more did."""
+        """Return the jobs that arrived since the last decision, in order; None if anything else happened."""
         if not self._heads or policy.preempts or state.quotas or not self._future.same(state):
             return None
         if self._refreshed != state.refreshed or _has_lanes(policy):
@@ -138,8 +138,8 @@ class Easy(Backfill):
         yield from self._fill(now, state, policy, later)
 
     def _fill(self, now: int, state: TrainingState, policy: Admission, lanes: list[Hashable]) -> Iterator[Action]:
-        """Start those that may overtake, first ones first. A start only narrows what others may do, so what
-        was found for a lane is looked at again only when it comes to be the first."""
+        """Start jobs that may overtake, in order. A start only restricts others, so the candidate of a lane is checked
+        again only when it comes first."""
         heap: list[tuple[Key, int, Hashable, _Candidate, int]] = []
         started = 0
         for number, lane in enumerate(lanes):
@@ -155,7 +155,7 @@ class Easy(Backfill):
                 heappush(heap, (again.order, number, lane, again, started))
 
     def _first_of(self, now: int, state: TrainingState, policy: Admission, name: Hashable) -> _Candidate | None:
-        """The first job of a lane that may overtake. Jobs of a lane are alike but for how long they run."""
+        """Return the first job of a lane that may overtake. Jobs of a lane differ only in how long they run."""
         lane = state.queue.lanes.get(name)
         if lane is None:
             return None
@@ -178,7 +178,7 @@ class Easy(Backfill):
     # --- overtaking -------------------------------------------------------------------------------------------
 
     def _against(self, state: TrainingState, js: JobState) -> list["Head"]:
-        """The heads whose partitions share nodes with this job's."""
+        """Return the blocked heads whose partitions share nodes with this job's."""
         if len(self._heads) == 1 and not state.cluster.partitions:
             return self._heads
         territory = state.eligible(js.job.partition, ())
@@ -213,7 +213,7 @@ class Easy(Backfill):
         placement: Placement,
         shadows: list[Shadow],
     ) -> tuple[tuple[Shadow, Placement], ...] | None:
-        """The shadows that a job outlasts and where their jobs start then; None when one of them would be delayed."""
+        """Return the shadow times at which a job still runs, and where their jobs start then; None if it delays one."""
         end = now + run_time(state, js, placement)
         spared = []
         for shadow in shadows:
@@ -233,7 +233,7 @@ class Easy(Backfill):
 
 
 class Head:
-    """A blocked job that nobody before it in its partitions blocks."""
+    """A blocked job with no blocked job ahead of it in its partitions."""
 
     __slots__ = ("js", "shadow", "territory")
 
@@ -243,11 +243,11 @@ class Head:
         self.shadow: Shadow | None = None
 
     def look(self, now: int, state: TrainingState, policy: Admission) -> None:
-        """Compute the shadow from how things are now."""
+        """Compute the shadow time from the current state."""
         self.shadow = shadow_of(now, state, self.js, policy.placement)
 
     def holds(self, now: int) -> bool:
-        """Return whether its shadow still lies ahead."""
+        """Return whether its shadow time still lies ahead."""
         return self.shadow is not None and self.shadow.start > now
 
 

@@ -1,7 +1,7 @@
-"""What will be free on each node, and when: the running jobs' expected ends and the reservations made so far.
+"""Availability profiles of all nodes: what is free when, from expected ends of running jobs and reservations.
 
-One timeline a node: times, and from each time on the GPUs (and CPUs and memory, where a cluster counts them) that are
-free. A search for one node walks nodes in the order of the earliest time at which they have enough GPUs at all, and
+There is one timeline per node: times, and from each time on the GPUs (and CPUs and memory, where a cluster counts them)
+that are free. A search for one node walks nodes in the order of the earliest time at which they have enough GPUs, and
 stops at the first that cannot beat what was found; so it looks at a few nodes, not at all. A search over several
 nodes is a sliding minimum over all timelines at once.
 
@@ -24,7 +24,7 @@ Parts = tuple[tuple[int, int], ...]
 
 
 class Profile:
-    """The future of all nodes."""
+    """The timelines of all nodes."""
 
     def __init__(self, now: int, state: TrainingState) -> None:
         pool = state.pool
@@ -72,7 +72,7 @@ class Profile:
         return index
 
     def _change(self, node: int, start: int, end: int, gpus: int, cpu_milli: int, memory_bytes: int) -> bool:
-        """Add so much from start to end; whether nothing became negative."""
+        """Add these amounts from start to end; return whether nothing became negative."""
         if start >= end:
             return True
         low = self._cut(node, start)
@@ -109,7 +109,7 @@ class Profile:
         return NEVER
 
     def forget(self, now: int) -> None:
-        """Drop what lies in the past."""
+        """Drop the past of all timelines."""
         for node, times in enumerate(self._times):
             if (index := bisect_right(times, now) - 1) > 0:
                 for column in (times, self._gpus[node]):
@@ -119,7 +119,7 @@ class Profile:
                         del column[:index]
 
     def reserve(self, js: JobState, parts: Parts, start: int, end: int, sign: int = -1) -> bool:
-        """Take (or with +1 give back) whole GPUs from start to end; whether they were free."""
+        """Take (or with +1 give back) whole GPUs from start to end; return whether they were free."""
         sound = True
         for node, count in parts:
             cpu_milli, memory_bytes = host_share(js, count)
@@ -127,7 +127,7 @@ class Profile:
         return sound
 
     def hold(self, js: JobState, placement: Placement, start: int, end: int) -> bool:
-        """A job started here; whether nothing was reserved for another."""
+        """Take the GPUs of a job that started; return whether no other reservation was touched."""
         if js.gpu_milli == 1000:
             return self.reserve(js, tuple((node, mask.bit_count()) for node, mask in placement), start, end)
         ((node, mask),) = placement
@@ -155,7 +155,7 @@ class Profile:
         return True
 
     def _when(self, node: int, need: int, cpu_milli: int, memory_bytes: int, after: int, length: int) -> int:
-        """The first time, from ``after`` on, when a node has this much for so long."""
+        """Return the first time from ``after`` on at which a node has these amounts for ``length``."""
         times, free = self._times[node], self._gpus[node]
         hosted = self._hosted and (cpu_milli or memory_bytes)
         cpus, memory = self._cpus[node], self._memory[node]
@@ -173,7 +173,7 @@ class Profile:
                 return start
 
     def on_one_node(self, js: JobState, now: int, length: int) -> tuple[int, Parts]:
-        """The earliest start on one node, and which."""
+        """Return the earliest start on one node, and the node with its GPUs."""
         need = js.gpus
         eligible = js.eligible & self._schedulable
         if need not in self._earliest:
@@ -195,7 +195,7 @@ class Profile:
         return best, ((where, need),)
 
     def on_nodes(self, js: JobState, now: int, length: int, domain: int = -1) -> tuple[int, Parts]:
-        """The earliest start over several nodes (of a domain), and how many GPUs on which: on as few as possible."""
+        """Return the earliest start over several nodes of a domain, and the GPUs on each: as few nodes as possible."""
         nodes = list(members(js.eligible & self._schedulable & domain))
         if not nodes:
             return NEVER, ()
@@ -217,12 +217,12 @@ class Profile:
             room = [min(r, free * js.gpus // js.cpu_milli) for r, free in zip(room, self._cpus[node], strict=True)]
         if self._hosted and js.memory_bytes:
             room = [min(r, free * js.gpus // js.memory_bytes) for r, free in zip(room, self._memory[node], strict=True)]
-        found: npt.NDArray[np.int64] = np.array(room, dtype=np.int64)[index]
-        return found
+        at_times: npt.NDArray[np.int64] = np.array(room, dtype=np.int64)[index]
+        return at_times
 
 
 def _total(js: JobState, rooms: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """GPUs that a job could get in each row; with a fixed number of nodes, all it needs or 0."""
+    """Return the GPUs that a job could get in each row; with a fixed number of nodes, all it needs or -1."""
     if js.nodes <= 1:
         summed: npt.NDArray[np.int64] = rooms.sum(axis=1)
         return summed
@@ -233,9 +233,9 @@ def _total(js: JobState, rooms: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 def _divide(js: JobState, nodes: list[int], room: list[int]) -> Parts:
     if js.nodes > 1:
-        each = js.gpus // js.nodes
-        able = sorted((count, node) for node, count in zip(nodes, room, strict=True) if count >= each)
-        return tuple((node, each) for _, node in able[: js.nodes])
+        per_node = js.gpus // js.nodes
+        able = sorted((count, node) for node, count in zip(nodes, room, strict=True) if count >= per_node)
+        return tuple((node, per_node) for _, node in able[: js.nodes])
     left = js.gpus
     parts: list[tuple[int, int]] = []
     for count, node in sorted(((-count, node) for node, count in zip(nodes, room, strict=True))):

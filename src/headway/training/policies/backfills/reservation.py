@@ -1,8 +1,7 @@
-"""What a backfill promises to a waiting job, and the future it is computed from.
+"""Reservations of waiting jobs, computed from the expected ends of running jobs.
 
-The future is what the running jobs' expected ends say. An end that is already past counts as just after now. As long
-as jobs end when they were expected to, the future stays what it was: ``Future.holds`` tells, so that nothing is
-computed twice.
+An end that is already past counts as just after now. As long as jobs end when expected, reservations stay valid:
+``Future.holds`` tells, so that nothing is computed twice.
 """
 
 from bisect import bisect_right
@@ -20,7 +19,7 @@ from headway.units import REFERENCE_SPEED_PPM
 
 
 class Future:
-    """The expected ends of running jobs as they were when a backfill last looked."""
+    """A snapshot of the expected ends of running jobs at a backfill's last decision."""
 
     __slots__ = ("_changes", "_ends", "_schedulable")
 
@@ -30,11 +29,11 @@ class Future:
         self._changes = -1
 
     def same(self, state: TrainingState) -> bool:
-        """Return whether nothing at all was started, stopped or moved since."""
+        """Return whether no job was started, stopped or moved since the snapshot."""
         return self._changes == state.changes
 
     def holds(self, now: int, state: TrainingState) -> bool:
-        """Return whether all went as expected since: every job that is gone was to end by now, and none is overdue."""
+        """Return whether all went as expected since the snapshot: jobs that ended were to end by now, none is late."""
         if self._schedulable != state.pool.schedulable:
             return False
         ends, before = state.ends.of_rate(0), self._ends
@@ -43,14 +42,14 @@ class Future:
         return before[bisect_right(before, now, key=lambda entry: entry[0]) :] == ends
 
     def note(self, state: TrainingState) -> None:
-        """Look now."""
+        """Take a new snapshot."""
         self._ends = state.ends.of_rate(0).copy()
         self._schedulable = state.pool.schedulable
         self._changes = state.changes
 
 
 def run_time(state: TrainingState, js: JobState, placement: Placement) -> int:
-    """Return how long a waiting job is believed to hold its GPUs if it starts here now."""
+    """Return how long a waiting job is expected to hold its GPUs if it starts here now."""
     speed = REFERENCE_SPEED_PPM
     if not state.speed.constant:
         speed = state.speed.of(js.job, placement, state.arrangement.expects(js, placement))
@@ -58,7 +57,7 @@ def run_time(state: TrainingState, js: JobState, placement: Placement) -> int:
 
 
 def copy_of(pool: Pool) -> Pool:
-    """Free resources to play a future on."""
+    """Return a copy of the free resources, on which expected ends and starts can be tried out."""
     other = copy(pool)
     other.free_mask = pool.free_mask.copy()
     other.free_count = pool.free_count.copy()
@@ -72,7 +71,7 @@ def copy_of(pool: Pool) -> Pool:
 
 @contextmanager
 def without(pool: Pool, nodes: int) -> Iterator[None]:
-    """As if these nodes took no jobs; undone when the ``with`` block, in which nothing may be taken or given, ends."""
+    """Exclude nodes from placement within the ``with`` block, in which nothing may be taken or given."""
     buckets, schedulable, free_gpus = pool.buckets, pool.schedulable, pool.free_gpus
     pool.buckets = [bucket & ~nodes for bucket in buckets]
     pool.schedulable &= ~nodes
@@ -84,7 +83,7 @@ def without(pool: Pool, nodes: int) -> Iterator[None]:
 
 
 class Shadow:
-    """The time at which the first blocked job can start, and what is free then."""
+    """The shadow time of EASY: when the first blocked job can start, and what is free then."""
 
     __slots__ = ("js", "nodes", "placement", "pool", "start")
 
@@ -97,23 +96,23 @@ class Shadow:
     def _set(self, placement: Placement) -> None:
         self.placement = placement
         self.nodes = sum([self.pool.bits[node] for node, _ in placement])
-        """Where the job is to start, as a set."""
+        """The nodes where the job is to start, as a bit set."""
 
     def spares(self, js: JobState, placement: Placement, rule: PlacementRule) -> Placement | None:
-        """Return where the job can still start if another one holds this placement then; None when nowhere."""
+        """Return where the blocked job can still start if another one holds this placement then; None if nowhere."""
         self.pool.take(js, placement)
         found = rule.place(self.pool, self.js)
         self.pool.give(js, placement)
         return found
 
     def take(self, js: JobState, placement: Placement, elsewhere: Placement) -> None:
-        """Another job will hold this placement then; this one starts elsewhere."""
+        """Record that another job will hold this placement then, and that the blocked job starts elsewhere."""
         self.pool.take(js, placement)
         self._set(elsewhere)
 
 
 def shadow_of(now: int, state: TrainingState, js: JobState, rule: PlacementRule) -> Shadow | None:
-    """When and where a blocked job can start as running jobs end; None when it could not even if all of them had."""
+    """Return when and where a blocked job can start as running jobs end; None if it cannot even when all have ended."""
     pool = copy_of(state.pool)
     single = js.gpu_milli < 1000 or rule.needs_one_node(pool, js)
     need = js.gpus if js.gpu_milli == 1000 else 0

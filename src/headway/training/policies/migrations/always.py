@@ -1,4 +1,4 @@
-"""Every strictly better place, after every completion: AnalySIM's migration, kept to reproduce its results.
+"""AnalySIM's migration, kept to reproduce its results: moves jobs to every strictly tighter node after a completion.
 
 Whenever GPUs were given back, each running job that fits into one node is moved if another node would be left with
 fewer free GPUs than the one it leaves has now. ``migrate-always`` charges each move, ``migrate-free`` does not:
@@ -16,7 +16,7 @@ from headway.training.state import TrainingState
 
 
 class Always(Migration):
-    """Moves without asking what they cost."""
+    """Moves jobs whatever it costs."""
 
     name = "migrate-always"
 
@@ -24,7 +24,7 @@ class Always(Migration):
         self._seen = -1
 
     def decide(self, now: int, state: TrainingState, policy: Admission) -> Iterator[Action]:
-        """Tighten everything after a release, then start what fits now."""
+        """Move jobs to tighter nodes after a release, then start jobs that fit now."""
         if state.releases == self._seen:
             return
         moved = False
@@ -37,7 +37,7 @@ class Always(Migration):
             yield from policy.walk(now, state)
 
     def idle(self, now: int, state: TrainingState, policy: Admission) -> Iterable[Action]:
-        """AnalySIM moves whether or not anybody waits."""
+        """Move jobs even if no job waits, as AnalySIM does."""
         return () if state.releases == self._seen else self.decide(now, state, policy)
 
     def _tighten(self, state: TrainingState, rule: PlacementRule) -> Iterator[Action]:
@@ -49,7 +49,7 @@ class Always(Migration):
 
 
 def _tighter(pool: Pool, js: JobState, rule: PlacementRule) -> Placement | None:
-    """The node that would have the fewest GPUs left, if that is fewer than the present one has left now."""
+    """Return the placement on the node that would have the fewest GPUs left, if that is fewer than here."""
     left_here = pool.free_count[js.placement[0][0]]
     for free in range(js.gpus, min(len(pool.buckets), left_here + js.gpus)):
         for node in members(pool.buckets[free] & js.eligible & ~pool.bits[js.placement[0][0]]):

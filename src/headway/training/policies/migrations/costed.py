@@ -34,7 +34,7 @@ from headway.training.pool import members
 from headway.training.state import TrainingState
 
 Plan = tuple[list[tuple[JobState, Placement]], Placement]
-"""Who moves where, and where the blocked job then goes."""
+"""The moves of running jobs, and the placement of the blocked job afterwards."""
 
 _MOST_MOVES = 8
 _CLEARANCES_TRIED = 16
@@ -42,7 +42,7 @@ _HEADS_TRIED = 8
 
 
 class Costed(Migration):
-    """Moves that pay."""
+    """Moves jobs where the gain exceeds the cost."""
 
     name = "migrate"
     ranks_ends = True
@@ -52,12 +52,12 @@ class Costed(Migration):
         self.margin = margin
         self.rest = rest
         self._failed: tuple[int, tuple[int, ...]] = (-1, ())
-        """Which jobs could not be helped when last tried, and the state's changes then."""
+        """Jobs for which no moves were found, and the state's count of changes then."""
         self._rested = 0
-        """When the first of the jobs that were too fresh to be moved then will have rested; 0 for none."""
+        """The time at which the first job whose rest kept it from moving may move; 0 for none."""
 
     def decide(self, now: int, state: TrainingState, policy: Admission) -> Iterator[Action]:
-        """Clear a node for the first blocked job, and for those that are first after it."""
+        """Clear a node for the first blocked job of each group of partitions, where that pays."""
         strict = policy.backfill.strict and policy.order.in_turn
         while (blocked := policy.blocked) is not None:
             tried: list[int] = []
@@ -107,7 +107,7 @@ class Costed(Migration):
         return None
 
     def _clearances(self, now: int, state: TrainingState, js: JobState) -> list[tuple[int, list[JobState]]]:
-        """Nodes that could be cleared, with who would have to leave, cheapest first."""
+        """Return nodes that could be cleared, with the jobs that would have to leave, cheapest first."""
         pool = state.pool
         found: list[tuple[int, int, int, list[JobState]]] = []
         widest_gap = max(free for free, nodes in enumerate(pool.buckets) if nodes)
@@ -158,7 +158,7 @@ def _heads(
 
 
 def covers(movable: list[JobState], deficit: int) -> list[list[JobState]]:
-    """Who could leave so that this many GPUs become free: as few jobs as possible, or as narrow ones as possible."""
+    """Return jobs whose leaving frees this many GPUs: as few as possible, or as narrow as possible."""
     movable.sort(key=lambda js: (js.gpus, js.id))
     sizes = tuple([js.gpus for js in movable])
     return [
@@ -168,7 +168,7 @@ def covers(movable: list[JobState], deficit: int) -> list[list[JobState]]:
 
 @lru_cache(maxsize=1 << 14)
 def _narrow(sizes: tuple[int, ...], deficit: int) -> tuple[int, ...] | None:
-    """Positions of the narrowest that suffice: narrow jobs find a place where wide ones do not."""
+    """Return the indexes of the narrowest jobs that suffice: narrow jobs fit where wide ones do not."""
     chosen: list[int] = []
     total = 0
     for position, size in enumerate(sizes):
@@ -186,7 +186,7 @@ def _narrow(sizes: tuple[int, ...], deficit: int) -> tuple[int, ...] | None:
 
 @lru_cache(maxsize=1 << 14)
 def _cover(sizes: tuple[int, ...], deficit: int) -> tuple[int, ...] | None:
-    """Positions of the fewest sizes whose sum reaches the deficit, the smallest such sum; sizes ascend."""
+    """Return the indexes of the fewest sizes that cover the deficit, with the smallest such sum; sizes ascend."""
     most = min(_MOST_MOVES, len(sizes))
     count = next((c for c in range(1, most + 1) if sum(sizes[-c:]) >= deficit), None)
     if count is None:
@@ -202,7 +202,7 @@ def _cover(sizes: tuple[int, ...], deficit: int) -> tuple[int, ...] | None:
 def _try(
     state: TrainingState, js: JobState, rule: PlacementRule, node: int, movers: list[JobState], taken: int
 ) -> Plan | None:
-    """Where everybody goes if the movers leave this node for the job; None when one of them fits nowhere else."""
+    """Return the moves and the job's placement if the movers leave this node; None if one of them fits nowhere else."""
     pool = state.pool
     with state.draft() as draft:
         for moved in movers:

@@ -18,7 +18,7 @@ from typing import TypeAlias
 from headway.training.actions import UNCOUNTED
 from headway.training.jobstate import Account, JobState
 from headway.training.policies.allocations.synergy.full_demand import FullDemands
-from headway.training.policies.orders.fruitless import Fruitless
+from headway.training.policies.orders.failed_searches import FailedSearches
 from headway.training.policies.parts import Order
 from headway.training.queue import Key
 from headway.training.state import TrainingState
@@ -30,20 +30,20 @@ Holding: TypeAlias = tuple[int, int, int]
 
 
 class Drf(Order):
-    """By the dominant share of the job's tenant."""
+    """Orders jobs by the dominant share of their tenant."""
 
     name = "drf"
     moves = True
 
     def __init__(self, quantum: Duration = QUANTUM) -> None:
         self.quantum = quantum
-        self._fruitless = Fruitless()
+        self._failed_searches = FailedSearches()
         self._hosts: dict[Account, Holding] = {}
-        """What tenants held when the state had changed ``_hosts_of`` times; kept where CPUs or memory are counted."""
+        """What tenants hold, valid while the state has changed ``_hosts_of`` times; used where CPUs or memory count."""
         self._hosts_of = -1
 
     def bind(self, state: TrainingState) -> None:
-        """What shares are parts of; what is not counted is endless."""
+        """Compute the totals of the cluster; what is not counted is unlimited."""
         nodes = state.cluster.nodes
         cpu_milli = sum(node.cpu_milli or 0 for node in nodes)
         memory_bytes = sum(node.memory_bytes or 0 for node in nodes)
@@ -56,30 +56,30 @@ class Drf(Order):
         self._demands = FullDemands(state) if state.divides else None
 
     def key(self, now: int, js: JobState) -> Key:
-        """By submission within a tenant."""
+        """Return the id: jobs of a tenant go by submission."""
         return js.id
 
     def lane(self, js: JobState) -> Hashable:
-        """Tenants change places; jobs of one tenant do not."""
+        """Return the tenant: its jobs keep their order while tenants change theirs."""
         return js.account.name
 
     def lane_key(self, state: TrainingState, js: JobState) -> Key:
-        """The tenant's share as it is now."""
+        """Return the current share of the job's tenant."""
         return self.share(state, js.account)
 
     def share(self, state: TrainingState, account: Account) -> float:
-        """The weighted dominant share of a tenant."""
+        """Return the weighted dominant share of a tenant."""
         if not self._counts_hosts:
             return account.held / self._totals[0] / account.weight
         return self._dominant(account.weight, self._holding(state, account))
 
     def next_turn(self, now: int, state: TrainingState) -> int:
-        """Return when jobs started now have had their quantum; never where there is one tenant only."""
+        """Return when the quantum of jobs started now ends; 0 (never) where there is only one tenant."""
         return now + self.quantum if self.quantum and len(state.accounts) > 1 else 0
 
     def victims(self, now: int, state: TrainingState, js: JobState) -> Iterable[JobState]:
-        """Jobs of tenants that can spare them, the largest share first, of a tenant the latest submission first."""
-        if self._fruitless.still(now, state, js):
+        """Yield jobs that tenants with larger shares can give up, the largest share and latest submission first."""
+        if self._failed_searches.would_fail(now, state, js):
             return
         least = self._dominant(js.account.weight, self._with(state, js))
         richer = [a for a in state.accounts.values() if a is not js.account and self.share(state, a) > least]
@@ -93,10 +93,10 @@ class Drf(Order):
                     else:
                         again = min(again, victim.since + self.quantum)
             yield from self._to_spare(state, least, jobs)
-        self._fruitless.note(js, again)
+        self._failed_searches.record(js, again)
 
     def _with(self, state: TrainingState, js: JobState) -> Holding:
-        """Return what a waiting job's tenant would hold with it."""
+        """Return what a waiting job's tenant would hold if the job started."""
         gpu_milli, cpu_milli, memory_bytes = self._holding(state, js.account)
         wanted = js.grant
         if self._demands is not None and not any(wanted):
@@ -104,7 +104,7 @@ class Drf(Order):
         return gpu_milli + js.width, cpu_milli + wanted.cpu_milli, memory_bytes + wanted.memory_bytes
 
     def _to_spare(self, state: TrainingState, least: float, jobs: dict[Account, list[JobState]]) -> Iterator[JobState]:
-        """Yield what tenants can give up and still have ``least``, from the one that then has most."""
+        """Yield jobs that tenants can give up and keep a share of ``least``, from the tenant with the largest share."""
         left = {account: self._holding(state, account) for account in jobs}
         for theirs in jobs.values():
             theirs.sort(key=lambda js: js.id)

@@ -19,7 +19,7 @@ Key = TypeVar("Key", str, tuple[str, str])
 
 
 def fair_tree(usage: Mapping[Who, float], weights: Mapping[str, int]) -> dict[Who, float]:
-    """The factor of each user of each account: 1 for the first, down to 1 over their number."""
+    """Return the factor of each user of each account: 1 for the first, down to 1 over their number."""
     accounts: dict[str, float] = {}
     members = Counter(account for account, _ in usage)
     for (account, _), used in usage.items():
@@ -41,6 +41,6 @@ def fair_tree(usage: Mapping[Who, float], weights: Mapping[str, int]) -> dict[Wh
 
 
 def _groups(levels: Mapping[Key, float]) -> list[list[Key]]:
-    """Keys in order of their level, those of equal level together."""
+    """Return keys grouped by level, in order of their levels."""
     ordered = sorted(levels, key=lambda key: (levels[key], key))
     return [list(same) for _, same in groupby(ordered, key=levels.__getitem__)]

@@ -15,5 +15,5 @@ class Fifo(Order):
     in_turn = True
 
     def key(self, now: int, js: JobState) -> Key:
-        """Ids are given in order of submission."""
+        """Return the id: ids are given in order of submission."""
         return js.id

@@ -25,7 +25,7 @@ PPM = 1_000_000
 
 
 class Ftf(RoundOrder):
-    """By finish-time fairness, worst off first, with preemption at the end of leases."""
+    """Orders jobs by finish-time fairness, the largest rho first, with preemption at the end of leases."""
 
     name = "ftf"
     preempts = True
@@ -44,16 +44,16 @@ class Ftf(RoundOrder):
         self._margin_ppm = PPM + round(margin * PPM)
 
     def bind(self, state: TrainingState) -> None:
-        """Whose jobs compete, for how many GPUs."""
+        """Set the state whose jobs compete, and the total of its GPUs."""
         self._state = state
         self._total = max(1, state.cluster.gpus * WHOLE_GPU_MILLI)
 
     def key(self, now: int, js: JobState) -> Key:
-        """Minus rho, in millionths."""
+        """Return minus rho, in millionths."""
         return -self.rho_ppm(now, js)
 
     def rho_ppm(self, now: int, js: JobState) -> int:
-        """T_shared / T_ideal of a live job, in millionths."""
+        """Return T_shared / T_ideal of a job that waits or runs, in millionths."""
         shared = now - js.job.submit + js.remaining(now)
         wanted = js.width * len(self._state.jobs) if self.contention else 0
         if wanted <= self._total:
@@ -61,7 +61,7 @@ class Ftf(RoundOrder):
         return shared * PPM * self._total // (js.expected * wanted)
 
     def gives_way(self, waiting: tuple[int, int], running: tuple[int, int]) -> bool:
-        """Only to a rho that is larger by the margin, if there is one."""
+        """Return whether the rho of the waiting job is larger than that of the running one, by the margin if set."""
         if self.margin:
             return waiting[0] * PPM < running[0] * self._margin_ppm
         return super().gives_way(waiting, running)

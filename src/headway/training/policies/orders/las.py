@@ -12,7 +12,7 @@ the same the first submitted comes first.
 from collections.abc import Iterable, Iterator
 
 from headway.training.jobstate import JobState
-from headway.training.policies.orders.fruitless import Fruitless
+from headway.training.policies.orders.failed_searches import FailedSearches
 from headway.training.policies.parts import Order
 from headway.training.queue import Key
 from headway.training.state import TrainingState
@@ -32,7 +32,7 @@ class Las(Order):
 
     def __init__(self, quantum: Duration = QUANTUM) -> None:
         self.quantum = quantum
-        self._fruitless = Fruitless()
+        self._failed_searches = FailedSearches()
 
     def key(self, now: int, js: JobState) -> Key:
         """GPU time held so far."""
@@ -49,7 +49,7 @@ class Las(Order):
     def victims(self, now: int, state: TrainingState, js: JobState) -> Iterable[JobState]:
         """Jobs that had their quantum and will have held more even when this one has had its own."""
         enough = js.key + self.quantum * js.width
-        if self._fruitless.still(now, state, js):
+        if self._failed_searches.would_fail(now, state, js):
             return ()
         most = state.ranked.largest(now)
         if most is None or most < enough:
@@ -67,4 +67,4 @@ class Las(Order):
                 yield victim
             else:
                 again = min(again, victim.since + quantum)
-        self._fruitless.note(js, again)
+        self._failed_searches.record(js, again)

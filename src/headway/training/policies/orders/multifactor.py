@@ -29,7 +29,7 @@ SCALE = 1000
 
 
 class Multifactor(RoundOrder):
-    """By Slurm's weighted sum."""
+    """Orders jobs by Slurm's weighted sum of factors."""
 
     name = "multifactor"
     starves = True
@@ -74,14 +74,14 @@ class Multifactor(RoundOrder):
         self._fair_most = SCALE * fairshare_weight
 
     def bind(self, state: TrainingState) -> None:
-        """Sizes and priorities are relative to the cluster's."""
+        """Read the totals and priorities of the cluster, to which the factors are relative."""
         self._state = state
         self._total = max(1, state.cluster.gpus * WHOLE_GPU_MILLI)
         self._partitions = _parts_of_largest({p.name: p.priority for p in state.cluster.partitions})
         self._fixed: dict[tuple[int, str, str], float] = {}
 
     def key(self, now: int, js: JobState) -> Key:
-        """Minus the priority, in thousandths."""
+        """Return minus the priority, in thousandths."""
         state = self._state
         if state.refreshed != self._calculated:
             self._calculate(state.refreshed, state)
@@ -95,7 +95,7 @@ class Multifactor(RoundOrder):
         return -int(grown + self._fair.get(self._who(js), self._fair_most) + fixed)
 
     def _fixed_part(self, width: int, qos: str, partition: str) -> float:
-        """Return what size, QOS and partition add, whenever it is asked."""
+        """Return what size, QOS and partition add: the part that does not change with time."""
         size = min(1.0, width / self._total)
         return SCALE * (
             self.size_weight * (1.0 - size if self.favor_small else size)
@@ -104,16 +104,16 @@ class Multifactor(RoundOrder):
         )
 
     def ended(self, now: int, js: JobState) -> None:
-        """What it has held counts from the next period on."""
+        """Count what a job that has ended held, from the next period on."""
         who = self._who(js)
         self._ended[who] = self._ended.get(who, 0) + js.attained
 
     def _who(self, js: JobState) -> Who:
-        """Return whose usage a job adds to: its tenant's, with the Fair Tree its user's."""
+        """Return the account whose usage a job adds to: its tenant, with the Fair Tree its user."""
         return js.job.tenant, js.job.user if self.fair_tree else ""
 
     def factor(self, tenant: str, user: str = "") -> float:
-        """The fair-share factor in this period: 1 for who used nothing; classically 0.5 at its share."""
+        """Return the fair-share factor in this period: 1 if nothing was used; classically 0.5 at the share."""
         return self._factors.get((tenant, user), 1.0)
 
     def _calculate(self, now: int, state: TrainingState) -> None:
@@ -133,7 +133,7 @@ class Multifactor(RoundOrder):
         self._fair = {who: factor * self._fair_most for who, factor in self._factors.items()}
 
     def _classic(self, state: TrainingState) -> dict[Who, float]:
-        """2 to the minus usage over share, for each tenant."""
+        """Return 2 to the minus usage over share, for each tenant."""
         whole = sum(self._usage.values())
         weights = sum(account.weight for account in state.accounts.values())
         return {
@@ -142,19 +142,19 @@ class Multifactor(RoundOrder):
         }
 
     def _tree(self, state: TrainingState) -> dict[Who, float]:
-        """The rank of each user that has submitted something."""
+        """Return the Fair Tree factor of each user that has submitted something."""
         usage = {self._who(js): 0.0 for js in state.jobs.values()} | self._usage
         return fair_tree(usage, {name: account.weight for name, account in state.accounts.items()})
 
 
 def _parsed(levels: tuple[str, ...]) -> dict[str, int]:
-    found = {}
+    priorities = {}
     for level in levels:
         name, colon, value = level.partition(":")
         if not colon or not value.strip().isdecimal():
             raise ExperimentError(f"multifactor(qos=...): {level!r} must be like high:1000")
-        found[name.strip()] = int(value)
-    return found
+        priorities[name.strip()] = int(value)
+    return priorities
 
 
 def _parts_of_largest(priorities: Mapping[str, int]) -> dict[str, float]:

@@ -17,5 +17,5 @@ class Priority(Order):
     starves = True
 
     def key(self, now: int, js: JobState) -> Key:
-        """Equal keys are told apart by ids, which are in order of submission."""
+        """Return minus the priority; the queue breaks ties by id, which is in order of submission."""
         return -js.job.priority

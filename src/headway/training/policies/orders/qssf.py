@@ -22,7 +22,7 @@ _NUMBERING = re.compile(r"[\W\d_]+$")
 
 
 class Qssf(Order):
-    """By service predicted from history."""
+    """Orders jobs by GPU time predicted from history."""
 
     name = "qssf"
     starves = True
@@ -37,11 +37,11 @@ class Qssf(Order):
         self._sums: dict[Hashable, tuple[int, int]] = {}
 
     def key(self, now: int, js: JobState) -> Key:
-        """Predicted GPU time; of a job without GPUs the predicted time."""
+        """Return the predicted GPU time; for a job without GPUs the predicted run time."""
         return self.predicted(js) * (js.width or 1)
 
     def predicted(self, js: JobState) -> int:
-        """Run time, by what is known now; 1 ns when nothing is."""
+        """Return the predicted run time of a job; 1 ns when nothing is known."""
         job = js.job
         user = job.user or job.tenant
         kind = _kind(js)
@@ -53,7 +53,7 @@ class Qssf(Order):
         return job.estimate
 
     def ended(self, now: int, js: JobState) -> None:
-        """One more job whose run time is known: the work that was delivered to it."""
+        """Add the run time of a job that has ended, which is the work delivered to it, to the history."""
         job = js.job
         user = job.user or job.tenant
         if kind := _kind(js):
@@ -65,7 +65,7 @@ class Qssf(Order):
             self._sums[known] = count + 1, total + js.done
 
     def _mean(self, group: Hashable) -> int:
-        """Rounded up; 0 for a group of which nothing has ended."""
+        """Return the mean run time of a group, rounded up; 0 if no job of it has ended."""
         count, total = self._sums.get(group, (1, 0))
         return -(-total // count)
 

@@ -1,4 +1,4 @@
-"""Tetris' order: the job with the least left to do, counted in time times the part of the cluster that it takes.
+"""Tetris' order: the job with the least remaining work first, counted in time times its fraction of the cluster.
 
 Grandl et al., "Multi-resource packing for cluster schedulers", SIGCOMM 2014, as Synergy's code (Mohan et al., OSDI
 2022) has it: remaining work times packed demand, smallest first. The packed demand is the sum of the parts of the
@@ -19,7 +19,7 @@ from headway.units import REFERENCE_SPEED_PPM
 
 
 class Tetris(Order):
-    """By remaining work times packed demand, with preemption."""
+    """Orders jobs by remaining work times packed demand, with preemption."""
 
     name = "tetris"
     preempts = True
@@ -27,14 +27,14 @@ class Tetris(Order):
     starves = True
 
     def bind(self, state: TrainingState) -> None:
-        """Take note what demands are parts of."""
+        """Compute the totals of the cluster, of which demands are fractions."""
         self.packing = Packing(state)
 
     def key(self, now: int, js: JobState) -> Key:
-        """Work left by the estimate, in millionths of a nanosecond, times the demand."""
+        """Return the estimated remaining work, in millionths of a nanosecond, times the packed demand."""
         return js.remaining(now) * REFERENCE_SPEED_PPM * self.packing.size(js)
 
     def rank(self, now: int, js: JobState) -> tuple[int, Key]:
-        """Work left shrinks at the job's speed; the demand stays, whatever the job holds."""
+        """Return rate and offset of the key while the job runs: remaining work shrinks, the demand is constant."""
         size = self.packing.size(js)
         return -js.speed * size, (js.remaining(now) * REFERENCE_SPEED_PPM + now * js.speed) * size

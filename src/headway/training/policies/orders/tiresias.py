@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from headway.errors import ExperimentError
 from headway.training.jobstate import JobState
-from headway.training.policies.orders.fruitless import Fruitless
+from headway.training.policies.orders.failed_searches import FailedSearches
 from headway.training.policies.parts import RESTART, Order
 from headway.training.queue import Key
 from headway.training.state import TrainingState
@@ -39,12 +39,12 @@ class _Wait(NamedTuple):
     """GPU time that it had held when it began."""
     before: int
     """How long the job had waited before it, since it first ran or was promoted."""
-    due: int
-    """When it is promoted; 0 for never."""
+    promoted_at: int
+    """The time at which it is promoted; 0 for never."""
 
 
 class Tiresias(Order):
-    """By queues of attained GPU time, with preemption between queues."""
+    """Orders jobs by queues of attained GPU time, with preemption between queues."""
 
     name = "tiresias"
     preempts = True
@@ -64,24 +64,24 @@ class Tiresias(Order):
         self._forgiven: dict[int, int] = {}
         """GPU time that no longer counts, of jobs that were promoted."""
         self._promoted: dict[int, tuple[int, Key]] = {}
-        """When they last were, and the key that they had waited with."""
+        """The time of the last promotion of jobs, and the key that they had waited with."""
         self._waits: dict[int, _Wait] = {}
-        self._dues: list[tuple[int, int]] = []
-        """(time, job): when waiting jobs are promoted, unless they start before."""
+        self._promotions: list[tuple[int, int]] = []
+        """(time, job) of the promotions of waiting jobs, unless they start before."""
         self._started: dict[int, int] = {}
-        """When jobs last did."""
-        self._fruitless = Fruitless()
+        """The time at which each job last started."""
+        self._failed_searches = FailedSearches()
         self._falls: list[tuple[int, int, int]] = []
         """(time, job, lease): when running jobs reach their next threshold, unless they stop before."""
         self._seen = 0
         """The last lease whose fall is known."""
         self._fallen: tuple[int, set[int]] = (-1, set())
-        """An instant, and the jobs that have fallen since the one before at which anybody asked."""
+        """An instant, and the jobs that fell into a later queue since the last instant at which this was updated."""
 
-    # --- who waits where --------------------------------------------------------------------------------------
+    # --- waiting jobs -----------------------------------------------------------------------------------------
 
     def key(self, now: int, js: JobState) -> Key:
-        """(queue, 0, minus when it was stopped, its place) if it has run there, else (queue, 1, when it came, …)."""
+        """Return (queue, 0, minus when it was stopped, place) if it has run in it, else (queue, 1, when it came, …)."""
         if self.promote and js.attained and js.width:
             self._wait(now, js)
         counted = self._counted(js)
@@ -95,28 +95,28 @@ class Tiresias(Order):
         return queue, 1, js.since, (len(self._bounds) + 1, *place)
 
     def rekeys(self) -> bool:
-        """Return when jobs are promoted."""
+        """Return whether jobs are promoted, which changes the keys of waiting jobs."""
         return self.promote > 0
 
     def key_due(self, now: int, since: int) -> bool:
-        """Return when one that waits is promoted."""
+        """Return whether the promotion of a waiting job has come, so that keys have to be computed anew."""
         due = False
-        while self._dues and self._dues[0][0] <= now:
-            time, job = heappop(self._dues)
+        while self._promotions and self._promotions[0][0] <= now:
+            time, job = heappop(self._promotions)
             due = due or self._waits_until(job, time)
         return due
 
     def ended(self, now: int, js: JobState) -> None:
-        """Nothing has to be remembered of it."""
-        for known in (self._forgiven, self._promoted, self._waits, self._started):
-            known.pop(js.id, None)
+        """Forget a job that has ended."""
+        for memory in (self._forgiven, self._promoted, self._waits, self._started):
+            memory.pop(js.id, None)
 
     def _counted(self, js: JobState) -> int:
-        """GPU time held up to ``since`` and after the last promotion."""
+        """Return the GPU time held up to ``since`` and after the last promotion."""
         return js.attained - self._forgiven.get(js.id, 0) if self._forgiven else js.attained
 
     def _wait(self, now: int, js: JobState) -> None:
-        """Note a new wait, or promote the job at the end of one."""
+        """Record a new wait, or promote the job at the end of one."""
         wait = self._waits.get(js.id)
         if wait is None or wait.since != js.since:
             waited = 0
@@ -124,36 +124,36 @@ class Tiresias(Order):
                 started = js.since - (js.attained - wait.attained) // js.width
                 waited = wait.before + started - wait.since
             counted = self._counted(js)
-            due = 0
+            promoted_at = 0
             if counted >= self._bounds[0]:
-                due = js.since - waited + ceil(self.promote * counted / js.width)
-                due = due if due > js.since else js.since + RESTART
-                heappush(self._dues, (due, js.id))
-            self._waits[js.id] = wait = _Wait(js.since, js.attained, waited, due)
-        if wait.due and now >= wait.due:
+                promoted_at = js.since - waited + ceil(self.promote * counted / js.width)
+                promoted_at = promoted_at if promoted_at > js.since else js.since + RESTART
+                heappush(self._promotions, (promoted_at, js.id))
+            self._waits[js.id] = wait = _Wait(js.since, js.attained, waited, promoted_at)
+        if wait.promoted_at and now >= wait.promoted_at:
             self._forgiven[js.id] = js.attained
             self._promoted[js.id] = now, js.key
-            self._waits[js.id] = wait._replace(before=js.since - now, due=0)
+            self._waits[js.id] = wait._replace(before=js.since - now, promoted_at=0)
 
-    def _waits_until(self, job: int, due: int) -> bool:
+    def _waits_until(self, job: int, time: int) -> bool:
         wait = self._waits.get(job)
-        return wait is not None and wait.due == due
+        return wait is not None and wait.promoted_at == time
 
-    # --- who runs where ---------------------------------------------------------------------------------------
+    # --- running jobs -----------------------------------------------------------------------------------------
 
     def rank(self, now: int, js: JobState) -> tuple[int, Key]:
-        """GPU time that counts grows with the job's width."""
+        """Return rate and offset of the GPU time that counts: it grows with the job's width."""
         self._started[js.id] = js.since
         return js.width, self._counted(js) - js.width * js.since
 
     def victims(self, now: int, state: TrainingState, js: JobState) -> Iterable[JobState]:
-        """Jobs of later queues, the last queue first, in each the last one first; then those just fallen into its own
-        queue."""
+        """Yield jobs of later queues, the last queue and in it the last job first; then those that just fell into the
+        queue of the waiting job."""
         bounds, mine = self._bounds, js.key[0]
         self._note_falls(now, state)
         most = state.ranked.largest(now)
         later = most is not None and mine < len(bounds) and most >= bounds[mine]
-        if not (later or (mine and self._fallen[1])) or self._fruitless.still(now, state, js):
+        if not (later or (mine and self._fallen[1])) or self._failed_searches.would_fail(now, state, js):
             return
         queue: list[int] = []
         below = len(bounds) - 1
@@ -169,20 +169,22 @@ class Tiresias(Order):
             fallen = (state.running.get(job) for job in self._fallen[1])
             here = [s.id for s in fallen if s is not None and self._queue(now, s) == mine]
             yield from self._last_first(state, here, mine)
-        self._fruitless.note(js, self.next_turn(now, state) or now)
+        self._failed_searches.record(js, self.next_turn(now, state) or now)
 
     def _queue(self, now: int, js: JobState) -> int:
         rate, offset = js.rank
         return bisect_right(self._bounds, offset + rate * now)
 
     def _last_first(self, state: TrainingState, queue: list[int], number: int) -> Iterator[JobState]:
-        """Running jobs of one queue: by when they came into it or started there, last ones first."""
+        """Yield the running jobs of one queue, those that came into it or started in it last first."""
         yield from sorted((state.running[job] for job in queue), key=lambda js: self._place(js, number), reverse=True)
         queue.clear()
 
     def _place(self, js: JobState, queue: int) -> tuple[int, ...]:
-        """Where a job that runs, or ran last, stands among the running ones of a queue: by when it started or fell
-        there, one that fell after one that started; of those that fell together as they stood in the queue before."""
+        """Return the sort key of a job among the running ones of a queue: the time at which it started or fell there.
+
+        At equal times a job that started comes first. Jobs that fell together keep the order of the queue before.
+        """
         rate, offset = js.rank
         started = self._started.get(js.id, 0)
         place: list[int] = []
@@ -193,24 +195,23 @@ class Tiresias(Order):
             place += (fell, 1)
         return *place, started, 0, js.turn
 
-    # --- when something changes by itself ---------------------------------------------------------------------
+    # --- changes with time ------------------------------------------------------------------------------------
 
     def next_turn(self, now: int, state: TrainingState) -> int:
-        """When the next running job falls into a later queue, or a waiting one is promoted, if one that waits could
-        use that."""
+        """Return when the next running job falls into a later queue, or a waiting one is promoted; 0 if none waits."""
         first = state.queue.head()
         if first is None:
             return 0
         self._note_falls(now, state)
-        while self._dues and not self._waits_until(self._dues[0][1], self._dues[0][0]):
-            heappop(self._dues)
-        times = [heap[0][0] for heap in (self._falls, self._dues) if heap]
+        while self._promotions and not self._waits_until(self._promotions[0][1], self._promotions[0][0]):
+            heappop(self._promotions)
+        times = [heap[0][0] for heap in (self._falls, self._promotions) if heap]
         if self.quantum:
             times.append(now + self.quantum)
         return min(times, default=0)
 
     def _note_falls(self, now: int, state: TrainingState) -> None:
-        """Expect the falls of jobs that started since, and take note of those that have come to pass."""
+        """Schedule the falls of jobs that started since the last call, and record those that have happened."""
         if self._fallen[0] != now:
             self._fallen = now, set()
         for js in reversed(state.running.values()):

@@ -46,7 +46,7 @@ class Consolidate(PlacementRule):
         self._islands = False
 
     def place(self, pool: Pool, js: Demand) -> Placement | None:
-        """From the innermost level outwards."""
+        """Return a placement in the innermost domain with room; None where the job does not fit."""
         if pool.cluster is not self._cluster:
             self._survey(pool)
         if js.gpus <= 1 and js.nodes <= 1:
@@ -61,13 +61,13 @@ class Consolidate(PlacementRule):
         return self._across(pool, js)
 
     def needs_one_node(self, pool: Pool, js: Demand) -> bool:
-        """Only where it may not fall back further out than the node."""
+        """Return whether a job has to be on one node: only where it may not fall back further out than the node."""
         if self.up_to == "node" or js.nodes == 1 or js.gpus <= 1:
             return super().needs_one_node(pool, js)
         return False
 
     def domains(self, pool: Pool, js: Demand) -> Sequence[int]:
-        """Those of the level beyond which a job does not fall back, if one of them could hold it."""
+        """Return the domains of the level beyond which a job does not fall back, if one of them could hold it."""
         if pool.cluster is not self._cluster:
             self._survey(pool)
         limits = [domains for name, domains in self._domains if name == self.up_to]
@@ -93,7 +93,8 @@ class Consolidate(PlacementRule):
         self._domains.append((ANYWHERE, [pool.everywhere]))
 
     def _inside(self, pool: Pool, js: Demand, nodes: int) -> Placement:
-        """On one of these nodes: the fullest island that holds it, innermost level first, else the fullest node."""
+        """Return a placement on one of these nodes: the fullest island that holds it, innermost first, else the fullest
+        node."""
         if self._islands:
             depth = max(len(node.island_gpus) for node in pool.cluster.nodes)
             for level in range(depth - 1, -1, -1):
@@ -108,7 +109,7 @@ class Consolidate(PlacementRule):
         raise AssertionError("a node that holds the job is in a bucket")
 
     def _across(self, pool: Pool, js: Demand) -> Placement | None:
-        """Over the nodes of one domain, of the innermost level that has one with room; the fullest of those."""
+        """Return a placement over nodes of one domain: the fullest of the innermost level that has one with room."""
         for name, domains in self._domains:
             best: tuple[int, int] | None = None
             for domain in domains:
@@ -125,7 +126,7 @@ class Consolidate(PlacementRule):
 
 
 def _islands(pool: Pool, js: Demand, node: int, level: int) -> list[tuple[int, int, int]]:
-    """(GPUs free, node, mask) of a node's islands of this level that hold a job."""
+    """Return (free GPUs, node, mask) of a node's islands of this level that can hold a job."""
     sizes = pool.cluster.nodes[node].island_gpus
     if level >= len(sizes):
         return []

@@ -1,4 +1,4 @@
-"""FGD: put a job where it adds the least fragmentation, as typical jobs would feel it.
+"""FGD: places a job where it adds the least fragmentation, measured with typical jobs.
 
 Fragmentation gradient descent, Weng et al., ATC 2023 ("Beware of Fragmentation"). Every node that can hold the job,
 and for a share every GPU, is scored with F_n after minus F_n before, F_n as ``training/fragmentation.py`` defines it;
@@ -36,7 +36,7 @@ _MEMO_LIMIT = 1 << 18
 
 
 class Fgd(PlacementRule):
-    """Down the gradient of fragmentation."""
+    """The placement that adds the least fragmentation."""
 
     name = "fgd"
 
@@ -53,13 +53,13 @@ class Fgd(PlacementRule):
         self._scores: _Scores | None = None
 
     def __copy__(self) -> "Fgd":
-        """One that knows the same jobs; what it learns from now on it keeps to itself."""
+        """Return a copy that has counted the same jobs and counts on independently."""
         other = Fgd(self.typical, self.shapes)
         vars(other).update(vars(self), _seen=self._seen.copy(), _counts=self._counts.copy())
         return other
 
     def place(self, pool: Pool, js: Demand) -> Placement | None:
-        """The place that adds the least."""
+        """Return the placement that adds the least fragmentation; None where the job does not fit."""
         scores = self._learn(pool, js)
         if js.gpu_milli != WHOLE_GPU_MILLI:
             return _share(pool, js, scores)
@@ -74,7 +74,7 @@ class Fgd(PlacementRule):
         return _many(pool, js, scores)
 
     def _learn(self, pool: Pool, js: Demand) -> "_Scores":
-        """Count a job the first time it is seen; the scores of the distribution as it was last taken over."""
+        """Count a job the first time it is seen; return the scorer of the distribution in use."""
         scores = self._scores
         if self._given:
             if scores is None or scores.cluster is not pool.cluster:
@@ -99,7 +99,7 @@ class Fgd(PlacementRule):
 
 
 class _Scores:
-    """F of a node in a state, remembered: many nodes are alike."""
+    """Scores nodes: F of a node in a state, cached, since many nodes are alike."""
 
     def __init__(self, pool: Pool, typical: Typical) -> None:
         self.cluster = pool.cluster
@@ -121,7 +121,7 @@ class _Scores:
                 self._kind_of[node] = index
 
     def best(self, pool: Pool, js: Demand, nodes: int, count: int) -> int:
-        """Of these nodes the one where so many of a job's GPUs add the least; ties: fewest free, then first."""
+        """Return the node where so many of a job's GPUs add the least; ties: fewest free, then first."""
         best, least = -1, 0
         alike = 0 if self._most_cpu or self._most_memory else nodes & ~pool.sharing
         for free in range(count, len(pool.buckets)):
@@ -135,7 +135,7 @@ class _Scores:
         return best
 
     def added(self, pool: Pool, js: Demand, node: int, count: int) -> int:
-        """F after minus before, when so many whole GPUs (and what goes with them) are taken."""
+        """Return F after minus before, when so many whole GPUs (and what goes with them) are taken."""
         parts = _parts(pool, node)
         whole = pool.free_count[node]
         cpu_milli, memory_bytes = host_share(js, count)
@@ -144,7 +144,7 @@ class _Scores:
         )
 
     def added_by_share(self, pool: Pool, js: Demand, node: int, gpu: int) -> int:
-        """F after minus before, when a share of this GPU is taken."""
+        """Return F after minus before, when a share of this GPU is taken."""
         parts = _parts(pool, node)
         whole = pool.free_count[node]
         left, shares = list(parts), pool.shares[node]
@@ -162,7 +162,7 @@ class _Scores:
     def _after(
         self, pool: Pool, node: int, whole: int, parts: tuple[int, ...], cpu_milli: int = 0, memory_bytes: int = 0
     ) -> int:
-        """F of a node with this much free, less these CPUs and memory."""
+        """Return F of a node with this much free, less these CPUs and memory."""
         kind = self._kind_of[node]
         cpu_left = min(pool.cpu_free[node] - cpu_milli, self._most_cpu)
         memory_left = min(pool.memory_free[node] - memory_bytes, self._most_memory)
@@ -222,7 +222,7 @@ def _many(pool: Pool, js: Demand, scores: _Scores) -> Placement | None:
 
 
 def _parse(text: str) -> tuple[Shape, int]:
-    """``GPUS:WEIGHT[:CPUS[:MEMORY]]`` as a shape and its weight."""
+    """Return the shape and weight of a text ``GPUS:WEIGHT[:CPUS[:MEMORY]]``."""
     fields = text.split(":")
     try:
         if not 2 <= len(fields) <= 4:

@@ -26,7 +26,7 @@ class FirstFit(PlacementRule):
     name = "first-fit"
 
     def place(self, pool: Pool, js: Demand) -> Placement | None:
-        """The first place."""
+        """Return the first placement in the cluster's order; None where the job does not fit."""
         if js.gpu_milli != 1000:
             nodes = share_nodes(pool, js)
             return ((first(nodes), 1 << min(share_on(pool, js, first(nodes)))),) if nodes else None

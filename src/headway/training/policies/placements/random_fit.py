@@ -1,4 +1,4 @@
-"""Random: any node that holds the job, each as likely as the others. The yardstick that a placement has to beat.
+"""Random: any node that holds the job, each as likely as the others. The baseline that a placement has to beat.
 
 The draw of a job depends on the seed, the job and how often it has been stopped, and on nothing that was drawn
 before: asking twice, or for other jobs in between, changes nothing. A larger job takes nodes in a random order, a
@@ -29,7 +29,7 @@ class RandomFit(PlacementRule):
         self.seed = seed
 
     def place(self, pool: Pool, js: Demand) -> Placement | None:
-        """A random place."""
+        """Return a random placement; None where the job does not fit."""
         if js.gpu_milli != 1000:
             if not (nodes := share_nodes(pool, js)):
                 return None

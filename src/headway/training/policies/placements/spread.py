@@ -35,7 +35,7 @@ class Spread(PlacementRule):
         self.split = split
 
     def place(self, pool: Pool, js: Demand) -> Placement | None:
-        """The emptiest place."""
+        """Return the placement with the most free GPUs; None where the job does not fit."""
         if js.gpu_milli != 1000:
             return self._share(pool, js)
         if js.gpus > pool.free_gpus:
@@ -51,7 +51,7 @@ class Spread(PlacementRule):
         return over_nodes(pool, js, by_room(pool, js, js.eligible))
 
     def needs_one_node(self, pool: Pool, js: Demand) -> bool:
-        """Not where it is dealt out."""
+        """Return whether a job has to be on one node: not where it is split."""
         return not self._splits(js) and super().needs_one_node(pool, js)
 
     def _splits(self, js: Demand) -> bool:
@@ -65,7 +65,7 @@ class Spread(PlacementRule):
 
 
 def emptiest(pool: Pool, js: Demand) -> int:
-    """The first of the nodes with the most free GPUs that can hold all of a job on whole GPUs; -1 when none can."""
+    """Return the first of the nodes with the most free GPUs that can hold a whole job; -1 when none can."""
     for free in range(len(pool.buckets) - 1, js.gpus - 1, -1):
         if nodes := whole_nodes(pool, js, pool.buckets[free] & js.eligible):
             return first(nodes)
@@ -73,7 +73,7 @@ def emptiest(pool: Pool, js: Demand) -> int:
 
 
 def deal_out(pool: Pool, js: Demand) -> Placement | None:
-    """One GPU at a time, each from the node that has the most left for this job."""
+    """Return a placement made one GPU at a time, each from the node that has the most left for this job."""
     left = [(-room(pool, js, node), node) for node in members(js.eligible & pool.schedulable & ~pool.buckets[0])]
     if -sum(count for count, _ in left) < js.gpus:
         return None

@@ -11,10 +11,10 @@ from headway.formats.training import profile_file
 from headway.training.actions import Grant, MigrateJob, PreemptJob, ReallocateJob, StartJob, WakeAt
 from headway.training.cluster import Cluster, Level, Node, Tenant, uniform
 from headway.training.job import Job, workload
-from headway.training.policies.allocations.headway.knapsack import Basin, Menu
-from headway.training.proportion import below_due
+from headway.training.policies.allocations.headway.knapsack import Choices, NodeKnapsack
 from headway.training.rows import Kind
 from headway.training.sensitivity import Matrix, Profile, Scalar
+from headway.training.share_audit import slower_than_proportional
 from headway.training.speed import Costs, SpeedModel
 from headway.units import HOUR, MINUTE, SECOND
 from tests.conformance.divided import Divided
@@ -43,41 +43,41 @@ def cliff(cpus: int, speed: int) -> Profile:
 
 
 @st.composite
-def menus(draw: st.DrawFn) -> Menu:
+def choices(draw: st.DrawFn) -> Choices:
     """A few grants in whole units, the first of which is due; more is faster."""
     count = draw(st.integers(1, 4))
     cpus = sorted(draw(st.lists(st.integers(1, 6), min_size=count, max_size=count, unique=True)))
     sizes = draw(st.lists(st.integers(1, 6), min_size=count, max_size=count))
     speeds = sorted(draw(st.lists(st.integers(100_000, 3_000_000), min_size=count, max_size=count)))
     grants = [Grant(1000 * c, m * GIGABYTE, 0) for c, m in zip(cpus, sizes, strict=True)]
-    return Menu(grants, speeds, grants[0])
+    return Choices(grants, speeds, grants[0])
 
 
-@given(chosen=st.lists(menus(), min_size=1, max_size=4), cpus=st.integers(1, 16))
+@given(chosen=st.lists(choices(), min_size=1, max_size=4), cpus=st.integers(1, 16))
 @settings(max_examples=80, deadline=None)
-def test_a_node_is_divided_as_well_as_brute_force_can(chosen: list[Menu], cpus: int) -> None:
-    basin = Basin(Node("n", 4, cpu_milli=1000 * cpus, memory_bytes=16 * GIGABYTE))
-    items = [basin.item(menu, 1000, 1) for menu in chosen]
-    jobs = sum(item.mark for item in items)
-    spare = [basin.capacity[i] - sum(item.corner[i] for item in items) for i in range(3)]
-    best = _brute_force(chosen, basin.capacity)
-    picks = basin.picks(jobs, spare)
+def test_a_node_is_divided_as_well_as_brute_force_can(chosen: list[Choices], cpus: int) -> None:
+    knapsack = NodeKnapsack(Node("n", 4, cpu_milli=1000 * cpus, memory_bytes=16 * GIGABYTE))
+    items = [knapsack.item(job, 1000, 1) for job in chosen]
+    jobs = sum(item.code for item in items)
+    spare = [knapsack.capacity[i] - sum(item.minimum[i] for item in items) for i in range(3)]
+    best = _brute_force(chosen, knapsack.capacity)
+    picks = knapsack.picks(jobs, spare)
     if best is None:
         assert picks is None
         return
     assert picks is not None
-    assert sum(item.base for item in items) + basin.gain(jobs, spare) == best
+    assert sum(item.base for item in items) + knapsack.gain(jobs, spare) == best
     left = {item: list(indexes) for item, indexes in picks.items()}
     held = [item.grants[left[item].pop() if item in left else 0] for item in items]
-    assert all(sum(grant[i] for grant in held) <= basin.capacity[i] for i in range(3))
+    assert all(sum(grant[i] for grant in held) <= knapsack.capacity[i] for i in range(3))
 
 
-def _brute_force(chosen: Sequence[Menu], capacity: Grant) -> int | None:
+def _brute_force(chosen: Sequence[Choices], capacity: Grant) -> int | None:
     best = None
-    for picked in product(*(range(len(menu.grants)) for menu in chosen)):
-        held = [menu.grants[index] for menu, index in zip(chosen, picked, strict=True)]
+    for picked in product(*(range(len(job.grants)) for job in chosen)):
+        held = [job.grants[index] for job, index in zip(chosen, picked, strict=True)]
         if all(sum(grant[i] for grant in held) <= capacity[i] for i in range(2)):
-            value = sum(menu.speeds[index] for menu, index in zip(chosen, picked, strict=True))
+            value = sum(job.speeds[index] for job, index in zip(chosen, picked, strict=True))
             best = value if best is None else max(best, value)
     return best
 
@@ -126,7 +126,7 @@ def test_hundreds_of_different_requests_of_unknown_jobs_are_no_burden() -> None:
     """Each would be a kind of its own, and what is remembered of sets of jobs would grow without end."""
     stage = Stage("fifo+fit+headway", {"ramp": ramp(9)})
     stage.come(*(Job(0, 0, 100 * SECOND, model="new", cpu_milli=100 * n, memory_bytes=n) for n in range(1, 5)))
-    assert len({item.mark for book in stage.policy.allocation.books.books for _, item in book.jobs}) == 1
+    assert len({item.code for model in stage.policy.allocation.models.nodes for _, item in model.jobs}) == 1
 
 
 def test_a_job_without_gpus_gets_what_others_have_beyond_their_due() -> None:
@@ -325,7 +325,7 @@ def test_jobs_end_sooner_than_with_tune_and_nobody_is_below_their_due() -> None:
     world = paper(150, 0.25)
     run, tune = played(world, "headway"), played(world, "tune")
     assert run.mean_jct_s < 0.97 * tune.mean_jct_s
-    assert not below_due(world.cluster, world.jobs, run.tape, world.speed())
+    assert not slower_than_proportional(world.cluster, world.jobs, run.tape, world.speed())
     assert played(world, "headway").tape.digest == run.tape.digest
 
 

@@ -14,10 +14,10 @@ from headway.training.actions import Grant, MigrateJob, ReallocateJob
 from headway.training.audit import audit
 from headway.training.cluster import Cluster, Node
 from headway.training.policies.allocations.synergy.opt import Opt
-from headway.training.policies.allocations.synergy.programs import Cell, Flock
+from headway.training.policies.allocations.synergy.programs import Cell, JobGroup
 from headway.training.policies.registry import build
-from headway.training.proportion import below_due
 from headway.training.sensitivity import Profile
+from headway.training.share_audit import slower_than_proportional
 from headway.training.speed import Costs
 from headway.units import HOUR, MINUTE, SECOND
 from tests.training.policies.allocations.stage import GIGABYTE, Stage, gang, nodes, wants
@@ -222,14 +222,14 @@ def test_a_job_that_still_restores_its_checkpoint_is_not_moved_again() -> None:
 def test_programme_two_is_asked_no_more_often_than_told(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def counted(flocks: list[Flock], *_: Any, **__: Any) -> None:
-        asked.append(flocks)
+    def counted(groups: list[JobGroup], *_: Any, **__: Any) -> None:
+        asked.append(groups)
 
     monkeypatch.setattr("headway.training.policies.allocations.synergy.moves.rearrange", counted)
     stage = crowded("fifo+fit+opt(every=1h)", checkpoint=10 * MINUTE)
     stage.end(0)
     assert len(asked) == 1
-    assert [(flock.here, flock.stay) for flock in asked[0]] == [((2, 0), (2, 0)), ((2, 0), (0, 0))]
+    assert [(group.here, group.stay) for group in asked[0]] == [((2, 0), (2, 0)), ((2, 0), (0, 0))]
     assert asked[0][1].cells[0] == Cell(Grant(3000, 30 * GIGABYTE), 1_000_000)
     stage.come("steep")
     assert len(asked) == 1
@@ -316,4 +316,4 @@ def test_whole_runs_are_sound_the_same_every_time_and_keep_the_guarantee(
     assert first.tape.digest == second.tape.digest
     speed, costs = scene.speed(), scene.costs()
     assert audit(scene.cluster, scene.jobs, first.tape, speed=speed, costs=costs, complete=True) == []
-    assert below_due(scene.cluster, scene.jobs, first.tape, speed) == []
+    assert slower_than_proportional(scene.cluster, scene.jobs, first.tape, speed) == []

@@ -1,6 +1,7 @@
 """Headway's own allocation of CPUs, memory and storage bandwidth.
 
-``policy`` stands on ``beliefs`` (what profiles say until it is seen otherwise), ``offers`` (grants worth a look),
-``knapsack`` (one node, by a table over units), ``node_books`` (all nodes), ``sites`` (where a job goes) and
-``exchanges`` (moves that pay).
+``policy`` is the allocation. It uses ``estimates`` (speeds from profiles, corrected by what was observed),
+``candidates`` (grants worth considering for a job), ``knapsack`` (the best division of one node, by dynamic
+programming), ``node_models`` (the jobs of all nodes), ``node_choice`` (where a job is placed) and ``exchanges`` (moves
+and swaps of running jobs that pay).
 """

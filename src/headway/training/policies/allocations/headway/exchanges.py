@@ -1,9 +1,9 @@
-"""Jobs that change places: one moves to free GPUs, or two of a width swap, where the cluster gains more than it costs.
+"""Moves and swaps of running jobs: one job moves to free GPUs, or two of one width swap, where the cluster gains.
 
-For each node and each two kinds of jobs it is known what the node would deliver more if one of the first kind left and
-one of the second came (``water.py`` has it in tables), a free place being a kind too. The best exchange in the cluster
-is then the largest sum of two such numbers. What is gained, for as long as the one that ends first is believed to run,
-has to exceed the work lost while both stand still, several times over.
+For each node and each two kinds of jobs, the tables of ``knapsack.py`` give the gain if a job of the first kind left
+and one of the second came. Free GPUs count as a kind too. The best exchange in the cluster is then the largest sum of
+two such gains. What it gains until the first of the two jobs is estimated to end has to exceed the work lost while both
+stand still, ``margin`` times over.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,8 +14,14 @@ import numpy as np
 from headway.training.actions import Action, Grant, MigrateJob, Placement, PreemptJob, ReallocateJob, StartJob
 from headway.training.jobstate import JobState
 from headway.training.policies.allocations.headway.knapsack import IMPOSSIBLE
-from headway.training.policies.allocations.headway.node_books import Book, Books, held, less, more
-from headway.training.policies.allocations.shared.wants import given_up
+from headway.training.policies.allocations.headway.node_models import (
+    NodeModel,
+    NodeModels,
+    grants_of_picks,
+    minus,
+    plus,
+)
+from headway.training.policies.allocations.shared.demands import reductions
 from headway.training.policies.placements.pick import gpus_of
 from headway.training.pool import members
 from headway.training.state import TrainingState
@@ -23,94 +29,97 @@ from headway.units import REFERENCE_SPEED_PPM, WHOLE_GPU_MILLI
 
 _NEVER = IMPOSSIBLE * 4
 _TRIES = 12
-"""Exchanges looked at for each that is made."""
+"""Exchanges that are tried for each that is made."""
 _LEAST_GAIN = 20_000
-"""Parts per million of a GPU: less is not worth the trouble of looking."""
+"""Parts per million of a GPU: exchanges that gain less are not considered."""
 
 Kind: TypeAlias = tuple[tuple[Grant, int, int], ...]
-"""What tells jobs apart as far as nodes are concerned: corner, mark and base, on each kind of nodes."""
+"""What distinguishes jobs in knapsacks: minimum, code and base value of their item, for each kind of nodes."""
 
 
-class Floor:
-    """All nodes, for jobs of one width: what each would deliver more if one left and another came."""
+class ExchangeGains:
+    """The gain of each node if one job of a given width left and another came."""
 
-    def __init__(self, books: Books, width: int) -> None:
-        self.nodes = [node for node, has in enumerate(books.state.cluster.nodes) if has.gpus]
+    def __init__(self, models: NodeModels, width: int) -> None:
+        self.nodes = [node for node, has in enumerate(models.state.cluster.nodes) if has.gpus]
         self.rows = {node: row for row, node in enumerate(self.nodes)}
         self.width = width
-        self._books = books
-        self._there = {books.kinds[node]: node for node in reversed(self.nodes)}
+        self._models = models
+        self._node_of_kind = {models.kinds[node]: node for node in reversed(self.nodes)}
         """A node of each kind."""
         self._alike: dict[tuple[object, ...], int] = {}
-        nobody: Kind = ((Grant(0, 0, 0), 0, 0),) * (1 + max(books.kinds))
+        nobody: Kind = ((Grant(0, 0, 0), 0, 0),) * (1 + max(models.kinds))
         self._kinds = {nobody: 0}
-        """The first is a free place."""
-        self._listed: list[Kind] = [nobody]
-        self.changes = np.full((len(self.nodes), 1, 1), _NEVER, dtype=np.int64)
+        """Index by kind; the first stands for free GPUs."""
+        self._kinds_in_order: list[Kind] = [nobody]
+        self.gains = np.full((len(self.nodes), 1, 1), _NEVER, dtype=np.int64)
         self.stale = set(self.nodes)
-        """Nodes to look at again."""
+        """Nodes whose gains have to be computed again."""
         self.quiet = False
-        """Whether nothing was to be gained, and nothing has changed since."""
+        """Whether there was no exchange with a gain, and nothing has changed since."""
         self._least = _LEAST_GAIN * width // WHOLE_GPU_MILLI
 
     def kind(self, js: JobState) -> int:
-        """The position of a job's kind, met before or not."""
+        """Return the index of a job's kind; a new kind is added."""
         job = js.job
         key = (job.model, job.cpu_milli, job.memory_bytes, job.communication_ppm, js.account.weight)
         found = self._alike.get(key)
         if found is None:
             mask = (1 << js.gpus) - 1
-            items = {kind: self._books.item(js, ((node, mask),)) for kind, node in self._there.items()}
-            other = self._listed[0]
+            items = {kind: self._models.item(js, ((node, mask),)) for kind, node in self._node_of_kind.items()}
+            other = self._kinds_in_order[0]
             kind = tuple(
-                (items[at].corner, items[at].mark, items[at].base) if at in items else other[at]
+                (items[at].minimum, items[at].code, items[at].base) if at in items else other[at]
                 for at in range(len(other))
             )
-            found = self._alike[key] = self._kinds.get(kind, len(self._listed))
-            if found == len(self._listed):
+            found = self._alike[key] = self._kinds.get(kind, len(self._kinds_in_order))
+            if found == len(self._kinds_in_order):
                 self._grow(kind)
         return found
 
     def _grow(self, kind: Kind) -> None:
-        size = self._kinds[kind] = len(self._listed)
-        self._listed.append(kind)
+        size = self._kinds[kind] = len(self._kinds_in_order)
+        self._kinds_in_order.append(kind)
         grown = np.full((len(self.nodes), size + 1, size + 1), _NEVER, dtype=np.int64)
-        grown[:, :-1, :-1] = self.changes
-        self.changes = grown
+        grown[:, :-1, :-1] = self.gains
+        self.gains = grown
         self.stale.update(self.nodes)
 
-    def update(self, book: Book, places: bool, here: Iterable[JobState]) -> None:
-        """What a node would deliver more, for all who could leave and come."""
+    def update(self, node_model: NodeModel, places: bool, here: Iterable[JobState]) -> None:
+        """Compute the gains of a node anew; ``places``: whether it has free GPUs, ``here``: jobs that could leave."""
         leaving = {self.kind(js) for js in here}
         if places:
             leaving.add(0)
-        row = self.changes[self.rows[book.node]]
+        row = self.gains[self.rows[node_model.node]]
         if self.quiet and not leaving and row.max() == _NEVER:
             return
         self.quiet = False
         row[:] = _NEVER
-        now, gain, at = book.gain, book.basin.gain, self._books.kinds[book.node]
-        if now < 0:  # not even the least fits in whole units
+        now, gain, at = node_model.gain, node_model.knapsack.gain, self._models.kinds[node_model.node]
+        if now < 0:  # not even the minimum fits in whole units
             return
         for i in leaving:
-            corner, mark, base = self._listed[i][at]
-            spare, rest = more(book.spare, corner), book.mark - mark
-            for j, kind in enumerate(self._listed):
+            minimum, code, base = self._kinds_in_order[i][at]
+            spare, rest = plus(node_model.spare, minimum), node_model.code - code
+            for j, kind in enumerate(self._kinds_in_order):
                 takes, adds, brings = kind[at]
-                if i != j and (then := gain(rest + adds, less(spare, takes))) >= 0:
+                if i != j and (then := gain(rest + adds, minus(spare, takes))) >= 0:
                     row[i, j] = then - now + brings - base
 
     def best(self) -> tuple[int, int, int, int, int] | None:
-        """(gain, a node, the kind that leaves it, another node, the kind that leaves that); None: nothing to gain."""
-        if self.quiet or len(self.nodes) < 2 or len(self._listed) < 2:
+        """Return the best exchange: (gain, a node, the kind that leaves it, another node, the kind that leaves that).
+
+        None if no exchange gains anything.
+        """
+        if self.quiet or len(self.nodes) < 2 or len(self._kinds_in_order) < 2:
             return None
-        changes, (row, column) = self.changes, np.indices(self.changes.shape[1:], sparse=True)
-        first = changes.argmax(axis=0)
-        best = changes[first, row, column]
+        gains, (row, column) = self.gains, np.indices(self.gains.shape[1:], sparse=True)
+        first = gains.argmax(axis=0)
+        best = gains[first, row, column]
         sums = best + best.T
         clash = first == first.T
         if sums[clash].max(initial=_NEVER) >= self._least:  # one node cannot swap with itself: the next best then
-            others = changes.copy()
+            others = gains.copy()
             others[first, row, column] = _NEVER
             second = others.argmax(axis=0)
             sums = np.where(clash, best + others[second, row, column].T, sums)
@@ -118,83 +127,83 @@ class Floor:
         else:
             sums = np.where(clash, _NEVER, sums)
             found = first
-        i, j = divmod(int(sums.argmax()), len(self._listed))
+        i, j = divmod(int(sums.argmax()), len(self._kinds_in_order))
         if sums[i, j] < self._least:
             self.quiet = True
             return None
         return int(sums[i, j]), self.nodes[int(first[i, j])], i, self.nodes[int(found[j, i])], j
 
     def forbid(self, node: int, leaves: int, comes: int) -> None:
-        """Not this one, until the node is looked at again."""
-        self.changes[self.rows[node], leaves, comes] = _NEVER
+        """Exclude an exchange until the gains of the node are computed again."""
+        self.gains[self.rows[node], leaves, comes] = _NEVER
 
 
 class Exchanges:
     """Moves and swaps, a few at a time."""
 
-    def __init__(self, books: Books, moves: int, margin: float, rest: int) -> None:
-        self.books = books
+    def __init__(self, models: NodeModels, moves: int, margin: float, rest: int) -> None:
+        self.models = models
         self.moves = moves
         self.margin = margin
         self.rest = rest
-        self._floors: dict[int, Floor] = {}
+        self._gains_by_width: dict[int, ExchangeGains] = {}
         """By the width of jobs."""
-        self._schedulable = books.state.pool.schedulable
+        self._schedulable = models.state.pool.schedulable
         self._resting: dict[int, int] = {}
-        """Nodes where something would have been gained, but for now; and until when."""
+        """Nodes with a gain that could not be had yet, and the times at which they are tried again."""
 
-    def _note(self, now: int) -> None:
-        """Somebody came to some nodes, or left them, or holds something else on several, or has rested."""
-        touched = self.books.touched
+    def _mark_stale(self, now: int) -> None:
+        """Mark the gains of nodes as stale where jobs came, left or changed grants, or where a rest is over."""
+        touched = self.models.touched
         for node in touched:
-            for js, _ in self.books.books[node].jobs:
-                if js.width not in self._floors and js.gpu_milli == WHOLE_GPU_MILLI:
-                    self._floors[js.width] = Floor(self.books, js.width)
+            for js, _ in self.models.nodes[node].jobs:
+                if js.width not in self._gains_by_width and js.gpu_milli == WHOLE_GPU_MILLI:
+                    self._gains_by_width[js.width] = ExchangeGains(self.models, js.width)
         touched.update(node for node, time in self._resting.items() if time <= now)
-        schedulable = self.books.state.pool.schedulable
+        schedulable = self.models.state.pool.schedulable
         touched.update(members(schedulable ^ self._schedulable))
         self._schedulable = schedulable
-        for floor in self._floors.values():
-            floor.stale.update(node for node in touched if node in floor.rows)
+        for gains in self._gains_by_width.values():
+            gains.stale.update(node for node in touched if node in gains.rows)
         for node in touched:
             self._resting.pop(node, None)
         touched.clear()
 
     def decide(self, now: int, state: TrainingState) -> Iterator[Action]:
-        """Yield what pays, best first; all there is then to be divided anew."""
+        """Yield the actions of exchanges that pay, best first. The nodes have to be divided anew afterwards."""
         left = self.moves
-        self._note(now)
-        for _, floor in sorted(self._floors.items()):
+        self._mark_stale(now)
+        for _, gains in sorted(self._gains_by_width.items()):
             for _ in range(_TRIES):
                 if not left:
                     return
-                self._look(state, floor)
-                if (found := floor.best()) is None:
+                self._update_stale(state, gains)
+                if (found := gains.best()) is None:
                     break
-                if (actions := self._exchanged(now, state, floor, *found)) is None:
-                    floor.forbid(found[1], found[2], found[4])
+                if (actions := self._actions_of_exchange(now, state, gains, *found)) is None:
+                    gains.forbid(found[1], found[2], found[4])
                     self._resting[found[1]] = now + self.rest
                     continue
                 yield from actions
                 left -= 1
-                self.books.refresh()
-                self._note(now)
+                self.models.refresh()
+                self._mark_stale(now)
 
-    def _look(self, state: TrainingState, floor: Floor) -> None:
-        gpus = floor.width // WHOLE_GPU_MILLI
-        while floor.stale:
-            node = min(floor.stale)
-            floor.stale.discard(node)
-            book = self.books.books[node]
-            usable = bool(state.pool.schedulable >> node & 1) and not any(book.hosts)
-            here = [js for js, _ in book.jobs if js.width == floor.width and usable and js.job.preemptible]
-            floor.update(book, usable and state.pool.free_count[node] >= gpus, here)
+    def _update_stale(self, state: TrainingState, gains: ExchangeGains) -> None:
+        gpus = gains.width // WHOLE_GPU_MILLI
+        while gains.stale:
+            node = min(gains.stale)
+            gains.stale.discard(node)
+            node_model = self.models.nodes[node]
+            usable = bool(state.pool.schedulable >> node & 1) and not any(node_model.cpu_only)
+            here = [js for js, _ in node_model.jobs if js.width == gains.width and usable and js.job.preemptible]
+            gains.update(node_model, usable and state.pool.free_count[node] >= gpus, here)
 
-    def _exchanged(
-        self, now: int, state: TrainingState, floor: Floor, gain: int, a: int, i: int, b: int, j: int
+    def _actions_of_exchange(
+        self, now: int, state: TrainingState, gains: ExchangeGains, gain: int, a: int, i: int, b: int, j: int
     ) -> list[Action] | None:
-        one = self._mover(now, state, floor, a, i, b) if i else None
-        other = self._mover(now, state, floor, b, j, a) if j else None
+        one = self._mover(now, state, gains, a, i, b) if i else None
+        other = self._mover(now, state, gains, b, j, a) if j else None
         if (i and one is None) or (j and other is None):
             return None
         movers = [js for js in (one, other) if js is not None]
@@ -224,30 +233,34 @@ class Exchanges:
     def _coming(
         self, state: TrainingState, node: int, js: JobState, placement: Placement, going: JobState | None
     ) -> tuple[list[ReallocateJob], Grant] | None:
-        """What others on a node give up when a job comes in place of another, and what it then holds; None: it is
-        slower there than was thought, and there is not enough for it."""
-        book = self.books.books[node]
-        jobs = [(other, item) for other, item in book.jobs if other is not going]
-        jobs.append((js, self.books.item(js, placement)))
-        mark, spare = book.mark, book.spare
-        for other, item in book.jobs:
+        """Return what others on a node give up when a job comes in place of another, and the grant of that job.
+
+        None where it does not fit, because it is slower on that placement than its kind is.
+        """
+        node_model = self.models.nodes[node]
+        jobs = [(other, item) for other, item in node_model.jobs if other is not going]
+        jobs.append((js, self.models.item(js, placement)))
+        code, spare = node_model.code, node_model.spare
+        for other, item in node_model.jobs:
             if other is going:
-                mark, spare = mark - item.mark, more(spare, item.corner)
-        mark, spare = mark + jobs[-1][1].mark, less(spare, jobs[-1][1].corner)
-        picks = book.basin.picks(mark, spare)
+                code, spare = code - item.code, plus(spare, item.minimum)
+        code, spare = code + jobs[-1][1].code, minus(spare, jobs[-1][1].minimum)
+        picks = node_model.knapsack.picks(code, spare)
         if picks is None:
             return None
-        wanted = held(jobs, picks) | self.books.promised(book)
+        wanted = grants_of_picks(jobs, picks) | self.models.spanning_targets(node_model)
         grant = wanted.pop(js.id)
-        return given_up(state, wanted), grant
+        return reductions(state, wanted), grant
 
-    def _mover(self, now: int, state: TrainingState, floor: Floor, node: int, kind: int, to: int) -> JobState | None:
-        """The job of a kind on a node that runs longest from now on, if one may move there."""
+    def _mover(
+        self, now: int, state: TrainingState, gains: ExchangeGains, node: int, kind: int, to: int
+    ) -> JobState | None:
+        """Return the job of a kind on a node that has longest to run and may move to another node; None if none may."""
         able = (
             js
-            for js, _ in self.books.books[node].jobs
-            if js.width == floor.width
-            and floor.kind(js) == kind
+            for js, _ in self.models.nodes[node].jobs
+            if js.width == gains.width
+            and gains.kind(js) == kind
             and js.job.preemptible
             and js.eligible >> to & 1
             and now - js.since >= self.rest

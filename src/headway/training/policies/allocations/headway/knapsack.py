@@ -1,11 +1,11 @@
-"""The division of one node: CPUs, memory and storage bandwidth filled in where they do most, exactly.
+"""The multiple-choice knapsack of one node: divides its CPUs, memory and storage bandwidth optimally among its jobs.
 
-Every job has a menu of grants, the least of which keep it as fast as its due would. What a node has beyond those is
-handed out so that the sum of what all jobs gain is largest. Gains are not concave (the last steps of a matrix may be
-its steepest), so this is no matter of marginal gains: a table over units of what may be handed out holds the most that
-a set of jobs can gain with each amount, and the table of one more job follows from it. A set is a number with a count
-for each kind of job, whatever node it is on, so that a table serves wherever the same jobs meet again, and trying a job
-on a node, or off it, is one look into a table.
+Each job chooses one of several grants, all of which keep it at least as fast as its proportional share would. What the
+node has beyond the minimum is handed out so that the total speed is largest. Gains are not concave (the last steps of a
+matrix may be its steepest), so marginal gains do not find the optimum. Dynamic programming does: a table over units of
+the resources holds the largest gain of a multiset of jobs for each amount, and the table with one more job follows
+from it. A multiset is coded as an integer with a count for each kind of job. Tables are cached by this code, so all
+nodes of a kind share them, and trying a job on a node, or without it, is one lookup.
 """
 
 from collections.abc import Sequence
@@ -15,61 +15,64 @@ from numpy.typing import NDArray
 
 from headway.training.actions import UNCOUNTED, Grant
 from headway.training.cluster import Node
-from headway.training.shares import times
+from headway.training.proportional_share import scaled
 from headway.units import WHOLE_GPU_MILLI
 
 IMPOSSIBLE = -(1 << 50)
-"""What jobs gain where not even the least that they need is there."""
+"""The gain where not even the minimum of all jobs fits."""
 _UNITS = (48, 16, 6)
-"""At most so many units of a node's CPUs, memory and storage are told apart."""
+"""The largest number of units that a node's CPUs, memory and storage are divided into."""
 _CPU_MILLI = 1000
-"""The unit of CPUs, where that is not too many."""
+"""The smallest unit of CPUs."""
 _COUNT_BITS = 20
-"""Jobs of one kind on one node: up to a million."""
+"""Bits of a code for the count of one kind of job: up to a million."""
 _MOST_CELLS = 1 << 23
-"""Of all tables remembered together."""
+"""The largest number of cells of all cached tables together."""
 
 
-class Menu:
-    """What a job may be granted for each of its GPUs, or for its share of one, and how fast it then is; dominated
-    grants left out."""
+class Choices:
+    """The grants that a job may choose from, per GPU or for its share of one, and its speed with each; undominated."""
 
-    __slots__ = ("amounts", "grants", "modest", "rates", "speeds")
+    __slots__ = ("amounts", "fallback", "grants", "rates", "speeds")
 
-    def __init__(self, grants: Sequence[Grant], speeds: Sequence[int], due: Grant) -> None:
-        """``due`` covers at least one of the grants."""
+    def __init__(self, grants: Sequence[Grant], speeds: Sequence[int], proportional: Grant) -> None:
+        """``proportional`` covers at least one of the grants."""
         self.grants = tuple(grants)
         self.amounts = np.array(self.grants, dtype=np.int64)
         self.rates = np.array(speeds, dtype=np.int64)
         self.speeds = tuple(speeds)
         """In parts per million, ascending."""
-        self.modest = next(grant for grant in grants if all(has <= own for has, own in zip(grant, due, strict=True)))
-        """One that the due covers: if all jobs of a node have theirs, they fit."""
+        self.fallback = next(
+            grant for grant in grants if all(has <= own for has, own in zip(grant, proportional, strict=True))
+        )
+        """A grant within the proportional share: if all jobs of a node have theirs, they fit."""
 
 
 class Item:
-    """A menu for a job of some width and weight, on nodes of one kind."""
+    """The choices of a job of some width and weight, on nodes of one kind."""
 
-    __slots__ = ("base", "corner", "gains", "grants", "mark", "menu", "modest", "steps", "worth")
+    __slots__ = ("base", "choices", "code", "fallback", "gains", "grants", "minimum", "steps", "value_per_ppm")
 
-    def __init__(self, menu: Menu, width: int, weight: int) -> None:
-        self.menu = menu
-        self.grants = menu.grants if width <= WHOLE_GPU_MILLI else tuple(times(grant, width) for grant in menu.grants)
-        self.modest = menu.modest if width <= WHOLE_GPU_MILLI else times(menu.modest, width)
-        self.corner = Grant(*(min(each) for each in zip(*self.grants, strict=True)))
-        """The least of everything in any of them."""
-        self.worth = width * weight
-        """What a part per million of its speed counts."""
-        self.base = menu.speeds[0] * self.worth // WHOLE_GPU_MILLI
-        self.gains = tuple(speed * self.worth // WHOLE_GPU_MILLI - self.base for speed in menu.speeds)
-        self.mark = 0
-        """What one such job adds to the number of a set; 0 when there is nothing to choose."""
+    def __init__(self, choices: Choices, width: int, weight: int) -> None:
+        self.choices = choices
+        self.grants = (
+            choices.grants if width <= WHOLE_GPU_MILLI else tuple(scaled(grant, width) for grant in choices.grants)
+        )
+        self.fallback = choices.fallback if width <= WHOLE_GPU_MILLI else scaled(choices.fallback, width)
+        self.minimum = Grant(*(min(each) for each in zip(*self.grants, strict=True)))
+        """The least amount of each resource in any of the grants."""
+        self.value_per_ppm = width * weight
+        """The value of one part per million of speed."""
+        self.base = choices.speeds[0] * self.value_per_ppm // WHOLE_GPU_MILLI
+        self.gains = tuple(speed * self.value_per_ppm // WHOLE_GPU_MILLI - self.base for speed in choices.speeds)
+        self.code = 0
+        """What one such job adds to the code of a multiset; 0 when there is nothing to choose."""
         self.steps: tuple[tuple[int, int, int], ...] = ()
-        """Units above the corner that each grant takes."""
+        """Units above the minimum that each grant takes."""
 
 
-class Basin:
-    """Nodes of one kind, and all that was found out about dividing them."""
+class NodeKnapsack:
+    """The knapsack of nodes of one kind, with cached tables for multisets of jobs."""
 
     def __init__(self, node: Node) -> None:
         has = (node.cpu_milli, node.memory_bytes, node.storage_bytes_per_second)
@@ -80,41 +83,41 @@ class Basin:
             _unit(node.memory_bytes, _UNITS[1]),
             _unit(node.storage_bytes_per_second, _UNITS[2]),
         )
-        """How much one step in a table is; of what is not counted here any amount is less than one."""
+        """The amount of one unit of each resource; larger than any amount for what is not counted here."""
         cpu, memory, storage = (amount // unit + 1 for amount, unit in zip(self.capacity, self.units, strict=True))
         self.shape = (cpu, memory, storage)
         self._strides = (memory * storage, storage)
         self._steps = np.array(self.units, dtype=np.int64)
         self._jumps = np.array((*self._strides, 1), dtype=np.int64)
-        self._items: dict[tuple[Menu, int, int], Item] = {}
-        self._marked: list[Item] = []
+        self._items: dict[tuple[Choices, int, int], Item] = {}
+        self._coded: list[Item] = []
         self._nothing = np.zeros(self.shape, dtype=np.int64)
         self._tables: dict[int, NDArray[np.int64]] = {0: self._nothing}
         self._picks: dict[tuple[int, int], dict[Item, list[int]]] = {}
         self._most = max(64, _MOST_CELLS // self._nothing.size)
 
-    def item(self, menu: Menu, width: int, weight: int) -> Item:
-        """A job of so many thousandths of a GPU that may choose from a menu."""
-        found = self._items.get((menu, width, weight))
+    def item(self, choices: Choices, width: int, weight: int) -> Item:
+        """Return the item of a job with these choices; ``width`` in thousandths of a GPU."""
+        found = self._items.get((choices, width, weight))
         if found is None:
-            found = self._items[(menu, width, weight)] = Item(menu, width, weight)
-            if len(menu.grants) > 1:
-                found.mark = 1 << len(self._marked) * _COUNT_BITS
-                found.steps = tuple(self._step(grant, found.corner) for grant in found.grants)
-                self._marked.append(found)
+            found = self._items[(choices, width, weight)] = Item(choices, width, weight)
+            if len(choices.grants) > 1:
+                found.code = 1 << len(self._coded) * _COUNT_BITS
+                found.steps = tuple(self._step(grant, found.minimum) for grant in found.grants)
+                self._coded.append(found)
         return found
 
-    def _step(self, grant: Grant, corner: Grant) -> tuple[int, int, int]:
+    def _step(self, grant: Grant, minimum: Grant) -> tuple[int, int, int]:
         cpu, memory, storage = (
             -(-(amount - least) // unit) if counts else 0
-            for amount, least, unit, counts in zip(grant, corner, self.units, self.counted, strict=True)
+            for amount, least, unit, counts in zip(grant, minimum, self.units, self.counted, strict=True)
         )
         return cpu, memory, storage
 
     # --- looking up -------------------------------------------------------------------------------------------
 
     def _place(self, spare: Sequence[int]) -> int:
-        """Return where in a table an amount stands; below 0 when there is less than nothing of something."""
+        """Return the index of an amount in a table; -1 when an amount is negative."""
         cpu, memory, storage = spare
         if cpu < 0 or memory < 0 or storage < 0:
             return -1
@@ -122,7 +125,7 @@ class Basin:
         return cpu // units[0] * strides[0] + memory // units[1] * strides[1] + storage // units[2]
 
     def gain(self, jobs: int, spare: Sequence[int]) -> int:
-        """The most that a set of jobs gains from what is left when each has the corner of its menu."""
+        """Return the largest gain of a multiset of jobs; ``spare`` is what the minimum of each job leaves."""
         place = self._place(spare)
         if place < 0:
             return IMPOSSIBLE
@@ -132,14 +135,14 @@ class Basin:
         return table.item(place)
 
     def gains(self, jobs: int, spare: Sequence[int], takes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The same, for each of several amounts that something else takes of that."""
+        """Return the same for each of several amounts that are taken from ``spare`` first."""
         left = np.array(spare, dtype=np.int64) - takes
         found = self._table(jobs).ravel().take((left // self._steps) @ self._jumps, mode="clip")
         found[left.min(axis=1) < 0] = IMPOSSIBLE
         return found
 
     def picks(self, jobs: int, spare: Sequence[int]) -> dict[Item, list[int]] | None:
-        """Which grants of their menus the jobs of a set get for that, a list for each kind; None: it cannot be."""
+        """Return the indexes of the grants of the best division, a list for each item; None if no division fits."""
         place = self._place(spare)
         found = self._picks.get((jobs, place))
         if found is None:
@@ -155,7 +158,7 @@ class Basin:
         left = list(np.unravel_index(place, self.shape))
         while jobs:
             item = self._first(jobs)
-            rest = self._table(jobs - item.mark)
+            rest = self._table(jobs - item.code)
             whole = int(self._table(jobs)[tuple(left)])
             for index, (step, gain) in enumerate(zip(item.steps, item.gains, strict=True)):
                 after = tuple(has - takes for has, takes in zip(left, step, strict=True))
@@ -165,21 +168,21 @@ class Basin:
                     break
             else:
                 raise AssertionError("a table that does not follow from the one before")
-            jobs -= item.mark
+            jobs -= item.code
         return found
 
     # --- tables -----------------------------------------------------------------------------------------------
 
     def _first(self, jobs: int) -> Item:
-        return self._marked[((jobs & -jobs).bit_length() - 1) // _COUNT_BITS]
+        return self._coded[((jobs & -jobs).bit_length() - 1) // _COUNT_BITS]
 
     def _table(self, jobs: int) -> NDArray[np.int64]:
-        """The most that a set of jobs gains with each amount of everything."""
+        """Return the largest gain of a multiset of jobs for each amount of the resources."""
         missing: list[tuple[int, Item]] = []
         while (found := self._tables.get(jobs)) is None:
             item = self._first(jobs)
             missing.append((jobs, item))
-            jobs -= item.mark
+            jobs -= item.code
         if len(self._tables) + len(missing) > self._most:
             self._tables = {0: self._nothing}
         for whole, item in reversed(missing):

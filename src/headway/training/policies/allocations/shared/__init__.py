@@ -1,6 +1,6 @@
-"""What allocations share.
+"""Code that all allocations use.
 
-``wants``: what a job would like, what it is due, and how changes are carried out. ``room``: jobs, and what is free
-besides GPUs, while grants are tried out. ``tightest``: the node with least free that fits. ``memo``: results that are
-remembered.
+``demands``: demands and proportional shares of jobs, and the actions that change grants. ``free_resources``: free CPUs,
+memory and storage bandwidth while grants are tried out. ``tightest``: best fit over all resources. ``caching``: a
+bounded cache.
 """

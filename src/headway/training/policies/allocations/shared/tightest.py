@@ -1,6 +1,6 @@
-"""The node with least free that can give a job all of a grant: by GPUs, then CPUs, then memory.
+"""Best fit over all resources: the node with the fewest free GPUs, then CPUs, then memory, on which a grant fits.
 
-Best fit with its ties broken by what else is free. Every other placement rule goes its own way.
+Other placement rules than best fit are used as they are.
 """
 
 from headway.training.actions import Placement
@@ -8,15 +8,15 @@ from headway.training.policies.parts import PlacementRule
 from headway.training.policies.placements.best_fit import BestFit
 from headway.training.policies.placements.pick import on_node, whole_nodes
 from headway.training.pool import Pool, members
-from headway.training.wish import Wish
+from headway.training.tentative_demand import TentativeDemand
 
 
-def placed(pool: Pool, wish: Wish, rule: PlacementRule) -> Placement | None:
-    """Return where a job goes with a grant; None where it does not fit."""
-    if type(rule) is not BestFit or wish.gpu_milli != 1000 or wish.nodes > 1 or not wish.gpus:
-        return rule.place(pool, wish)
-    for nodes in pool.buckets[wish.gpus :]:
-        if fitting := whole_nodes(pool, wish, nodes & wish.eligible):
+def place_tightest(pool: Pool, tentative: TentativeDemand, rule: PlacementRule) -> Placement | None:
+    """Return the placement of a job with a tentative grant; None where it does not fit."""
+    if type(rule) is not BestFit or tentative.gpu_milli != 1000 or tentative.nodes > 1 or not tentative.gpus:
+        return rule.place(pool, tentative)
+    for nodes in pool.buckets[tentative.gpus :]:
+        if fitting := whole_nodes(pool, tentative, nodes & tentative.eligible):
             tightest = min(members(fitting), key=lambda node: (pool.cpu_free[node], pool.memory_free[node], node))
-            return on_node(pool, tightest, wish.gpus)
-    return rule.place(pool, wish)
+            return on_node(pool, tightest, tentative.gpus)
+    return rule.place(pool, tentative)

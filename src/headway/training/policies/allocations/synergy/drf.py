@@ -1,4 +1,4 @@
-"""DRF as a scheduler of its own: static full demands, and the tenant with the smallest dominant share comes next.
+"""DRF as a complete scheduler: static full demands, and the tenant with the smallest dominant share comes next.
 
 The comparison of Synergy (Mohan et al., OSDI 2022) with big-data schedulers: dominant resource fairness (Ghodsi et al.,
 NSDI 2011) takes demands as given, so a job gets all it could use or waits, as under ``greedy``. Which job comes next is
@@ -18,25 +18,25 @@ from headway.training.queue import Key
 
 
 class DrfDemands(Greedy):
-    """Full demands, the poorest tenant first."""
+    """Full demands, the tenant with the smallest dominant share first."""
 
     name = "drf"
 
     def order(self, order: Order) -> Order:
-        """By dominant share; the policy's order breaks ties."""
+        """Return the order by dominant share; the policy's order breaks ties."""
         return Poorest(order)
 
 
 class Poorest(Tied, Drf):
-    """By the dominant share of the job's tenant, then by another order; with preemption, as it was compared."""
+    """Orders by the dominant share of the job's tenant, then by another order; preempts, as in Synergy's comparison."""
 
     preempts = True
 
     @property
     def starves(self) -> bool:  # type: ignore[override]
-        """Among a tenant's own jobs, where the order that breaks ties does."""
+        """Return whether the order that breaks ties starves jobs: it orders the jobs of one tenant."""
         return self.ties.starves
 
     def key(self, now: int, js: JobState) -> Key:
-        """By the other order within a tenant."""
+        """Return the key of the order that breaks ties, which counts within a tenant."""
         return self.ties.key(now, js)

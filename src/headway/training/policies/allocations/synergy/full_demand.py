@@ -1,11 +1,11 @@
-"""The full demand of a job, known before it is placed: what schedulers of static demands go by.
+"""The full demand of a job, known before it is placed, for schedulers with static demands.
 
-With a profile it is the smallest cell that gives all the speed there is; without one what the job asked for, or, where
-it asked for nothing, the least that its GPUs are due on any node that it may use.
+With a profile it is the smallest cell at which the job reaches full speed. Without one it is what the job asked for,
+or, where it asked for nothing, the least proportional share of the nodes that it may use.
 
-A demand that even an empty cluster could not give would keep its job waiting for ever. ``within`` therefore cuts it
-down to what the job could have if it were alone: of everything at most what goes with its GPUs on the nodes where the
-placement rule puts them then, which is never less than their due.
+A job whose demand does not fit on an empty cluster would wait for ever. ``within`` therefore limits the demand to what
+the job could have if it were alone: what goes with its GPUs on the nodes where the placement rule puts it then. That is
+never less than its proportional share.
 """
 
 from copy import copy
@@ -13,62 +13,62 @@ from copy import copy
 from headway.training.actions import UNCOUNTED, Grant, Placement
 from headway.training.job import Job
 from headway.training.jobstate import JobState
-from headway.training.policies.allocations.shared.memo import remembered
-from headway.training.policies.allocations.shared.wants import Wants
+from headway.training.policies.allocations.shared.caching import cached
+from headway.training.policies.allocations.shared.demands import Demands
 from headway.training.policies.parts import PlacementRule
 from headway.training.pool import Pool
 from headway.training.state import TrainingState
-from headway.training.wish import Wish
+from headway.training.tentative_demand import TentativeDemand
 
 _NOTHING = Grant(0, 0)
 
 
 class FullDemands:
-    """The demands of jobs on one cluster."""
+    """The full demands of jobs on one cluster."""
 
     def __init__(self, state: TrainingState) -> None:
-        self._wants = Wants(state)
+        self._demands = Demands(state)
         self._divides = state.divides
         self._empty = Pool(state.cluster)
         self._known: dict[tuple[object, ...], Grant] = {}
         self._cut: dict[tuple[object, ...], Grant] = {}
 
     def of(self, js: JobState) -> Grant:
-        """Return what would give a job all the speed there is; what it asked for where nothing is divided."""
+        """Return the full demand of a job; what it asked for where nothing is divided."""
         job = js.job
         if not self._divides or not js.gpus:
             return Grant(job.cpu_milli, job.memory_bytes)
         shape = _shape(job, js.eligible)
-        return remembered(self._known, shape, lambda: self._wants.demand(job, self._least_due(js.eligible)))
+        return cached(self._known, shape, lambda: self._demands.demand(job, self._least_proportional(js.eligible)))
 
     def within(self, js: JobState, rule: PlacementRule) -> Grant:
-        """The same, cut down to what the empty cluster could give."""
-        return remembered(self._cut, _shape(js.job, js.eligible), lambda: self._within(js, rule))
+        """Return the full demand of a job, limited to what an empty cluster could give."""
+        return cached(self._cut, _shape(js.job, js.eligible), lambda: self._within(js, rule))
 
-    def _least_due(self, eligible: int) -> Grant:
-        dues = [due for due, nodes in self._wants.dues.kinds if nodes & eligible]
-        return Grant(*(min(column) for column in zip(*dues, strict=True))) if dues else _NOTHING
+    def _least_proportional(self, eligible: int) -> Grant:
+        shares = [proportional for proportional, nodes in self._demands.shares.kinds if nodes & eligible]
+        return Grant(*(min(column) for column in zip(*shares, strict=True))) if shares else _NOTHING
 
     def _within(self, js: JobState, rule: PlacementRule) -> Grant:
         full = self.of(js)
         if self._alone(js, rule, full, js.eligible) is not None:
             return full
-        sets = (js.eligible, *(js.eligible & nodes for _, nodes in self._wants.dues.kinds))
+        sets = (js.eligible, *(js.eligible & nodes for _, nodes in self._demands.shares.kinds))
         places = [self._alone(js, rule, _NOTHING, nodes) for nodes in sets if nodes]
         return max((self._at_most(js, full, place) for place in places if place is not None), default=full)
 
     def _alone(self, js: JobState, rule: PlacementRule, grant: Grant, nodes: int) -> Placement | None:
-        """Return where the rule puts a job on these nodes if it is alone; the rule is left as it is."""
-        return copy(rule).place(self._empty, Wish(js, grant, nodes))
+        """Return where the rule puts a job on these nodes if it is alone; the rule itself is not changed."""
+        return copy(rule).place(self._empty, TentativeDemand(js, grant, nodes))
 
     def _at_most(self, js: JobState, full: Grant, placement: Placement) -> Grant:
-        """As much of a demand as the nodes of a placement have, of everything the same for each GPU."""
+        """Return a demand limited to what the nodes of a placement have, with the same for per_gpu GPU."""
         empty = self._empty
         columns = (empty.cpu_free, empty.memory_free, empty.storage_free)
-        each = (
+        per_gpu = (
             min((free[node] // mask.bit_count() for node, mask in placement), default=UNCOUNTED) for free in columns
         )
-        return Grant(*(min(wanted, most * js.gpus) for wanted, most in zip(full, each, strict=True)))
+        return Grant(*(min(wanted, most * js.gpus) for wanted, most in zip(full, per_gpu, strict=True)))
 
 
 def _shape(job: Job, eligible: int) -> tuple[object, ...]:

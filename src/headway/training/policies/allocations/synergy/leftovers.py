@@ -1,40 +1,40 @@
-"""What tune's five steps leave to nobody: a job that was held to its due gets as much more of what it wants as its
-nodes have left, those first that gain most by it. They are above their due then, and give it back like any other."""
+"""Hands out what tune's five steps leave free: jobs that were held to their proportional share get as much more of
+their demand as their nodes have left, those first that gain most. They can be lowered again like any other job."""
 
 from collections.abc import Sequence
 
 from headway.training.actions import Grant
-from headway.training.policies.allocations.shared.room import Held, Room, part
-from headway.training.policies.allocations.shared.wants import Wants, above
+from headway.training.policies.allocations.shared.demands import Demands, exceeds
+from headway.training.policies.allocations.shared.free_resources import FreeResources, GrantedJob, part_of_grant
 from headway.training.sensitivity import Matrix
 
 
-def hand_out(room: Room, held: Sequence[Held], wants: Wants) -> None:
-    """Raise the grants of jobs that have their due and want more; the room is what is left beside all of them."""
-    believed = Matrix(wants.profiles)
+def hand_out(resources: FreeResources, held: Sequence[GrantedJob], demands: Demands) -> None:
+    """Raise the grants of jobs that have less than their full demand; ``resources``: what all jobs leave free."""
+    believed = Matrix(demands.profiles)
 
-    def gain(each: Held) -> int:
-        """Return what all its GPUs together would gain by having all that is left for it."""
-        pace = wants.pace(each.placement)
-        now, then = (believed.of(each.js.job, wants.dues.felt(grant), pace) for grant in (each.grant, most(each)))
-        return (then - now) * each.js.width
+    def gain(job: GrantedJob) -> int:
+        """Return what all GPUs of a job together would gain from all that it can have."""
+        pace = demands.pace(job.placement)
+        now, then = (believed.of(job.js.job, demands.shares.effective(grant), pace) for grant in (job.grant, most(job)))
+        return (then - now) * job.js.width
 
-    def most(each: Held) -> Grant:
-        """Return what it holds, and what its nodes have left of all that it would like."""
-        gpus = each.js.gpus
+    def most(job: GrantedJob) -> Grant:
+        """Return the grant of a job, raised towards its full demand by what its nodes have left."""
+        gpus = job.js.gpus
         reach = [
-            [(free + has) * gpus // mask.bit_count() for free, has in zip(room.free(node), here, strict=True)]
-            for node, mask in each.placement
-            for here in [part(each.grant, mask.bit_count(), gpus)]
+            [(free + has) * gpus // mask.bit_count() for free, has in zip(resources.free(node), here, strict=True)]
+            for node, mask in job.placement
+            for here in [part_of_grant(job.grant, mask.bit_count(), gpus)]
         ]
         limits = (min(amounts) for amounts in zip(*reach, strict=True))
-        return Grant(*(max(now, min(full, top)) for now, full, top in zip(each.grant, each.full, limits, strict=True)))
+        return Grant(*(max(now, min(full, top)) for now, full, top in zip(job.grant, job.full, limits, strict=True)))
 
-    waiting = [each for each in held if above(each.full, each.grant) and wants.profile(each.js.job) is not None]
+    waiting = [job for job in held if exceeds(job.full, job.grant) and demands.profile(job.js.job) is not None]
     while waiting:
-        gains = [gain(each) for each in waiting]
+        gains = [gain(job) for job in waiting]
         best = max(range(len(waiting)), key=lambda index: (gains[index], -waiting[index].js.id))
         if gains[best] <= 0:
             return
         chosen = waiting.pop(best)
-        room.regrant(chosen, most(chosen))
+        resources.regrant(chosen, most(chosen))

@@ -1,14 +1,14 @@
 """Opt: the division with the largest throughput, every round (Synergy-OPT; Mohan et al., OSDI 2022, section 4.2).
 
-A job's worth is its throughput against its reference, and no job gets less than its due gives it. Programme 1 finds
-what all jobs could be worth if the cluster were one machine; that is the bound. With everybody where they are, each
-node is then divided by the same programme for itself, exactly (``fronts.py``). What is missing to the bound can only be
-had by moving: moves of one job that pay are made every round, and programme 2 looks at the two nodes that have most to
-gain from each other where these are not enough (``moves.py``).
+A job's worth is its throughput relative to its reference. No job is slower than with its proportional share. Programme
+1 finds the largest total worth if the cluster were one machine: this is the bound. With all jobs where they are, each
+node is then divided by the same programme, exactly (``pareto_fronts.py``). The rest of the bound can only be reached by
+moving jobs. Moves of one job that pay are made every round. Programme 2 then looks at the two nodes that have most to
+gain from each other (``moves.py``).
 
-Departures: the paper solves both programmes from scratch, moves jobs for nothing and calls it too slow to use. Here a
-job is never split and moves only when it pays; the cells are those of the matrix and, between them, whole numbers of
-CPUs; a due is a job's own nodes'; storage bandwidth, where it is counted, is a third resource.
+Departures: the paper solves both programmes from scratch, moves jobs at no cost and calls it too slow to use. Here a
+job is never split and moves only when it pays. The cells are those of the matrix and, between them, whole numbers of
+CPUs. A proportional share is that of a job's own nodes. Storage bandwidth, where it is counted, is a third resource.
 """
 
 from collections import Counter
@@ -17,18 +17,18 @@ from typing import NamedTuple
 
 from headway.training.actions import Action, Grant, MigrateJob, Placement, ReallocateJob
 from headway.training.jobstate import JobState
-from headway.training.policies.allocations.shared.tightest import placed
-from headway.training.policies.allocations.shared.wants import carried_out, due_place, given_up
+from headway.training.policies.allocations.shared.demands import place_with_proportional, reallocations, reductions
+from headway.training.policies.allocations.shared.tightest import place_tightest
 from headway.training.policies.allocations.synergy.moves import Moves
-from headway.training.policies.allocations.synergy.node_models import Shelf, Shelves
-from headway.training.policies.allocations.synergy.programs import Room, choose, within
+from headway.training.policies.allocations.synergy.node_models import NodeModel, NodeModels
+from headway.training.policies.allocations.synergy.programs import Resources, choose, within
 from headway.training.policies.parts import Allocation, PlacementRule
 from headway.training.policies.placements.best_fit import BestFit
 from headway.training.policies.placements.pick import on_node
 from headway.training.policies.ranges import from_zero, shares
 from headway.training.pool import Demand, members
 from headway.training.state import TrainingState
-from headway.training.wish import Wish
+from headway.training.tentative_demand import TentativeDemand
 from headway.units import HOUR, MINUTE, WHOLE_GPU_MILLI, Duration
 
 _HORIZON, _EVERY = Duration(30 * MINUTE), Duration(3 * HOUR)
@@ -40,13 +40,13 @@ class Division(NamedTuple):
     time: int
     achieved_ppm: int
     bound_ppm: int
-    """What it could be at most, with any job anywhere."""
+    """An upper bound, with any job on any node."""
     wished_ppm: int
-    """What it would be if there were enough for everybody; contended where the others are less."""
+    """What it would be if all jobs had their full demands; the cluster is contended where the others are less."""
 
 
 class Opt(Allocation):
-    """The largest throughput."""
+    """The allocation with the largest throughput."""
 
     name = "opt"
 
@@ -72,15 +72,15 @@ class Opt(Allocation):
         self.horizon = horizon
         self.every = every
         self.divisions: list[Division] = []
-        """What came of each decision that divided something, in order."""
+        """One entry for each decision that divided something, in order."""
 
     def bind(self, state: TrainingState) -> None:
-        """Take note whose nodes are divided."""
-        self.shelves = Shelves(state, by_gpus=self.by_gpus, between=self.between)
-        self._moves = Moves(self.shelves, self.margin, self.horizon, self.every)
+        """Begin to divide the nodes of a state."""
+        self.models = NodeModels(state, by_gpus=self.by_gpus, between=self.between)
+        self._moves = Moves(self.models, self.margin, self.horizon, self.every)
         self._divided = -1
-        capacity = self.shelves.capacity
-        self._seen = [Shelf((-1, 0), room=room) for room in capacity]
+        capacity = self.models.capacity
+        self._seen = [NodeModel((-1, 0), room=room) for room in capacity]
         """The nodes as they were last divided."""
         self._worth = [0] * len(capacity)
         self._groups: Counter[int] = Counter()
@@ -90,49 +90,53 @@ class Opt(Allocation):
 
     @property
     def bounds(self) -> Sequence[tuple[int, int]]:  # type: ignore[override]
-        """Return what every division reached, and programme 1's bound."""
-        return [(each.achieved_ppm, each.bound_ppm) for each in self.divisions]
+        """Return what each division reached, and the bound of programme 1."""
+        return [(division.achieved_ppm, division.bound_ppm) for division in self.divisions]
 
     # --- starting ---------------------------------------------------------------------------------------------
 
     def place(self, state: TrainingState, js: Demand, rule: PlacementRule) -> Placement | None:
-        """On one node, that where all gain most by it; of such nodes that with the fewest GPUs free, then the least
-        CPUs and memory. On several only if what it could use is more than any node has, and is free there. Under any
-        placement but best fit, where the rule has it."""
-        job, wants = state.jobs[js.id], self.shelves.kinds.wants
+        """Return the node where the total worth grows most; ties by fewest free GPUs, then least CPUs and memory.
+
+        Several nodes only if the full demand is more than any node has, and is free there. Under another placement than
+        best fit, where that rule puts the job.
+        """
+        job, demands = state.jobs[js.id], self.models.kinds.demands
         if not job.gpus:
             return rule.place(state.pool, js)
         if type(rule) is not BestFit or job.gpu_milli != WHOLE_GPU_MILLI or job.nodes > 1:
-            return due_place(state, wants, job, rule)
-        found = self._best_node(state, job)
-        full = wants.demand(job.job, wants.dues.kinds[0][0])
-        if job.gpus > 1 and not within(full, self.shelves.fronts.most):
-            wide = placed(state.pool, Wish(job, full), rule)
-            if wide is not None and (found is None or self.shelves.kinds.cells(job, wide)[-1].worth > found[1]):
+            return place_with_proportional(state, demands, job, rule)
+        best = self._best_node(state, job)
+        full = demands.demand(job.job, demands.shares.kinds[0][0])
+        if job.gpus > 1 and not within(full, self.models.fronts.most):
+            wide = place_tightest(state.pool, TentativeDemand(job, full), rule)
+            if wide is not None and (best is None or self.models.kinds.cells(job, wide)[-1].worth > best[1]):
                 return wide
-        return due_place(state, wants, job, rule) if found is None else found[0]
+        return place_with_proportional(state, demands, job, rule) if best is None else best[0]
 
     def _best_node(self, state: TrainingState, js: JobState) -> tuple[Placement, int] | None:
-        """A node and what all gain there; None where there is none, or nodes have to be looked at by what is free on
-        them, while jobs are tried out that do not run, or where some have no GPUs."""
-        pool, shelves = state.pool, self.shelves
+        """Return the best node for a job and what the total worth grows there.
+
+        None where no node fits, where a node has jobs without GPUs, or in a draft where jobs are tried out.
+        """
+        pool, models = state.pool, self.models
         best: tuple[int, int, int, int, int] | None = None
         known: dict[int, int] = {}
         most = 0
         for free in range(js.gpus, len(pool.buckets)):
             for node in members(pool.buckets[free] & js.eligible):
-                shelf = shelves.at(node)
-                if shelf.hosts or shelf.gpus + free != pool.capacity[node]:
+                node_model = models.at(node)
+                if node_model.has_cpu_jobs or node_model.gpus + free != pool.capacity[node]:
                     return None
-                kind = known.get(shelves.alike[node], -1)
+                kind = known.get(models.alike[node], -1)
                 if kind < 0:
-                    cells = shelves.kinds.cells(js, on_node(pool, node, js.gpus))
-                    kind = known[shelves.alike[node]] = shelves.fronts.number(cells)
+                    cells = models.kinds.cells(js, on_node(pool, node, js.gpus))
+                    kind = known[models.alike[node]] = models.fronts.number(cells)
                     most = max(most, cells[-1].worth)
-                gain = (shelf.gains[kind] if kind in shelf.gains else shelves.gain(node, kind)) or 0
+                gain = (node_model.gains[kind] if kind in node_model.gains else models.gain(node, kind)) or 0
                 if best is None or gain >= best[0]:
-                    mark = (gain, -free, -pool.cpu_free[node], -pool.memory_free[node], -node)
-                    best = mark if best is None else max(best, mark)
+                    rank = (gain, -free, -pool.cpu_free[node], -pool.memory_free[node], -node)
+                    best = rank if best is None else max(best, rank)
             if best is not None and best[0] == most:
                 break
         return None if best is None else (on_node(pool, -best[-1], js.gpus), best[0])
@@ -140,17 +144,17 @@ class Opt(Allocation):
     def enter(
         self, now: int, state: TrainingState, js: JobState, placement: Placement
     ) -> tuple[list[ReallocateJob], Grant]:
-        """Return what it has in the best division of its nodes with it; who has less in that gives it up."""
+        """Return what other jobs give up, and the job's grant in the best division of its nodes."""
         if not js.gpus:
-            return [], self.shelves.kinds.wants.due(js, placement)
-        wanted = self.shelves.entered(js, placement)
+            return [], self.models.kinds.demands.proportional(js, placement)
+        wanted = self.models.division_with(js, placement)
         grant = wanted.pop(js.id)
-        return given_up(state, wanted), grant
+        return reductions(state, wanted), grant
 
     # --- those that run ---------------------------------------------------------------------------------------
 
     def divide(self, now: int, state: TrainingState) -> Iterator[Action]:
-        """Moves that pay, then the best division of all nodes where somebody came or went."""
+        """Yield moves that pay, then the best division of the nodes where jobs came or left."""
         if state.tenures == self._divided:
             return
         if self.moves and state.pool.free_gpus:
@@ -159,13 +163,13 @@ class Opt(Allocation):
             for js, node in self._moves.exchange(now, state):
                 yield from self._move(now, state, js, node)
         self._divided = state.tenures
-        yield from carried_out(state, self._wanted(state))
-        self.divisions.append(self._told(now, state))
+        yield from reallocations(state, self._target_grants(state))
+        self.divisions.append(self._summary(now, state))
 
-    def appraised(self, now: int, state: TrainingState) -> Division:
-        """Return what the best division would be worth with everybody where they are, whoever divides this state."""
-        self._wanted(state)
-        return self._told(now, state)
+    def evaluated(self, now: int, state: TrainingState) -> Division:
+        """Return how good the best division would be with all jobs where they are, for a state of any allocation."""
+        self._target_grants(state)
+        return self._summary(now, state)
 
     def _move(self, now: int, state: TrainingState, js: JobState, node: int) -> Iterator[Action]:
         placement = on_node(state.pool, node, js.gpus)
@@ -173,27 +177,29 @@ class Opt(Allocation):
         yield from given
         yield MigrateJob(js.id, placement, grant)
 
-    def _wanted(self, state: TrainingState) -> dict[int, Grant]:
-        """Return what jobs hold from now on, as far as their nodes changed."""
-        shelves = self.shelves
-        wanted: dict[int, Grant] = {}
+    def _target_grants(self, state: TrainingState) -> dict[int, Grant]:
+        """Return the target grants of the jobs on nodes that changed."""
+        models = self.models
+        targets: dict[int, Grant] = {}
         for node, seen in enumerate(self._seen):
-            if shelves.at(node) is seen:
+            if models.at(node) is seen:
                 continue
-            joined = shelves.together([node])
-            worth, grants = shelves.divided(joined)
+            connected = models.connected([node])
+            worth, grants = models.best_division(connected)
             if (held := self._better_held(state, node, worth, grants)) is not None:
                 worth, grants = held, {}
-            wanted |= grants
-            for each in joined:
-                self._note(each, shelves.at(each), worth if each == node else 0)
-        return wanted
+            targets |= grants
+            for other in connected:
+                self._record(other, models.at(other), worth if other == node else 0)
+        return targets
 
     def _better_held(self, state: TrainingState, node: int, worth: int, grants: dict[int, Grant]) -> int | None:
-        """What a node is worth as it is, if it stays so: when there is nothing to gain, or less than it costs those who
-        are stopped for it."""
-        shelf = self.shelves.at(node)
-        held = None if shelf.across else self.shelves.held(shelf)
+        """Return the worth of a node as it is if dividing it anew does not pay; else None.
+
+        It does not pay when nothing is gained, or less than the jobs lose that stand still for it.
+        """
+        node_model = self.models.at(node)
+        held = None if node_model.spanning else self.models.held_worth(node_model)
         if held is None:
             return None
         stopped = sum(state.running[job].grant != grant for job, grant in grants.items())
@@ -202,26 +208,26 @@ class Opt(Allocation):
 
     # --- how good it is ---------------------------------------------------------------------------------------
 
-    def _note(self, node: int, shelf: Shelf, achieved: int) -> None:
-        """Keep what programme 1 is about up to date: how many jobs there are of each kind, and how much for them."""
-        before, self._seen[node] = self._seen[node], shelf
+    def _record(self, node: int, node_model: NodeModel, achieved: int) -> None:
+        """Update the inputs of programme 1: the number of jobs of each kind, and the capacity for them."""
+        before, self._seen[node] = self._seen[node], node_model
         self._groups.subtract(before.kinds)
-        self._groups.update(shelf.kinds)
+        self._groups.update(node_model.kinds)
         for r in range(3):
-            self._capacity[r] += shelf.room[r] - before.room[r]
-        self._wished += shelf.most - before.most
+            self._capacity[r] += node_model.room[r] - before.room[r]
+        self._wished += node_model.most - before.most
         self._achieved += achieved - self._worth[node]
         self._worth[node] = achieved
 
-    def _told(self, now: int, state: TrainingState) -> Division:
-        """Return what the division is worth, and what programme 1 says of that."""
-        shelves = self.shelves
-        crossing = {js.id: js for shelf in self._seen for js in shelf.across}
+    def _summary(self, now: int, state: TrainingState) -> Division:
+        """Return how good the current division is, with the bound of programme 1."""
+        models = self.models
+        crossing = {js.id: js for node_model in self._seen for js in node_model.spanning}
         groups = +self._groups
         wished = self._wished
         for js in crossing.values():
-            cells = shelves.kinds.cells(js, js.placement)
-            groups[shelves.fronts.number(cells)] += 1
+            cells = models.kinds.cells(js, js.placement)
+            groups[models.fronts.number(cells)] += 1
             wished += cells[-1].worth
         room = list(self._capacity)
         for node in members(state.pool.everywhere & ~state.pool.schedulable):
@@ -230,9 +236,9 @@ class Opt(Allocation):
                     room[r] -= self._seen[node].room[r]
         return Division(now, self._achieved, self._bound(groups, (room[0], room[1], room[2]), wished), wished)
 
-    def _bound(self, groups: Mapping[int, int], room: Room, wished: int) -> int:
-        """At most this in all; programme 1 is asked only where not everybody can have everything."""
-        kinds = self.shelves.fronts.kinds
+    def _bound(self, groups: Mapping[int, int], room: Resources, wished: int) -> int:
+        """Return an upper bound of the total worth; programme 1 is solved only where not all full demands fit."""
+        kinds = self.models.fronts.kinds
         some = [(kinds[kind], groups[kind]) for kind in sorted(groups)]
         asked = [sum(count * cells[-1].grant[r] for cells, count in some) for r in range(3)]
         if within((asked[0], asked[1], asked[2]), room):

@@ -1,4 +1,4 @@
-"""Demands as parts of the cluster, and how well they match what is free: Tetris' view of a job (SIGCOMM 2014)."""
+"""Demands as fractions of the cluster, and their alignment with what is free (Tetris, SIGCOMM 2014)."""
 
 from typing import TypeAlias
 
@@ -9,13 +9,13 @@ from headway.training.pool import members
 from headway.training.state import TrainingState
 from headway.units import WHOLE_GPU_MILLI
 
-Parts: TypeAlias = tuple[int, ...]
+Fractions: TypeAlias = tuple[int, ...]
 """Billionths of the cluster's GPUs, CPUs, memory and storage bandwidth."""
 _WHOLE = 10**9
 
 
 class Packing:
-    """The parts of one cluster."""
+    """Demands relative to one cluster."""
 
     def __init__(self, state: TrainingState) -> None:
         nodes = state.cluster.nodes
@@ -26,28 +26,28 @@ class Packing:
             sum(node.memory_bytes or 0 for node in nodes) or UNCOUNTED,
             sum(node.storage_bytes_per_second or 0 for node in nodes) or UNCOUNTED,
         )
-        self._free: Parts = ()
+        self._free: Fractions = ()
         self._free_at = (-1, 0)
-        """The state's changes, and the nodes in service, when ``_free`` was summed up."""
+        """The state's count of changes, and the nodes in service, when ``_free`` was computed."""
 
-    def parts(self, js: JobState) -> Parts:
-        """Return what part of everything a job's full demand is."""
+    def fractions(self, js: JobState) -> Fractions:
+        """Return a job's full demand as fractions of what the cluster has."""
         wanted = (js.width, *self._demands.of(js))
         return tuple([amount * _WHOLE // total for amount, total in zip(wanted, self._totals, strict=True)])
 
     def size(self, js: JobState) -> int:
-        """All of them together; at least 1."""
-        return sum(self.parts(js)) or 1
+        """Return the packed demand: the sum of the fractions, at least 1."""
+        return sum(self.fractions(js)) or 1
 
     def alignment(self, state: TrainingState, js: JobState) -> float:
-        """The part of what a job wants that is free, the mean over everything it wants by how much it wants: 0 to 1."""
+        """Return the free fraction of the cluster's resources, averaged with the job's demands as weights: 0 to 1."""
         at = (state.changes, state.pool.schedulable)
         if self._free_at != at:
             self._free_at, self._free = at, self._sum(state)
-        wanted = self.parts(js)
+        wanted = self.fractions(js)
         return sum(w * f for w, f in zip(wanted, self._free, strict=True)) / ((sum(wanted) or 1) * _WHOLE)
 
-    def _sum(self, state: TrainingState) -> Parts:
+    def _sum(self, state: TrainingState) -> Fractions:
         pool = state.pool
         nodes = list(members(pool.schedulable))
         columns = (pool.cpu_free, pool.memory_free, pool.storage_free)

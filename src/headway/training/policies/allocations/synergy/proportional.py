@@ -5,32 +5,32 @@ What clusters do today, and Synergy's baseline ("fair"; Mohan et al., OSDI 2022)
 
 from headway.training.actions import Grant, Placement, ReallocateJob
 from headway.training.jobstate import JobState
-from headway.training.policies.allocations.shared.wants import Wants, can_have_due, place_by_gpus
+from headway.training.policies.allocations.shared.demands import Demands, can_have_proportional, place_by_gpus
 from headway.training.policies.parts import Allocation, PlacementRule
 from headway.training.pool import Demand
 from headway.training.state import TrainingState
 
 
 class Proportional(Allocation):
-    """By GPUs."""
+    """The proportional share of each job."""
 
     name = "proportional"
 
     def bind(self, state: TrainingState) -> None:
-        """Take note whose nodes are divided."""
-        self._wants = Wants(state)
+        """Begin to divide the nodes of a state."""
+        self._demands = Demands(state)
 
     def place(self, state: TrainingState, js: Demand, rule: PlacementRule) -> Placement | None:
-        """Return where its GPUs are free, and jobs without GPUs leave it its due."""
+        """Return where its GPUs are free, and jobs without GPUs leave it its proportional share."""
         if not js.gpus:
             return rule.place(state.pool, js)
-        dues = self._wants.dues
+        shares = self._demands.shares
         return place_by_gpus(
-            state, state.jobs[js.id], rule, lambda _, node, gpus: can_have_due(state, dues, node, gpus)
+            state, state.jobs[js.id], rule, lambda _, node, gpus: can_have_proportional(state, shares, node, gpus)
         )
 
     def enter(
         self, now: int, state: TrainingState, js: JobState, placement: Placement
     ) -> tuple[list[ReallocateJob], Grant]:
-        """Its due; nobody has to give anything up for it."""
-        return [], self._wants.due(js, placement)
+        """Return the proportional share of a job; no other job changes."""
+        return [], self._demands.proportional(js, placement)

@@ -1,4 +1,4 @@
-"""Tetris as a scheduler of its own: static full demands, packed by how well they match what is free.
+"""Tetris as a complete scheduler: static full demands, packed by how well they match what is free.
 
 The comparison of Synergy (Mohan et al., OSDI 2022) with Tetris (Grandl et al., SIGCOMM 2014), which takes demands as
 given: a job gets all it could use or waits, as under ``greedy``. The job comes next that has the smallest remaining
@@ -24,33 +24,33 @@ from headway.training.state import TrainingState
 
 
 class TetrisDemands(Greedy):
-    """Full demands, those first that match what is free and are soon done."""
+    """Full demands; jobs first that match what is free and have little work left."""
 
     name = "tetris"
 
     def order(self, order: Order) -> Order:
-        """By alignment and what is left; the policy's order breaks ties."""
+        """Return the order by alignment and remaining work; the policy's order breaks ties."""
         return Aligned(order)
 
 
 class Aligned(Tied, Tetris):
-    """Jobs of one demand in a lane; lanes by what their first job has left, over how well the demand is aligned."""
+    """Puts jobs of one demand into a lane; orders lanes by their first job's remaining work over its alignment."""
 
     def key(self, now: int, js: JobState) -> Key:
-        """Return what is left, then by the other order."""
+        """Return remaining work times demand, then the key of the order that breaks ties."""
         return super().key(now, js), self.ties.key(now, js)
 
     def lane(self, js: JobState) -> Hashable:
-        """Demands change places as what is free changes; jobs of one demand do not."""
-        return self.packing.parts(js)
+        """Return the demand: jobs with the same demand keep their order when what is free changes."""
+        return self.packing.fractions(js)
 
     def lane_key(self, state: TrainingState, js: JobState) -> Key:
-        """Return what is left of a job over its alignment with what is free now."""
+        """Return a job's remaining work times demand over its alignment with what is free now."""
         aligned = self.packing.alignment(state, js)
         return js.key[0] / aligned if aligned else inf
 
     def victims(self, now: int, state: TrainingState, js: JobState) -> Iterable[JobState]:
-        """Running jobs with more left, most first; free resources say nothing about those."""
+        """Yield running jobs with more remaining work times demand, the most first; their alignment does not count."""
         for value, job in state.ranked.descending(now):
             if value <= js.key[0]:
                 return

@@ -1,4 +1,4 @@
-"""The order of an allocation that has its own idea of who comes next: the policy's order only breaks its ties."""
+"""A mix-in for the orders of ``drf`` and ``tetris``, which replace the policy's order: that one only breaks ties."""
 
 from headway.training.jobstate import JobState
 from headway.training.policies.parts import Order
@@ -6,10 +6,10 @@ from headway.training.state import TrainingState
 
 
 class Tied(Order):
-    """To be mixed into an order, before it. The policy's order is told all that it has to know."""
+    """A mix-in that comes before an order's class. It passes all notifications on to the order that breaks ties."""
 
     def __init__(self, ties: Order) -> None:
-        """``ties``: the order that breaks them."""
+        """``ties``: the order that breaks ties."""
         super().__init__()
         self.ties = ties
         self.refresh = ties.refresh
@@ -30,18 +30,18 @@ class Tied(Order):
         return self.ties.remembers
 
     def bind(self, state: TrainingState) -> None:
-        """Both are told."""
+        """Bind both orders."""
         super().bind(state)
         self.ties.bind(state)
 
     def rekeys(self) -> bool:
-        """Return where the order that breaks ties wants it."""
+        """Return whether the order that breaks ties computes keys anew."""
         return self.ties.rekeys()
 
     def key_due(self, now: int, since: int) -> bool:
-        """Return when the order that breaks ties wants it."""
+        """Return whether the order that breaks ties wants its keys computed now."""
         return self.ties.key_due(now, since)
 
     def ended(self, now: int, js: JobState) -> None:
-        """A job left for good."""
+        """Tell the order that breaks ties that a job has ended."""
         self.ties.ended(now, js)

@@ -1,38 +1,44 @@
-"""Tune: full demands where they fit, and nobody below their due (Synergy-TUNE; Mohan et al., OSDI 2022, section 4).
+"""Tune: full demands where they fit, else proportional shares (Synergy-TUNE; Mohan et al., OSDI 2022, section 4).
 
-1. Who runs is a matter of GPUs alone. Among jobs, larger demands go first: by GPUs, then CPUs, then memory.
-2. A job gets its full demand on the node with least free that can give it; one over several nodes gets CPUs and memory
-   on each in proportion to its GPUs there.
-3. If none can, and it wants more than its due of something, it asks for its due of everything instead.
-4. If none can give that either, nodes are picked by GPUs alone. The jobs there are walked through, those on fewer nodes
-   first, then those with more CPUs a GPU, then more memory a GPU, and brought down to their due until enough is free.
-5. Now it fits. Nobody who runs falls below their due.
-6. Not the paper's, and only with ``leftovers``: what is left to nobody goes to jobs that are held to their due, those
-   first that gain most by it (``leftovers.py``).
+1. Which jobs run depends on GPUs alone. Among jobs, larger demands go first: by GPUs, then CPUs, then memory.
+2. A job gets its full demand on the node with the least free on which it fits. A job that spans nodes gets CPUs and
+   memory on each in proportion to its GPUs there.
+3. If it fits nowhere, and exceeds its proportional share in some resource, it asks for its proportional share instead.
+4. If that fits nowhere either, nodes are picked by GPUs alone. Jobs there are lowered to their proportional shares
+   until enough is free: those on fewer nodes first, then those with more CPUs per GPU, then more memory per GPU.
+5. Now it fits. No running job falls below its proportional share.
+6. Not in the paper, and only with ``leftovers``: what is left goes to jobs that are held to their proportional share,
+   those first that gain most (``leftovers.py``).
 
-Running jobs stay where they are; when somebody came or went they are divided anew on their nodes by the same steps,
-larger demands first. Departures: jobs that start at one instant find their nodes in the policy's order, one at a time,
-instead of larger demands first; a due is a job's own nodes' (nodes may differ); storage bandwidth, where it is counted,
-is a third resource throughout.
+Running jobs stay where they are. When jobs came or left, their nodes are divided anew by the same steps, larger demands
+first. Departures: jobs that start at one instant find their nodes one at a time in the policy's order, instead of
+larger demands first. A proportional share is that of a job's own nodes, which may differ. Storage bandwidth, where it
+is counted, is a third resource throughout.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 
 from headway.training.actions import Action, Grant, Placement, ReallocateJob
 from headway.training.jobstate import JobState
-from headway.training.policies.allocations.shared.room import Held, Room
-from headway.training.policies.allocations.shared.tightest import placed
-from headway.training.policies.allocations.shared.wants import Wants, above, carried_out, due_place, place_by_kind
-from headway.training.policies.allocations.synergy.changed import Changed
+from headway.training.policies.allocations.shared.demands import (
+    Demands,
+    exceeds,
+    place_by_kind,
+    place_with_proportional,
+    reallocations,
+)
+from headway.training.policies.allocations.shared.free_resources import FreeResources, GrantedJob
+from headway.training.policies.allocations.shared.tightest import place_tightest
+from headway.training.policies.allocations.synergy.changed_nodes import ChangedNodes
 from headway.training.policies.allocations.synergy.leftovers import hand_out
 from headway.training.policies.parts import Allocation, PlacementRule
 from headway.training.pool import Demand
 from headway.training.state import TrainingState
-from headway.training.wish import Wish
+from headway.training.tentative_demand import TentativeDemand
 
 
 class Tune(Allocation):
-    """Full demand, else due, else others are brought down to theirs."""
+    """The full demand, else the proportional share, for which others are lowered to theirs."""
 
     name = "tune"
 
@@ -40,105 +46,109 @@ class Tune(Allocation):
         self.leftovers = leftovers
 
     def bind(self, state: TrainingState) -> None:
-        """Take note whose nodes are divided, and what is believed of the jobs there."""
-        self.wants = Wants(state)
-        self._changed = Changed()
+        """Begin to divide the nodes of a state."""
+        self.demands = Demands(state)
+        self._changed = ChangedNodes()
 
     def place(self, state: TrainingState, js: Demand, rule: PlacementRule) -> Placement | None:
-        """Return where the full demand fits; else where the due does; else where its GPUs are free (steps 2 to 4)."""
+        """Return where the full demand fits, else the proportional share, else just its GPUs (steps 2 to 4)."""
         job = state.jobs[js.id]
         if not job.gpus:
             return rule.place(state.pool, js)
-        return self._full_place(state, job, rule) or due_place(state, self.wants, job, rule)
+        return self._full_place(state, job, rule) or place_with_proportional(state, self.demands, job, rule)
 
     def _full_place(self, state: TrainingState, js: JobState, rule: PlacementRule) -> Placement | None:
-        wants, kinds = self.wants, self.wants.kinds
-        if len(kinds) == 1 or (wants.one_pace and wants.profile(js.job) is not None):
-            return placed(state.pool, Wish(js, wants.demand(js.job, *kinds[0][:2])), rule)
-        return place_by_kind(state, wants, js, rule, lambda due, pace: wants.demand(js.job, due, pace))
+        demands, kinds = self.demands, self.demands.kinds
+        if len(kinds) == 1 or (demands.same_pace and demands.profile(js.job) is not None):
+            return place_tightest(state.pool, TentativeDemand(js, demands.demand(js.job, *kinds[0][:2])), rule)
+        return place_by_kind(
+            state, demands, js, rule, lambda proportional, pace: demands.demand(js.job, proportional, pace)
+        )
 
     def enter(
         self, now: int, state: TrainingState, js: JobState, placement: Placement
     ) -> tuple[Iterable[ReallocateJob], Grant]:
-        """All it wants, or its due, for which others may have to come down to theirs (steps 2 to 5)."""
-        room = Room(state.pool)
+        """Return what other jobs give up, and the job's full demand or proportional share (steps 2 to 5)."""
+        resources = FreeResources(state.pool)
         coming = self._held(js, placement)
-        known: dict[int, Held] = {}
+        known: dict[int, GrantedJob] = {}
 
-        def there(node: int) -> Iterator[Held]:
+        def placed_on(node: int) -> Iterator[GrantedJob]:
             for other in state.on_node[node].values():
                 if other is not js:
                     if other.id not in known:
                         known[other.id] = self._held(other, other.placement)
                     yield known[other.id]
 
-        lowered = _settle(room, coming, there)
-        return carried_out(state, {each.js.id: each.grant for each in lowered}), coming.grant
+        lowered = _grant_and_lower(resources, coming, placed_on)
+        return reallocations(state, {job.js.id: job.grant for job in lowered}), coming.grant
 
-    def _held(self, js: JobState, placement: Placement) -> Held:
-        wants = self.wants
-        full = wants.demand(js.job, wants.dues.a_gpu(placement), wants.pace(placement))
-        return Held(js, placement, full, wants.due(js, placement), js.grant)
+    def _held(self, js: JobState, placement: Placement) -> GrantedJob:
+        demands = self.demands
+        full = demands.demand(js.job, demands.shares.per_gpu(placement), demands.pace(placement))
+        return GrantedJob(js, placement, full, demands.proportional(js, placement), js.grant)
 
     # --- those that run ---------------------------------------------------------------------------------------
 
     def divide(self, now: int, state: TrainingState) -> Iterable[Action]:
-        """The same steps for all jobs of the nodes where somebody came or went."""
+        """Return the changes that the same steps make on the nodes where jobs came or left."""
         jobs = self._changed.jobs(state)
         if not jobs:
             return ()
-        room = Room(state.pool)
+        resources = FreeResources(state.pool)
         held = [self._held(js, js.placement) for js in jobs if js.gpus]
-        for each in held:
-            room.give(each.placement, each.js.gpus, each.grant)
-        there: dict[int, list[Held]] = {}
-        for each in sorted(held, key=lambda each: each.order):
-            _settle(room, each, lambda node: there.get(node, ()))
-            room.take(each.placement, each.js.gpus, each.grant)
-            for node, _ in each.placement:
-                there.setdefault(node, []).append(each)
-        _keep_where_short(room, held)
+        for job in held:
+            resources.give(job.placement, job.js.gpus, job.grant)
+        placed_on: dict[int, list[GrantedJob]] = {}
+        for job in sorted(held, key=lambda job: job.order):
+            _grant_and_lower(resources, job, lambda node: placed_on.get(node, ()))
+            resources.take(job.placement, job.js.gpus, job.grant)
+            for node, _ in job.placement:
+                placed_on.setdefault(node, []).append(job)
+        _keep_where_short(resources, held)
         if self.leftovers:
-            hand_out(room, held, self.wants)
-        return carried_out(state, {each.js.id: each.grant for each in held})
+            hand_out(resources, held, self.demands)
+        return reallocations(state, {job.js.id: job.grant for job in held})
 
 
-def _keep_where_short(room: Room, held: list[Held]) -> None:
-    """Where jobs without GPUs leave less than everybody's due, nobody's due can be asked for: all there stay as they
-    are."""
-    while short := room.short():
-        for each in held:
-            if each.grant != each.js.grant and any(node in short for node, _ in each.placement):
-                room.regrant(each, each.js.grant)
+def _keep_where_short(resources: FreeResources, held: list[GrantedJob]) -> None:
+    """Restore the current grants on nodes where jobs without GPUs leave too little for all proportional shares."""
+    while short := resources.short():
+        for job in held:
+            if job.grant != job.js.grant and any(node in short for node, _ in job.placement):
+                resources.regrant(job, job.js.grant)
 
 
-def _settle(room: Room, coming: Held, there: Callable[[int], Iterable[Held]]) -> list[Held]:
-    """Decide what a job gets on its nodes; those who have to come down for it, of the jobs that are ``there``.
+def _grant_and_lower(
+    resources: FreeResources, coming: GrantedJob, placed_on: Callable[[int], Iterable[GrantedJob]]
+) -> list[GrantedJob]:
+    """Set the grant of a job on its nodes; return the jobs that are lowered for it, of those ``placed_on`` its nodes.
 
-    One that comes down in one respect may go up in another, on other nodes too: who is there then comes down as well.
+    A job that is lowered in one resource may be raised in another, on other nodes too. Jobs there are then lowered as
+    well.
     """
     gpus = coming.js.gpus
     coming.grant = coming.full
-    if room.fits(coming.placement, gpus, coming.full):
+    if resources.fits(coming.placement, gpus, coming.full):
         return []
-    if above(coming.full, coming.due):
-        coming.grant = coming.due
-    lowered: list[Held] = []
+    if exceeds(coming.full, coming.proportional):
+        coming.grant = coming.proportional
+    lowered: list[GrantedJob] = []
     nodes = {node for node, _ in coming.placement}
-    room.take(coming.placement, gpus, coming.grant)
-    while short := [node for node in nodes if min(room.free(node)) < 0]:
-        able = {other.js.id: other for node in short for other in there(node) if other.js.gpus}
-        giver = min((o for o in able.values() if above(o.grant, o.due)), key=_reluctance, default=None)
+    resources.take(coming.placement, gpus, coming.grant)
+    while short := [node for node in nodes if min(resources.free(node)) < 0]:
+        able = {other.js.id: other for node in short for other in placed_on(node) if other.js.gpus}
+        giver = min((o for o in able.values() if exceeds(o.grant, o.proportional)), key=_reluctance, default=None)
         if giver is None:
             break
-        room.regrant(giver, giver.due)
+        resources.regrant(giver, giver.proportional)
         nodes.update(node for node, _ in giver.placement)
         lowered.append(giver)
-    room.give(coming.placement, gpus, coming.grant)
+    resources.give(coming.placement, gpus, coming.grant)
     return lowered
 
 
-def _reluctance(held: Held) -> tuple[int, float, float, int]:
-    """Return who gives first: on fewer nodes, with more CPUs a GPU, with more memory a GPU."""
+def _reluctance(held: GrantedJob) -> tuple[int, float, float, int]:
+    """Return the sort key of jobs to be lowered: on fewer nodes, with more CPUs per GPU, with more memory per GPU."""
     gpus = max(1, held.js.gpus)
     return len(held.placement), -held.grant.cpu_milli / gpus, -held.grant.memory_bytes / gpus, held.js.id

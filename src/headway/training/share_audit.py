@@ -1,8 +1,8 @@
-"""Nobody below their due: is there a running job on a tape that would have been faster with its GPUs' share of all?
+"""Audit: finds running jobs on a tape that would have been faster with their proportional share.
 
-What allocations promise that say so (``Allocation.guarantees``), and what ``headway audit`` proves of their tapes. A
-job's throughput is judged by its profile as it is believed, at the pace of its GPUs: what an allocation goes by. What
-is held in passing, within an instant, does not count.
+Allocations with ``Allocation.guarantees`` promise that there is none, and ``headway audit`` proves it. A job's speed is
+computed from its profile at the speed of its GPUs, as the allocation does. Only what is held at the end of an instant
+counts.
 """
 
 from collections.abc import Sequence
@@ -15,17 +15,17 @@ from headway.training.actions import Grant, Placement
 from headway.training.books import gpus_in
 from headway.training.cluster import Cluster
 from headway.training.job import Job
+from headway.training.proportional_share import ProportionalShares
 from headway.training.replay import grant_of, placement_of
 from headway.training.rows import Kind
 from headway.training.sensitivity import Matrix
-from headway.training.shares import Dues
 from headway.training.speed import SpeedModel
 
 _STOPS = (int(Kind.FINISHED), int(Kind.FAILED), int(Kind.CANCELLED), int(Kind.PREEMPT), int(Kind.EVICTED))
 
 
-def below_due(cluster: Cluster, jobs: Sequence[Job], tape: Tape, speed: SpeedModel) -> list[Finding]:
-    """A finding for each job and instant from which on it was slower than with its due."""
+def slower_than_proportional(cluster: Cluster, jobs: Sequence[Job], tape: Tape, speed: SpeedModel) -> list[Finding]:
+    """Return a finding for each job and instant from which on it was slower than with its proportional share."""
     watch = _Watch(cluster, jobs, speed)
     for index, row in enumerate(rows_of(tape)):
         watch.enter(index, row)
@@ -35,7 +35,7 @@ def below_due(cluster: Cluster, jobs: Sequence[Job], tape: Tape, speed: SpeedMod
 
 @dataclass(slots=True)
 class _Held:
-    """A running job, where it is and with what, and the row that says so."""
+    """A running job, its placement and grant, and the row of the tape that set them."""
 
     job: Job
     placement: Placement
@@ -44,7 +44,7 @@ class _Held:
 
 
 class _Watch(Auditor):
-    """Follows who holds what, and looks at whoever was touched when an instant is over."""
+    """Tracks grants, and checks the jobs that changed when an instant is over."""
 
     opens = (int(Kind.START), int(Kind.MIGRATE), int(Kind.REALLOCATE))
     follows = (int(Kind.PLACE), int(Kind.GRANT), int(Kind.STORAGE))
@@ -56,7 +56,7 @@ class _Watch(Auditor):
         self._jobs = jobs
         self._speed = speed
         self._believed = Matrix(speed.profiles)
-        self._dues = Dues(cluster)
+        self._shares = ProportionalShares(cluster)
         self._running: dict[int, _Held] = {}
         self._shared: dict[tuple[int, int], set[int]] = {}
         """Jobs on each (node, GPU) that is shared."""
@@ -93,22 +93,22 @@ class _Watch(Auditor):
     def _end_instant(self) -> None:
         for number in sorted(self._touched):
             held = self._running[number]
-            job, due = held.job, self._dues.of(held.placement, held.job.width_milli)
-            if not job.gpus or job.model not in self._believed.profiles or held.grant == due:
+            job, proportional = held.job, self._shares.of(held.placement, held.job.width_milli)
+            if not job.gpus or job.model not in self._believed.profiles or held.grant == proportional:
                 continue
             others = [self._jobs[other] for gpu in _shared_gpus(held) for other in self._shared[gpu] if other != number]
             beside = [other.model for other in others]
             pace = self._speed.pace(job, held.placement, sum(other.gpu_milli for other in others), beside)
-            has = self._believed.of(job, self._speed.felt(held.grant), pace)
-            could = self._believed.of(job, self._speed.felt(due), pace)
+            has = self._believed.of(job, self._speed.effective(held.grant), pace)
+            could = self._believed.of(job, self._speed.effective(proportional), pace)
             if has < could:
-                told = f"job {number} runs at {has} ppm with {held.grant}, below {could} with its due of {due}"
-                self.found.append(Finding(held.row, self._now, "due", told))
+                told = f"job {number} runs at {has} ppm with {held.grant}; with its proportional share, {proportional},"
+                self.found.append(Finding(held.row, self._now, "due", f"{told} it would run at {could} ppm"))
         self._touched.clear()
 
 
 def _shared_gpus(held: _Held) -> list[tuple[int, int]]:
-    """The one GPU that a job has a share of, if it has."""
+    """Return the (node, GPU) that a job shares with others; empty if it has whole GPUs."""
     if not held.job.shared:
         return []
     return [(node, gpu) for node, mask in held.placement for gpu in gpus_in(mask)]

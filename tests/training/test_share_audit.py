@@ -1,4 +1,4 @@
-"""below_due: what a tape shows of jobs that would have been faster with their GPUs' share of everything."""
+"""slower_than_proportional: finds jobs on a tape that would have been faster with their proportional share."""
 
 from headway.core.tape import Tape, TapeWriter
 from headway.training.actions import Action, Grant, MigrateJob, PreemptJob, ReallocateJob, StartJob
@@ -6,8 +6,8 @@ from headway.training.cluster import Cluster, Node
 from headway.training.events import JobArrived
 from headway.training.job import Job
 from headway.training.policies.registry import build
-from headway.training.proportion import below_due
 from headway.training.sensitivity import Matrix, Profile
+from headway.training.share_audit import slower_than_proportional
 from headway.training.speed import SpeedModel
 from headway.training.state import TrainingState
 from headway.units import SECOND
@@ -45,7 +45,9 @@ def found(*steps: tuple[int, Action], speed: SpeedModel | None = None, **more: o
     speed = speed or model()
     jobs = (Job(0, 0, 100 * SECOND, model="grows", **more), Job(1, 0, 100 * SECOND, model="unheard-of"))  # type: ignore[arg-type]
     tape = tape_of(*steps, jobs=jobs, speed=speed)
-    return [(each.time // SECOND, each.text.split()[1]) for each in below_due(CLUSTER, jobs, tape, speed)]
+    return [
+        (each.time // SECOND, each.text.split()[1]) for each in slower_than_proportional(CLUSTER, jobs, tape, speed)
+    ]
 
 
 def start(job: int, grant: Grant, node: int = 0, mask: int = 1) -> StartJob:

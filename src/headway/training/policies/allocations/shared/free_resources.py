@@ -1,4 +1,4 @@
-"""What is free on nodes besides GPUs while grants are tried out: a sketch beside the pool, thrown away afterwards."""
+"""Free CPUs, memory and storage bandwidth of nodes while grants are tried out. The pool itself is not changed."""
 
 from dataclasses import dataclass
 
@@ -8,23 +8,23 @@ from headway.training.pool import Pool
 
 
 @dataclass(slots=True)
-class Held:
-    """A job on its nodes, with what it holds, would like and is due."""
+class GrantedJob:
+    """A placed job with its full demand, its proportional share and its grant."""
 
     js: JobState
     placement: Placement
     full: Grant
-    due: Grant
+    proportional: Grant
     grant: Grant
 
     @property
     def order(self) -> tuple[int, int, int, int]:
-        """Larger demands first: GPUs, CPUs, memory."""
+        """Return the sort key for larger demands first: GPUs, CPUs, memory."""
         return -self.js.gpus, -self.full.cpu_milli, -self.full.memory_bytes, self.js.id
 
 
-class Room:
-    """CPUs, memory and storage bandwidth free on some nodes, read from the pool when a node is first looked at."""
+class FreeResources:
+    """CPUs, memory and storage bandwidth free on nodes; a node is read from the pool when it is first asked for."""
 
     __slots__ = ("_free", "_pool")
 
@@ -33,7 +33,7 @@ class Room:
         self._free: dict[int, list[int]] = {}
 
     def free(self, node: int) -> list[int]:
-        """CPUs in thousandths, bytes of memory, bytes a second of storage."""
+        """Return what is free on a node: thousandths of CPUs, bytes of memory, bytes per second of storage."""
         found = self._free.get(node)
         if found is None:
             pool = self._pool
@@ -43,7 +43,7 @@ class Room:
     def fits(self, placement: Placement, gpus: int, grant: Grant) -> bool:
         """Return whether the nodes of a placement can give a grant."""
         for node, mask in placement:
-            for has, wanted in zip(self.free(node), part(grant, mask.bit_count(), gpus), strict=True):
+            for has, wanted in zip(self.free(node), part_of_grant(grant, mask.bit_count(), gpus), strict=True):
                 if wanted > has:
                     return False
         return True
@@ -52,15 +52,15 @@ class Room:
         """Occupy a grant; with ``sign`` 1 free it."""
         for node, mask in placement:
             free = self.free(node)
-            for index, amount in enumerate(part(grant, mask.bit_count(), gpus)):
+            for index, amount in enumerate(part_of_grant(grant, mask.bit_count(), gpus)):
                 free[index] += sign * amount
 
     def short(self) -> set[int]:
-        """The nodes, of those looked at, that would have to give more than they have."""
+        """Return the nodes that are overcommitted, of those read so far."""
         return {node for node, free in self._free.items() if min(free) < 0}
 
-    def regrant(self, job: Held, grant: Grant) -> None:
-        """Let a job hold something else."""
+    def regrant(self, job: GrantedJob, grant: Grant) -> None:
+        """Change the grant of a job."""
         self.give(job.placement, job.js.gpus, job.grant)
         job.grant = grant
         self.take(job.placement, job.js.gpus, grant)
@@ -70,8 +70,8 @@ class Room:
         self.take(placement, gpus, grant, 1)
 
 
-def part(grant: Grant, count: int, gpus: int) -> Grant:
-    """Return what of a grant goes with so many of a job's GPUs, rounded up as the pool does."""
+def part_of_grant(grant: Grant, count: int, gpus: int) -> Grant:
+    """Return the part of a grant that goes with ``count`` of a job's GPUs, rounded up as the pool does."""
     if gpus in (0, count):
         return grant
     cpu_milli, memory_bytes, storage = grant

@@ -1,10 +1,10 @@
-"""A job as it would be with other CPUs, memory and storage: what placements and checks are asked about a grant."""
+"""The demand of a job with a tentative grant of CPUs, memory and storage, for placements and checks."""
 
 from headway.training.actions import Grant
 from headway.training.jobstate import JobState
 
 
-class Wish:
+class TentativeDemand:
     """The demand of a job with a grant in place of what it holds or asked for."""
 
     __slots__ = (
