@@ -31,7 +31,7 @@ from headway.experiment.several import measure
 from headway.experiment.stored import Note
 from headway.formats import toml
 from headway.metrics.compare import Batches, Sample, batches, over_seeds
-from headway.report import frames, pivot
+from headway.report import frames
 from headway.report.progress import Board
 from headway.units import counted
 
@@ -118,7 +118,7 @@ class Sweep:
 
     def frame(self) -> Any:
         """Return a polars frame, one row a cell."""
-        return pivot.frame(flat(self.cells, self.store))
+        return frames.frame(flat(self.cells, self.store))
 
     def __repr__(self) -> str:
         rows, failed = self.rows, self.failed
@@ -152,7 +152,7 @@ def sweep(
         _refuse_other(cells, store)
         store.keep_grid(document, axes)
         stopped = _run(cells, store, pool, note, keep=keep, retry=retry)
-        pivot.store(flat(cells, store), folder)
+        frames.store(flat(cells, store), folder)
     if table.seeds > 1 and not any(domain_of(cell.experiment).draws(cell.experiment) for cell in cells):
         note(f"note: {NOTHING_DRAWN}")
     return Sweep(cells, store, table.baseline, table.confidence, stopped)

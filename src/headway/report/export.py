@@ -14,8 +14,6 @@ import polars as pl
 
 from headway.errors import TapeError
 from headway.files import packed, replacing
-from headway.metrics.training.ledger import Ledger
-from headway.report.training.perfetto import trace_events
 
 Tables = Mapping[str, Callable[[], pl.DataFrame]]
 """The tables of a run by name, each made when it is asked for."""
@@ -29,11 +27,6 @@ class Written:
     rows: int
     """Of a table; of a trace its events."""
     size_bytes: int
-
-
-def write_perfetto(ledger: Ledger, path: Path, title: str = "", tell: Callable[[float], None] | None = None) -> Written:
-    """Write the run as Chrome trace events; packed when the name ends in ``.gz``."""
-    return write_pieces(path, trace_events(ledger, title, tell))
 
 
 def write_pieces(path: Path, made: Iterator[str]) -> Written:

@@ -4,9 +4,6 @@ from collections.abc import Sequence
 from html import escape
 
 from headway.errors import printable
-from headway.metrics.training.sizes import SIZE_CLASSES
-from headway.training.actions import Grant
-from headway.units import format_size
 
 _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _LONG = {"d": "days", "h": "hours", "min": "minutes", "s": "seconds", "ms": "ms", "µs": "µs", "ns": "ns"}
@@ -87,25 +84,6 @@ def count(value: float, one: str, many: str = "") -> str:
 def listed(names: list[str]) -> str:
     """``a``, ``a and b``, ``a, b and c``."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def size_label(size: str) -> str:
-    """Return a class of sizes as a page says it."""
-    return size.replace("-", "–")
-
-
-def size_labels() -> list[str]:
-    """Return the labels of all sizes, the smallest first."""
-    return [size_label(name) for name in SIZE_CLASSES]
-
-
-def holdings(grant: Grant) -> str:
-    """Return what a job holds besides GPUs, as far as it is counted: ``12 CPUs and 125 GB``."""
-    cpu_milli, memory_bytes, storage = grant
-    told = [f"{cpu_milli / 1000:g} CPU{'' if cpu_milli == 1000 else 's'}"] if cpu_milli else []
-    told += [format_size(memory_bytes)] if memory_bytes else []
-    told += [f"{format_size(storage)}/s of storage"] if storage else []
-    return listed(told) if told else "nothing else"
 
 
 def plain(text: str, most: int = 60) -> str:

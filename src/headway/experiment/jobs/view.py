@@ -13,22 +13,22 @@ from headway.experiment.answer import Answer
 from headway.experiment.domain import Outcome, Row, RunResult, Shown, StoredRun, Tell, View
 from headway.experiment.jobs import asking
 from headway.experiment.jobs.scene import JobsScene
-from headway.metrics import compare
 from headway.metrics.bootstrap import UNKNOWN, mean_interval, quantile_interval
-from headway.metrics.compare import Batches, Change, Sample
+from headway.metrics.compare import Batches, Sample, change, known
 from headway.metrics.series import FloatArray
+from headway.metrics.training.changes import DIFFERENT_JOBS, Change, changed, changed_batches, changed_over_seeds
 from headway.metrics.training.jobs import job_table, preempted_free
 from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.summary import REPLICATION, as_json, of_ledger, percentile
 from headway.metrics.training.tenants import by_partition, by_tenant
 from headway.metrics.training.window import Window, window_of
-from headway.report import figures, page, pivot
-from headway.report.bars import bars
-from headway.report.export import Tables, Written, write_perfetto
+from headway.report.export import Tables, Written
 from headway.report.progress import progress_bar, share_bar
-from headway.report.training import export as notebook, tables
+from headway.report.training import export as notebook, figures, page, tables
+from headway.report.training.bars import bars
 from headway.report.training.explanation import Explanation
 from headway.report.training.measured import Comparison, Measured
+from headway.report.training.pivot import pivot
 from headway.report.training.story import Story, story
 from headway.training.job import Job
 from headway.training.policies.registry import describe
@@ -113,7 +113,7 @@ class JobsView(View):
         lines = []
         for row in rows:
             name, over = row.get("variant") or row["policy"], row.get("jct_change_over")
-            if over == compare.DIFFERENT_JOBS:
+            if over == DIFFERENT_JOBS:
                 lines.append(f"{name}: measures other jobs than {row['baseline']}; its change has no interval")
             elif over:
                 lines.append(f"{name}: its change against {row['baseline']} is over {over}")
@@ -121,7 +121,7 @@ class JobsView(View):
 
     def pivot(self, rows: Sequence[Row], across: str) -> Table | None:
         """Return mean times to completion, a line for each combination of the other keys."""
-        return pivot.pivot(rows, across)
+        return pivot(rows, across)
 
     def sweep_remarks(self, rows: Sequence[Row]) -> list[str]:
         """Count combinations that are overloaded, whose queue grows, or whose change is not over everything."""
@@ -187,7 +187,7 @@ class JobsView(View):
 
     def trace_events(self, stored: StoredRun, path: Path, tell: Tell) -> Written:
         """Write every GPU over time."""
-        return write_perfetto(_ledger(stored), path, stored.folder.name, lambda share: tell(path.name, share))
+        return notebook.write_perfetto(_ledger(stored), path, stored.folder.name, lambda share: tell(path.name, share))
 
     def tables(self, stored: StoredRun) -> Tables:
         """Return jobs, stays, tenants, nodes and the timeline."""
@@ -258,7 +258,7 @@ def _intervals(ledger: Ledger, window: Window | None, level: float) -> dict[str,
         "jct_p99": quantile_interval(jct, 0.99, level=level) if level else UNKNOWN,
         "wait_mean": mean_interval(wait, level=level) if level else UNKNOWN,
     }
-    sure = {name: compare.known(interval) or (None, None) for name, interval in found.items()}
+    sure = {name: known(interval) or (None, None) for name, interval in found.items()}
     return {f"{name}_{end}_s": sure[name][side] for name in sure for side, end in enumerate(("low", "high"))}
 
 
@@ -296,7 +296,7 @@ def _changed(outcome: Outcome, reference: Outcome) -> Change:
     if "runs" not in row and "runs" not in other and (not outcome.drawn or row["seed"] == other["seed"]):
         mine, base = outcome.sample, reference.sample
         if isinstance(mine, Sample) and isinstance(base, Sample):
-            return compare.changed(mine, base, level)
+            return changed(mine, base, level)
         if isinstance(mine, Batches) and isinstance(base, Batches):
-            return compare.changed_batches(mine, base, compare.change(row["jct_mean_s"], other["jct_mean_s"]), level)
-    return compare.changed_over_seeds(row, other, level, (outcome.drawn, reference.drawn))
+            return changed_batches(mine, base, change(row["jct_mean_s"], other["jct_mean_s"]), level)
+    return changed_over_seeds(row, other, level, (outcome.drawn, reference.drawn))

@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from headway.metrics.bootstrap import LEVEL
-from headway.metrics.compare import Sample, change, changed
+from headway.metrics.compare import Sample, change
 from headway.metrics.series import FloatArray, IntArray
+from headway.metrics.training.changes import changed
 from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.timeline import timeline
 from headway.training.rows import Kind

@@ -16,12 +16,11 @@ from headway.core.tape import Tape
 from headway.kernels.device import Device
 from headway.kernels.program import Client
 from headway.profiling.kernels_summary import readable
-from headway.report import sections
+from headway.report import figures, sections
 from headway.report.kernels.passages import Passage, passages
 from headway.report.names import cut_apart, shortened
 from headway.report.page import assembled
 from headway.report.sections import figure, for_run
-from headway.report.serving import figures
 from headway.report.words import percent, plain
 from headway.units import MILLISECOND, SECOND
 
@@ -80,7 +79,7 @@ class _Page:
         short = shortened([run.label for run in runs])
         self.names = [plain(name) for name in cut_apart(short, _LETTERS)]
         self.labels = figures.labels(short)
-        self.lines = [figures.line_of(index, baseline, len(runs)) for index in range(len(runs))]
+        self.lines = [figures.line_style(index, baseline, len(runs)) for index in range(len(runs))]
 
     def assembled(self, title: str) -> str:
         """Return the page around its sections."""

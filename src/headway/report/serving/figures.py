@@ -6,7 +6,6 @@ apart, and a name is never read as a number or a date.
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -14,11 +13,10 @@ import numpy as np
 from headway.core.tape import Tape
 from headway.metrics.series import FloatArray, IntArray, Series, from_changes
 from headway.metrics.serving.summary import critical_paths
-from headway.report.figures import Figure, layout_of, line_style
-from headway.report.names import cut_apart
+from headway.report.figures import Figure, distribution, labels, layout_of, least
 from headway.report.serving.passages import PARTS, Passages
 from headway.report.serving.tables import with_texts
-from headway.report.thin import bucketed, cdf, rounded
+from headway.report.thin import bucketed, rounded
 from headway.report.words import axis_of
 from headway.serving.catalogue import Catalogue
 from headway.serving.fleet import Fleet
@@ -89,16 +87,6 @@ class Times:
         return from_changes(np.array(begun + ended, dtype=np.int64), changes)
 
 
-def labels(names: Sequence[str], most: int = LONGEST) -> list[str]:
-    """Return names as plotly takes them: it reads a little HTML, so none is left."""
-    return [escape(name, quote=False) for name in cut_apart([name or "(no name)" for name in names], most)]
-
-
-def line_of(index: int, baseline: int, runs: int) -> dict[str, Any]:
-    """Return how the line of a run looks; only the baseline of a comparison has plain dashes."""
-    return line_style(index, baseline, runs, ("solid", "dot", "dashdot"))
-
-
 def _places(names: Sequence[str], every: int = 1) -> dict[str, Any]:
     """Return an axis with a place for each name, the first at the top."""
     shown = range(0, len(names), every)
@@ -109,53 +97,10 @@ def _places(names: Sequence[str], every: int = 1) -> dict[str, Any]:
 # --- distributions ----------------------------------------------------------------------------------------------
 
 
-def latencies(names: Sequence[str], lines: Sequence[Mapping[str, Any]], values: Sequence[FloatArray]) -> Figure:
-    """Return the share of requests up to a latency in seconds, one line a run."""
-    return distribution(names, lines, values, max(_least(values, 1e-3), 1e-9), "latency, seconds", " s")
-
-
 def slowdowns(names: Sequence[str], lines: Sequence[Mapping[str, Any]], values: Sequence[FloatArray]) -> Figure:
     """Return the share of requests up to a slow-down, one line a run."""
-    floor = max(min(_least(values, 1.0), 1.0), 1e-3)
+    floor = max(min(least(values, 1.0), 1.0), 1e-3)
     return distribution(names, lines, values, floor, "latency / critical path", "×")
-
-
-def _least(values: Sequence[FloatArray], otherwise: float) -> float:
-    return min((float(each.min()) for each in values if len(each)), default=otherwise)
-
-
-def distribution(
-    names: Sequence[str],
-    lines: Sequence[Mapping[str, Any]],
-    values: Sequence[FloatArray],
-    floor: float,
-    what: str,
-    unit: str,
-) -> Figure:
-    """Return the share of requests up to a value, one line a run."""
-    top = max((float(each.max()) for each in values if len(each)), default=floor)
-    data = []
-    for index, (name, each) in enumerate(zip(names, values, strict=True)):
-        x, share = cdf(each, floor)
-        if len(x):  # from nothing at the left to everything at the right
-            x, share = np.concatenate(([x[0]], x, [top])), np.concatenate(([0.0], share, [1.0]))
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "x": rounded(x),
-                "y": rounded(100 * share),
-                "name": name,
-                "line": {**lines[index], "shape": "hv" if len(x) < 200 else "linear"},
-                "meta": index,
-                "hovertemplate": "%{y:.1f} % within %{x:.3~g}" + unit + "<extra>%{fullData.name}</extra>",
-            }
-        )
-    percents = {"title": {"text": "requests"}, "range": [0, 101], "ticksuffix": " %", "dtick": 25}
-    ends = [float(np.log10(floor)) - 0.02, float(np.log10(max(top, floor * 2))) + 0.02]
-    dtick = 1 if ends[1] - ends[0] > 3 else "D2"
-    axis = {"type": "log", "title": {"text": what}, "range": ends, "tickformat": "~g", "dtick": dtick}
-    return {"data": data, "layout": layout_of(340, xaxis=axis, yaxis=percents)}
 
 
 # --- where time goes --------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from typing import Any
 
 from headway.core.tape import Tape
 from headway.report import sections
+from headway.report.figures import labels, latencies, line_style
 from headway.report.names import cut_apart, shortened
 from headway.report.page import ABOUT_ONE, assembled
 from headway.report.sections import figure, for_run
@@ -102,7 +103,7 @@ class _Page:
         self.runs, self.baseline, self.best = runs, baseline, best_of(runs)
         self.several = len(runs) > 1
         self.names = [plain(name) for name in cut_apart(shortened([run.label for run in runs]), _LETTERS)]
-        self.lines = [figures.line_of(index, baseline, len(runs)) for index in range(len(runs))]
+        self.lines = [line_style(index, baseline, len(runs)) for index in range(len(runs))]
         self.times = [figures.Times(run.catalogue, run.fleet, run.requests, run.tape, run.skip) for run in runs]
         self.timed = all(run.row.get("slo_hit_rate") is not None for run in runs)
         """Whether all requests of all runs have deadlines, so that these say which is best."""
@@ -241,14 +242,14 @@ class _Page:
 
     def _figures(self) -> dict[str, Any]:
         rows = [run.row for run in self.runs]
-        names = figures.labels(shortened([run.label for run in self.runs]))
+        names = labels(shortened([run.label for run in self.runs]))
         drawn = {
             "spent": figures.spent(names, self.times),
             "over-time": figures.under_way(names, self.lines, self.times),
             **{f"workers-{index}": figures.workers(each) for index, each in enumerate(self.times)},
         }
         if any(each.measured for each in self.times):
-            drawn["latency"] = figures.latencies(names, self.lines, [each.latency_s for each in self.times])
+            drawn["latency"] = latencies(names, self.lines, [each.latency_s for each in self.times])
             drawn["slowdown"] = figures.slowdowns(names, self.lines, [each.slowdown for each in self.times])
         for anchor, key in (("graphs-slow", "slowdown_mean"), ("graphs-late", "slo_hit_rate")):
             if (found := figures.by_graph(names, self.lines, rows, key)) is not None:

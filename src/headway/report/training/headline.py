@@ -6,7 +6,7 @@ from html import escape
 from pathlib import PurePath
 
 from headway.errors import InputError
-from headway.metrics.compare import Change
+from headway.metrics.training.changes import Change
 from headway.metrics.training.jobs import preempted_free
 from headway.metrics.training.summary import Summary
 from headway.report.names import shortened

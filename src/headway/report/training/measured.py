@@ -14,8 +14,9 @@ from headway.core.tape import Tape
 from headway.errors import InputError
 from headway.formats.training.settings import Experiment
 from headway.metrics.bootstrap import Interval, mean_interval
-from headway.metrics.compare import Change, Row, Sample, change, changed, changed_over_seeds, known, over_seeds
+from headway.metrics.compare import Row, Sample, change, known, over_seeds
 from headway.metrics.series import FloatArray, IntArray
+from headway.metrics.training.changes import Change, changed, changed_over_seeds
 from headway.metrics.training.fragmentation import Fragmentation, fragmentation
 from headway.metrics.training.jobs import failed_gpu_seconds, gpu_seconds, job_table
 from headway.metrics.training.ledger import Ledger
@@ -26,7 +27,7 @@ from headway.metrics.training.timeline import Timeline, timeline
 from headway.metrics.training.window import Window, window_of
 from headway.plugins import as_named
 from headway.report.names import cut_apart
-from headway.report.words import size_label
+from headway.report.training.words import size_label
 from headway.training.cluster import Cluster
 from headway.training.job import Job
 from headway.training.policies.compose import ComposedPolicy

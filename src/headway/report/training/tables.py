@@ -10,7 +10,7 @@ from rich.text import Text
 
 from headway.errors import ExperimentError, unknown_name
 from headway.kernels.policies import registry as kernels
-from headway.metrics.compare import changes
+from headway.metrics.training.changes import changes
 from headway.report.names import shortened
 from headway.report.scale import in_unit, time_unit
 from headway.report.terminal import fitted, framed

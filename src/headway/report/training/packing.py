@@ -5,18 +5,14 @@ negative is folded first (0, -1, 1, -2, …); what grows slowly is stored as dif
 reads the same.
 """
 
-import base64
 import json
 import struct
-import zlib
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from headway.metrics.series import IntArray
-
-_DEFLATE_LEVEL = 9
 
 
 def varints(values: IntArray) -> bytes:
@@ -52,8 +48,3 @@ def blob(head: Mapping[str, Any], columns: Mapping[str, bytes]) -> bytes:
     lengths = {name: len(data) for name, data in columns.items()}
     text = json.dumps({**head, "columns": lengths}, separators=(",", ":"), ensure_ascii=False).encode()
     return b"".join((struct.pack("<I", len(text)), text, *columns.values()))
-
-
-def deflated(data: bytes) -> str:
-    """As text that ``DecompressionStream("deflate")`` unpacks once it is decoded."""
-    return base64.b64encode(zlib.compress(data, _DEFLATE_LEVEL)).decode("ascii")
