@@ -1,4 +1,4 @@
-"""The one way to write a whole file: under a name that nobody can guess, which becomes its name at the end.
+"""Write files atomically: to a temporary file with an unguessable name, renamed when it is complete.
 
 Whoever is killed or stopped on the way leaves the file from before. The draft is made anew (``O_EXCL``) and links are
 not followed, so that somebody else's file is never written.

@@ -1,4 +1,4 @@
-"""Parts of policies from outside the package: a class in the user's own file, or an installed entry point.
+"""Load parts of policies from outside the package: a class in the user's own file, or an installed entry point.
 
 ``./mine.py:MyOrder(weight=2)+easy`` loads the file and puts the class into the table of its kind under its own name.
 Installed packages offer classes under the entry point group ``headway.policies``. ``slurm:slurm.conf`` is the policy

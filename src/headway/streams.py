@@ -1,4 +1,4 @@
-"""Named random streams from one seed.
+"""Derive named random streams from one seed.
 
 Each consumer of randomness asks for its own stream by name, so that adding one draws nothing from another and
 a run is described by one integer. There is no global generator anywhere.

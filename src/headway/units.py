@@ -1,4 +1,4 @@
-"""Time and sizes: one integer unit inside, converted once at the edge.
+"""Convert time and sizes: one integer unit inside, converted once at the edge.
 
 Time is an integer number of nanoseconds since the run began. Speed is an integer in parts per million of
 the reference speed. GPU shares and CPUs are integers in thousandths. This module is the edge: it parses what

@@ -1,4 +1,4 @@
-"""The command line. This module is the program around the commands; it imports them once it can say what goes wrong.
+"""Run the command line: parse the arguments, call a command, turn errors into one line and an exit code.
 
 Results go to stdout and nothing else does; progress, notes and errors go to stderr. Wrong input is one line and exit
 status 2, a bug is one line and 1, a run that Ctrl-C stopped exits with 130, one that SIGTERM stopped with 143.

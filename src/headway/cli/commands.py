@@ -1,4 +1,4 @@
-"""The commands that know no scale: run an experiment file, the demo, the list of policies."""
+"""Define the commands that belong to no scale: run an experiment file, the demo, the list of policies."""
 
 from headway import api
 from headway.cli import console

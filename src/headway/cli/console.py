@@ -1,4 +1,4 @@
-"""The two streams: results on stdout, everything else on stderr; and how a run's outcome is printed.
+"""Print results on stdout and everything else on stderr.
 
 What is printed holds names from traces and files, so it is text: tables go to ``out()``, lines to ``say`` and ``note``.
 """

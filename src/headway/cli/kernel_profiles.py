@@ -1,4 +1,4 @@
-"""``headway profile kernels``: run a program once, and see where it leaves the GPU idle.
+"""Define ``headway profile kernels``: run a program once, and show where it leaves the GPU idle.
 
 The group of all commands that measure is made here, because this one needs nothing that a GPU machine may lack.
 """

@@ -1,4 +1,4 @@
-"""The commands about runs that were kept: report, story, explain, whatif, export, audit and replay."""
+"""Define the commands about stored runs: report, story, explain, whatif, export, audit and replay."""
 
 import webbrowser
 from functools import partial

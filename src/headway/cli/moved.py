@@ -1,4 +1,4 @@
-"""Say where a command or a flag of before is now."""
+"""Tell users of a renamed command or flag its new name."""
 
 from collections.abc import Sequence
 

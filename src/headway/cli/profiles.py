@@ -1,4 +1,4 @@
-"""The commands about profiles: measure a program or a network, list what was measured, show one."""
+"""Define the commands about profiles: measure a program or a network, list profiles, show one."""
 
 import sys
 from collections.abc import Iterator

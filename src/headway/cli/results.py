@@ -1,4 +1,4 @@
-"""Show what came of runs: the table or JSON on stdout, a picture and a page if wanted, notes on stderr."""
+"""Print the results of runs: the table or JSON on stdout, a picture and a page if asked for, notes on stderr."""
 
 import os
 import sys

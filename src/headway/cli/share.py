@@ -1,4 +1,4 @@
-"""``headway share``: programs of different priority on one GPU.
+"""Define ``headway share``: run programs of different priority on one GPU.
 
 It is imported without the other commands where only it is asked for, because it runs on GPU machines, before every
 program that shares, and must need neither polars nor much time.

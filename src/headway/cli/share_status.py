@@ -1,4 +1,4 @@
-"""``headway share status`` and ``doctor``: who shares the GPU and what it does to them; what the machine lacks."""
+"""Define ``headway share status`` and ``doctor``: show the programs that share the GPU, and what the machine lacks."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""What ``headway share`` is wired from: the shim's library, and modules that a GPU machine may lack the means for.
+"""Load what ``headway share`` needs: the shim's library, and modules that a GPU machine may not have installed.
 
 Sharing (``live``) and measuring (``profiling``) do not know of each other; here, above both, they meet. What is not
 needed to run a program is imported when it is asked for: a GPU machine may lack what it needs.

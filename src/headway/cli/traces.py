@@ -1,4 +1,4 @@
-"""The commands about trace files: what one holds, what formats there are, and new ones out of old."""
+"""Define the commands about trace files: inspect one, list the formats, convert and cut."""
 
 import os
 import sys

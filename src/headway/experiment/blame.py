@@ -1,4 +1,4 @@
-"""Whose fault an unexpected exception is: one that passed through a part from outside the package is its author's."""
+"""Decide whether an unexpected exception comes from code outside the package, such as a user's own policy."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""The cells of a sweep, and the folder that their results are kept in: each is there as a whole or not at all."""
+"""Store the cells of a sweep and their results in a folder. Each result is written whole or not at all."""
 
 import fcntl
 import hashlib

@@ -1,4 +1,4 @@
-"""Play a run one decision at a time, for policies that are learned: the signatures of Gymnasium, without it.
+"""Run a simulation one decision at a time, for learned policies: the signatures of Gymnasium, without importing it.
 
 ``reset`` leads to the first instant at which something may be decided; ``step`` takes actions, commits those that can
 be done, and leads to the next one. What is seen is the state itself, which must not be changed. The reward is minus

@@ -1,4 +1,4 @@
-"""The folder of a run, whatever its scale: who may write it, how it is read back, and what must never be written there.
+"""Write and read the folder of a run: lock it, read it back checked, refuse other output in it.
 
 ``claimed`` keeps a folder for one run. ``read`` gives its tape and its numbers, checked against each other.
 ``refuse_run`` keeps every other output out of it. A run folder is data: which code it may name is up to

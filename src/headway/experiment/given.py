@@ -1,4 +1,4 @@
-"""Take what Python users give: a frame of jobs instead of a file, an object instead of a policy's name, any number."""
+"""Convert what Python users pass (a frame of jobs, a policy object, any number) to what an experiment file holds."""
 
 import atexit
 import os

@@ -1,4 +1,4 @@
-"""Take the numbers of a run: the flat object that ``--json`` prints, and what a comparison needs besides.
+"""Compute the result of a run: the flat object that ``--json`` prints, and what a comparison needs besides.
 
 What is known only of several runs together (a change against a baseline, the spread over seeds) is added by
 ``replicated`` and ``against``.

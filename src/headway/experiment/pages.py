@@ -1,4 +1,4 @@
-"""Make pages of runs: find them, open them by names that tell them apart, and write the file."""
+"""Make report pages: find the runs, open them under distinct names, and write the file."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Play a scene out: one run, whatever its scale, in memory or into a folder."""
+"""Run one experiment of any scale to its end, in memory or into a folder."""
 
 import resource
 import sys

@@ -1,4 +1,4 @@
-"""Several runs at a time, each in a process of its own: who is how far, who died, and a stop that reaches all.
+"""Run several experiments at a time, each in a process of its own: progress, retries, and a stop that reaches all.
 
 A process that is killed loses the run it was at and no other: that run is begun once more in a new process. Ctrl-C, or
 a signal to the parent alone, stops every run in good order. When the parent is killed its processes end with it.

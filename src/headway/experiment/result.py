@@ -1,4 +1,4 @@
-"""Hold what came of runs: numbers, tables, figures, and every question that can be asked of them."""
+"""Hold the results of runs for Python users: numbers, tables, figures, and the questions that can be asked."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Play several experiments: their folders, seeds, processes and progress; and their rows against a baseline."""
+"""Run several experiments: folders, seeds, processes and progress; then compare their rows with a baseline."""
 
 import re
 from collections.abc import Generator, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""How a run is stopped from outside: in good order at the first signal, at once where the policy does not return.
+"""Stop a run from outside: finish the step at the first signal, end at once where the policy does not return.
 
 The first Ctrl-C (or SIGTERM) lets the step in progress end. A second Ctrl-C raises ``KeyboardInterrupt`` wherever the
 program is, in an endless loop of somebody's policy too. A second SIGTERM, or a grace of some seconds after the first,

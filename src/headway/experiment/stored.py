@@ -1,4 +1,4 @@
-"""Find runs that were kept: one by its folder, or those that lie below a folder."""
+"""Find stored runs: one by its folder, or all below a folder."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A grid of runs: every combination of some keys' values, each for every seed. Finished cells are never run again.
+"""Run a grid: every combination of the values of some keys, each for every seed. Finished cells are not run again.
 
 A cell is one run. It goes by a digest of all that its result depends on: its settings, the contents of the files that
 they name, and the code of headway. Its result is a file ``cells/<digest>.json`` of the sweep's folder that is there

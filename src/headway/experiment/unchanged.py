@@ -1,4 +1,4 @@
-"""The proof that a policy from outside the package changed nothing of what it was given or shown.
+"""Check that a policy from outside the package changed nothing in the state that it was shown.
 
 Headway's own policies are held to it by tests. Others are watched. What a run is given (jobs, graphs, programs) is
 written down before the run and looked at again afterwards, so that a policy that makes its jobs shorter has no result.

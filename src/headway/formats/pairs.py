@@ -1,4 +1,4 @@
-"""Files of interference tables: ``pairs.json`` of the profile store, one's own, or one that ships with the package.
+"""Read interference tables: ``pairs.json`` of the profile store, a user's file, or one that ships with the package.
 
 A list of objects with the keys of ``kernels.interference.Pair``, by itself or, as the store writes it, under ``pairs``
 beside a ``version``. ``gpu predict`` writes one for each GPU and driver; the shipped ones were measured on one

@@ -1,4 +1,4 @@
-"""Documents as TOML; needs nothing else, so that a profiler can write profiles where there is little but Python."""
+"""Write a document as TOML, with the standard library alone: a profiler may run where little else is installed."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""How sure a number is: confidence intervals for means, quantiles and paired changes. Method: docs/statistics.md.
+"""Compute confidence intervals for means, quantiles and paired changes. Method: docs/statistics.md.
 
 Jobs of one run are not independent: a congested week makes many of them late together. Drawing jobs one by one, as the
 plain bootstrap does, would give intervals that are far too narrow. Here whole stretches of consecutive jobs are drawn

@@ -1,4 +1,4 @@
-"""What a kernel tape says: slow-down and throughput of each client against alone, busy shares, who held up whom.
+"""Summarise a kernel tape: slow-down and throughput of each client against alone, GPU busy shares, causes of delay.
 
 Pure functions of a tape, its clients and its device. numpy only: they run on GPU machines too.
 """

@@ -1,4 +1,4 @@
-"""Step functions of time, and sums that stay exact when they outgrow 64 bits.
+"""Hold step functions of time, and compute sums that stay exact beyond 64 bits.
 
 A quantity on a tape (GPUs allocated, jobs waiting) changes at instants and is constant between them. Its integral, in
 nanoseconds times thousandths of a GPU over months, does not fit into an int64; ``exact_dot`` gives it as a Python

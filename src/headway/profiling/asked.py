@@ -1,4 +1,4 @@
-"""What a user asks of the profiler, read and checked against what the machine has before anything is run."""
+"""Parse what a user asks of the profiler, and check it against the machine before anything runs."""
 
 import re
 from dataclasses import dataclass, field

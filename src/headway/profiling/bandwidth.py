@@ -1,4 +1,4 @@
-"""How fast this machine reads: from storage with the page cache kept out, and from memory.
+"""Measure how fast this machine reads: from storage without the page cache, and from memory.
 
 Storage is read with O_DIRECT, in pieces the size of a sample, at places in no order, from the data set's own files
 where they are known and from a file made for it otherwise. Memory is copied by numpy, pieces too large for any cache.

@@ -1,4 +1,4 @@
-"""Where this process may make control groups, in either version, and the one that a program is put into.
+"""Find where this process may make control groups, in version 1 or 2, and make the one that a program runs in.
 
 Nothing that is there is changed: groups of our own are made, used and taken away, and that is all. Version 1 has a tree
 for each controller, and a group goes below the one that this process is in, so that what limits this process limits the

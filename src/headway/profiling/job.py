@@ -1,4 +1,4 @@
-"""Profile a training program: run it at a few CPU counts, compute what memory does, write the profile.
+"""Profile a training program: run it at a few CPU counts, compute the effect of memory, write the profile.
 
 Optimistic profiling of Synergy (Mohan et al., OSDI 2022): memory is pinned at the maximum, CPUs are the only axis that
 is measured, by ``search``; the memory axis is computed, by ``memory``, where the data set is known. Nothing is written

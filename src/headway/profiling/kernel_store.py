@@ -1,4 +1,4 @@
-"""What is known of each program's kernels on this GPU with this driver, kept from one run to the next.
+"""Store what was measured of each program's kernels, by GPU and driver.
 
 A folder, ``$HEADWAY_PROFILES`` or ``~/.cache/headway/kernels``; in it ``<gpu>/<driver>/<program>.json`` for each
 program, and ``pairs.json`` for what programs do to each other. Each file is written whole or not at all. The broker

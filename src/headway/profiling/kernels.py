@@ -1,4 +1,4 @@
-"""``headway profile kernels``: a program's launches, as a kernel trace and as what the broker wants to know of it.
+"""Profile a program's kernels (``headway profile kernels``): a kernel trace, and the summary that the broker uses.
 
 The shim (``native/trace.cpp``) writes down every launch and every wait; CUPTI, where it can be loaded, says when each
 kernel began and ended. Without CUPTI the durations are those that the shim sampled itself, and the times on the GPU are

@@ -1,4 +1,4 @@
-"""Does the shim see everything? Its count of a program's launches against CUPTI's, and what it costs a launch."""
+"""Compare the shim's count of a program's launches with CUPTI's, and measure the shim's cost per launch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

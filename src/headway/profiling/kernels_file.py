@@ -1,4 +1,4 @@
-"""What the shim wrote of a traced program: the binary file of ``native/trace.h``, as arrays.
+"""Read the binary trace file that the shim writes (``native/trace.h``), as arrays.
 
 Launches, waits and gated stretches are in the machine's monotonic clock; CUPTI's activities are in its own, and are
 moved into the machine's here, by the pairs of readings that the shim took at the start and at the end.

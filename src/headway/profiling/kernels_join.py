@@ -1,4 +1,4 @@
-"""Launches that the shim saw, joined with what CUPTI says of them: when each kernel began and ended on the GPU.
+"""Join launches that the shim recorded with CUPTI's records: when each kernel began and ended on the GPU.
 
 CUPTI numbers the calls of the driver (the correlation): all kernels of a CUDA graph have one number, and numbers grow
 in the order of the calls. So the nth launch is the nth number. Where the two disagree in count, because a kernel had

@@ -1,4 +1,4 @@
-"""Run a program with the shim in it, tracing, and read what the shim wrote."""
+"""Run a program with the shim preloaded and tracing, and read the trace."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""What a kernel trace says at a glance: how busy the GPU was, how its idle time is cut up, which kernels matter.
+"""Summarise a kernel trace: how busy the GPU was, the lengths of its idle gaps, the kernels that take most time.
 
 Busy means that at least one kernel or graph ran; copies do not count, they leave the multiprocessors free. A gap is
 idle time between two kernels. What can be harvested is the idle time in gaps that are longer than a switch costs.

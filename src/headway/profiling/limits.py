@@ -1,4 +1,4 @@
-"""A program held to so many CPUs and so much memory: by control groups, or by affinity where there are none to be had.
+"""Limit a program to some CPUs and memory: by control groups, or by CPU affinity where there are none.
 
 Everything that the program starts is held with it, and ended with it: by the group, by its session, and by a mark in
 its environment, whichever of them it slipped out of.

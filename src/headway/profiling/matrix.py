@@ -1,4 +1,4 @@
-"""From measured points to a profile: repair what chance broke, compute the memory axis, put it all into a document.
+"""Make a profile from measured points: smooth noise, compute the memory axis, assemble the document.
 
 A matrix must not fall with more CPUs. Where points do, they were measured again; what still falls is pooled, with error
 bars as much wider as points were moved. Points within 3 % of the most, or within error bars of up to 10 %, are one

@@ -1,4 +1,4 @@
-"""Measure a network over batch × CPUs × share of the GPU's SMs, and write what was found as a serving profile.
+"""Measure a network over batch × CPUs × share of the GPU's SMs, and write the result as a serving profile.
 
     measure("serve.py:factory") -> ModelProfile
 

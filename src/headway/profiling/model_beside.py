@@ -1,4 +1,4 @@
-"""Two networks side by side on one GPU, each with its share of the SMs: how much longer each takes than alone.
+"""Measure two networks side by side on one GPU, each with its share of the SMs: how much slower than alone.
 
 The SMs are divided, memory bandwidth, the second-level cache and power are not: that is what the table shows.
 """

@@ -1,4 +1,4 @@
-"""Processes that run networks on a share of a GPU's SMs: how they are started, asked and ended.
+"""Start, query and stop the processes that run networks on a share of a GPU's SMs.
 
 A share is a number of sevenths, as MIG divides a GPU. It is held by NVIDIA's MPS, which gives a process its percentage
 of the SMs when the process starts; memory bandwidth and the second-level cache stay shared.

@@ -1,4 +1,4 @@
-"""The order in which networks are measured, a process a share, and the log that lets a measuring go on.
+"""Measure networks in order, one process per share, with a log from which an interrupted session resumes.
 
 Several networks may share the processes: a process has them all in turn. What is in the log is not measured again.
 """

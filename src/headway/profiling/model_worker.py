@@ -1,4 +1,4 @@
-"""The process that runs networks for ``profiling.model``: it is told over its input what to time, and answers in JSON.
+"""Run networks for ``profiling.model`` in a process: read from stdin what to time, answer in JSON.
 
 It is a process of its own because MPS gives a process its share of the SMs when it starts, and because a cold start can
 only be measured on one. Whatever a network's own program prints goes to the error output; answers have a pipe to

@@ -1,4 +1,4 @@
-"""Which CPU counts to measure: Synergy's search from all CPUs down, then what a straight line might miss.
+"""Choose the CPU counts to measure: Synergy's search from all CPUs down, then points that interpolation might miss.
 
 The search (Mohan et al., OSDI 2022): all CPUs first; where throughput is within 10 % of the point before, half as many;
 otherwise so many fewer as the program has GPUs; none below the lower end. Where it departs:

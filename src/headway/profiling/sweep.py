@@ -1,4 +1,4 @@
-"""What a profiler left that was killed with no time to clean up (``kill -9``): swept when the next profiling starts.
+"""Clean up after a profiler that was killed (``kill -9``), when the next profiling starts.
 
 Its program ends with it, but not what the program had started: processes with the profiler's mark in their environment,
 and control groups with its number in their names. Only those of a profiler that is gone are touched, and nothing that

@@ -1,4 +1,4 @@
-"""One run of a program under limits, watched until its throughput is known; or told why it cannot be.
+"""Run a program once under limits until its throughput is known, or say why it cannot be measured.
 
 Steps come from ``headway.step()``, records of 16 bytes in a file (the monotonic clock in nanoseconds, the samples), or
 from its output by a pattern. A program is held to its CPUs from its first step on. A cache that fills while it runs

@@ -1,4 +1,4 @@
-"""A run as files for other programs: tables for notebooks as Parquet or CSV, and a trace for Perfetto.
+"""Write files for other programs: tables as Parquet or CSV, and traces for Perfetto.
 
 Whatever is written is written beside its place first and put there when it is whole, so that a full disk or a Ctrl-C
 leaves what was there before.

@@ -1,4 +1,4 @@
-"""Results as Python users hold them: polars frames, plotly figures, and tables as text and HTML."""
+"""Convert results for Python users: polars frames, plotly figures, and tables as text and HTML."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache

@@ -1,4 +1,4 @@
-"""What runs are called where space is short."""
+"""Shorten the names of runs to fit tables and figures, keeping them distinct."""
 
 import re
 from collections import Counter

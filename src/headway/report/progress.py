@@ -1,5 +1,4 @@
-"""Bars on stderr: how far the trace of each run is, how many of several are done, which part of a task. None where
-nobody looks."""
+"""Show progress bars on stderr: of each run, of all runs together, of other tasks. None without a terminal."""
 
 import math
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""The unit that times are shown in, the same in tables and pictures."""
+"""Choose the unit that times are shown in, the same in tables and pictures."""
 
 _UNITS = (("h", 3600), ("min", 60), ("s", 1))
 

@@ -1,4 +1,4 @@
-"""Fewer points that draw the same line: distributions and step functions, made small enough for a page."""
+"""Reduce distributions and step functions to the few points that a page needs to draw them."""
 
 from dataclasses import dataclass
 

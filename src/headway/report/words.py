@@ -1,4 +1,4 @@
-"""Numbers as a page says them: the same few formats everywhere."""
+"""Format numbers for pages and terminals: durations, shares, counts, lists."""
 
 from collections.abc import Sequence
 from html import escape

@@ -1,4 +1,4 @@
-"""What an experiment does to a workload before the run: more load, other estimates. Exact, in whole nanoseconds."""
+"""Change a workload before the run: more load, other estimates. Exact, in whole nanoseconds."""
 
 from collections.abc import Sequence
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""Any table of jobs, CSV or Parquet: a mapping says which column is what, ``gpus=num_gpus,submit=timestamp,…``.
+"""Read any table of jobs, CSV or Parquet: a mapping says which column is what, ``gpus=num_gpus,submit=timestamp,…``.
 
 A field is one of ``Job``, or ``start`` and ``end``, whose difference is the work. Times are numbers (seconds, or what
 the map says: ``submit=created:ms``) or stamps; spans are numbers or ``[days-]hours:minutes:seconds``. Which of them a

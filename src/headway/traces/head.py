@@ -1,4 +1,4 @@
-"""The beginning of a file, which tells its format, and what a reader of a format offers."""
+"""Read the beginning of a file, from which its format is detected, and define what a reader offers."""
 
 import gzip
 import zlib

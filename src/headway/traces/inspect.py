@@ -1,4 +1,4 @@
-"""What a trace holds, as plain numbers: the answer of ``headway trace inspect``, a pure function of what was read.
+"""Describe a trace in plain numbers: the answer of ``headway trace inspect``, a pure function of what was read.
 
 Jobs are taken as the trace gives them, before any scheduling: a job brings width × time until it ends, and it *wants*
 its GPUs from the moment of its submission on, as if the cluster had room for all. Times are seconds, in floating

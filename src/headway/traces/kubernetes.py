@@ -1,4 +1,4 @@
-"""Pods of a Kubernetes cluster, as ``kubectl get pods -A -o json`` writes them: a pod is a job, a gang of pods is one.
+"""Read pods of a Kubernetes cluster, as ``kubectl get pods -A -o json`` writes them: a pod or a gang of pods is a job.
 
 A job's work is the time from the start of its first pod to the end of its last. Containers restart inside their pod,
 which keeps its GPUs: that is one run. A pod that still runs has worked until the latest time that the file tells. Pods

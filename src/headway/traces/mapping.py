@@ -1,4 +1,4 @@
-"""The map of any table: which column is which field of a job, in what unit, and what its words mean.
+"""Parse the mapping of a generic table: which column is which field of a job, in what unit, and what its values mean.
 
 ``submit=queued:ms,start=began,end=ended:blank=edge,gpus=1,memory=ram:gib,outcome=status:done=completed,gone=cancelled``
 

@@ -1,4 +1,4 @@
-"""What looks wrong, or would mislead, in a trace that could be read: one line each, nothing is changed.
+"""Warn about suspicious content of a trace that could be read: one line each, nothing is changed.
 
 A row that breaks a rule is dropped by its reader; these are the patterns that break none and that a person would
 want to know of before believing a result.

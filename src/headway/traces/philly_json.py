@@ -1,4 +1,4 @@
-"""Microsoft's Philly cluster as published, ``cluster_job_log`` (Jeon et al., ATC 2019): a JSON list, an entry a job.
+"""Read Microsoft's Philly cluster as published, ``cluster_job_log`` (Jeon et al., ATC 2019): a JSON list.
 
 A job lists its attempts, each with a start, an end and the GPUs of each machine. A job that passed or was killed is as
 much work as its attempts took together. One that failed is tried again as often as it was then, and each attempt

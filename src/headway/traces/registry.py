@@ -1,4 +1,4 @@
-"""The trace formats by name: one reader a file, one line here.
+"""List the trace formats by name: one reader a file, one line here.
 
 A reader is a module with ``NAME``, ``read(path, strict)`` and ``recognises(head)``, which says whether a file that
 begins like this is of its format. Request traces, for serving, are read into another kind of trace and have a list of

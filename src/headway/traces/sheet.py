@@ -1,4 +1,4 @@
-"""A table on its way to jobs: columns are typed one by one, and every row that breaks a rule is noted once.
+"""Convert a table to jobs: type its columns one by one, and note every row that breaks a rule once.
 
 A reader asks a ``Sheet`` for its columns, with the rule each must keep, and hands the typed columns back to
 ``trace``, which drops the bad rows, sorts, shifts the first submission to 0 and builds the jobs.

@@ -1,4 +1,4 @@
-"""Slurm's own records of jobs: ``sacct --parsable2`` or ``--json``, ``scontrol show job``, the jobcomp/filetxt log.
+"""Read Slurm's job records: ``sacct --parsable2`` or ``--json``, ``scontrol show job``, the jobcomp/filetxt log.
 
 Columns may come in any order; needed are JobID, Submit and what tells the run time. ``docs/slurm.md`` says what each
 becomes. A job is named by its JobID: ``123``, ``123_4`` for a task of an array, ``123`` for all components of a

@@ -1,4 +1,4 @@
-"""The cells of Slurm's job rows, typed a column at a time, and the first rule that each row breaks.
+"""Parse the cells of Slurm's job rows a column at a time, and find the first rule that each row breaks.
 
 A cell is read once for each different text that a column holds: a hundred thousand jobs share a few hundred of them.
 """

@@ -1,4 +1,4 @@
-"""What each row of a Slurm job table says, typed: when, how long, what it holds, and how it ended.
+"""Parse each row of a Slurm job table: when, how long, what it holds, and how it ended.
 
 A row is one attempt of a job. The rules it must keep are applied here; what belongs together is put together in
 ``slurm_fold``.

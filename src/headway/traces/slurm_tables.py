@@ -1,4 +1,4 @@
-"""What Slurm wrote about jobs, whichever command wrote it, as one table with the columns of ``sacct``.
+"""Convert what any Slurm command wrote about jobs to one table with the columns of ``sacct``.
 
 ``sacct --parsable2`` is such a table; ``scontrol show job`` and the log of jobcomp/filetxt are lines of ``Key=value``;
 ``sacct --json`` and ``squeue --json`` are JSON. Nothing is judged here, only brought into one shape.

@@ -1,4 +1,4 @@
-"""Workloads as Synergy's simulator draws them, and what the jobs of other traces might train.
+"""Draw workloads as Synergy's simulator does, and assign models to the jobs of other traces.
 
 Jobs arrive as a Poisson process; four of five take half an hour to sixteen hours and the rest up to a week; each is of
 a class (image, language, speech) and trains one of its models (Mohan et al., OSDI 2022). Traces of clusters do not say

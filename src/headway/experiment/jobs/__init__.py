@@ -1,4 +1,4 @@
-"""The scale of training jobs on a cluster."""
+"""Define the scale of training jobs on a cluster."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""The workload of an experiment: read or drawn, scaled, with estimates, less the jobs that could never run."""
+"""Make the workload of an experiment: read or draw jobs, scale arrivals, set estimates, drop infeasible jobs."""
 
 from collections.abc import Sequence
 from dataclasses import replace

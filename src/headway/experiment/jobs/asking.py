@@ -1,4 +1,4 @@
-"""Ask a stored run of jobs: why does a job not run at a time, and what if something were different from then on?"""
+"""Answer questions about a stored run of jobs: why a job does not run at a time, and what-ifs."""
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A site's own history through a policy, against the starts that it recorded."""
+"""Replay a site's recorded jobs through a policy, and compare the starts with the recorded ones."""
 
 from collections.abc import Mapping, Sequence
 from os import PathLike, fspath

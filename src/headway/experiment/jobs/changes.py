@@ -1,4 +1,4 @@
-"""What is to be different from a time on, as a person says it, and the scene that it makes of a run's scene.
+"""Parse the changes of a what-if, and apply them to the scene of a run.
 
 Nodes keep their numbers: added ones come last, removed ones stay as machines without GPUs that take no jobs. What is
 not named stays as it was, later arrivals included.

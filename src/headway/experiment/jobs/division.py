@@ -1,4 +1,4 @@
-"""Wiring of how fast jobs run: what CPUs, memory and storage do for them, and what they cost each other on one GPU.
+"""Build the speed model of a run: profiles of CPUs, memory and storage, and interference on shared GPUs.
 
 Profiles and the table of pairs are read from where an experiment names them, and kept in the folder of its run.
 """

@@ -1,4 +1,4 @@
-"""From the tables of an experiment to its policy and what stopping and moving cost."""
+"""Build the policy of an experiment, and the costs of preemption and migration, from its tables."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What if: a stored run continued from a moment of it under changes, beside what it was without them.
+"""Continue a stored run from a moment on, with changes and without, and compare the two.
 
 Up to and including that time the run is what it was. A nanosecond later nodes that go are emptied, another one later
 the changes hold, and the policy is asked at once where they concern it. ``moment_at`` alone is a run taken up in the

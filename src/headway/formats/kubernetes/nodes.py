@@ -1,4 +1,4 @@
-"""Nodes of a Kubernetes cluster: what they have to give, which GPUs, how these are shared, and the pool of each."""
+"""Parse the nodes of a Kubernetes cluster: capacity, GPUs, how GPUs are shared, and the node pool."""
 
 import re
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""What a pod asks for and a node has, in Kubernetes' terms: quantities, effective requests, and GPUs by any name.
+"""Compute what a pod requests and a node offers, by Kubernetes' rules: quantities, effective requests, GPU resources.
 
 Amounts are integers in thousandths (of a CPU, a byte, a device), rounded up as Kubernetes rounds. A GPU may be asked
 for as a device, a MIG slice, a time-sliced replica, a percentage, a fraction or an amount of its memory; all of them

@@ -1,4 +1,4 @@
-"""The small texts that Slurm writes in its cells: spans of time, sizes, trackable resources, generic resources, states.
+"""Parse the values in Slurm's cells: time spans, sizes, trackable resources, generic resources, states.
 
 Everything here takes one cell and returns a value, or None where the cell cannot be understood; who reads the file
 knows the line and says so. Slurm counts in powers of two: its M is 2**20 bytes.

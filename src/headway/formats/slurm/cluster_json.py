@@ -1,4 +1,4 @@
-"""Nodes and partitions from Slurm's JSON: ``sinfo --json``, ``scontrol show nodes --json``, ``show partitions --json``.
+"""Parse nodes and partitions from Slurm's JSON: ``sinfo --json``, ``scontrol show nodes|partitions --json``.
 
 Up to 22.05 ``sinfo --json`` lists ``nodes``, as ``scontrol`` does since; newer ones list groups of nodes that are
 alike, under ``sinfo``, once for each partition.

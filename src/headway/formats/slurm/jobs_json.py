@@ -1,4 +1,4 @@
-"""Jobs as Slurm's JSON tells them, as the cells that ``sacct --parsable2`` would print.
+"""Convert jobs from Slurm's JSON to the cells that ``sacct --parsable2`` would print.
 
 ``sacct --json`` and ``squeue --json`` (or ``scontrol show jobs --json``) name things differently, and each version a
 little otherwise: a number may be plain or ``{"set": true, "infinite": false, "number": 5}``, a state a word or a list.

@@ -1,4 +1,4 @@
-"""Slurm's short forms for many names: hosts ``n[01-16,20],m3`` and tasks of an array ``5-10,20-30:2%4``."""
+"""Expand Slurm's short forms of lists: hosts ``n[01-16,20],m3`` and tasks of an array ``5-10,20-30:2%4``."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Nodes and partitions as ``scontrol show node`` and ``scontrol show partition`` print them, with -o or without.
+"""Parse nodes and partitions as ``scontrol show node`` and ``scontrol show partition`` print them, with -o or without.
 
 A record is ``Key=value`` pairs; a value may hold blanks (``OS=Linux 6.1 #1 SMP``), so it lasts until the next key.
 """

@@ -1,4 +1,4 @@
-"""Nodes and partitions as ``sinfo`` prints them: ``-N``, ``--long``, ``-o "%N %P %c %m %G %t"``, or without -N.
+"""Parse nodes and partitions as ``sinfo`` prints them: ``-N``, ``--long``, ``-o "%N %P %c %m %G %t"``, or without -N.
 
 A column is known by its heading. Without headings (``-h``) two layouts can be told apart: that of plain ``sinfo -N``,
 and that of ``%N %P %c %m %G %t``. A table without GRES does not say how many GPUs a node has: it describes partitions.

@@ -1,4 +1,4 @@
-"""A Slurm site's own parameters, from ``slurm.conf`` or ``scontrol show config``, as the nearest policy.
+"""Convert a Slurm site's parameters, from ``slurm.conf`` or ``scontrol show config``, to the nearest policy.
 
 The weights, ages and periods of priority/multifactor are taken over; priority/basic is first come, first served.
 sched/backfill plans a start for each of the first ``bf_max_job_test`` jobs every ``bf_interval`` seconds, which is

@@ -1,4 +1,4 @@
-"""Clusters from files that other systems write: what their nodes and partitions are, as the ``[cluster]`` table.
+"""Convert cluster descriptions of other systems (their nodes and partitions) to the ``[cluster]`` table.
 
 Several files may describe one cluster together (nodes in one, partitions in another). A parser of such a file is a
 module with ``describes(text)`` and ``cluster(text, where)``; it is listed in ``SOURCES``.

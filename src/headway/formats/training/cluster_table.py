@@ -1,4 +1,4 @@
-"""The ``[cluster]`` table of an experiment: nodes, topology, partitions and tenants, as a person writes them."""
+"""Build a cluster from the ``[cluster]`` table of an experiment: nodes, topology, partitions and tenants."""
 
 from itertools import pairwise
 from typing import Any

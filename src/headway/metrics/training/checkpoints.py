@@ -1,4 +1,4 @@
-"""Time that jobs stand still to write their periodic checkpoints.
+"""Compute the time that jobs stand still to write periodic checkpoints.
 
 The tape has no rows for it, which would outnumber all others: it follows from a job's speed, from what it had done and
 from its own interval and writing time. Only jobs whose checkpoints take time are looked at, one by one.

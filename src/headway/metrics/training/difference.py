@@ -1,4 +1,4 @@
-"""Two ways in which one run could go on, job by job: who gains, who loses, and what it comes to for each tenant.
+"""Compare two continuations of one run job by job: which jobs gain or lose, and the sums for each tenant.
 
 Both ledgers are of the whole run and have the same jobs; they are the same up to a time. Compared are jobs that were
 not over by then, and, of these, those that completed both ways. Jobs that could never run under the changes are in

@@ -1,4 +1,4 @@
-"""What is used in each domain of a topology after each change: the ground under all measures of fragmentation.
+"""Track how much is used in each domain of a topology after each change: the input of all fragmentation measures.
 
 A measure over domains is a sum of a function of what is free and used in each. A change touches one domain, so the sum
 changes by that domain's value after minus before: with the changes of each domain in order of time, one

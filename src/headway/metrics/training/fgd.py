@@ -1,4 +1,4 @@
-"""The measure of fragmentation gradient descent (Weng et al., ATC 2023) over a whole run.
+"""Compute the measure of fragmentation gradient descent (Weng et al., ATC 2023) over a whole run.
 
 ``headway.training.fragmentation`` says what it is, for one moment; this is the same for every moment at once. A job
 drawn from the workload cannot use what is free on a node where it may not run or that has too few whole GPUs for it,

@@ -1,4 +1,4 @@
-"""Fragmentation over time: how much of what is free lies where something is in use, by level; and fgd's measure."""
+"""Compute fragmentation over time: the share of free GPUs in partly used domains, by level; and fgd's measure."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What jobs held besides GPUs: CPUs, memory and storage bandwidth, over time.
+"""Compute what jobs held besides GPUs: CPUs, memory and storage bandwidth, over time.
 
 A job holds what it asked for, unless the tape says what it was given: GRANT and STORAGE rows after its start or its
 move, and again whenever that was changed in the middle of a hold.

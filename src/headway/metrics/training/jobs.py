@@ -1,4 +1,4 @@
-"""What became of each job: one row a job, in the units that people read."""
+"""Make the job table: one row a job, in units that people read."""
 
 import numpy as np
 import numpy.typing as npt

@@ -1,4 +1,4 @@
-"""Who held which GPUs from when to when, and how each job ended: a tape read once, as arrays, for all metrics to share.
+"""Read a tape once into arrays that all metrics share: every hold of GPUs, and how each job ended.
 
 A *hold* is one stretch under one lease: from a start or a move to whatever came next for that job (its end, a
 preemption, an eviction, the next move), or to the last row of a tape that ends early. Nothing here loops over rows.

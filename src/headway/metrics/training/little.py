@@ -1,4 +1,4 @@
-"""Little's law as an identity: the queue's length over time adds up to the waits of the jobs, to the nanosecond."""
+"""Check Little's law as an identity: the integral of the queue length equals the sum of all waits, exactly."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Whether arrivals outgrow the cluster: then waits measure how long the trace is, not how good the policy is.
+"""Detect overload, where arrivals exceed capacity: waits then measure the length of the trace, not the policy.
 
 Work that arrives is compared with what the cluster could do by then if nothing were ever idle or lost, so the answer is
 about the workload and the cluster, whatever the policy. A partition is looked at in the same way, with the jobs that

@@ -1,4 +1,4 @@
-"""A run in one record: the numbers that a table shows and ``--json`` prints. Definitions: docs/metrics.md."""
+"""Summarise a run in one record: the numbers that a table shows and ``--json`` prints. Definitions: docs/metrics.md."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields

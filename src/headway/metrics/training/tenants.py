@@ -1,4 +1,4 @@
-"""Who got what: tables a tenant and a partition, and Jain's index of fairness."""
+"""Make the tables of tenants and partitions, and compute Jain's index of fairness."""
 
 import numpy as np
 import polars as pl

@@ -1,4 +1,4 @@
-"""What went on over time, as step functions: GPUs, queue, running jobs, CPUs, memory and storage, nodes.
+"""Compute step functions of a run: GPUs, queue, running jobs, CPUs, memory and storage, nodes.
 
 Each is built from changes (a time and by how much), never by replaying the tape.
 """

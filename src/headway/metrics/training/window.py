@@ -1,4 +1,4 @@
-"""Which jobs are measured: all, those after a warm-up, or a stretch of them in a steady state.
+"""Select the jobs that are measured: all, those after a warm-up, or a range in a steady state.
 
 Jobs that are not measured load the system like all others; they are only not asked how they fared. What is a property
 of time and not of jobs (utilisation, queue) is taken from the first measured submission to the last measured end; what

@@ -1,4 +1,4 @@
-"""A run of kernels as tables for notebooks, and as a timeline for Perfetto."""
+"""Export a run of kernels: tables for notebooks, and a timeline for Perfetto."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Take a tape of kernels apart: the launches and requests of each program, and what held them up. numpy only."""
+"""Split a kernel tape by program: its launches, its requests, and what delayed them. numpy only."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Runs of kernels on one GPU, for a terminal: policies side by side, and the clients of one run."""
+"""Make terminal tables of kernel runs on one GPU: policies side by side, and the clients of one run."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the shim recorded of one or several programs, as one timeline: ``headway share run --timeline`` and the like.
+"""Merge shim traces of one or several programs into one timeline (``headway share run --timeline``).
 
 Every process writes a file of its own beside the timeline's name; they share the machine's clock, so that two programs
 on one GPU lie on one axis, with the stretches in which one was held back for the other.

@@ -1,4 +1,4 @@
-"""A fleet's run as tables for notebooks: requests, tasks, batches and workers, as Parquet or CSV."""
+"""Make tables of a fleet's run for notebooks: requests, tasks, batches and workers."""
 
 from collections.abc import Callable, Sequence
 

@@ -1,4 +1,4 @@
-"""The figures of a fleet's report, as what plotly.js draws; colours are names of the page's palette.
+"""Draw the figures of a fleet's report, as what plotly.js reads; colours are names of the page's palette.
 
 Runs, pipelines and workers have numbers for places on an axis and their names as its labels: two of the same name stay
 apart, and a name is never read as a number or a date.

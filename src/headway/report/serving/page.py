@@ -1,4 +1,4 @@
-"""The report of runs of a fleet: one HTML file, in the template that the other reports have.
+"""Make the report of runs of a fleet: one HTML file, in the template that all reports have.
 
 The answer in a sentence; the runs side by side; how long requests take and how far that is from their critical path;
 where the time went; what each worker did over time; which pipelines and which requests suffer.

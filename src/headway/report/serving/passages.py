@@ -1,5 +1,4 @@
-"""The way of every task of every request through a fleet, from the tape alone: what the story, the page, the trace and
-the tables of a serving run are made of.
+"""Reconstruct every attempt at every task of a serving run from the tape, for stories, pages, traces and tables.
 
 A *passage* is one attempt at a task: from the moment when all that it waits for is done, through queues and perhaps
 from one worker to another, into a batch. A task that is lost with its worker has several. A *stay* is a batch on its

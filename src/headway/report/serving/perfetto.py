@@ -1,4 +1,4 @@
-"""A run of a fleet as a trace that Perfetto (ui.perfetto.dev) and chrome://tracing open.
+"""Write a run of a fleet as a trace that Perfetto (ui.perfetto.dev) and chrome://tracing open.
 
 A process is a worker. Its threads hold batches, as many threads as ran at once, each batch with what it loaded and what
 it computed below it; weights and processes that nobody waited for yet have threads of their own. Tasks that wait and

@@ -1,4 +1,4 @@
-"""What happened to one request: each task's way through the fleet, and where the time went, from the tape alone."""
+"""Tell what happened to one request, from the tape: each task's queues and batches, and where the time went."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Runs of a fleet side by side, for a terminal."""
+"""Make terminal tables that compare runs of a fleet."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""A backtest for a terminal: how far the simulation is from what was recorded, in all, by size and by partition."""
+"""Make the terminal tables of a backtest: errors of simulated starts, in all, by size and by partition."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A comparison as one picture: a bar a run, mean time to completion split into waiting and running, as plain SVG.
+"""Draw a comparison as SVG: a bar a run, the mean time to completion split into waiting and running.
 
 It is a file that opens anywhere without a network. Colours are from Okabe and Ito's palette, safe for colour-blind
 readers, and follow the reader's light or dark setting.

@@ -1,4 +1,4 @@
-"""Who waited, and why: the waiting time of a run split by cause, tenant and size of job.
+"""Estimate why jobs waited: the waiting time of a run split by cause, tenant and size of job.
 
 Asking why each job waits at each instant would take far longer than the run did, so points are drawn instead, evenly in
 waiting time: one point stands for as many job-hours as any other of its tenant and size. The tape is walked once, and

@@ -1,4 +1,4 @@
-"""The cluster map: every GPU over time, packed small enough for a page to hold; ``clustermap.js`` draws it.
+"""Pack the cluster map, every GPU over time, small enough for a page; ``clustermap.js`` draws it.
 
 Time is counted in ticks. What is packed is the state at the end of each tick, exactly: a hold that begins and ends
 within one tick is in no such state and left out. A longer tick therefore makes a smaller map of the same truth.

@@ -1,4 +1,4 @@
-"""A what-if for a terminal: the run without and with the changes, tenant by tenant, and the jobs that it matters to."""
+"""Make the terminal tables of a what-if: without and with the changes, by tenant, and the jobs most affected."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

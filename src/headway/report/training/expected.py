@@ -1,4 +1,4 @@
-"""When a waiting job will start, as an operator could have told at that time: an interval from many continuations.
+"""Predict when a waiting job will start, from what was known at that time: an interval over many continuations.
 
 The run is continued again and again under its own policy until the job starts, each time with other run times: jobs
 last as long as jobs of their size did until then, given how long they have run already; where users announced run

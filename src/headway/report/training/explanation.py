@@ -1,4 +1,4 @@
-"""One job at one moment of a run: why it does not run now, what would make room for it, and when it will start.
+"""Explain one job at one moment of a run: why it does not run, what would make room for it, and when it will start.
 
 The run is taken up at that moment, with the policy's memory. Causes are those of ``training.explain``, as they were at
 the end of the last instant; what would make room was tried on the state (``training.openings``), and the policy was

@@ -1,4 +1,4 @@
-"""The first screen of a report: the answer, the mean times as bars, four numbers, and what was run."""
+"""Make the first screen of a report: the answer, mean times as bars, four numbers, and what was run."""
 
 from dataclasses import dataclass
 

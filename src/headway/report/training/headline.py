@@ -1,4 +1,4 @@
-"""What a report says first: the answer in a sentence, what was run, and what to be careful about; all computed."""
+"""Write the first sentences of a report: the answer, what was run, and what to be careful about."""
 
 from collections import Counter
 from collections.abc import Iterator

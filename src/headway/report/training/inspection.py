@@ -1,4 +1,4 @@
-"""What a trace holds, as text for a terminal: the record of ``headway.traces.inspect`` in lines."""
+"""Format the record of ``headway.traces.inspect``, what a trace holds, as lines for a terminal."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""The numbers of a report: each run measured once, and how far apart runs are, with how sure that is."""
+"""Measure the runs of a report once each, and compute the differences between them with their intervals."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

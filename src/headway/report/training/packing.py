@@ -1,4 +1,4 @@
-"""Integers as few bytes: columns of variable-length numbers, deflated and written as text for a page to unpack.
+"""Pack columns of integers as variable-length numbers, for a page to unpack.
 
 A column is a run of LEB128 numbers: seven bits a byte, the lowest first, the top bit says that more follow. What may be
 negative is folded first (0, -1, 1, -2, …); what grows slowly is stored as differences. The page's ``clustermap.js``

@@ -1,4 +1,4 @@
-"""What the figure over time shows: a panel for what is in use, what waits, and how scattered the free GPUs are."""
+"""Choose the panels of the figure over time: what is in use, what waits, and how scattered the free GPUs are."""
 
 from collections.abc import Iterator
 

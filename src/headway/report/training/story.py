@@ -1,4 +1,4 @@
-"""The story of one job: what happened to it and, for each stretch of waiting, why.
+"""Tell what happened to one job, and for each interval of waiting, why.
 
 A pure function of a tape and of the policy that wrote it: the job's own rows say when it ran, where and how fast; for
 the times between, the tape is replayed and each instant at which it waits is asked for the causes

@@ -1,4 +1,4 @@
-"""Tables for a terminal: runs side by side, and the parts that policies are made of."""
+"""Make terminal tables: runs side by side, and the parts that policies are made of."""
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
