@@ -15,10 +15,10 @@ def _derived(seed: int, name: str) -> int:
 
 
 def stream(seed: int, name: str) -> np.random.Generator:
-    """The numpy generator called ``name`` of the run with this seed."""
+    """Return the numpy generator called ``name`` of the run with this seed."""
     return np.random.Generator(np.random.PCG64(_derived(seed, name)))
 
 
 def small_stream(seed: int, name: str) -> random.Random:
-    """A standard-library generator, cheap for one draw at a time."""
+    """Return a standard-library generator, cheap for one draw at a time."""
     return random.Random(_derived(seed, name))

@@ -104,7 +104,7 @@ def kernels(
 
 
 def _check_targets(out: str, perfetto: str) -> None:
-    """What cannot be written is said before the program is run."""
+    """Refuse output files that cannot be written, before the program is run."""
     if out and not Path(out).absolute().parent.is_dir():
         raise ProfileError(f"--out {out}: there is no folder {Path(out).absolute().parent}")
     if out and Path(out).is_dir():
@@ -153,7 +153,7 @@ def _percent(share: float) -> str:
 
 
 def _histogram(bins: list[GapBin]) -> Table:
-    """Gaps by length; the bars are shares of the idle time. Empty bins at both ends are left out."""
+    """Return a table of idle gaps by length; bars are shares of the idle time. Empty bins at both ends are left out."""
     table = Table(*console.right("gap", "gaps", "of idle time"), "", box=None)
     used = [index for index, each in enumerate(bins) if each.gaps]
     most = max((each.share for each in bins), default=0.0)

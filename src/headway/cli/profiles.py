@@ -160,7 +160,7 @@ def show(
 
 @contextmanager
 def _progress() -> Iterator[Tell | None]:
-    """The point at work, on one line of a terminal."""
+    """Yield a function that shows the point being measured, on one line of a terminal."""
     if not sys.stderr.isatty():
         yield None
         return

@@ -228,7 +228,7 @@ def place_named(gpu: int | None) -> places.Place:
 
 
 def slo_ppm(text: str) -> int:
-    """``1.05``, in parts per million."""
+    """Return ``1.05`` in parts per million."""
     try:
         value = float(text or PLAIN.slo_ppm / MILLION)
     except ValueError:
@@ -241,7 +241,7 @@ def slo_ppm(text: str) -> int:
 
 
 def floor_ppm(text: str) -> int:
-    """``5%`` or ``0.05``, in parts per million."""
+    """Return ``5%`` or ``0.05`` in parts per million."""
     given = text.strip() or str(PLAIN.floor_ppm / MILLION)
     try:
         value = float(given.removesuffix("%")) / (100 if given.endswith("%") else 1)

@@ -78,7 +78,7 @@ def _watch(place: Place, now: Row, pause: float) -> None:
 
 
 def head(now: Row) -> list[str]:
-    """The broker and the dial, in sentences."""
+    """Return the broker and its settings, in sentences."""
     who = f"GPU {now['gpu']} {now['gpu_name']}: broker {now['broker']}, up {format_duration(round(now['up_s'] * 1e9))}"
     lines = [f"{who}; slow-down aimed at {now['slo']:g}×, floor {100 * now['floor']:g} %", now["mode_line"]]
     if not now["healthy"]:
@@ -93,7 +93,7 @@ def head(now: Row) -> list[str]:
 
 
 def table_of(now: Row, before: Row | None) -> Table:
-    """One row a program; busy shares since the snapshot before."""
+    """Return one row a program; busy shares since the snapshot before."""
     columns = [
         Column(name, justify="right" if name in _RIGHT else "left", overflow="fold")
         for name in ("name", *_RIGHT, "by kernel", "state")

@@ -40,14 +40,14 @@ def own_code() -> Iterator[None]:
 
 
 def _policy(frame: FrameType, foreign: Mapping[str, Sequence[str]]) -> str:
-    """The name of the policy that a frame belongs to: that of its ``self``, or the only one of its module."""
+    """Return the name of the policy that a frame belongs to: that of its ``self``, or the only one of its module."""
     own = getattr(frame.f_locals.get("self"), "name", "")
     names = foreign[frame.f_globals["__name__"]]
     return str(own) if own in names else names[0] if len(names) == 1 else ""
 
 
 def _foreign_modules() -> dict[str, list[str]]:
-    """The modules of parts that were loaded from files or installed beside the package, and the parts' names."""
+    """Return the modules of parts that were loaded from files or other packages, with the parts' names."""
     found: dict[str, list[str]] = {}
     for table in TABLES.values():
         for part in table.values():

@@ -156,7 +156,7 @@ class RunResult:
 
     @property
     def reached(self) -> int:
-        """The time of the last step on the tape."""
+        """Return the time of the last step on the tape."""
         return int(self.tape.column("time")[-1]) if len(self.tape) else 0
 
 
@@ -360,6 +360,6 @@ class Domain(ABC):
 
     @cached_property
     def view(self) -> View:
-        """The other half, imported when it is first asked for."""
+        """Return the view of this scale, imported when it is first asked for."""
         found: View = import_module(self.view_module).VIEW
         return found

@@ -49,7 +49,7 @@ class Environment:
         return self.state, {"now": self.now}
 
     def step(self, actions: Iterable[Any] = ()) -> Step:
-        """Do what can be done of some actions, and go on; refusals and their reasons are in ``info``."""
+        """Apply those of the actions that are feasible, and go on; refusals and their reasons are in ``info``."""
         if self.over:
             raise ExperimentError("the environment is not at an instant: call reset() first")
         refused = []

@@ -37,7 +37,7 @@ class Flag:
 
     @property
     def option(self) -> str:
-        """As it is written in a shell."""
+        """Return it as it is written in a shell."""
         return self.spelled or f"--{self.name.replace('_', '-')}"
 
 

@@ -89,7 +89,7 @@ def claimed(folder: Path | None) -> Iterator[None]:
 
 
 def _locked(path: Path) -> int:
-    """The open and locked claim of a folder; a TapeError where another process holds it."""
+    """Return the open and locked claim file of a folder; a TapeError where another process holds it."""
     flags, is_new = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, True
     try:
         handle = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
@@ -113,7 +113,7 @@ def _locked(path: Path) -> int:
 
 @contextmanager
 def whole_or_nothing(folder: Path, unless: Callable[[], bool] = lambda: False) -> Iterator[None]:
-    """What is stopped while a folder is being prepared leaves no half-made run there, ``unless`` one is begun by then.
+    """Remove a half-made run if the body fails, ``unless`` the run has begun by then.
 
     A folder that holds a run is refused before anything is written.
     """
@@ -309,5 +309,5 @@ class Origin(msgspec.Struct, frozen=True):
 
 
 def origin(folder: Path) -> Origin | None:
-    """The run that was continued under changes in this folder; None where no what-if is."""
+    """Return the run that was continued under changes in this folder; None if the folder is not a what-if."""
     return kept_record(folder / WHATIF_NAME, Origin)

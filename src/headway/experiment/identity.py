@@ -95,12 +95,12 @@ def _hashed(path: str, _stamp: tuple[int, ...]) -> str:
 
 @cache
 def code() -> str:
-    """The version, the sources, and who else offers parts of policies; read once a process."""
+    """Return a digest of version, sources, and packages that offer parts of policies; read once a process."""
     return code_of(Path(headway.__file__).parent)
 
 
 def code_of(package: Path) -> str:
-    """The same for a package that lies there."""
+    """Return the same digest for the package in a folder."""
     found = hashlib.sha256(headway.__version__.encode())
     for path in _sources(package):
         found.update(f"\n{path.relative_to(package).as_posix()}\n".encode())

@@ -60,7 +60,10 @@ def page_of(
 
 
 def folders(given: Sequence[str], note: Note) -> list[Place]:
-    """Each run; a folder without a tape stands for those one or two folders below it. Links are not followed."""
+    """Return each run; a folder without a tape stands for the runs one or two folders below it.
+
+    Links are not followed.
+    """
     found: list[Place] = []
     for text in given:
         folder = Path(text)
@@ -93,7 +96,7 @@ def shown_as(given: Path, folder: Path) -> str:
 
 
 def _below(folder: Path, note: Note, deep: int = 2) -> Iterator[Sequence[Path]]:
-    """The runs in a folder, as they were asked for, else by name; those of several seeds of one together."""
+    """Yield the runs in a folder, in the order of the command, else by name; runs of several seeds together."""
     order = {name: position for position, name in enumerate(noted_order(folder))}
     found = sorted(inside(folder), key=lambda each: (order.get(each.name, len(order)), each.name))
     seeds = sorted((int(m[1]), each) for each in found if (m := _SEED.fullmatch(each.name)) and holds_tape(each))
@@ -177,7 +180,7 @@ def _result(folder: Path, note: Note) -> Row:
 
 
 def _told_apart(shown: Sequence[Shown]) -> list[Shown]:
-    """Runs by short names; those with the same get that of their folder beside it."""
+    """Return runs under short names; equal names get that of their folder beside it."""
     labels = shortened([run.label for run in shown])
     apart: list[Shown] = []
     taken: set[str] = set()
@@ -206,7 +209,10 @@ def _policy(run: Shown) -> str:
 
 
 def position(runs: Sequence[Shown], baseline: str | None) -> int:
-    """The run that a name means: its label, its policy or its folder. Without one, as the experiment wants it."""
+    """Return the index of the run that a name means: label, policy or folder.
+
+    Without a name, the experiment's baseline.
+    """
     wanted = baseline or next((name for run in runs if (name := run.stored.scene.experiment.measure.baseline)), "")
     for names in (
         [run.label for run in runs],

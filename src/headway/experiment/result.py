@@ -61,7 +61,7 @@ class Tabled(ABC):
     @property
     @abstractmethod
     def places(self) -> Sequence[Place]:
-        """The folders of each run, where they are kept."""
+        """Return the folders of each run, where they are kept."""
 
     @abstractmethod
     def table(self, name: str) -> Any:
@@ -131,7 +131,7 @@ class Run(Tabled):
 
     @property
     def places(self) -> Sequence[Place]:
-        """Its folder, and those of its seeds."""
+        """Return its folder, and those of its seeds."""
         return (Place(self.folder, "", self._seeds),)
 
     @property
@@ -242,7 +242,7 @@ class Comparison(Tabled):
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
-        """The numbers of each run; of several, with their change against the baseline."""
+        """Return the numbers of each run; of several, with their change against the baseline."""
         if self.single or self.baseline >= len(self.outcomes):
             return [outcome.row for outcome in self.outcomes]
         return against(self.outcomes, self.baseline, self.view)
@@ -254,7 +254,7 @@ class Comparison(Tabled):
 
     @cached_property
     def places(self) -> list[Place]:
-        """The folders of each run, where they are kept."""
+        """Return the folders of each run, where they are kept."""
         runs = self.experiments
         if not all(each.run.out for _, each in runs):
             raise ExperimentError("these runs were not kept: give out=FOLDER, or --out")
@@ -267,7 +267,7 @@ class Comparison(Tabled):
 
     @cached_property
     def runs(self) -> list[Run]:
-        """Each run; of several seeds the first."""
+        """Return each run; of several seeds the first."""
         return [
             Run(
                 open_run(place.folder, trust=True),

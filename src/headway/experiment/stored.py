@@ -37,7 +37,7 @@ def cut_short(run: StoredRun) -> str:
 
 
 def what_followed(folder: Path) -> str | None:
-    """The line about a what-if without a run, given by its folder or that of its tape; None for any other folder."""
+    """Return a line about a what-if without a run, given its folder or that of its tape; None for any other folder."""
     place = folder.parent if folder.name == CONTINUATION_NAME else folder
     if holds_tape(place) or not (place / CONTINUATION_NAME).is_dir() or (came := origin(place)) is None:
         return None
@@ -46,7 +46,7 @@ def what_followed(folder: Path) -> str | None:
 
 
 def _no_run(folder: Path) -> str | None:
-    """What a folder without a run holds instead, in one line: what followed changes, or runs; None for neither."""
+    """Return a line on what a folder without a run holds: a what-if, or runs below it; None for neither."""
     if (line := what_followed(folder)) is not None:
         return line
     if holds_tape(folder) or not (runs := _runs_in(folder)):
@@ -57,7 +57,7 @@ def _no_run(folder: Path) -> str | None:
 
 
 def _runs_in(folder: Path) -> list[Path]:
-    """Runs one or two folders below, by name; seed-2 before seed-10."""
+    """Return the runs one or two folders below, by name; seed-2 before seed-10."""
     near = inside(folder)
     found = (*near, *(deeper for each in near for deeper in inside(each)))
     runs = [each for each in found if (each / EXPERIMENT_NAME).is_file() and holds_tape(each)]
@@ -65,7 +65,7 @@ def _runs_in(folder: Path) -> list[Path]:
 
 
 def inside(folder: Path) -> list[Path]:
-    """The folders in a folder, by name; links are not followed, and none are where they cannot be read."""
+    """Return the folders in a folder, by name; links are not followed, unreadable folders are empty."""
     try:
         return sorted(each for each in folder.iterdir() if each.is_dir() and not each.is_symlink())
     except OSError:

@@ -61,7 +61,7 @@ def axes_of(document: toml.Document) -> Axes:
 
 
 def cells_of(document: toml.Document, axes: Axes, where: str) -> list[Cell]:
-    """Every combination of the values, the last key's changing fastest, for every seed."""
+    """Return every combination of the values, the last key's changing fastest, for every seed."""
     _check(axes)
     cells = []
     for values in itertools.product(*axes.values()):
@@ -107,12 +107,12 @@ class Sweep:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """A row for each combination of values."""
+        """Return a row for each combination of values."""
         return results(self.cells, self.store, self.baseline, self.level)
 
     @property
     def failed(self) -> list[tuple[Cell, str]]:
-        """The cells that failed, each once, and why."""
+        """Return the cells that failed, each once, and why."""
         records = {cell.digest: (cell, self.store.read(cell)) for cell in self.cells}
         return [(cell, record["error"]) for cell, record in records.values() if record and record["error"]]
 
@@ -181,7 +181,7 @@ def _settings(cell: Cell) -> str:
 
 
 def _run(cells: Sequence[Cell], store: Store, pool: Pool, note: Note, *, keep: bool, retry: bool) -> bool:
-    """Do what is left to do; return whether that was stopped."""
+    """Run the outstanding cells; return whether that was stopped."""
     ahead = outstanding(cells, store, retry=retry, keep=keep)
     done = len({cell.digest for cell in cells}) - len(ahead)
     if done:
@@ -252,7 +252,7 @@ def grid_of(given: toml.Document, varied: Axes, folder: Path, grid: str | None) 
 
 
 def results(cells: Sequence[Cell], store: Store, baseline: str, level: float) -> list[dict[str, Any]]:
-    """A row for each combination of values: means over its seeds, and the change against the baseline."""
+    """Return a row for each combination of values: means over its seeds, and the change against the baseline."""
     groups: dict[tuple[tuple[str, str], ...], list[_Run]] = {}
     for cell in cells:
         record = store.read(cell)
@@ -273,7 +273,7 @@ def results(cells: Sequence[Cell], store: Store, baseline: str, level: float) ->
 
 
 def compared_key(cells: Sequence[Cell]) -> str:
-    """The key whose values are compared with each other: the policy if it varies, else the first that does."""
+    """Return the key whose values are compared with each other: the policy if it varies, else the first that does."""
     keys = list(dict(cells[0].values)) if cells else []
     several = [key for key in keys if len({json.dumps(dict(cell.values)[key]) for cell in cells}) > 1]
     return POLICY if POLICY in several else several[0] if several else ""
@@ -284,7 +284,7 @@ def _key(values: Sequence[tuple[str, Any]]) -> tuple[tuple[str, str], ...]:
 
 
 def _reference(cells: Sequence[Cell], compared: str, baseline: str) -> str:
-    """The value that the others are compared with, written as JSON."""
+    """Return the value that the others are compared with, written as JSON."""
     if not compared:
         return ""
     values = list(dict.fromkeys(json.dumps(dict(cell.values)[compared]) for cell in cells))
@@ -321,7 +321,7 @@ def _outcome(group: Sequence[_Run], row: Row) -> Outcome:
 
 
 def flat(cells: Sequence[Cell], store: Store) -> list[dict[str, Any]]:
-    """A flat row a cell, for tables that other programs read: the values, the seed, the error, then every number."""
+    """Return a flat row a cell, for tables that other programs read: values, seed, error, then every number."""
     rows = []
     for cell in cells:
         record = store.read(cell) or {"row": None, "error": "not run yet"}

@@ -74,7 +74,7 @@ def refuse_findings(policy: str, findings: Sequence[Finding]) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """A value as nested tuples, which nobody else can change."""
+    """Return a value as nested tuples, which nobody else can change."""
     if type(value) in _SCALARS:
         return value
     if names := _names(type(value)):
@@ -87,7 +87,7 @@ def _plain(value: Any) -> Any:
 
 
 def _names(kind: type) -> Collection[str]:
-    """The fields of a dataclass or a named tuple, in order; none for anything else."""
+    """Return the fields of a dataclass or a named tuple, in order; none for anything else."""
     found: Collection[str] = getattr(kind, "__dataclass_fields__", ())
     return found or getattr(kind, "_fields", ())
 

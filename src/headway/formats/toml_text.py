@@ -11,8 +11,10 @@ _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def write(document: Mapping[str, Any]) -> str:
-    """A document as text that reads back equal: values first, then its tables, lists of lists and of tables a line
-    each; None is left out."""
+    """Return a document as text that reads back equal.
+
+    Values come first, then its tables; lists of lists and of tables have a line each. None is left out.
+    """
     lines: list[str] = []
     _table(document, (), lines)
     return "\n".join(lines).strip() + "\n"

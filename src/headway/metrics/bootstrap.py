@@ -46,7 +46,7 @@ _EXACT_DEGREES = 60
 def mean_interval(
     values: Values, *, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = 0, block: int | None = None
 ) -> Interval:
-    """Where the mean lies, with this confidence, had the same process been watched for another as long a stretch."""
+    """Return the confidence interval of the mean, by resampling blocks of consecutive values."""
     known = _known(values)
     if len(known) < FEWEST_JOBS:
         return UNKNOWN
@@ -180,7 +180,7 @@ def block_length(values: Values) -> int:
 
 
 def _covariances(values: _Floats, lags: int) -> _Floats:
-    """Autocovariances of lag 0, 1, …, through a Fourier transform."""
+    """Return the autocovariances of lag 0, 1, …, computed by a Fourier transform."""
     count = len(values)
     size = 1 << (2 * count - 1).bit_length()
     spectrum = np.fft.rfft(values - values.mean(), size)
@@ -202,7 +202,7 @@ def _last_lag(correlation: _Floats, count: int) -> int:
 def _interval(
     quantities: _Floats, length: int, statistic: _Statistic, level: float, resamples: int, seed: int
 ) -> Interval:
-    """The percentile interval of a statistic of means, over circular moving blocks; none if a resample has none."""
+    """Return the percentile interval of a statistic over circular moving blocks; unknown if a resample is empty."""
     count = len(quantities)
     length = min(length, count)
     blocks = -(-count // length)
@@ -237,7 +237,7 @@ def _log_ratio(means: _Floats) -> _Floats:
 
 
 def _as_change(logs: Interval) -> Interval:
-    """From the logarithm of a ratio to a change; one beyond all numbers is unknown."""
+    """Return the interval of a log ratio as an interval of a relative change; unknown where it overflows."""
     low, high = (math.expm1(end) if end < _LARGEST_LOG else math.inf for end in logs)
     return (low, high) if math.isfinite(low) and math.isfinite(high) else UNKNOWN
 
@@ -285,7 +285,7 @@ def _expanded(normal: float, degrees: int) -> float:
 
 
 def _held(reach: float, degrees: int) -> float:
-    """The share of Student's distribution within a reach of 0, exactly (Abramowitz and Stegun 26.7.3 and 26.7.4)."""
+    """Return the share of Student's distribution within ``reach`` of 0 (Abramowitz and Stegun 26.7.3, 26.7.4)."""
     angle = math.atan(reach / math.sqrt(degrees))
     square = math.cos(angle) ** 2
     odd = degrees % 2 == 1

@@ -19,7 +19,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Replication:
-    """How the rows of several seeds become one."""
+    """Rules by which the rows of several seeds become one row."""
 
     intervals: tuple[tuple[str, str], ...]
     """Numbers with an interval over seeds, as stem and ending: the bounds are stem_low ending and stem_high ending."""
@@ -36,7 +36,7 @@ MOST_BATCHES = 256
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sample:
-    """What a paired comparison needs of a run: the measured jobs in submission order."""
+    """The measured jobs of a run in submission order, for paired comparisons."""
 
     names: tuple[str, ...]
     jct_s: FloatArray
@@ -44,13 +44,13 @@ class Sample:
 
     @property
     def digest(self) -> str:
-        """Of the names: equal for runs that measured the same jobs."""
+        """Return a digest of the names: equal for runs that measured the same jobs."""
         return hashlib.sha256("\n".join(self.names).encode()).hexdigest()[:24]
 
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """A sample small enough to be kept with a result."""
+    """The JCTs of a run as sums of consecutive jobs: small enough to be stored with a result."""
 
     digest: str
     """Of the names that were measured."""
@@ -59,12 +59,12 @@ class Batches:
 
 
 def change(value: float | None, reference: float | None) -> float | None:
-    """Return how far a number is from another; None where either is unknown or that is 0."""
+    """Return the relative change from a reference; None where either is unknown or the reference is 0."""
     return None if value is None or not reference else value / reference - 1
 
 
 def known(interval: Interval) -> Interval | None:
-    """Return an interval, or None where there is none."""
+    """Return the interval, or None where its bounds are not finite."""
     return interval if math.isfinite(interval[0]) and math.isfinite(interval[1]) else None
 
 
@@ -72,7 +72,7 @@ def known(interval: Interval) -> Interval | None:
 
 
 def batches(sample: Sample) -> list[tuple[float, int]]:
-    """Sum and count of JCTs in up to 256 stretches of consecutive jobs: enough to pair runs by."""
+    """Return sum and count of JCTs in up to 256 batches of consecutive jobs: enough to pair runs by."""
     edges = np.linspace(0, len(sample.jct_s), min(MOST_BATCHES, max(1, len(sample.jct_s))) + 1).round().astype(int)
     counts = np.isfinite(sample.jct_s)
     values = np.where(counts, sample.jct_s, 0.0)

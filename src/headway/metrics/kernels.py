@@ -100,7 +100,7 @@ def _ratio(values: Longs, base: Longs, share: float) -> float | None:
 
 
 def _gated(mine: Longs) -> int:
-    """Time that the client's thread spent at the gate; where the run ended there, up to its leaving."""
+    """Return the time that the client's thread was held back at the gate; an open wait ends when the client leaves."""
     total, since = 0, -1
     for time, kind in mine[:, :2].tolist():
         if kind == Kind.REACHED:

@@ -60,7 +60,7 @@ class Series:
         return np.diff(edges, append=np.int64(max(start, end))), self.values
 
     def integral(self, start: int, end: int) -> int:
-        """Value times nanoseconds between two times, in parts of ``unit``, exactly; for integer values."""
+        """Return the exact integral between two times, in nanoseconds times parts of ``unit``; for integer values."""
         lengths, values = self.clipped(start, end)
         if values.dtype != np.int64:
             raise TypeError(f"an exact integral needs integer values, not {values.dtype}")

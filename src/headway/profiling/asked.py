@@ -46,7 +46,7 @@ class Asked:
 
     @property
     def name(self) -> str:
-        """The model's name: as given, or the script's."""
+        """Return the model's name: as given, or the script's."""
         if self.model:
             return self.model
         scripts = [word for word in self.command if word.endswith((".py", ".sh"))]

@@ -233,7 +233,7 @@ class Group:
 
     @property
     def entrances(self) -> list[str]:
-        """The files that a process writes itself into."""
+        """Return the files that a process writes itself into to join the group."""
         used = {
             folder: controller
             for controller, folder in self.folders.items()

@@ -101,8 +101,10 @@ def _parts(asked: Asked, offers: limits.Limits) -> dict[str, object]:
 
 
 def _covers(document: store.Document, asked: Asked, low: float, high: float) -> bool:
-    """Whether a stored profile answers what is asked now: the same list of CPUs, or a search over all of the range,
-    with the same memory and no fewer steps."""
+    """Return whether a stored profile answers what is asked now.
+
+    It must have the same list of CPUs, or a search over all of the range, with the same memory and no fewer steps.
+    """
     before = document["measured"].get("asked", {})
     cpus = before.get("cpus", [])
     if bool(before.get("exactly")) != asked.exactly or before.get("steps", 0) < asked.steps:

@@ -119,7 +119,7 @@ def _same(mine: str | None, theirs: str) -> bool:
 
 
 def _aligned(mine: list[str | None], theirs: list[str]) -> list[tuple[int, int]]:
-    """Walk along both; where they differ, leave out as few as lead to the next that agree."""
+    """Return pairs of indices that agree; where the two differ, leave out as few entries as possible."""
     pairs = []
     i = j = 0
     while i < len(mine) and j < len(theirs):

@@ -15,7 +15,7 @@ FAILED = 126
 
 
 def main(arguments: list[str]) -> None:
-    """Never returns: the program takes this process over."""
+    """Become the program: this never returns."""
     split = arguments.index("--")
     parent, cpus, *groups = arguments[:split]
     command = arguments[split + 1 :]

@@ -151,8 +151,10 @@ def document_of(asked: Asked, measured: Found, parts: dict[str, Any]) -> dict[st
 
 
 def _sizes(asked: Asked, measured: Found, points: Sequence[Point]) -> list[str]:
-    """The memory axis: as asked for, or from none of the data to all of it; what the program takes where that is all
-    that is known."""
+    """Return the memory axis.
+
+    It is as asked for, or from none of the data to all of it; what the program takes where that is all that is known.
+    """
     least = -(-max(1, measured.working_bytes) // asked.gpus)
     if measured.cache is None:
         return [_size(least)]
@@ -240,8 +242,11 @@ def _bandwidth(measured: Found) -> dict[str, Any]:
 
 
 def _dataset(asked: Asked, measured: Found) -> dict[str, Any]:
-    """All of the data, and the part of it that ``dataset`` says: the GPUs' memory keeps one copy among them, while a
-    profile has each GPU go through its data with memory of its own. The share that is kept is the same."""
+    """Return the size of all data, and of the part that ``dataset`` says.
+
+    The GPUs' memory keeps one copy among them, while a profile has each GPU go through its data with memory of its own.
+    The share that is kept is the same.
+    """
     if measured.cache is None:
         return {}
     whole = measured.cache.dataset_bytes

@@ -124,7 +124,7 @@ def default_grid(say: Say | None = None) -> Grid:
 
 
 def check(factory: str, grid: Grid) -> None:
-    """Complain about what can be seen before anything is started."""
+    """Refuse wrong arguments before anything is started."""
     path, _, function = factory.rpartition(":")
     if not path or not function:
         raise ProfileError(f"{factory!r} is not understood: write PROGRAM.py:FACTORY")

@@ -51,7 +51,7 @@ class Program:
 
     @property
     def name(self) -> str:
-        """The command, short."""
+        """Return the command, shortened."""
         words = " ".join(self.command)
         return words if len(words) <= 60 else f"{words[:57]}…"
 

@@ -21,7 +21,7 @@ Tables = Mapping[str, Callable[[], pl.DataFrame]]
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A file that was made."""
+    """A file that was written."""
 
     path: Path
     rows: int
@@ -84,7 +84,7 @@ def check_folder(folder: Path, *, force: bool) -> None:
 
 @contextmanager
 def kept_if_used(folder: Path, *, force: bool) -> Iterator[None]:
-    """A folder to write to; what had to be made for it goes again where nothing came of it."""
+    """Yield with the folder made; remove the folders that were made if the body fails."""
     made = [each for each in (folder, *folder.parents) if not each.exists()]
     try:
         check_folder(folder, force=force)

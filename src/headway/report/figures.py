@@ -25,12 +25,12 @@ _DASHES = ("solid", "dot", "dashdot")
 
 
 def labels(names: Sequence[str], most: int = LONGEST) -> list[str]:
-    """Return names as plotly takes them: it reads a little HTML, so none is left."""
+    """Return names for plotly: it reads some HTML, so none is left."""
     return [escape(name, quote=False) for name in cut_apart([name or "(no name)" for name in names], most)]
 
 
 def line_style(index: int, baseline: int, runs: int, dashes: Sequence[str] = _DASHES) -> dict[str, Any]:
-    """Return how the line of a run looks: the baseline of a comparison is grey and dashed."""
+    """Return the line style of a run; the baseline of a comparison is grey and dashed."""
     if runs > 1 and index == baseline:
         return {"color": "@muted", "width": 2, "dash": "dash"}
     place = index - (index > baseline) if runs > 1 else 0
@@ -38,7 +38,7 @@ def line_style(index: int, baseline: int, runs: int, dashes: Sequence[str] = _DA
 
 
 def layout_of(height: int, **more: Any) -> dict[str, Any]:
-    """Return the layout that figures have in common, and what more is said of it."""
+    """Return the layout that all figures have in common, with ``more`` added."""
     return {
         "height": height,
         "margin": {"l": 56, "r": 16, "t": 28, "b": 48},

@@ -55,7 +55,7 @@ def _column(key: str, values: list[Any]) -> pl.Series:
 
 
 def store(rows: Sequence[Mapping[str, Any]], folder: Path) -> None:
-    """``results.parquet`` and ``results.csv``: a row a cell."""
+    """Write ``results.parquet`` and ``results.csv``: a row a cell."""
     table = frame(rows)
     for name in ("results.parquet", "results.csv"):
         with replacing(folder / name) as file:

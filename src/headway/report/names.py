@@ -13,7 +13,7 @@ _LEFT_OUT = "(…)"
 
 
 def labels(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return what runs are called: by variant, with the policy where several have the same, else by the policy."""
+    """Return the label of each run: its variant, with the policy where several share it, else its policy."""
     variants = [str(row.get("variant") or "") for row in rows]
     count = Counter(variants)
     return [
@@ -23,7 +23,7 @@ def labels(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def shortened(names: Sequence[str]) -> list[str]:
-    """Policies by their parts where their options make the name too long, and by those options that tell them apart.
+    """Return policy names without options where they are too long, but with the options that tell them apart.
 
     ``multifactor(fairshare_weight=4000, …)+easy`` becomes ``multifactor(…)+easy``; beside one that differs in
     nothing but ``fairshare_weight``, ``multifactor(fairshare_weight=4000, …)+easy``.
@@ -34,7 +34,7 @@ def shortened(names: Sequence[str]) -> list[str]:
 
 
 def _telling(name: str, alike: Sequence[str]) -> str:
-    """Return a name without the options that it shares with all of those that have the same parts."""
+    """Return a name without the options that all names with the same parts share."""
     options = [[_split(each[1]) for each in _OPTIONS.finditer(other)] for other in alike]
     own = iter(_split(each[1]) for each in _OPTIONS.finditer(name))
     brackets = iter(zip(*options, strict=True))
@@ -52,7 +52,7 @@ def _split(options: str) -> list[str]:
 
 
 def cut_apart(names: Sequence[str], most: int) -> list[str]:
-    """Return names of at most so many letters, on one line; those that would then be the same end in their number."""
+    """Return names of at most ``most`` letters, on one line; names that would become equal end in their number."""
     lines = [printable(" ".join(name.split())) for name in names]
     cut = [_cut(line, most) for line in lines]
     numbers = [f" #{index + 1}" for index in range(len(names))]

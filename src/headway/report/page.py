@@ -75,7 +75,7 @@ def assembled(
 
 
 def deflated(data: bytes) -> str:
-    """As text that ``DecompressionStream("deflate")`` unpacks once it is decoded."""
+    """Return bytes as text that ``DecompressionStream("deflate")`` unpacks once it is decoded."""
     return base64.b64encode(zlib.compress(data, _DEFLATE_LEVEL)).decode("ascii")
 
 
@@ -85,7 +85,7 @@ def template_file(name: str) -> str:
 
 
 def _allowed(scripts: Iterable[str]) -> str:
-    """Return what a browser is to hold the page to: no script but these is run, and nothing is asked of a network."""
+    """Return the content security policy of the page: only these scripts run, and nothing is loaded from a network."""
     digests = [base64.b64encode(sha256(text.encode()).digest()).decode() for text in scripts]
     run = " ".join(f"'sha256-{digest}'" for digest in digests)
     return (
@@ -95,6 +95,6 @@ def _allowed(scripts: Iterable[str]) -> str:
 
 
 def _json(value: Any) -> str:
-    """JSON that may stand in a script element: it can neither end it nor begin another."""
+    """Return JSON that may stand in a script element: it can neither end it nor begin another."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

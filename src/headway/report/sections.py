@@ -11,14 +11,14 @@ from headway.report.figures import Figure, parts_of
 
 
 def section(anchor: str, question: str, body: str, lead: str = "") -> str:
-    """Return a question and what answers it."""
+    """Return a section: a question as its heading, and the answer."""
     intro = f'<p class="lead">{lead}</p>' if lead else ""
     head = f'<h2 id="{anchor}-h">{question}</h2>'
     return f'<section id="{anchor}" aria-labelledby="{anchor}-h">{head}{intro}{body}</section>'
 
 
 def figure(anchor: str, alt: str, caption: str = "") -> str:
-    """Return a place that the page draws a figure into."""
+    """Return the placeholder that the page draws a figure into."""
     below = f"<figcaption>{caption}</figcaption>" if caption else ""
     return (
         f'<figure><div class="plot" data-figure="{anchor}" role="img" aria-label="{escape(alt)}"></div>{below}</figure>'
@@ -26,12 +26,12 @@ def figure(anchor: str, alt: str, caption: str = "") -> str:
 
 
 def for_run(index: int, body: str) -> str:
-    """Return what is shown while this run is looked at."""
+    """Return a part that is shown while this run is selected."""
     return f'<div data-run="{index}"{" hidden" if index else ""}>{body}</div>'
 
 
 def legend(drawn: Figure) -> str:
-    """Return which part of stacked bars is what."""
+    """Return the legend of stacked bars: the name of each part by its colour."""
     marks = {"": "", "/": " hatched", "x": " crossed", ".": " dotted"}
     items = [
         f'<li><i class="part{marks[shape]}" style="background-color:var(--{colour})"></i>{name}</li>'
@@ -41,7 +41,7 @@ def legend(drawn: Figure) -> str:
 
 
 def key(names: Sequence[str], baseline: int, attributes: Sequence[str] = ()) -> str:
-    """Return which line is which run, where there are several; the page draws the strokes. All is HTML."""
+    """Return the legend of runs, where there are several; the page draws the strokes. Names are HTML."""
     if len(names) == 1:
         return ""
     stroke = '<svg width="28" height="10" aria-hidden="true"><line x1="1" y1="5" x2="27" y2="5"/></svg>'
@@ -53,7 +53,7 @@ def key(names: Sequence[str], baseline: int, attributes: Sequence[str] = ()) -> 
 
 
 def picker(names: Sequence[str], shown: int, attributes: Sequence[str] = ()) -> str:
-    """Return the choice of the run that is looked at, where there are several. All is HTML."""
+    """Return the menu that selects a run, where there are several. Names are HTML."""
     if len(names) == 1:
         return ""
     options = [

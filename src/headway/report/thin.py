@@ -27,7 +27,7 @@ class Buckets:
         return (self.edges[1:] + self.edges[:-1]) / 2
 
     def then(self, later: "Buckets") -> "Buckets":
-        """These stretches and those that follow, which may be of another length."""
+        """Return these intervals followed by later ones, which may be of another length."""
         return Buckets(
             np.concatenate((self.edges, later.edges[1:])),
             np.concatenate((self.mean, later.mean)),
@@ -93,5 +93,5 @@ def _extremes(values: FloatArray, index: IntArray, at_edge: FloatArray, buckets:
 
 
 def rounded(values: FloatArray, digits: int = 4) -> list[float]:
-    """As JSON takes them: so many significant digits, which no screen shows more of."""
+    """Return values for JSON, rounded to some significant digits: no screen shows more."""
     return [float(f"{value:.{digits}g}") for value in values.tolist()]

@@ -35,7 +35,7 @@ _NAMED = 5
 
 
 def recognises(head: Head) -> bool:
-    """Never: without a mapping nobody knows what its columns mean."""
+    """Return False: without a mapping nobody knows what the columns mean."""
     return False
 
 

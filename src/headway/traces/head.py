@@ -22,7 +22,7 @@ class Head:
 
     @property
     def first_line(self) -> str:
-        """The line that is the header where the file has one."""
+        """Return the line that is the header where the file has one."""
         return self.text.partition("\n")[0].rstrip("\r")
 
     def columns(self, separator: str = ",") -> frozenset[str]:

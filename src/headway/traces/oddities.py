@@ -41,7 +41,7 @@ class Columns:
 
     @property
     def span(self) -> float:
-        """From the first to the last submission."""
+        """Return the time from the first to the last submission."""
         return float(self.submit[-1] - self.submit[0]) if self.submit.size else 0.0
 
 

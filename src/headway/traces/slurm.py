@@ -95,7 +95,7 @@ def _read(path: Path, strict: bool) -> tuple[Trace, pl.DataFrame]:
 
 
 def _apart(rows: pl.DataFrame, cells: Cells, path: Path) -> tuple[pl.DataFrame, list[Dropped]]:
-    """Jobs that cannot be played though nothing is wrong with their rows: left out, even where ``strict`` reads."""
+    """Return the rows without jobs that cannot be simulated though their rows are valid, and what was dropped."""
     innocent = [number for number, rule in enumerate(cells.rules) if not rule.fault]
     aside = rows.filter(pl.col("broken").is_in(innocent))
     dropped = []

@@ -54,7 +54,7 @@ def source(table: TraceTable, gpus: int) -> tuple[Key, Key]:
 def arrivals(
     file: Key, drawn: Key, load: float | str, estimates: str, models: str, seed: int
 ) -> tuple[tuple[Job, ...], tuple[str, ...]]:
-    """Jobs after load and estimates, and what a reader of results should know; kept for the next policy."""
+    """Return jobs after load and estimates, and notes for readers of results; cached for the next policy."""
     path, format, columns, strict, skip_bad_rows, _ = file
     notes: list[str] = []
     if drawn:
@@ -84,7 +84,7 @@ def _drawn(drawn: Key, seed: int) -> tuple[Job, ...]:
 
 
 def anywhere(cluster: Cluster, jobs: tuple[Job, ...], notes: list[str]) -> tuple[Job, ...]:
-    """On a cluster without partitions those that the trace names mean nothing."""
+    """Return jobs without their partitions where the cluster has none."""
     named = sum(1 for job in jobs if job.partition)
     if cluster.partitions or not named:
         return jobs
@@ -95,7 +95,7 @@ def anywhere(cluster: Cluster, jobs: tuple[Job, ...], notes: list[str]) -> tuple
 def feasible(
     cluster: Cluster, jobs: tuple[Job, ...], policy: ComposedPolicy, skip: bool
 ) -> tuple[tuple[Job, ...], tuple[str, ...]]:
-    """The jobs that could run on the empty cluster, and the names of those that could not."""
+    """Return the jobs that could run on the empty cluster, and the names of those that could not."""
     found = hopeless(cluster, jobs, policy, "drops such jobs" if not skip else "", "no job of the trace")
     names = tuple(label(each) for each in found)
     return without(jobs, set(names)) if names else jobs, names
@@ -116,7 +116,7 @@ def hopeless(cluster: Cluster, jobs: Sequence[Job], policy: ComposedPolicy, skip
 
 
 def _waiting_for(policy: ComposedPolicy, jobs: Sequence[Job]) -> Sequence[Job]:
-    """The jobs with what they wait for: under an allocation those with GPUs wait for GPUs, and are granted the rest."""
+    """Return the jobs with what they wait for: under an allocation, GPUs alone where they ask for any."""
     if policy.allocation is None:
         return jobs
     asks = any(job.gpus and (job.cpu_milli or job.memory_bytes) for job in jobs)
@@ -129,7 +129,7 @@ def label(job: Job) -> str:
 
 
 def without(jobs: tuple[Job, ...], names: set[str]) -> tuple[Job, ...]:
-    """The jobs but these, the first of them submitted at time 0."""
+    """Return the jobs but these, the first of them submitted at time 0."""
     kept = [job for job in jobs if label(job) not in names]
     if not kept:
         raise ExperimentError("trace.leave_out leaves no job")
@@ -138,7 +138,7 @@ def without(jobs: tuple[Job, ...], names: set[str]) -> tuple[Job, ...]:
 
 
 def check_span(jobs: Sequence[Job], cluster: Cluster) -> None:
-    """Time is kept in 63 bits; a trace that comes near is a mistake."""
+    """Refuse a trace whose times come near the limit of 63 bits: it is a mistake."""
     busy = sum(gpu_time(jobs).values()) // (1000 * max(1, cluster.gpus))
     end = jobs[-1].submit + max(job.work for job in jobs) + busy
     if end > _LARGEST_TIME:

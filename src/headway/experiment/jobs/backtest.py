@@ -63,7 +63,7 @@ def recorded(each: Experiment) -> Mapping[str, int]:
 def replayed(
     each: Experiment, waits: Mapping[str, int], progress: Progress | None = None
 ) -> tuple[Backtest, RunResult]:
-    """The history played through a policy, and how far it is from what was recorded."""
+    """Return the history replayed through a policy, and its distance from what was recorded."""
     result = run(each, progress)
     ledger = Ledger(result.tape, result.scene.jobs, result.scene.cluster)
     return backtest(ledger, waits, result.policy), result

@@ -84,7 +84,7 @@ class Plan:
 
 
 def plan(scene: JobsScene, at: int, changes: Changes) -> Plan:
-    """The scene that changes make from a time on."""
+    """Return the scene with the changes applied from a time on."""
     told: list[str] = []
     notes: list[str] = []
     experiment = _experiment(scene.experiment, changes, told)
@@ -121,7 +121,7 @@ def plan(scene: JobsScene, at: int, changes: Changes) -> Plan:
 
 
 def _experiment(was: Experiment, changes: Changes, told: list[str]) -> Experiment:
-    """The tables with another policy, other failures, and what was set key by key."""
+    """Return the tables with another policy, other failures, and what was set key by key."""
     now = was
     if changes.policy:
         now = msgspec.structs.replace(now, policy=PolicyTable(name=anchored(changes.policy)))
@@ -166,7 +166,7 @@ def _said(value: Any) -> str:
 
 
 def _arrivals(jobs: tuple[Job, ...], at: int, load: str, told: list[str], notes: list[str]) -> tuple[Job, ...]:
-    """The jobs with those after ``at`` arriving so many times as fast."""
+    """Return the jobs, with arrivals after ``at`` scaled by ``load``."""
     if not load:
         return jobs
     here = sum(job.submit <= at for job in jobs)
@@ -185,7 +185,7 @@ def _arrivals(jobs: tuple[Job, ...], at: int, load: str, told: list[str], notes:
 
 
 def _without(cluster: Cluster, text: str, told: list[str]) -> tuple[Cluster, tuple[int, ...]]:
-    """The cluster with some nodes empty shells, and which."""
+    """Return the cluster with some nodes emptied, and which."""
     if not text:
         return cluster, ()
     names = {node.name: index for index, node in enumerate(cluster.nodes)}
@@ -214,7 +214,7 @@ def _without(cluster: Cluster, text: str, told: list[str]) -> tuple[Cluster, tup
 
 
 def _within_capacity(tenants: tuple[Tenant, ...], gpus: int, told: list[str]) -> tuple[Tenant, ...]:
-    """Tenants whose guarantees so many GPUs can keep: lowered in proportion where they cannot."""
+    """Return tenants with guarantees that fit into these GPUs: lowered in proportion where they do not."""
     promised = {tenant.name: tenant.guaranteed_gpus or 0 for tenant in tenants if tenant.guaranteed_gpus}
     if sum(promised.values()) <= gpus:
         return tenants
@@ -226,7 +226,7 @@ def _within_capacity(tenants: tuple[Tenant, ...], gpus: int, told: list[str]) ->
 def _upgraded(
     cluster: Cluster, upgrade: Mapping[str, str], removed: Iterable[int], told: list[str]
 ) -> tuple[Cluster, tuple[int, ...]]:
-    """The cluster with GPUs of one type replaced by another, and on which nodes."""
+    """Return the cluster with GPUs of one type replaced by another, and on which nodes."""
     types = {node.gpu_type for node in cluster.nodes}
     changed = []
     nodes = list(cluster.nodes)
@@ -244,7 +244,7 @@ def _upgraded(
 
 
 def _with(scene: JobsScene, cluster: Cluster, texts: Sequence[str], told: list[str]) -> Cluster:
-    """The cluster with more nodes at its end, each in the partitions of the node that it is a copy of."""
+    """Return the cluster with nodes added at its end, each in the partitions of the node that it copies."""
     for text in texts:
         match = _ADDED.fullmatch(text.strip())
         if match is None:
@@ -278,7 +278,7 @@ def _with(scene: JobsScene, cluster: Cluster, texts: Sequence[str], told: list[s
 
 
 def _pattern(cluster: Cluster, gpu_type: str | None, partition: str | None) -> tuple[Node, list[str]]:
-    """The last node of the most common kind (of this type, in this partition, where there is one), and where it is."""
+    """Return the last node of the most common kind (of a type, in a partition, where given), and its partitions."""
     known = {each.name: each.nodes for each in cluster.partitions}
     if partition and partition not in known:
         line = _unknown("partition", partition, known) if known else f"no partition {partition!r}: the cluster has none"
@@ -297,7 +297,7 @@ def _pattern(cluster: Cluster, gpu_type: str | None, partition: str | None) -> t
 
 
 def _whole(what: str, digits: str) -> int:
-    """A whole number of a length that can be one."""
+    """Return a whole number; an error where it has too many digits."""
     if len(digits) > _MOST_DIGITS:
         raise ExperimentError(f"{what} {digits[:_MOST_DIGITS]}… is too large")
     return int(digits)
@@ -368,7 +368,7 @@ def _gpus(gpus: int | None) -> str:
 
 
 def _unknown(what: str, name: str, valid: Iterable[str], most: int = 12) -> str:
-    """The line for a name that does not exist; of hundreds of valid ones only some are listed."""
+    """Return the message for a name that does not exist; of hundreds of valid ones only some are listed."""
     line, listed = unknown_name(what, name, valid), sorted(valid)
     if len(listed) <= most:
         return line

@@ -86,7 +86,7 @@ class JobsScene(Scene):
         return policy.named_order, policy.backfill, policy.rule, policy.migration, policy.allocation
 
     def times_decisions(self, policy: ComposedPolicy) -> bool:
-        """Time decisions with an allocation only, where they take long enough for a clock."""
+        """Return whether decisions are timed: with an allocation only, where they take long enough for a clock."""
         return policy.allocation is not None
 
     def given(self) -> Mapping[str, Sequence[Any]]:
@@ -204,7 +204,7 @@ def check_failures(model: FailureModel | None, cluster: Cluster, jobs: Sequence[
     widest = max([node.gpus for node in cluster.nodes], default=0) or 1
 
     def expected(job: Job) -> float:
-        """Failures of its nodes on the way from one checkpoint to the next."""
+        """Return the expected failures of its nodes between two checkpoints."""
         return min(job.ends_after, job.checkpoint_every) * max(job.nodes, -(-job.gpus // widest), 1) / model.mtbf
 
     job = max(jobs, key=expected)

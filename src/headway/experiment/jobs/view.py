@@ -267,7 +267,7 @@ def _chosen(window: Window | None) -> slice:
 
 
 def _jct(ledger: Ledger, window: Window | None) -> FloatArray:
-    """JCTs of measured jobs in submission order; nan for those that did not complete."""
+    """Return the JCTs of measured jobs in submission order; nan for those that did not complete."""
     jct: FloatArray = np.where(ledger.completed, (ledger.end - ledger.submit) / SECOND, np.nan)[_chosen(window)]
     return jct
 
@@ -278,7 +278,7 @@ def _sample(ledger: Ledger, window: Window | None) -> Sample:
 
 
 def _groups(ledger: Ledger, window: Window | None) -> dict[str, Any]:
-    """A row a tenant and a partition, where there are several but not so many that nobody would read them."""
+    """Return a row a tenant and a partition, where there are several but not too many to read."""
     several = range(2, MOST_GROUPS + 1)
     jobs = ledger.jobs[_chosen(window)]
     groups = {"tenants": {job.tenant for job in jobs}, "partitions": {job.partition for job in jobs}}

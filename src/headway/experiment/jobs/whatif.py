@@ -64,7 +64,7 @@ class WhatIf:
 
 
 def time_of(text: str, stored: StoredRun) -> int:
-    """The time that ``2d``, ``36h``, ``50%`` or ``end`` means for a run; it has to lie within what is recorded.
+    """Return the time that ``2d``, ``36h``, ``50%`` or ``end`` means for a run; it must lie within what is recorded.
 
     The last step of a run that was cut short may be half a step: its end is the step before that.
     """
@@ -107,7 +107,7 @@ def _duration(text: str) -> int:
 def moment_at(
     scene: JobsScene, tape: Tape, at: int, *, policy: JobsScene | None = None, progress: Progress | None = None
 ) -> Moment:
-    """A run after everything up to and including a time: its policy with its memory, or that of another scene, new."""
+    """Return a run after everything up to and including a time: its policy with its memory, or another scene's, new."""
 
     def told(now: int, state: TrainingState) -> None:
         if progress is not None:
@@ -161,7 +161,7 @@ def what_if(
 
 
 def _clear_of_steps(tape: Tape, at: int) -> int:
-    """The time itself, unless a step follows within the nanoseconds that belong to the changes: then that step's."""
+    """Return the time itself, or that of a step that follows within the nanoseconds reserved for the changes."""
     later = tape.column("time")[len(tape.until(at)) :]
     for time in map(int, later):
         if time > at + IN_FORCE_AFTER:
@@ -183,7 +183,7 @@ def _continued(
     folder: Path | None,
     progress: Progress | None,
 ) -> RunResult:
-    """The run to its end; nothing is written before it is clear that it can be taken up."""
+    """Return the run continued to its end; nothing is written before it is clear that it can be continued."""
     scene = planned.scene
     other = None if planned.same_policy else scene
     moment = moment_at(stored.scene, stored.tape, at, policy=other, progress=progress)
@@ -210,7 +210,7 @@ def _continued(
 
 
 def _hopeless(stored: StoredRun, at: int, planned: Plan, skip: bool) -> tuple[int, ...]:
-    """Jobs, live at that time or to come, that could never run under the changes; an error unless they are to go."""
+    """Return jobs, live or to come, that could never run under the changes; an error unless they are to be skipped."""
     if planned.same_cluster and planned.same_policy:
         return ()
     scene = planned.scene
@@ -221,7 +221,7 @@ def _hopeless(stored: StoredRun, at: int, planned: Plan, skip: bool) -> tuple[in
 
 
 def _change(moment: Moment, planned: Plan, left_out: Sequence[int]) -> None:
-    """Bring the changes into force, right after the moment; what they do to nodes and jobs goes onto the tape."""
+    """Apply the changes right after the moment; their effects on nodes and jobs go onto the tape."""
     if planned.nothing and not left_out:
         return
     now = moment.time + IN_FORCE_AFTER
@@ -253,7 +253,7 @@ def _change(moment: Moment, planned: Plan, left_out: Sequence[int]) -> None:
 
 
 def _change_faults(now: int, moment: Moment, planned: Plan) -> None:
-    """Failures by another model, of nodes that are new, and none of nodes that are gone."""
+    """Draw failures by another model or for new nodes, and cancel those of removed nodes."""
     executor, scene = moment.executor, planned.scene
     gone = set(planned.removed)
     executor.give_up(gone)
@@ -275,7 +275,7 @@ def _change_faults(now: int, moment: Moment, planned: Plan) -> None:
 
 
 def _send_away(now: int, moment: Moment, jobs: Sequence[int]) -> bool:
-    """Cancel what lives of these jobs; whether any did."""
+    """Cancel those of these jobs that are live; return whether any was."""
     state = moment.state
     here = [job for job in jobs if job in state.jobs]
     for job in here:

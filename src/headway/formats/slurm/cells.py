@@ -90,7 +90,7 @@ class _Count:
 
 
 def tres(text: str) -> Resources | None:
-    """``billing=8,cpu=8,gres/gpu:a100=4,gres/gpu=4,mem=64G,node=2``; None where a part that matters is unreadable."""
+    """Parse ``billing=8,cpu=8,gres/gpu:a100=4,gres/gpu=4,mem=64G,node=2``; None where a needed part is unreadable."""
     if absent(text):
         return Resources()
     plain: dict[str, int] = {}

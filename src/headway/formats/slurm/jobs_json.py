@@ -301,7 +301,7 @@ def _tres(jobs: list[_Job]) -> list[tuple[str, str]]:
 
 
 def _spelt(listed: list[_Resource] | None) -> str:
-    """``[{"type": "gres", "name": "gpu", "count": 4}]`` as ``gres/gpu=4``; memory is counted in MiB."""
+    """Return ``[{"type": "gres", "name": "gpu", "count": 4}]`` as ``gres/gpu=4``; memory is counted in MiB."""
     parts = []
     for each in listed or ():
         count = number(each.count)

@@ -16,7 +16,7 @@ DIFFERENT_JOBS = "different jobs"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """How far a mean JCT is from another, and how sure that is: both over the same jobs or seeds."""
+    """The relative change of a mean JCT, over the same jobs or seeds, with its interval."""
 
     value: float | None = None
     interval: Interval | None = None
@@ -24,7 +24,7 @@ class Change:
     """What it is over, where that is not all that either has: '98 jobs in common'."""
 
     def row(self) -> dict[str, Any]:
-        """As it stands in a row of results."""
+        """Return it as columns of a row of results."""
         low, high = self.interval or (None, None)
         return {
             "jct_change": self.value,
@@ -35,7 +35,7 @@ class Change:
 
 
 def changes(runs: Sequence[Row], key: str, baseline: int = 0) -> list[float | None]:
-    """Return how far a number of each run is from that of the baseline, the first unless said: -0.25 is a quarter less.
+    """Return the relative change of a number of each run from the baseline's: -0.25 is a quarter less.
 
     None for the baseline itself, and where either is unknown or the baseline's is 0.
     """
@@ -61,7 +61,7 @@ def changed(sample: Sample, reference: Sample, level: float) -> Change:
 
 
 def _common(sample: Sample, reference: Sample) -> tuple[FloatArray, FloatArray] | None:
-    """The JCTs of the jobs that both name, in the order of the first; None where there are none, or names clash."""
+    """Return the JCTs of jobs in both runs, in the first one's order; None where there are none or names repeat."""
     if any(len(set(each.names)) != len(each.names) for each in (sample, reference)):
         return None
     others = dict(zip(reference.names, reference.jct_s.tolist(), strict=True))
@@ -71,7 +71,7 @@ def _common(sample: Sample, reference: Sample) -> tuple[FloatArray, FloatArray] 
 
 
 def mean(values: FloatArray) -> float | None:
-    """Of what is known; None of nothing."""
+    """Return the mean of the finite values; None where there are none."""
     found = values[np.isfinite(values)]
     return float(found.mean()) if len(found) else None
 

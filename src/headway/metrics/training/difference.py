@@ -47,12 +47,12 @@ class Difference:
 
     @property
     def both(self) -> npt.NDArray[np.bool_]:
-        """Of these, those that completed both ways: what all means are over."""
+        """Return which of these jobs completed both ways: all means are over them."""
         return self.compared & self.before.completed & self.after.completed
 
     @property
     def gains_s(self) -> FloatArray:
-        """By how much each job's JCT is shorter with the changes; 0 where it did not complete both ways, or hardly."""
+        """Return how much shorter each JCT is with the changes; 0 if hardly, or if one way did not complete."""
         gained = self.before.jct - self.after.jct
         return np.where(self.both & (np.abs(gained) >= _NOTICED), gained, 0) / SECOND
 
@@ -60,7 +60,10 @@ class Difference:
 def difference(
     before: Ledger, after: Ledger, at: int, left_out: Sequence[int] = (), recorded: Ledger | None = None
 ) -> Difference:
-    """What differs after ``at``; jobs that are left out are not compared, but told with what ``recorded`` has."""
+    """Return what differs after ``at``.
+
+    Jobs that are left out are not compared, but listed with their values in ``recorded``.
+    """
     compared = ~(before.ended & (before.end <= at))
     compared[list(left_out)] = False
     return Difference(before, after, at, compared, tuple(left_out), recorded)
@@ -125,7 +128,7 @@ def _side(found: Difference, ledger: Ledger, jobs: npt.NDArray[np.bool_], until:
 
 
 def _interval(found: Difference, jobs: npt.NDArray[np.bool_], level: float) -> dict[str, float | None]:
-    """Where the relative change of the mean JCT of these jobs lies, each with and without the changes being a pair."""
+    """Return the interval of the relative change of these jobs' mean JCT, paired by job."""
     after, before = (Sample((), _of(ledger.jct, jobs)) for ledger in (found.after, found.before))
     low, high = changed(after, before, level).interval or (None, None)
     return {"jct_change_low": low, "jct_change_high": high}

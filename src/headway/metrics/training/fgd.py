@@ -66,7 +66,7 @@ def _tables(ledger: Ledger, largest: int) -> tuple[IntArray, FloatArray, FloatAr
 
 
 def _more(sizes: IntArray, largest: int) -> FloatArray:
-    """For each number up to ``largest``: how many are above it."""
+    """Return, for each number up to ``largest``, how many sizes are above it."""
     counts = np.bincount(sizes, minlength=largest + 1)
     return (len(sizes) - np.cumsum(counts)).astype(np.float64)
 

@@ -59,7 +59,7 @@ def fragmentation(ledger: Ledger) -> Fragmentation:
 
 
 def _check(ledger: Ledger, node: Cells, capacity: IntArray) -> None:
-    """No node holds more than it has; else every number here would be nonsense."""
+    """Raise if a node holds more than it has: every number here would be wrong."""
     over = np.flatnonzero(node.used > capacity[node.domain])
     if len(over):
         held, named = node.used[over[0]] / WHOLE_GPU_MILLI, ledger.cluster.nodes[int(node.domain[over[0]])]

@@ -73,7 +73,7 @@ def waiting(ledger: Ledger, weights: IntArray, unit: int = 1) -> Series:
 
 
 def living(ledger: Ledger) -> Series:
-    """Live jobs, waiting or running."""
+    """Return the number of live jobs, waiting or running, over time."""
     here, gone = np.flatnonzero(ledger.arrived), np.flatnonzero(ledger.ended)
     return joined((ledger.submit[here], ledger.end[gone]), (np.ones_like(here), -np.ones_like(gone)))
 

@@ -48,7 +48,7 @@ def write_recorded(path: Path, recorded: Sequence[Recorded], names: Sequence[str
 
 
 def clients_of(recorded: Sequence[Recorded], names: Sequence[str] = ()) -> list[Client]:
-    """Recorded processes as clients on one axis, which begins with the first launch of any."""
+    """Return recorded processes as clients on one axis, which begins with the first launch of any."""
     traces = [trace_of(each, whole=True) for each in recorded]
     first = min(int(trace.metadata["began_ns"]) for trace in traces)
     made = []

@@ -55,14 +55,14 @@ class Times:
 
     @cached_property
     def latency_s(self) -> FloatArray:
-        """Of each measured request."""
+        """Return the latency of each measured request."""
         answered = self.passages.answered
         times = [answered[each.id][0] - each.arrival for each in self.measured]
         return np.array(times, dtype=np.float64) / SECOND
 
     @cached_property
     def slowdown(self) -> FloatArray:
-        """Of each measured request, against its critical path."""
+        """Return the slow-down of each measured request against its critical path."""
         least = [self.least[each.graph] for each in self.measured]
         return self.latency_s * SECOND / np.maximum(np.array(least, dtype=np.float64), 1.0)
 
@@ -158,7 +158,7 @@ def _time(end: int, size: float, unit: str) -> dict[str, Any]:
 
 
 def held(run: Times, width: int) -> FloatArray:
-    """By worker and stretch of time: which share of its GPU batches held."""
+    """Return the share of each worker's GPU that batches held, by worker and interval of time."""
     end = run.passages.horizon
     busy = np.zeros((len(run.fleet.workers), BUCKETS))
     for stay in run.passages.stays.values():
@@ -221,7 +221,7 @@ def workers(run: Times) -> Figure:
 def by_graph(
     names: Sequence[str], lines: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]], key: str
 ) -> Figure | None:
-    """A number of each pipeline, a dot a run: ``slowdown_mean`` or ``slo_hit_rate``; None where nobody has it."""
+    """Draw a number of each pipeline, a dot a run: ``slowdown_mean`` or ``slo_hit_rate``; None where no run has it."""
     whole = [str(each["graph"]) for row in rows for each in row.get("graphs", ()) if each.get(key) is not None]
     graphs = list(dict.fromkeys(whole))
     if not graphs:
@@ -252,7 +252,7 @@ def by_graph(
 
 
 def _slow_axis(values: Sequence[float]) -> dict[str, Any]:
-    """From nothing on, or in logarithms where that would leave most dots in a corner."""
+    """Return an axis from 0, or a logarithmic one where that would leave most dots in a corner."""
     axis = {"title": {"text": "mean slow-down"}, "tickformat": "~g"}
     if max(values) > 10 * max(min(values), 1e-9):
         return {**axis, "type": "log", "dtick": 1 if max(values) > 1000 * min(values) else "D2"}

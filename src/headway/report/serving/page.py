@@ -87,7 +87,7 @@ def build(runs: Sequence[Shown], baseline: int = 0, title: str = "") -> str:
 
 
 def best_of(runs: Sequence[Shown]) -> int:
-    """The run with most requests in time, where there are deadlines, at the least cost; else the least slow-down."""
+    """Return the run with most requests in time at the least cost; without deadlines, of least slow-down."""
     rows = [run.row for run in runs]
     known = ([row.get(key) for row in rows] for key in ("slowdown_mean", "cost_per_request_usd"))
     slow, costs = ([math.inf if value is None else value for value in values] for values in known)
@@ -219,7 +219,7 @@ class _Page:
         )
 
     def _tiles(self) -> str:
-        """Four numbers of the best run, each beside the baseline's."""
+        """Return four numbers of the best run, each beside the baseline's."""
         tiles = [
             ("slow-down, mean", "slowdown_mean"),
             ("99th percentile of latency", "latency_p99_s"),

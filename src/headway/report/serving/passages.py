@@ -51,7 +51,7 @@ class Stay:
         return len(self.members)
 
     def until(self, horizon: int) -> int:
-        """Until when it held its worker; ``horizon`` where the tape ends first."""
+        """Return until when it held its worker; ``horizon`` where the tape ends first."""
         return self.end if self.end >= 0 else self.lost if self.lost >= 0 else max(self.begin, horizon)
 
 
@@ -83,7 +83,7 @@ class Ahead:
 
 
 class Passages:
-    """A tape read once: stays, passages, how requests ended, and when workers were down."""
+    """The attempts, batches, ends of requests and worker failures of a tape, read once."""
 
     def __init__(self, catalogue: Catalogue, requests: Sequence[Request], tape: Tape) -> None:
         self.graphs: dict[int, Graph] = {each.id: catalogue.graphs[each.graph] for each in requests}
@@ -196,7 +196,7 @@ class Passages:
         _leave(self.tasks[row.subject][row.detail][-1], row.time)
 
     def _lose(self, row: TapeRow) -> None:
-        """A task must run again; its successors, where they have not begun, wait again if it had been done."""
+        """Start a new attempt at a lost task; successors that have not begun wait for it again."""
         graph, tasks = self.graphs[row.subject], self.tasks[row.subject]
         done = self._done[row.subject]
         done.discard(row.detail)
@@ -242,7 +242,7 @@ class Passages:
     # --- where the time went ---
 
     def spent(self, request: int) -> dict[str, int]:
-        """The time from arrival to answer, by what it was spent on: back along the chain of tasks that decided it.
+        """Return the time from arrival to answer by what it was spent on, along the chain of tasks that decided it.
 
         Each task of the chain waits for the one before it; the parts add up to the latency. All 0 without an answer.
         """
@@ -279,7 +279,7 @@ class Passages:
 
 
 def _leave(passage: Passage, time: int) -> None:
-    """It stands in no queue any more."""
+    """End the last stay of an attempt in a queue."""
     if passage.stops and passage.stops[-1][2] < 0:
         worker, since, _ = passage.stops[-1]
         passage.stops[-1] = (worker, since, time)

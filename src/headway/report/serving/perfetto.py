@@ -54,7 +54,7 @@ class _Drawn:
         ]
 
     def names(self) -> Iterator[str]:
-        """Processes and threads."""
+        """Yield the names of processes and threads."""
         yield named("process_name", FLEET_PID, 0, "fleet")
         yield ordered("process", FLEET_PID)
         for index, worker in enumerate(self.fleet.workers):
@@ -87,7 +87,10 @@ class _Drawn:
                 yield span("run", "run", computing, until, *where, {})
 
     def _computes_from(self, stay: Stay, until: int) -> int:
-        """One that was cut off before it had all it needed computed nothing; one that needed nothing did so at once."""
+        """Return when a batch began to compute.
+
+        A batch cut off before all inputs were there computed nothing; one that needed nothing computed at once.
+        """
         if stay.start >= 0:
             return min(stay.start, until)
         return until if stay.loads or stay.cold or stay.inputs > stay.begin else stay.begin
@@ -101,7 +104,7 @@ class _Drawn:
             yield span(name, "ahead", each.begin, each.end, *where, {})
 
     def waits(self) -> Iterator[str]:
-        """Inputs under way to a worker, and tasks in its queue; tasks that may go anywhere wait at the fleet."""
+        """Yield inputs in transfer to a worker, and tasks in its queue; tasks without a worker wait at the fleet."""
         numbers = count(1)
         for passage in self.passages:
             for what, since, until, pid in self._waits(passage):
@@ -113,7 +116,7 @@ class _Drawn:
                     yield f'{{"ph":"e",{same},"ts":{microseconds(until)}}}'
 
     def _waits(self, passage: Passage) -> Iterator[tuple[str, int, int, int]]:
-        """(what, since, until, process)."""
+        """Yield (kind of wait, since, until, process)."""
         horizon = self.passages.horizon
         since = passage.ready
         for worker, queued, until in passage.stops:
@@ -129,7 +132,7 @@ class _Drawn:
             yield "transfer", stay.begin, stay.start, FIRST_PID + stay.worker
 
     def moments(self) -> Iterator[str]:
-        """Workers that fail and come back, requests that are given up."""
+        """Yield failures and recoveries of workers, and dropped requests."""
         for worker, since, until in sorted(self.passages.down, key=lambda each: (each[1], each[0])):
             pid = FIRST_PID + worker
             yield instant("worker failed", "p", since, pid, pid)

@@ -59,7 +59,7 @@ class RequestStory:
     """Nanoseconds of the chain of tasks that decided when it was answered, by what they were spent on."""
 
     def lines(self) -> Iterator[str]:
-        """For a terminal."""
+        """Yield the story as lines for a terminal."""
         request = self.request
         name = f"request {request.id}: {clipped(self.graph)}"
         if not self.arrived:
@@ -94,7 +94,7 @@ class RequestStory:
         return f", {_ms(over)} late" if over > 0 else f", {_ms(-over)} before its deadline"
 
     def record(self) -> dict[str, Any]:
-        """For a program."""
+        """Return the story as JSON, for a program."""
         return {
             "request": self.request.id,
             "graph": self.graph,
@@ -216,7 +216,7 @@ class _Teller:
     # --- what became of each task ---
 
     def _pass(self, passage: Passage) -> None:
-        """One attempt at a task: where it waited, what it got, how it ended."""
+        """Add the steps of one attempt at a task: where it waited, what it got, how it ended."""
         name, stay = self.names[passage.task], passage.stay
         begin = stay.begin if stay is not None else -1
         for index, (worker, since, until) in enumerate(passage.stops):
@@ -333,5 +333,5 @@ class _Teller:
 
 
 def _ms(time: int) -> str:
-    """Milliseconds, or where that is less than a tenth of one, the microseconds that it is."""
+    """Return a time in milliseconds; in microseconds below a tenth of one."""
     return f"{time / MILLISECOND:,.1f} ms" if time >= MILLISECOND // 10 or not time else f"{time / 1000:,.1f} µs"

@@ -41,7 +41,7 @@ def _bytes(value: float | None) -> str:
 
 
 def change_text(value: float | None) -> str:
-    """With its sign; what rounds to nothing has none."""
+    """Return a change with its sign; what rounds to 0 has none."""
     return "" if value is None else f"{signed(value)} %"
 
 
@@ -104,7 +104,7 @@ def telling(rows: Sequence[Row], key: str) -> bool:
 
 
 def with_texts(row: Row) -> Row:
-    """The row with some numbers as texts: requests dropped of all, and where the mean slow-down lies over seeds.
+    """Return the row with some numbers as text: requests dropped of all, and the interval of the mean slow-down.
 
     Drops are told wherever there are deadlines, though there be none: what is in time is of measured requests alone.
     """

@@ -207,7 +207,7 @@ def _draw(strata: _Strata, samples: int, seed: int) -> tuple[IntArray, IntArray,
 def _asked(
     walk: Walk, wanted: list[tuple[int, int, int]], *, guess: bool, progress: Callable[[int], None] | None
 ) -> Iterator[tuple[int, list[str]]]:
-    """(stratum, kinds of causes) of each (step, job, stratum) that is wanted, in order of steps."""
+    """Yield (stratum, kinds of causes) of each (step, job, stratum) in ``wanted``, in order of steps."""
     grouped = groupby(wanted, key=lambda point: point[0])
     due, points = next(grouped)
     for count, step in enumerate(walk):
@@ -233,8 +233,11 @@ def _remembers(policy: ComposedPolicy) -> bool:
 
 
 def _stand_in(now: int, state: TrainingState, policy: ComposedPolicy) -> ComposedPolicy:
-    """The policy as if it had been asked all along, nearly: a round's one instant of preemption counts as past, and
-    jobs with reservations are those to which it would give one now."""
+    """Return a copy of the policy that approximates its memory.
+
+    A round's one instant of preemption counts as past, and the jobs with reservations are those that it would reserve
+    for now.
+    """
     other = copy(policy)
     other.preempts = policy.preempts and not policy.order.one_instant
     if policy.backfill.reserves:
@@ -259,7 +262,7 @@ class _Tally:
         self.squares: dict[str, float] = {}
 
     def add(self, kinds: Sequence[str]) -> None:
-        """One more point, whose causes share it."""
+        """Count one more point, whose causes share it."""
         self.points += 1
         for kind in kinds:
             part = _PARTS // len(kinds)
@@ -276,7 +279,7 @@ class _Tally:
         return given
 
     def error(self, kind: str) -> float:
-        """Standard error of a cause's share; one point more that says half of it keeps this above 0 where all agree."""
+        """Return the standard error of a cause's share. One added point that is half this cause keeps it above 0."""
         count = self.points
         mean = (self.parts[kind] / _PARTS + 0.5) / (count + 1)
         square = (self.squares[kind] + 0.5) / (count + 1)

@@ -110,7 +110,7 @@ def _packed(ledger: Ledger, lines: Timeline, shown: int, tick: int) -> bytes:
 
 
 def _runs(ledger: Ledger, kept: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Runs a hold; for each run the GPUs between it and the end of the one before (of the hold), and its length."""
+    """Return the number of GPU runs of each hold; for each run the gap to the run before, and its length."""
     counts = np.array([node.gpus for node in ledger.cluster.nodes], dtype=np.int64)
     first_gpu = np.cumsum(np.append(0, counts))  # of each node, and of all GPUs last
     rank = np.full(len(ledger.hold_row), -1, dtype=np.int64)
@@ -131,7 +131,7 @@ def _runs(ledger: Ledger, kept: IntArray) -> tuple[IntArray, IntArray, IntArray]
 
 
 def _down(ledger: Ledger, tick: int) -> IntArray:
-    """(node, since, how long or 0 for until the end, 1 failed or 2 drained) for each stretch without new jobs."""
+    """Return (node, since, length or 0 until the end, 1 failed or 2 drained) for each interval without new jobs."""
     rows = ledger.rows(Kind.NODE_FAILED, Kind.NODE_DRAINED, Kind.NODE_RECOVERED)
     found: list[tuple[int, int, int, int]] = []
     since: dict[int, tuple[int, int]] = {}

@@ -71,7 +71,7 @@ def _range(row: Row) -> str:
 
 
 def _duration(value_s: float | None) -> str:
-    """A duration rounded to the unit that is shown, where all else would cut it off; a dash where there is none."""
+    """Return a duration rounded to the unit that is shown; a dash where there is none."""
     if value_s is None:
         return "–"
     time = seconds(float(value_s))

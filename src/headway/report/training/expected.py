@@ -68,7 +68,7 @@ class Expected:
     """Whether too few had ended, and run times that nobody announced were taken from the trace."""
 
     def record(self) -> dict[str, Any]:
-        """For machines."""
+        """Return it as JSON, for a program."""
         times = {"p10_s": self.p10, "p50_s": self.p50, "p90_s": self.p90}
         return {
             **{name: None if time is None else to_seconds(time) for name, time in times.items()},
@@ -89,7 +89,10 @@ def expected_start(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Expected:
-    """When a job that waits at a moment starts. ``ledger`` is of the tape up to there; the moment is left as it is."""
+    """Return when a job that waits at a moment starts.
+
+    ``ledger`` is of the tape up to there; the moment is not changed.
+    """
     count = draws or (DRAWS if len(moment.state.jobs) <= MANY_JOBS else FEW_DRAWS)
     lasting = Lasting.until(ledger, moment.state.jobs.values(), moment.time)
     arriving = _Arriving(moment, ledger)
@@ -146,8 +149,11 @@ class Lasting:
     """How much work jobs turn out to be, by size, from those that ended in a stretch of tape and those that run."""
 
     def __init__(self, seen: Sequence[tuple[Job, int, bool]], whole: "Lasting | None" = None) -> None:
-        """``seen`` are jobs, how much of each was done, and whether it was over then; those that were not say that
-        such jobs last longer than that. ``whole`` is what they are a sample of, for where that has too few."""
+        """Estimate from jobs seen.
+
+        ``seen`` are jobs, how much of each was done, and whether it had ended; a job that had not ended lasts longer
+        than that. ``whole`` is the estimate that this one resamples, used where this one has too few jobs.
+        """
         self._seen = seen
         self._whole = whole
         self.from_trace = False
@@ -166,7 +172,7 @@ class Lasting:
 
     @classmethod
     def until(cls, ledger: Ledger, live: Iterable[JobState], now: int) -> "Lasting":
-        """From the last jobs that ended up to a time, and from those that live then."""
+        """Return the distribution of work from the last jobs that ended up to a time, and from those that live then."""
         ended = np.flatnonzero(ledger.completed & (ledger.ideal > 0))
         ended = ended[np.argsort(ledger.end[ended], kind="stable")][-MOST_HISTORY:]
         over = [(ledger.jobs[job], int(ledger.ideal[job]), True) for job in ended.tolist()]
@@ -174,7 +180,7 @@ class Lasting:
         return cls([*over, *running])
 
     def again(self, random: Random) -> "Lasting":
-        """From as many jobs drawn from the same: how much else the history might have said."""
+        """Return the distribution of a resample of the same jobs: how much else the history might have said."""
         return Lasting(random.choices(self._seen, k=len(self._seen)), self) if self._seen else self
 
     def redrawn(self, now: int, js: JobState, random: Random) -> Job:
@@ -183,7 +189,7 @@ class Lasting:
         return replace(js.job, work=work, **_FINISHES)
 
     def drawn(self, job: Job, done: int, random: Random) -> int:
-        """Work in all of a job of which so much is done.
+        """Return a drawn total work of a job of which ``done`` is done.
 
         Before enough jobs have ended it is what was announced, and where nothing was, what the trace says: the one
         case in which the future is looked at, which ``from_trace`` then says.
@@ -248,7 +254,7 @@ class _Arriving:
         self.past = recent if len(recent) >= LEAST_HISTORY else here[-LEAST_HISTORY:]
 
     def draw(self, lasting: Lasting, random: Random) -> Iterator[Job]:
-        """In stretches as they came, from now on."""
+        """Yield drawn arrivals from now on, in blocks of consecutive recorded jobs."""
         past = self.past
         if len(past) < 2:
             return

@@ -55,7 +55,7 @@ class Way:
     """Whether the policy, asked right after, starts the job; else it has other plans for the room."""
 
     def line(self) -> str:
-        """As a person reads it."""
+        """Return it as a line for a terminal."""
         verb, where = ("preempt", "{} ({})") if self.kind == PREEMPTION else ("move", "{} to {}")
         listed = [where.format(job, _nodes(nodes)) for job, nodes in zip(self.jobs, self.where, strict=True)]
         what = f"{verb} job{'s' if len(self.jobs) > 1 else ''} {_some(listed)}"
@@ -64,7 +64,7 @@ class Way:
         return f"{what}: {cost:.3g} GPU-hours of standstill; the policy then {then}"
 
     def record(self) -> dict[str, Any]:
-        """For machines."""
+        """Return it as JSON, for a program."""
         return {
             "kind": self.kind,
             "jobs": list(self.jobs),
@@ -97,7 +97,7 @@ class Explanation:
     recorded_told: str = ""
 
     def lines(self) -> list[str]:
-        """Plain text for a terminal."""
+        """Return it as lines for a terminal."""
         found = [described(self.job), self.told]
         if self.status != "waiting":
             return found
@@ -111,7 +111,7 @@ class Explanation:
         return [*found, f"in the run it {self.recorded_told}"]
 
     def record(self) -> dict[str, Any]:
-        """For machines: times in seconds since the run began."""
+        """Return it as JSON: times in seconds since the run began."""
         found: dict[str, Any] = {
             "job": self.job.id,
             "name": self.job.name,
@@ -134,7 +134,7 @@ class Explanation:
 
 
 def moment_to_ask(ledger: Ledger, job: int) -> int:
-    """The middle of a job's first wait; without one, when it arrived or when the tape ends, whichever is first."""
+    """Return the middle of a job's first wait; without one, when it arrived or the tape ends, whichever is first."""
     stretches = waits(ledger)
     mine = np.flatnonzero(stretches.job == job)
     if len(mine):
@@ -255,7 +255,7 @@ def _run_times(expected: Expected) -> str:
 
 
 def _ways(moment: Moment, js: JobState) -> tuple[tuple[Way, ...], dict[str, str]]:
-    """Ways to make room, fewest jobs first, and for each kind without one the reason."""
+    """Return ways to make room, fewest jobs first, and for each kind without one the reason."""
     state, rule = moment.state, copy(moment.policy.placement)
     copies = Copies(moment)
     ways: list[Way] = []

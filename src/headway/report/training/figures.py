@@ -48,17 +48,17 @@ _LONGEST = 32
 
 
 def label(text: str, most: int = 28) -> str:
-    """Return a text from a trace as plotly takes it: it reads a little HTML, so none is left."""
+    """Return text from a trace for plotly: it reads some HTML, so none is left."""
     return escape(clipped(text, most), quote=False)
 
 
 def names_of(both: Comparison) -> list[str]:
-    """Return the runs as plotly takes their names; no two are the same, so that each has a bar of its own."""
+    """Return the names of the runs for plotly, all distinct, so that each has a bar of its own."""
     return [label(name, _LONGEST) for name in both.cut(_LONGEST)]
 
 
 def line_of(both: Comparison, index: int) -> dict[str, Any]:
-    """Return how the line of a run looks."""
+    """Return the line style of a run."""
     return line_style(index, both.base, len(both.runs), _DASHES)
 
 
@@ -97,7 +97,7 @@ def distribution(both: Comparison, values: Sequence[FloatArray], what: str) -> F
 
 
 def _to_the_edges(x: FloatArray, share: FloatArray, floor: float, top: float) -> tuple[FloatArray, FloatArray]:
-    """A distribution from the one side of the axis to the other: nothing before its first value, all after its last."""
+    """Return a distribution that spans the axis: 0 before its first value, 1 after its last."""
     if not len(x):
         return x, share
     if x[0] > floor:
@@ -200,7 +200,7 @@ def _stretch(
 def stacked(
     names: Sequence[str], parts: Mapping[str, Sequence[float]], colours: Mapping[str, int], axis: str
 ) -> Figure:
-    """Horizontal bars, one a name (already safe for plotly), divided into parts; the first name on top."""
+    """Draw horizontal bars, one a name (already safe for plotly), divided into parts; the first name on top."""
     data = [
         {
             "type": "bar",
@@ -276,7 +276,7 @@ def dots(
     *,
     even: float | None = None,
 ) -> Figure:
-    """One row a group, one dot a run. With ``even``, an axis in logarithms and a line where all is as it should be."""
+    """Draw one row a group, one dot a run. With ``even``, on a logarithmic axis with a line at that value."""
     data = []
     for index, name_of_run in enumerate(names_of(both)):
         shown = [(label(name), values[index].get(name)) for name in groups]

@@ -36,7 +36,7 @@ class Bar:
 
 
 def _bars(both: Comparison) -> str:
-    """Mean time to completion, split into waiting and running: of each run, or of each size of job in one run."""
+    """Return bars of the mean time to completion: of each run, or of each size of job in one run."""
     if len(both.runs) > 1:
         lines, what = [_of_run(both, index) for index in range(len(both.runs))], "Mean time to completion"
     elif both.baseline.seeds:
@@ -79,7 +79,7 @@ def _of_run(both: Comparison, index: int) -> Bar:
 
 
 def _of_sizes(run: Measured) -> list[Bar]:
-    """Completed jobs by size, the smallest first."""
+    """Return bars of completed jobs by size, the smallest first."""
     done = run.table.filter(pl.col("end_s").is_not_null() & pl.col("first_start_s").is_not_null())
     means = done.group_by("size").agg(pl.col("jct_s").mean(), pl.col("wait_s").mean(), pl.len())
     found = {size: (jct, wait, jobs) for size, jct, wait, jobs in means.iter_rows()}
@@ -109,7 +109,7 @@ def _bar(line: Bar, scale: float, shown: str) -> str:
 
 
 def _tiles(both: Comparison) -> str:
-    """Four numbers of the best run, each beside the baseline's."""
+    """Return four numbers of the best run, each beside the baseline's."""
     best, base = both.runs[both.best], both.baseline
     new, old = best.numbers, base.numbers
     tiles = [

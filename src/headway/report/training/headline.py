@@ -37,18 +37,18 @@ _WHOLE = 400
 
 
 def _times(share: float) -> str:
-    """Return how much a change is, without its sign."""
+    """Return the size of a change, without its sign."""
     size = abs(100 * share)
     return f"{size:.0f}{THIN}%" if size >= 9.5 else f"{size:.1f}{THIN}%"
 
 
 def name(run: Measured) -> str:
-    """Return a run as a text names it."""
+    """Return the name of a run, in bold."""
     return f"<b{in_full(run)}>{plain(run.label)}</b>"
 
 
 def in_full(run: Measured, shown: str = "") -> str:
-    """Return the attribute of an element that shows a run by a shorter name: pointing at it gives the whole one."""
+    """Return a title attribute with the full name of a run, where a shorter one is shown."""
     full = run.name or run.label
     return "" if full == (shown or run.label) else f' title="{plain(full, _WHOLE)}"'
 
@@ -129,7 +129,7 @@ def details(both: Comparison) -> list[str]:
 
 
 def _chosen(both: Comparison) -> Iterator[str]:
-    """Yield what the difference is worth, the best run having been picked from several after the fact."""
+    """Yield how sure the difference is, given that the best of several runs was picked after the fact."""
     if both.claim.value is None or not both.claim_level:
         return
     if both.claim.interval is None:
@@ -228,7 +228,7 @@ def _use(best: Measured, base: Measured) -> Iterator[str]:
 
 
 def facts(both: Comparison) -> list[tuple[str, str]]:
-    """(what, which), both as HTML."""
+    """Return (name, value) of what was run, both as HTML."""
     runs = both.runs
     policies = shortened([run.policy for run in runs])
     divided = [("Allocation", _each([plain(run.allocation) if run.allocation else "none" for run in runs]))]
@@ -272,7 +272,7 @@ def _arriving(summary: Summary) -> float:
 
 
 def _spans(lengths: list[float]) -> str:
-    """Lengths of time in several runs: the shortest and the longest."""
+    """Return the shortest and the longest of some durations."""
     if duration(min(lengths)) == duration(max(lengths)):
         return duration(max(lengths))
     return " to ".join(durations([min(lengths), max(lengths)]))

@@ -127,7 +127,7 @@ def _chart_of(record: Record, key: str, unit: str, title: str) -> Iterator[str]:
 
 
 def chart(values: Sequence[float], rows: int = CHART_ROWS) -> Iterator[str]:
-    """Values as columns of blocks, the largest as high as the chart, with the scale at the left."""
+    """Yield values as columns of blocks, the largest as high as the chart, with the scale at the left."""
     top = max(values) or 1.0
     eighths = [max(round(8 * rows * value / top), 1 if value > 0 else 0) for value in values]
     for row in reversed(range(rows)):

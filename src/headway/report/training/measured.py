@@ -155,12 +155,12 @@ class Measured:
 
     @cached_property
     def lines(self) -> Timeline:
-        """Step functions."""
+        """Return the step functions of the run."""
         return timeline(self.ledger)
 
     @cached_property
     def fragments(self) -> Fragmentation:
-        """Fragmentation over time."""
+        """Return fragmentation over time."""
         return fragmentation(self.ledger)
 
     @cached_property
@@ -218,7 +218,7 @@ class Measured:
 
     @cached_property
     def allocation(self) -> str:
-        """What divides CPUs, memory and storage, and what speed they give; empty where jobs hold what they ask for."""
+        """Return what divides CPUs, memory and storage, with its speeds; empty where jobs hold what they ask for."""
         scene = self.stored.scene
         try:
             policy, sensitivity = scene.policy(), scene.speed().sensitivity
@@ -307,8 +307,10 @@ class Comparison:
 
     @property
     def claim_level(self) -> float:
-        """How sure a difference has to be that is told of the best run: the more there are to choose from, the likelier
-        one of them looks good by chance (Bonferroni's correction)."""
+        """Return the confidence level for the difference of the best run.
+
+        It is Bonferroni's correction: of more runs, one more likely looks good by chance.
+        """
         level = self.baseline.level
         return 1 - (1 - level) / max(1, len(self.runs) - 1) if level else 0.0
 

@@ -38,12 +38,12 @@ QUESTIONS: tuple[Question, ...] = (
 
 
 def silent(_what: str, _share: float) -> None:
-    """Nobody looks."""
+    """Report progress to nobody."""
 
 
 @dataclass
 class Parts:
-    """What a page is put together from."""
+    """The figures, maps and payloads that a page is assembled from."""
 
     figures: dict[str, Any] = field(default_factory=dict)
     maps: dict[str, Any] = field(default_factory=dict)
@@ -83,7 +83,7 @@ def build(both: Comparison, title: str = "", tell: Tell = silent) -> str:
 
 
 def _causes(run: Measured, tell: Tell, index: int, runs: int) -> tuple[WaitCauses | None, str]:
-    """Return why the jobs of a run waited; or why that cannot be said."""
+    """Return why the jobs of a run waited; or None and why that cannot be computed."""
     scene, horizon = run.stored.scene, max(1, run.ledger.horizon)
 
     def progress(time: int) -> None:
@@ -129,7 +129,7 @@ def _figures(both: Comparison, found: Sequence[WaitCauses | None], parts: Parts)
 
 
 def _maps(both: Comparison, parts: Parts) -> None:
-    """A map for each run, the baseline's and the best one's first, as long as there is room."""
+    """Add a map for each run, the baseline's and the best one's first, as long as there is room."""
     ranked = list(dict.fromkeys((both.base, both.best, *range(len(both.runs)))))
     left = MOST_MAP_BYTES
     shared: dict[bytes, int] = {}
@@ -165,7 +165,7 @@ def _maps(both: Comparison, parts: Parts) -> None:
 
 
 def _shared(data: bytes, shared: dict[bytes, int], parts: Parts) -> int:
-    """Return the payload with these bytes: packed once, whatever number of runs has them."""
+    """Return the index of the payload with these bytes; runs with the same bytes share one."""
     if data not in shared:
         parts.payloads.append(deflated(data))
         shared[data] = len(parts.payloads) - 1
@@ -175,7 +175,7 @@ def _shared(data: bytes, shared: dict[bytes, int], parts: Parts) -> int:
 def _bodies(
     both: Comparison, found: Sequence[WaitCauses | None], problems: Sequence[str], parts: Parts
 ) -> dict[str, str]:
-    """Return what answers each question."""
+    """Return the body of each section by its anchor."""
     key = key_of_runs([plain(run.label, 80) for run in both.runs], both.base, [in_full(run) for run in both.runs])
     jct = figure("jct", "Share of jobs by time to completion", "time to completion")
     wait = figure("wait", "Share of jobs by wait", "wait: all time without what they asked for")

@@ -26,7 +26,7 @@ def panels_of(both: Comparison) -> list[Panel]:
 
 
 def _host(both: Comparison) -> Iterator[Panel]:
-    """CPUs, memory and storage bandwidth, where nodes count them and jobs hold any."""
+    """Yield panels of CPUs, memory and storage bandwidth, where nodes count them and jobs hold any."""
     for (name, line), (field, unit) in zip(_HOST, FIELDS, strict=True):
         held: list[Series | None] = [getattr(run.lines, line) for run in both.runs]
         if any(series is not None and series.values.any() for series in held):

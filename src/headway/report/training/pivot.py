@@ -15,7 +15,7 @@ MOST_ACROSS = 8
 
 
 def pivot(rows: Sequence[Row], across: str) -> Table | None:
-    """Mean JCT, its interval and change, a line for each combination of the other keys; None where that is no help."""
+    """Return mean JCT, interval and change, a line for each combination of the other keys; None if there are none."""
     columns = list(dict.fromkeys(str(row["values"].get(across, "")) for row in rows))
     others = [key for key in rows[0]["values"] if key != across]
     if not across or not others or not 2 <= len(columns) <= MOST_ACROSS:

@@ -171,7 +171,7 @@ def fairness(both: Comparison) -> str:
 
 
 def groups(both: Comparison, column: str) -> list[str]:
-    """Tenants, those that held most GPU time first and no more than a figure has room for; or all sizes of jobs."""
+    """Return tenants, those with most GPU time first and as many as a figure has room for; or all sizes of jobs."""
     hours_of: dict[str, float] = {}
     for run in both.runs:
         held = run.table.group_by(column).agg(pl.col("gpu_s").sum())

@@ -66,7 +66,7 @@ def fitting(rows: Sequence[Row], width: int) -> tuple[Table, int]:
 
 
 def legend(rows: Sequence[Row], table: Table) -> str:
-    """Over what time use is counted, for those who read this table of these runs; empty where it shows none."""
+    """Return a line on the time over which use is counted; empty where the table shows no use."""
     shown = [str(column.header) for column in table.columns]
     used = [name for name in ("GPU use", "CPUs", "memory") if name in shown]
     if not used:

@@ -7,12 +7,12 @@ from headway.units import format_size
 
 
 def size_label(size: str) -> str:
-    """Return a class of sizes as a page says it."""
+    """Return a size class as pages show it."""
     return size.replace("-", "–")
 
 
 def size_labels() -> list[str]:
-    """Return the labels of all sizes, the smallest first."""
+    """Return the labels of all size classes, the smallest first."""
     return [size_label(name) for name in SIZE_CLASSES]
 
 
