@@ -70,10 +70,10 @@ def jobs(trace: Any = None, **settings: Any) -> Work:
 
 def fleet(scenario: str | PathLike[str], **settings: Any) -> Work:
     """Say which inference pipelines on which fleet: the name of a scenario, or a file of one's own."""
-    found = work("fleet", scenario=scenario, **settings)
+    work_of_fleet = work("fleet", scenario=scenario, **settings)
     with own_code():
-        found.domain.check(typed(copied(found.document), "settings"))
-    return found
+        work_of_fleet.domain.check(typed(copied(work_of_fleet.document), "settings"))
+    return work_of_fleet
 
 
 def gpu(high: str | Sequence[str], low: str | Sequence[str] = (), **settings: Any) -> Work:
@@ -85,10 +85,10 @@ def synthetic(jobs: int, *, kind: str = "synthetic", **settings: Any) -> given.S
     """Say that jobs are drawn: like those of the Philly trace, or with ``kind="synergy"`` as Synergy draws them."""
     if kind not in ("synthetic", "synergy"):
         raise ExperimentError(unknown_name("kind", str(kind), ("synthetic", "synergy")))
-    found = given.Synthetic(kind, {"jobs": jobs, **settings})
-    table = typed({"scale": "jobs", "trace": given.trace_table(found)}, "hw.synthetic").trace
+    workload = given.Synthetic(kind, {"jobs": jobs, **settings})
+    table = typed({"scale": "jobs", "trace": given.trace_table(workload)}, "hw.synthetic").trace
     check_synthetic(table.synthetic) if table.synthetic else check_synergy(table.synergy)
-    return found
+    return workload
 
 
 # --- verbs --------------------------------------------------------------------------------------------------------
@@ -119,8 +119,8 @@ def compare(
     at_once = given.whole(processes, "processes")
     if any(GIVEN in name for name in names):  # objects are known in this process alone
         at_once = 1
-    found = played(under_each(document, names), at_once, keep=keep)
-    return _ended(found) if keep else found
+    comparison = played(under_each(document, names), at_once, keep=keep)
+    return _ended(comparison) if keep else comparison
 
 
 def run(path: str | PathLike[str], *, processes: int = 1, set: Any = (), **settings: Any) -> Comparison:
@@ -149,10 +149,10 @@ def sweep(
     document = _settled(work, settings).document
     place, axes = given.path(folder, "folder"), given.axes(vary)
     pool = LocalPool(given.whole(processes, "processes"))
-    found = run_sweep(document, axes, place, pool, retry=retry, note=silent)
-    if found.stopped:
+    grid = run_sweep(document, axes, place, pool, retry=retry, note=silent)
+    if grid.stopped:
         raise KeyboardInterrupt(f"stopped; the same sweep goes on with what is left to do in {folder}")
-    return found
+    return grid
 
 
 def backtest(
@@ -219,8 +219,8 @@ def _settled(work: Work, settings: Mapping[str, Any]) -> Work:
     return work.with_settings(**settings)
 
 
-def _ended(found: Ended) -> Ended:
+def _ended(result: Ended) -> Ended:
     """Return runs that went to their end; raise what Ctrl-C raises, where it ended one of them in good order."""
-    if found.stopped:
-        raise KeyboardInterrupt(found.stopped)
-    return found
+    if result.stopped:
+        raise KeyboardInterrupt(result.stopped)
+    return result

@@ -66,10 +66,10 @@ def write_whole(path: Path, content: bytes | str, error: type[InputError] = Tape
 def stamp(path: str | Path) -> tuple[int, ...]:
     """Return what changes when a file does (time, size, inode); empty where there is none."""
     try:
-        found = Path(path).stat()
+        status = Path(path).stat()
     except (OSError, ValueError):
         return ()
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def remove_unfinished(folder: Path) -> None:

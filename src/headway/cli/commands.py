@@ -74,8 +74,8 @@ def demo(given: Given) -> None:
         f"nodes with 8 GPUs each, {DEMO_COST} a preemption"
     )
     settings = {"seeds": given["seeds"], "baseline": given["baseline"] or DEMO_BASELINE}
-    found = api.compare(work, DEMO_POLICIES, processes=given["processes"], keep=bool(wanted.report), **settings)
-    show_result(found, wanted)
+    comparison = api.compare(work, DEMO_POLICIES, processes=given["processes"], keep=bool(wanted.report), **settings)
+    show_result(comparison, wanted)
 
 
 @command(

@@ -167,8 +167,8 @@ def export(
 
     headway export runs/srtf --parquet tables --csv sheets
     """
-    found = opened(folder, "what is there is exported", trust=trust, note=console.note)
-    for file in Run(found).export(perfetto=perfetto, parquet=parquet, csv=csv, force=force):
+    stored_run = opened(folder, "what is there is exported", trust=trust, note=console.note)
+    for file in Run(stored_run).export(perfetto=perfetto, parquet=parquet, csv=csv, force=force):
         what = "events" if file.path.suffix in (".json", ".gz") else "rows"
         console.say(f"{file.path}: {file.rows:,} {what}, {format_size(file.size_bytes)}")
 

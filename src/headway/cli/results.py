@@ -68,38 +68,38 @@ def _check_picture(picture: Path, to_be_made: Sequence[Path]) -> None:
         raise ExperimentError(f"--picture {picture}: cannot be written")
 
 
-def show_result(found: Comparison, wanted: Wanted) -> None:
+def show_result(comparison: Comparison, wanted: Wanted) -> None:
     """Print what came of some runs; one that was stopped ends the program with 130 or 143."""
-    rows = found.rows
-    if wanted.as_json and (rows or not found.single):
-        console.print_json(rows[0] if found.single else rows)
+    rows = comparison.rows
+    if wanted.as_json and (rows or not comparison.single):
+        console.print_json(rows[0] if comparison.single else rows)
     elif rows:
-        show(rows, found.view, wanted.by or ())
+        show(rows, comparison.view, wanted.by or ())
     if wanted.picture is not None and rows:
-        text = found.view.picture(rows)
+        text = comparison.view.picture(rows)
         write_whole(Path(wanted.picture), text, ExperimentError, f"--picture {wanted.picture}")
         console.note(f"picture: {wanted.picture}")
-    for line in (*found.notes(), *found.view.missing_details(rows, wanted.by or ())):
+    for line in (*comparison.notes(), *comparison.view.missing_details(rows, wanted.by or ())):
         console.note(f"note: {line}")
-    if wanted.report is not None and not found.stopped:
-        write_page(found.places, Path(wanted.report), baseline=found.baseline, trust=True, flag="--report")
-    if found.stopped:
-        console.note(found.stopped if wanted.report is None else f"{found.stopped}; no report was made")
+    if wanted.report is not None and not comparison.stopped:
+        write_page(comparison.places, Path(wanted.report), baseline=comparison.baseline, trust=True, flag="--report")
+    if comparison.stopped:
+        console.note(comparison.stopped if wanted.report is None else f"{comparison.stopped}; no report was made")
         sys.exit(status())
 
 
-def show_answer(found: Answer, as_json: bool) -> None:
+def show_answer(answer: Answer, as_json: bool) -> None:
     """Print the answer to a question; one that was stopped ends the program with 130 or 143."""
-    if as_json and found.record() is not None:
-        console.print_json(found.record())
+    if as_json and answer.record() is not None:
+        console.print_json(answer.record())
     elif not as_json:
-        widest = max((width_of(part) for part in found.shown if not isinstance(part, str)), default=0)
-        for part in found.shown:
+        widest = max((width_of(part) for part in answer.shown if not isinstance(part, str)), default=0)
+        for part in answer.shown:
             console.say(part) if isinstance(part, str) else console.out(widest).print(part)
-    for line in found.notes:
+    for line in answer.notes:
         console.note(line)
-    if found.stopped:
-        console.note(found.stopped)
+    if answer.stopped:
+        console.note(answer.stopped)
         sys.exit(status())
 
 

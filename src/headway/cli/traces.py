@@ -273,27 +273,27 @@ def _free(out: str, force: bool) -> Path:
     return path
 
 
-def _write(jobs: Sequence[Job], path: Path, found: traces.Trace | None = None, source: str = "") -> None:
+def _write(jobs: Sequence[Job], path: Path, trace: traces.Trace | None = None, source: str = "") -> None:
     """Write jobs, and then say what was read of the source, what was not, and what was written."""
-    traces.write(jobs, path, _starts(jobs, found) if found is not None else None)
-    if found is not None:
-        for line in found.notes:
+    traces.write(jobs, path, _starts(jobs, trace) if trace is not None else None)
+    if trace is not None:
+        for line in trace.notes:
             console.note(f"note: {line}")
-        if found.dropped:
-            console.note(f"note: {dropped_note(found.dropped, found.rows, source)}")
-        console.note(f"{source}: {counted(len(found.jobs), 'job')} of {found.rows:,} rows ({found.format})")
+        if trace.dropped:
+            console.note(f"note: {dropped_note(trace.dropped, trace.rows, source)}")
+        console.note(f"{source}: {counted(len(trace.jobs), 'job')} of {trace.rows:,} rows ({trace.format})")
     over = format_duration(jobs[-1].submit - jobs[0].submit)
     console.note(f"{path}: {counted(len(jobs), 'job')} over {over} written")
 
 
-def _starts(jobs: Sequence[Job], found: traces.Trace) -> dict[str, int]:
+def _starts(jobs: Sequence[Job], trace: traces.Trace) -> dict[str, int]:
     """Return when jobs really started, on the clock of those that are written; empty where arrivals were rescaled."""
-    before = {job.name: job.submit for job in found.jobs}
-    shifts = {before[job.name] - job.submit for job in jobs if job.name in found.starts}
+    before = {job.name: job.submit for job in trace.jobs}
+    shifts = {before[job.name] - job.submit for job in jobs if job.name in trace.starts}
     if len(shifts) != 1:
         return {}
     (shift,) = shifts
-    return {job.name: found.starts[job.name] - shift for job in jobs if job.name in found.starts}
+    return {job.name: trace.starts[job.name] - shift for job in jobs if job.name in trace.starts}
 
 
 def _numbers(text: str) -> tuple[int, int | None]:

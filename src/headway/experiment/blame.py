@@ -48,9 +48,9 @@ def _policy(frame: FrameType, foreign: Mapping[str, Sequence[str]]) -> str:
 
 def _foreign_modules() -> dict[str, list[str]]:
     """Return the modules of parts that were loaded from files or other packages, with the parts' names."""
-    found: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     for table in TABLES.values():
         for part in table.values():
             for module in {kind.__module__ for kind in part.__mro__ if not is_own(kind)}:
-                found.setdefault(module, []).append(part.name)
-    return found
+                names.setdefault(module, []).append(part.name)
+    return names

@@ -111,10 +111,10 @@ def _checksum(record: Record) -> str:
 
 def outstanding(cells: Sequence[Cell], store: Store, *, retry: bool = False, keep: bool = False) -> list[Cell]:
     """Return the cells to run, each once: without result, failed (``retry``), or without a run (``keep``)."""
-    found: dict[str, Cell] = {}
+    chosen: dict[str, Cell] = {}
     for cell in cells:
         record = store.read(cell)
         lacking = keep and record is not None and not record["error"] and not store.kept(cell)
         if record is None or lacking or (retry and record["error"]):
-            found.setdefault(cell.digest, cell)
-    return list(found.values())
+            chosen.setdefault(cell.digest, cell)
+    return list(chosen.values())

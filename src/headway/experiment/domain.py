@@ -361,5 +361,5 @@ class Domain(ABC):
     @cached_property
     def view(self) -> View:
         """Return the view of this scale, imported when it is first asked for."""
-        found: View = import_module(self.view_module).VIEW
-        return found
+        view: View = import_module(self.view_module).VIEW
+        return view

@@ -101,14 +101,14 @@ def code() -> str:
 
 def code_of(package: Path) -> str:
     """Return the same digest for the package in a folder."""
-    found = hashlib.sha256(headway.__version__.encode())
+    digest = hashlib.sha256(headway.__version__.encode())
     for path in _sources(package):
-        found.update(f"\n{path.relative_to(package).as_posix()}\n".encode())
-        found.update(path.read_bytes())
+        digest.update(f"\n{path.relative_to(package).as_posix()}\n".encode())
+        digest.update(path.read_bytes())
     for point in sorted(entry_points(group=GROUP), key=lambda point: (point.name, point.value)):
         version = point.dist.version if point.dist is not None else ""
-        found.update(f"\n{point.name}={point.value} {version}".encode())
-    return found.hexdigest()
+        digest.update(f"\n{point.name}={point.value} {version}".encode())
+    return digest.hexdigest()
 
 
 def _sources(package: Path) -> Iterator[Path]:

@@ -36,8 +36,8 @@ def numbers(result: RunResult, label: str = "") -> Outcome:
     stopped = f"{domain.view.how_far(result)}; {_where(result)}" if result.stopped else ""
     if stopped and result.folder is None:  # nobody asks for them, and of a long tape they take long
         return Outcome({}, (), stopped)
-    found = domain.view.numbers(result)
-    flat = found.row | {
+    outcome = domain.view.numbers(result)
+    flat = outcome.row | {
         "wall_s": result.wall_s,
         "peak_rss_bytes": result.peak_rss_bytes,
         "digest": result.tape.digest,
@@ -50,7 +50,7 @@ def numbers(result: RunResult, label: str = "") -> Outcome:
     row = {key: flat[key] for key in domain.view.first_keys} | flat
     if result.folder is not None:
         store_result(result.folder, row)
-    return replace(found, row=row, stopped=stopped, drawn=domain.draws(experiment))
+    return replace(outcome, row=row, stopped=stopped, drawn=domain.draws(experiment))
 
 
 def _where(result: RunResult) -> str:

@@ -64,7 +64,7 @@ def folders(given: Sequence[str], note: Note) -> list[Place]:
 
     Links are not followed.
     """
-    found: list[Place] = []
+    runs: list[Place] = []
     for text in given:
         folder = Path(text)
         if not folder.is_dir():
@@ -80,12 +80,12 @@ def folders(given: Sequence[str], note: Note) -> list[Place]:
                 f"run folder {folder} holds no run, and neither do the folders in it and those in them: "
                 "simulate --out makes one"
             )
-        found.extend(Place(first, shown_as(folder, first), (first, *more) if more else ()) for first, *more in below)
-    places = [place.folder.resolve() for place in found]
+        runs.extend(Place(first, shown_as(folder, first), (first, *more) if more else ()) for first, *more in below)
+    places = [place.folder.resolve() for place in runs]
     for index, place in enumerate(places):
         if place in places[:index]:
-            raise ExperimentError(f"run folder {found[index].folder}: is given twice")
-    return found
+            raise ExperimentError(f"run folder {runs[index].folder}: is given twice")
+    return runs
 
 
 def shown_as(given: Path, folder: Path) -> str:
@@ -98,10 +98,10 @@ def shown_as(given: Path, folder: Path) -> str:
 def _below(folder: Path, note: Note, deep: int = 2) -> Iterator[Sequence[Path]]:
     """Yield the runs in a folder, in the order of the command, else by name; runs of several seeds together."""
     order = {name: position for position, name in enumerate(noted_order(folder))}
-    found = sorted(inside(folder), key=lambda each: (order.get(each.name, len(order)), each.name))
-    seeds = sorted((int(m[1]), each) for each in found if (m := _SEED.fullmatch(each.name)) and holds_tape(each))
+    inner = sorted(inside(folder), key=lambda each: (order.get(each.name, len(order)), each.name))
+    seeds = sorted((int(m[1]), each) for each in inner if (m := _SEED.fullmatch(each.name)) and holds_tape(each))
     together = [each for _, each in seeds] if len(seeds) > 1 else []
-    for each in found:
+    for each in inner:
         if each in together:
             continue
         if (line := what_followed(each)) is not None:

@@ -168,10 +168,10 @@ class Run(Tabled):
         if isinstance(own := changes.get("set"), Mapping):
             changes["set"] = [f"{key}={value}" for key, value in own.items()]
         with own_code():
-            found = self.view.whatif(self.stored, moment(at), place, changes)
-        if found.stopped:
-            raise KeyboardInterrupt(found.stopped)
-        return found
+            answer = self.view.whatif(self.stored, moment(at), place, changes)
+        if answer.stopped:
+            raise KeyboardInterrupt(answer.stopped)
+        return answer
 
     def audit(self) -> list[Any]:
         """Check the tape against every rule with a second set of books; return what is wrong."""

@@ -33,14 +33,14 @@ def apart(experiments: Sequence[Named]) -> list[Named]:
     if len(experiments) == 1 or not out:
         return list(experiments)
     check_folder(Path(out))
-    found: list[Named] = []
+    named: list[Named] = []
     taken: set[str] = set()
     for index, (label, each) in enumerate(experiments):
         name = re.sub(r"[^\w.+=-]+", "_", label or each.policy.name).strip("._") or "run"
         name = name if name not in taken else f"{name}-{index + 1}"
         taken.add(name)
-        found.append((label, with_run(each, out=str(Path(out) / name))))
-    return found
+        named.append((label, with_run(each, out=str(Path(out) / name))))
+    return named
 
 
 def play(experiments: Sequence[Named], processes: int = 1) -> Iterator[Outcome]:

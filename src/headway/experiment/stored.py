@@ -18,16 +18,16 @@ _MOST_NAMED = 3
 def stored(folder: str | Path, checked: str = "", *, trust: bool = False, note: Note | None = None) -> StoredRun:
     """Open a run of which there is something to look at; ``note`` is told of one that was cut short."""
     try:
-        found = open_run(folder, trust=trust)
+        run = open_run(folder, trust=trust)
     except TapeError as problem:
         if (line := _no_run(Path(folder))) is None:
             raise
         raise TapeError(line) from problem
-    if not len(found.tape):
+    if not len(run.tape):
         raise TapeError(f"run folder {folder}: the tape holds no step yet")
-    if checked and note is not None and not found.complete:
-        note(f"note: {cut_short(found)}; {checked}")
-    return found
+    if checked and note is not None and not run.complete:
+        note(f"note: {cut_short(run)}; {checked}")
+    return run
 
 
 def cut_short(run: StoredRun) -> str:
@@ -59,8 +59,8 @@ def _no_run(folder: Path) -> str | None:
 def _runs_in(folder: Path) -> list[Path]:
     """Return the runs one or two folders below, by name; seed-2 before seed-10."""
     near = inside(folder)
-    found = (*near, *(deeper for each in near for deeper in inside(each)))
-    runs = [each for each in found if (each / EXPERIMENT_NAME).is_file() and holds_tape(each)]
+    candidates = (*near, *(deeper for each in near for deeper in inside(each)))
+    runs = [each for each in candidates if (each / EXPERIMENT_NAME).is_file() and holds_tape(each)]
     return sorted(runs, key=lambda each: (each.parent, len(each.name), each.name))
 
 

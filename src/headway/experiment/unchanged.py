@@ -88,8 +88,8 @@ def _plain(value: Any) -> Any:
 
 def _names(kind: type) -> Collection[str]:
     """Return the fields of a dataclass or a named tuple, in order; none for anything else."""
-    found: Collection[str] = getattr(kind, "__dataclass_fields__", ())
-    return found or getattr(kind, "_fields", ())
+    fields: Collection[str] = getattr(kind, "__dataclass_fields__", ())
+    return fields or getattr(kind, "_fields", ())
 
 
 def _difference(was: Any, thing: Any) -> str:

@@ -55,13 +55,13 @@ def folder() -> Path:
 
 
 def _stored() -> Path:
-    found = sorted(folder().glob(f"*/*/{NAME}"))
-    if not found:
+    files = sorted(folder().glob(f"*/*/{NAME}"))
+    if not files:
         raise ProfileError(f"interference store: no {NAME} in {folder()}; headway gpu predict A B writes one")
-    if len(found) > 1:
-        listed = ", ".join(str(path) for path in found)
+    if len(files) > 1:
+        listed = ", ".join(str(path) for path in files)
         raise ProfileError(f"interference store: there is a table for each GPU and driver; name one of {listed}")
-    return found[0]
+    return files[0]
 
 
 def read(path: Path, names: Mapping[str, str] | None = None) -> PairTable:

@@ -51,8 +51,8 @@ def mean_interval(
     if len(known) < FEWEST_JOBS:
         return UNKNOWN
     length = block or block_length(known)
-    found = _interval(known[:, None], length, lambda means: means[:, 0], level, resamples, seed)
-    return _not_below_zero(found, known)
+    interval = _interval(known[:, None], length, lambda means: means[:, 0], level, resamples, seed)
+    return _not_below_zero(interval, known)
 
 
 def quantile_interval(
@@ -224,11 +224,11 @@ def _interval(
     drawn = centre + means
     drawn[np.abs(drawn) <= _ROUNDING * np.abs(centre)] = 0.0  # what was drawn adds up to nothing
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = statistic(drawn)
+        statistics = statistic(drawn)
         estimate = float(statistic(centre[None, :])[0])
-    if not (math.isfinite(estimate) and np.isfinite(found).all()):
+    if not (math.isfinite(estimate) and np.isfinite(statistics).all()):
         return UNKNOWN
-    low, high = np.quantile(found, ((1 - level) / 2, (1 + level) / 2))
+    low, high = np.quantile(statistics, ((1 - level) / 2, (1 + level) / 2))
     return estimate + stretch * (float(low) - estimate), estimate + stretch * (float(high) - estimate)
 
 

@@ -82,8 +82,8 @@ def made(asked: Asked, *, out: Path | None, again: bool, say: Say, tell: Tell | 
         return Profiled(stored.document, stored.path, True)
     with stoppable():
         sweep.leftovers(offers.room)
-        found = Measuring(asked, offers, say, tell).all(low, high)
-    document = document_of(asked, found, {"key": key, **parts})
+        measured = Measuring(asked, offers, say, tell).all(low, high)
+    document = document_of(asked, measured, {"key": key, **parts})
     path = store.keep(document)
     if out is not None:
         store.write(document, out)
@@ -153,11 +153,11 @@ class Measuring:
         points = self._searched(low, high)
         points = self._once_more(points)
         cache, uncached = self._cache(points)
-        found = self._found(points, cache, uncached, low, high, time.monotonic() - began)
+        result = self._found(points, cache, uncached, low, high, time.monotonic() - began)
         self._warn()
         if self.asked.check:
             self.say("  to compare with:")
-        return replace(found, checks=[self._point(cpus) for cpus in self.asked.check])
+        return replace(result, checks=[self._point(cpus) for cpus in self.asked.check])
 
     def _found(
         self, points: list[Point], cache: Cache | None, uncached: Point | None, low: float, high: float, wall_s: float
@@ -183,15 +183,15 @@ class Measuring:
     def _searched(self, low: float, high: float) -> list[Point]:
         if self.asked.exactly and self.asked.cpus:
             return [self._point(cpus) for cpus in reversed(self.asked.cpus)][::-1]
-        found: list[Point] = []
+        measured: list[Point] = []
         asking = search.points(low, high, gpus=self.asked.gpus, whole=not self.offers.fractions)
         cpus = next(asking)
         while True:
-            found.append(self._point(cpus))
+            measured.append(self._point(cpus))
             try:
-                cpus = asking.send(found[-1].per_second)
+                cpus = asking.send(measured[-1].per_second)
             except StopIteration:
-                return sorted(found, key=lambda point: point.cpus)
+                return sorted(measured, key=lambda point: point.cpus)
 
     def _once_more(self, points: list[Point]) -> list[Point]:
         """Measure again, once, what is unsure, or falls with more CPUs by more than the error bars explain."""

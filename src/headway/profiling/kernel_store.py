@@ -44,12 +44,12 @@ class KernelStore:
 
     def programs(self) -> list[str]:
         """Return the programs of which something is known."""
-        found = []
+        names = []
         for path in sorted(self.folder.glob("*.json")):
             if path.stem != PAIRS:
                 with suppress(ProfileError):
-                    found.append(str(_read(path).get("program", path.stem)))
-        return found
+                    names.append(str(_read(path).get("program", path.stem)))
+        return names
 
     def load(self, program: str) -> tuple[list[Row], list[Row]] | None:
         """Return the kernels and steps of a program; None where it is not known."""
@@ -126,8 +126,8 @@ def _checked(row: Mapping[str, Any]) -> Row:
 
 
 def _rows(document: Mapping[str, Any], key: str) -> list[Row]:
-    found = document.get(key)
-    return [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
+    rows = document.get(key)
+    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
 
 
 def _read(path: Path) -> Row:

@@ -38,21 +38,21 @@ def run(
     with tempfile.TemporaryDirectory(prefix="headway-trace-") as folder:
         place = Path(folder)
         status = _ran(command, seconds, _environment(place, seconds, library, program, environment), place)
-        found = [read(path) for path in sorted(place.glob("trace.*")) if path.suffix != ".part"]
+        traces = [read(path) for path in sorted(place.glob("trace.*")) if path.suffix != ".part"]
     shown = " ".join(command)
-    if not found and status == -signal.SIGINT:
+    if not traces and status == -signal.SIGINT:
         raise ProfileError(
             f"{shown}: stopped; ended by a signal it wrote no trace: --seconds 10 takes ten seconds of it"
         )
-    if not found:
+    if not traces:
         failed = f"it ended with status {status}; " if status else ""
         raise ProfileError(f"{shown}: no launch was seen: {failed}is it a CUDA program, and did it end by itself?")
-    chosen = max(found, key=lambda each: len(each.launches))
+    chosen = max(traces, key=lambda each: len(each.launches))
     if say is not None:
         if status and seconds is None:
             say(f"{shown}: ended with status {status}; what it launched until then is taken")
-        if len(found) > 1:
-            say(f"{shown}: {len(found)} processes launched kernels; that with most is taken, {chosen.process}")
+        if len(traces) > 1:
+            say(f"{shown}: {len(traces)} processes launched kernels; that with most is taken, {chosen.process}")
     return chosen
 
 

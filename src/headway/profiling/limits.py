@@ -165,13 +165,13 @@ class Held:
 
     def processes(self) -> list[int]:
         """Return the program and what it started, wherever that went."""
-        found = set(self.group.processes()) if self.group is not None else set()
+        ids = set(self.group.processes()) if self.group is not None else set()
         for folder in Path("/proc").iterdir():
-            if folder.name.isdecimal() and int(folder.name) not in found:
+            if folder.name.isdecimal() and int(folder.name) not in ids:
                 with suppress(OSError):
                     if self._mark in (folder / "environ").read_bytes().split(b"\0"):
-                        found.add(int(folder.name))
-        return sorted(found)
+                        ids.add(int(folder.name))
+        return sorted(ids)
 
     def cpu_seconds(self) -> float:
         """Return the CPU time used so far by all its processes."""

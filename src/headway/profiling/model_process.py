@@ -127,10 +127,10 @@ class Worker:
                 raise ProfileError(self._ended())
             self._rest += more
         line, _, self._rest = self._rest.partition(b"\n")
-        found: dict[str, Any] = json.loads(line)
-        if refused := found.get("refused"):
+        reply: dict[str, Any] = json.loads(line)
+        if refused := reply.get("refused"):
             raise ProfileError(refused)
-        return found
+        return reply
 
     def _ended(self) -> str:
         with suppress(subprocess.TimeoutExpired):

@@ -49,8 +49,8 @@ def checks_of(grid: Grid) -> list[tuple[int, int, int]]:
     batches, cpus, shares = (sorted(axis) for axis in (grid.batches, grid.cpus, grid.shares))
     at = ((0, 0, 0), (-1, -1, -1), (-1, 0, -1), (0, -1, 0), (len(batches) // 2, len(cpus) // 2, len(shares) // 2))
     inner = (len(batches) // 3, len(cpus) // 3, 2 * len(shares) // 3)
-    found = [(batches[i], cpus[j], shares[k]) for i, j, k in (*at, inner)]
-    return sorted(set(found))
+    points = [(batches[i], cpus[j], shares[k]) for i, j, k in (*at, inner)]
+    return sorted(set(points))
 
 
 class Log:
@@ -72,10 +72,10 @@ class Log:
 
     def one(self, part: str, **at: Any) -> Row:
         """Return the last such line."""
-        if not (found := self.all(part, **at)):
+        if not (rows := self.all(part, **at)):
             told = ", ".join(f"{key} {value}" for key, value in at.items())
             raise ProfileError(f"{self.path}: nothing is measured of {part}{', ' if told else ''}{told}")
-        return found[-1]
+        return rows[-1]
 
     def keep(self, part: str, **row: Any) -> None:
         """Append a line."""
@@ -200,8 +200,8 @@ class Session:
         order = {"cpus": max(self.grid.cpus), **at}
         if "turn" in order:
             order["first"] = order.pop("turn") * 3 * max(self.grid.cpus) // 2  # of 16 CPUs 0, 12, 8, 4
-        found = worker.ask(part, name=name, **order, runs=self.effort.runs, least_s=self.effort.least_s)
-        self.log.keep(part, name=name, **at, share=share, **found)
+        timed = worker.ask(part, name=name, **order, runs=self.effort.runs, least_s=self.effort.least_s)
+        self.log.keep(part, name=name, **at, share=share, **timed)
 
     def _missing(self, name: str, share: int) -> Iterator[tuple[str, dict[str, int]]]:
         """Yield part and coordinates of each measurement that is not in the log."""

@@ -80,12 +80,12 @@ class Networks:
     def about(self) -> dict[str, Any]:
         """Describe the device, and when this process was how far."""
         torch = self.torch
-        found: dict[str, Any] = {"device": "cpu", "sms": 0, "memory_bytes": 0}
+        device: dict[str, Any] = {"device": "cpu", "sms": 0, "memory_bytes": 0}
         if self.device.type == "cuda":
             seen = torch.cuda.get_device_properties(self.device)
-            found = {"device": seen.name, "sms": seen.multi_processor_count, "memory_bytes": seen.total_memory}
+            device = {"device": seen.name, "sms": seen.multi_processor_count, "memory_bytes": seen.total_memory}
         stamps = {"began_ns": BEGAN_NS, "imported_ns": self.imported_ns, "context_ns": self.context_ns}
-        return {**found, **stamps, "torch": torch.__version__, "cuda": torch.version.cuda or "", "cpus": self.all_cpus}
+        return {**device, **stamps, "torch": torch.__version__, "cuda": torch.version.cuda or "", "cpus": self.all_cpus}
 
     def load(self, name: str, factory: str) -> dict[str, Any]:
         """Make a network by its factory and bring it to the device."""
@@ -172,7 +172,7 @@ class Networks:
     def loads(self, name: str) -> dict[str, Any]:
         """Time copies of the weights to the device: out of plain and out of page-locked memory."""
         torch, there = self.torch, self.subjects[name].network.state_dict().values()
-        found: dict[str, Any] = {}
+        times: dict[str, Any] = {}
         for kind in ("pageable", "pinned") if self.device.type == "cuda" else ("pageable",):
             here = [each.detach().cpu() for each in there]
             if kind == "pinned":
@@ -184,8 +184,8 @@ class Networks:
                     target.copy_(source, non_blocking=True)
                 self.synchronise()
 
-            found[f"{kind}_ns"] = timed(copy, LOADS, 0.0)
-        return found
+            times[f"{kind}_ns"] = timed(copy, LOADS, 0.0)
+        return times
 
     def drop(self, name: str) -> dict[str, Any]:
         """Forget a network."""
@@ -279,9 +279,9 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
 
-    def answer(found: dict[str, Any]) -> None:
+    def answer(reply: dict[str, Any]) -> None:
         with suppress(BrokenPipeError):  # the profiler is gone
-            answers.write(json.dumps(found) + "\n")
+            answers.write(json.dumps(reply) + "\n")
 
     try:
         networks = Networks(sys.argv[1])

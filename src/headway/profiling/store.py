@@ -47,8 +47,8 @@ def folder() -> Path:
 
 
 def _measured(document: Document) -> Mapping[str, Any]:
-    found = document.get("measured")
-    return found if isinstance(found, dict) else {}
+    measured = document.get("measured")
+    return measured if isinstance(measured, dict) else {}
 
 
 # --- keys -----------------------------------------------------------------------------------------------------------

@@ -38,19 +38,19 @@ def _marked() -> Iterator[int]:
         if not folder.name.isdecimal() or int(folder.name) == os.getpid():
             continue
         with suppress(OSError):
-            found = _MARK.search((folder / "environ").read_bytes())
-            if found and found[1] != mine and ended(int(found[2])) and _seen_here(int(folder.name)):
+            mark = _MARK.search((folder / "environ").read_bytes())
+            if mark and mark[1] != mine and ended(int(mark[2])) and _seen_here(int(folder.name)):
                 yield int(folder.name)
 
 
 def _groups(parent: Path) -> list[Path]:
     """Return groups of profilers that are gone; one with our own number that we did not make is an earlier one's."""
-    found = []
+    groups = []
     for folder in parent.glob("headway-*"):
         name = _GROUP.fullmatch(folder.name)
         if name and folder.name not in cgroups.own and (int(name[1]) == os.getpid() or ended(int(name[1]))):
-            found.append(folder)
-    return found
+            groups.append(folder)
+    return groups
 
 
 def _seen_here(process: int) -> bool:

@@ -85,12 +85,12 @@ def check_folder(folder: Path, *, force: bool) -> None:
 @contextmanager
 def kept_if_used(folder: Path, *, force: bool) -> Iterator[None]:
     """Yield with the folder made; remove the folders that were made if the body fails."""
-    made = [each for each in (folder, *folder.parents) if not each.exists()]
+    made = [parent for parent in (folder, *folder.parents) if not parent.exists()]
     try:
         check_folder(folder, force=force)
         yield
     except BaseException:
         with suppress(OSError):  # the first with something in it stays, and so do those that it lies in
-            for each in made:
-                each.rmdir()
+            for parent in made:
+                parent.rmdir()
         raise

@@ -70,10 +70,10 @@ def distribution(
     unit: str,
 ) -> Figure:
     """Return the share of requests up to a value, one line a run."""
-    top = max((float(each.max()) for each in values if len(each)), default=floor)
+    top = max((float(samples.max()) for samples in values if len(samples)), default=floor)
     data = []
-    for index, (name, each) in enumerate(zip(names, values, strict=True)):
-        x, share = cdf(each, floor)
+    for index, (name, samples) in enumerate(zip(names, values, strict=True)):
+        x, share = cdf(samples, floor)
         if len(x):  # from nothing at the left to everything at the right
             x, share = np.concatenate(([x[0]], x, [top])), np.concatenate(([0.0], share, [1.0]))
         data.append(
@@ -97,4 +97,4 @@ def distribution(
 
 def least(values: Sequence[FloatArray], otherwise: float) -> float:
     """Return the least of all values, or ``otherwise`` where there are none."""
-    return min((float(each.min()) for each in values if len(each)), default=otherwise)
+    return min((float(samples.min()) for samples in values if len(samples)), default=otherwise)

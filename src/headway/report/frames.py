@@ -65,8 +65,8 @@ def store(rows: Sequence[Mapping[str, Any]], folder: Path) -> None:
 def stacked(frames: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
     """Return the same table of several runs as one, with a first column that says whose a row is."""
     named = [
-        each.with_columns(pl.lit(name).alias("policy")).select("policy", pl.exclude("policy"))
-        for name, each in frames.items()
+        frame.with_columns(pl.lit(name).alias("policy")).select("policy", pl.exclude("policy"))
+        for name, frame in frames.items()
     ]
     return pl.concat(named, how="diagonal_relaxed")
 

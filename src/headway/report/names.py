@@ -29,18 +29,18 @@ def shortened(names: Sequence[str]) -> list[str]:
     nothing but ``fairshare_weight``, ``multifactor(fairshare_weight=4000, …)+easy``.
     """
     parts = [name if len(name) <= LONGEST else _OPTIONS.sub(_LEFT_OUT, name) for name in names]
-    alike = {part: [name for name, each in zip(names, parts, strict=True) if each == part] for part in parts}
+    alike = {part: [name for name, other in zip(names, parts, strict=True) if other == part] for part in parts}
     return [_telling(name, alike[part]) if name != part else name for name, part in zip(names, parts, strict=True)]
 
 
 def _telling(name: str, alike: Sequence[str]) -> str:
     """Return a name without the options that all names with the same parts share."""
     options = [[_split(each[1]) for each in _OPTIONS.finditer(other)] for other in alike]
-    own = iter(_split(each[1]) for each in _OPTIONS.finditer(name))
+    brackets_of_name = iter(_split(each[1]) for each in _OPTIONS.finditer(name))
     brackets = iter(zip(*options, strict=True))
 
     def bracket(_found: re.Match[str]) -> str:
-        given, others = next(own), next(brackets)
+        given, others = next(brackets_of_name), next(brackets)
         kept = [option for option in given if not all(option in other for other in others)]
         return f"({', '.join([*kept, '…'] if len(kept) < len(given) else kept)})"
 
@@ -57,8 +57,8 @@ def cut_apart(names: Sequence[str], most: int) -> list[str]:
     cut = [_cut(line, most) for line in lines]
     numbers = [f" #{index + 1}" for index in range(len(names))]
     return [
-        each if cut.count(each) == 1 or each == line else f"{_cut(line, most - len(number))}{number}"
-        for line, each, number in zip(lines, cut, numbers, strict=True)
+        short if cut.count(short) == 1 or short == line else f"{_cut(line, most - len(number))}{number}"
+        for line, short, number in zip(lines, cut, numbers, strict=True)
     ]
 
 

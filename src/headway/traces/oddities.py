@@ -107,8 +107,8 @@ def jumps(submit: FloatArray) -> Iterator[Oddity]:
     if gaps.size < FEWEST:
         return
     usual = np.percentile(gaps, 99, method="lower")
-    found = np.flatnonzero(gaps > _JUMP * usual)
-    for at in found[np.argsort(-gaps[found], kind="stable")][:_JUMPS_SHOWN]:
+    jumps_at = np.flatnonzero(gaps > _JUMP * usual)
+    for at in jumps_at[np.argsort(-gaps[jumps_at], kind="stable")][:_JUMPS_SHOWN]:
         line = (
             f"nothing is submitted for {_told(gaps[at])} after {_told(instants[at])} "
             f"(99 % of the gaps are at most {_told(usual)}): a clock that jumped, or rows that are missing"

@@ -92,7 +92,7 @@ def _lines(content: bytes, count: int) -> pl.Series:
     entries = np.arange(1, count + 1)
     if content.count(b"\n") < count - 1:
         return pl.Series("line", entries, dtype=pl.Int64)
-    ids = np.array([found.start() for found in _ID.finditer(content)], dtype=np.int64)
+    ids = np.array([match.start() for match in _ID.finditer(content)], dtype=np.int64)
     breaks = np.flatnonzero(np.frombuffer(content, dtype=np.uint8) == ord("\n"))
     return pl.Series("line", np.searchsorted(breaks, ids) + 1 if ids.size == count else entries, dtype=pl.Int64)
 

@@ -122,10 +122,10 @@ def _checked(source: Table) -> str:
     """Return the column with the ids, of a table that has the columns it needs."""
     column = "JobID" if "JobID" in source.frame.columns else "JobIDRaw"
     Sheet(source, (column if column in source.frame.columns else "JobID", "Submit"))
-    found = set(source.frame.columns)
-    if found.isdisjoint({"Elapsed", "ElapsedRaw"}) and not found >= {"Start", "End"}:
+    columns = set(source.frame.columns)
+    if columns.isdisjoint({"Elapsed", "ElapsedRaw"}) and not columns >= {"Start", "End"}:
         raise TraceError(f"trace {source.path}: nothing tells the run time: add Elapsed, or Start and End")
-    if found.isdisjoint(HOLDINGS):
+    if columns.isdisjoint(HOLDINGS):
         raise TraceError(f"trace {source.path}: nothing tells what jobs ask for: add ReqTRES and AllocTRES")
     return column
 

@@ -38,15 +38,15 @@ _LONGEST_SPAN = 2**62
 def parse_split(text: str, what: str = "split") -> tuple[float, ...]:
     """Parse ``50,0,50`` into the shares of image, language and speech jobs; they sum to 1."""
     parts = [_number(part) for part in text.split(",")]
-    found = [part for part in parts if part is not None]
-    if len(found) != len(parts) or len(found) != len(CLASSES):
+    known = [part for part in parts if part is not None]
+    if len(known) != len(parts) or len(known) != len(CLASSES):
         raise ExperimentError(
             f"{what} {text!r} is not understood: write percentages of image, language and speech jobs, like 20,70,10"
         )
-    whole = sum(found, Fraction())
-    if whole != 100 and not (len(set(found)) == 1 and abs(whole - 100) <= _SLACK):
+    whole = sum(known, Fraction())
+    if whole != 100 and not (len(set(known)) == 1 and abs(whole - 100) <= _SLACK):
         raise ExperimentError(f"{what} {text!r}: percentages must add up to 100, not {float(whole):g}")
-    return tuple(float(part / whole) for part in found)
+    return tuple(float(part / whole) for part in known)
 
 
 def parse_rate(text: str) -> float:

@@ -31,14 +31,14 @@ Key = tuple[Any, ...]
 def source(table: TraceTable, gpus: int) -> tuple[Key, Key]:
     """Return what jobs are read from, and how they are drawn; exactly one of the two says something."""
     given = {"path": table.path, "synthetic table": table.synthetic, "synergy table": table.synergy}
-    found = [name for name, value in given.items() if value]
-    if len(found) != 1:
+    named = [name for name, value in given.items() if value]
+    if len(named) != 1:
         none = (
             "no jobs: name a trace (headway jobs simulate TRACE …; in an experiment file trace.path), and a cluster: "
             "--cluster FILE, or --nodes and --gpus-per-node"
         )
-        both = f"both a {' and a '.join(found)}: give one"
-        raise ExperimentError(f"the experiment has {both if found else none}")
+        both = f"both a {' and a '.join(named)}: give one"
+        raise ExperimentError(f"the experiment has {both if named else none}")
     drawn: Key = ()
     if table.synthetic is not None:
         philly = check_synthetic(table.synthetic)
@@ -96,8 +96,8 @@ def feasible(
     cluster: Cluster, jobs: tuple[Job, ...], policy: ComposedPolicy, skip: bool
 ) -> tuple[tuple[Job, ...], tuple[str, ...]]:
     """Return the jobs that could run on the empty cluster, and the names of those that could not."""
-    found = hopeless(cluster, jobs, policy, "drops such jobs" if not skip else "", "no job of the trace")
-    names = tuple(label(each) for each in found)
+    infeasible_jobs = hopeless(cluster, jobs, policy, "drops such jobs" if not skip else "", "no job of the trace")
+    names = tuple(label(each) for each in infeasible_jobs)
     return without(jobs, set(names)) if names else jobs, names
 
 
@@ -106,13 +106,13 @@ def hopeless(cluster: Cluster, jobs: Sequence[Job], policy: ComposedPolicy, skip
 
     Any is an error, with what ``skipping`` them does; without that, an error where there are no others: ``none``.
     """
-    found = infeasible(cluster, _waiting_for(policy, jobs), policy.placement.place)
-    if found and skipping:
-        others = f" ({len(found):,} such jobs in all)" if len(found) > 1 else ""
-        raise InfeasibleJobError(f"{found[0]}{others}; --skip-infeasible {skipping} and counts them")
-    if found and len(found) == len(jobs):
-        raise InfeasibleJobError(f"{none} could ever run; {found[0]}")
-    return [each.job for each in found]
+    refused = infeasible(cluster, _waiting_for(policy, jobs), policy.placement.place)
+    if refused and skipping:
+        others = f" ({len(refused):,} such jobs in all)" if len(refused) > 1 else ""
+        raise InfeasibleJobError(f"{refused[0]}{others}; --skip-infeasible {skipping} and counts them")
+    if refused and len(refused) == len(jobs):
+        raise InfeasibleJobError(f"{none} could ever run; {refused[0]}")
+    return [each.job for each in refused]
 
 
 def _waiting_for(policy: ComposedPolicy, jobs: Sequence[Job]) -> Sequence[Job]:

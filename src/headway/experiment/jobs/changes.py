@@ -120,7 +120,7 @@ def plan(scene: JobsScene, at: int, changes: Changes) -> Plan:
 # --- the experiment -----------------------------------------------------------------------------------------------
 
 
-def _experiment(was: Experiment, changes: Changes, told: list[str]) -> Experiment:
+def _experiment(was: Experiment, changes: Changes, described: list[str]) -> Experiment:
     """Return the tables with another policy, other failures, and what was set key by key."""
     now = was
     if changes.policy:
@@ -130,13 +130,13 @@ def _experiment(was: Experiment, changes: Changes, told: list[str]) -> Experimen
         if (name := policy_of(now).name) == (before := policy_of(was).name):
             now = was
         else:
-            told.append(f"policy {name} instead of {before}")
+            described.append(f"policy {name} instead of {before}")
     if changes.failures is not None:
         failures = msgspec.structs.replace(now.failures, **{"mtbf": "", **changes.failures})
         said = ", ".join(f"{key} {value}" for key, value in changes.failures.items())
         if failures != now.failures:
             now = msgspec.structs.replace(now, failures=failures)
-            told.append(f"nodes fail with {said}" if said else "nodes fail no more")
+            described.append(f"nodes fail with {said}" if said else "nodes fail no more")
     if not changes.overrides:
         return now
     document: toml.Document = msgspec.convert(msgspec.to_builtins(now), dict[str, Any])
@@ -148,15 +148,15 @@ def _experiment(was: Experiment, changes: Changes, told: list[str]) -> Experimen
     for key in sorted(key for key in {*leaves, *after} if leaves.get(key) != after.get(key)):
         if not key.startswith(SETTABLE):
             raise ExperimentError(f"--set {key}: cannot change in the middle of a run; what can: {', '.join(SETTABLE)}")
-        told.append(f"{key} {_said(after.get(key))} instead of {_said(leaves.get(key))}")
+        described.append(f"{key} {_said(after.get(key))} instead of {_said(leaves.get(key))}")
     return msgspec.structs.replace(made, policy=with_paths(made.policy, anchored))
 
 
-def _same_sensitivity(before: JobsScene, after: JobsScene, told: list[str]) -> bool:
+def _same_sensitivity(before: JobsScene, after: JobsScene, described: list[str]) -> bool:
     """Return whether jobs make the same of CPUs, memory and storage in both; told where they do not."""
     was, now = before.speed().sensitivity, after.speed().sensitivity
     if was is None and now is not None:
-        told.append(f"jobs run as fast as the CPUs and the memory that they are given let them ({now.name})")
+        described.append(f"jobs run as fast as the CPUs and the memory that they are given let them ({now.name})")
     alike = type(was) is type(now) and (was is None or now is None or was.profiles == now.profiles)
     return alike and before.speed().profiles == after.speed().profiles
 
@@ -165,7 +165,7 @@ def _said(value: Any) -> str:
     return "none" if value in (None, "") else str(value)
 
 
-def _arrivals(jobs: tuple[Job, ...], at: int, load: str, told: list[str], notes: list[str]) -> tuple[Job, ...]:
+def _arrivals(jobs: tuple[Job, ...], at: int, load: str, described: list[str], notes: list[str]) -> tuple[Job, ...]:
     """Return the jobs, with arrivals after ``at`` scaled by ``load``."""
     if not load:
         return jobs
@@ -176,7 +176,7 @@ def _arrivals(jobs: tuple[Job, ...], at: int, load: str, told: list[str], notes:
     if not later:
         notes.append(f"--load {load} changes nothing: no job arrives after that time")
         return jobs
-    told.append(f"{counted(len(later), 'job')} arrive{'s' if len(later) == 1 else ''} {load} times as fast")
+    described.append(f"{counted(len(later), 'job')} arrive{'s' if len(later) == 1 else ''} {load} times as fast")
     times = (at + max(IN_FORCE_AFTER, job.submit) for job in later)  # rounded down, but not to where the run has been
     return (*jobs[:here], *(replace(job, submit=time) for job, time in zip(later, times, strict=True)))
 
@@ -184,7 +184,7 @@ def _arrivals(jobs: tuple[Job, ...], at: int, load: str, told: list[str], notes:
 # --- nodes --------------------------------------------------------------------------------------------------------
 
 
-def _without(cluster: Cluster, text: str, told: list[str]) -> tuple[Cluster, tuple[int, ...]]:
+def _without(cluster: Cluster, text: str, described: list[str]) -> tuple[Cluster, tuple[int, ...]]:
     """Return the cluster with some nodes emptied, and which."""
     if not text:
         return cluster, ()
@@ -208,23 +208,23 @@ def _without(cluster: Cluster, text: str, told: list[str]) -> tuple[Cluster, tup
     for index in removed:
         nodes[index] = replace(nodes[index], gpus=0, **nothing)
     gone = sum(cluster.nodes[index].gpus for index in removed)
-    told.append(f"{len(removed)} of {len(names)} nodes removed ({_gpus(gone)}): {_listed(cluster, removed)}")
-    tenants = _within_capacity(cluster.tenants, sum(node.gpus for node in nodes), told)
+    described.append(f"{len(removed)} of {len(names)} nodes removed ({_gpus(gone)}): {_listed(cluster, removed)}")
+    tenants = _within_capacity(cluster.tenants, sum(node.gpus for node in nodes), described)
     return replace(cluster, nodes=tuple(nodes), tenants=tenants), removed
 
 
-def _within_capacity(tenants: tuple[Tenant, ...], gpus: int, told: list[str]) -> tuple[Tenant, ...]:
+def _within_capacity(tenants: tuple[Tenant, ...], gpus: int, described: list[str]) -> tuple[Tenant, ...]:
     """Return tenants with guarantees that fit into these GPUs: lowered in proportion where they do not."""
     promised = {tenant.name: tenant.guaranteed_gpus or 0 for tenant in tenants if tenant.guaranteed_gpus}
     if sum(promised.values()) <= gpus:
         return tenants
     kept = apportion(gpus, promised)
-    told.append(f"guaranteed GPUs lowered in proportion, from {sum(promised.values())} to {gpus} in all")
+    described.append(f"guaranteed GPUs lowered in proportion, from {sum(promised.values())} to {gpus} in all")
     return tuple(replace(t, guaranteed_gpus=kept.get(t.name, t.guaranteed_gpus)) for t in tenants)
 
 
 def _upgraded(
-    cluster: Cluster, upgrade: Mapping[str, str], removed: Iterable[int], told: list[str]
+    cluster: Cluster, upgrade: Mapping[str, str], removed: Iterable[int], described: list[str]
 ) -> tuple[Cluster, tuple[int, ...]]:
     """Return the cluster with GPUs of one type replaced by another, and on which nodes."""
     types = {node.gpu_type for node in cluster.nodes}
@@ -235,15 +235,17 @@ def _upgraded(
             raise ExperimentError(f"--upgrade {old}={new}: {_unknown('GPU type', old, types)}")
         if old == new:  # nobody touches a machine for that
             continue
-        found = [i for i, node in enumerate(cluster.nodes) if node.gpu_type == old and i not in set(removed)]
-        for index in found:
+        upgraded = [i for i, node in enumerate(cluster.nodes) if node.gpu_type == old and i not in set(removed)]
+        for index in upgraded:
             nodes[index] = replace(nodes[index], gpu_type=new)
-        changed.extend(found)
-        told.append(f"{counted(len(found), 'node')} of type {old} get{'s' if len(found) == 1 else ''} {new} GPUs")
+        changed.extend(upgraded)
+        described.append(
+            f"{counted(len(upgraded), 'node')} of type {old} get{'s' if len(upgraded) == 1 else ''} {new} GPUs"
+        )
     return replace(cluster, nodes=tuple(nodes)), tuple(sorted(changed))
 
 
-def _with(scene: JobsScene, cluster: Cluster, texts: Sequence[str], told: list[str]) -> Cluster:
+def _with(scene: JobsScene, cluster: Cluster, texts: Sequence[str], described: list[str]) -> Cluster:
     """Return the cluster with nodes added at its end, each in the partitions of the node that it copies."""
     for text in texts:
         match = _ADDED.fullmatch(text.strip())
@@ -273,7 +275,7 @@ def _with(scene: JobsScene, cluster: Cluster, texts: Sequence[str], told: list[s
         cluster = replace(cluster, nodes=(*cluster.nodes, *new), partitions=partitions)
         where = f" in {', '.join(homes)}" if homes else ""
         each = " each" if count > 1 else ""
-        told.append(f"{counted(count, 'node')} added with {_gpus(gpus)} of type {new[0].gpu_type}{each}{where}")
+        described.append(f"{counted(count, 'node')} added with {_gpus(gpus)} of type {new[0].gpu_type}{each}{where}")
     return cluster
 
 
@@ -292,8 +294,8 @@ def _pattern(cluster: Cluster, gpu_type: str | None, partition: str | None) -> t
         return node.gpus, node.gpu_type, *(getattr(node, field) for field, _ in FIELDS)
 
     common, _ = Counter(map(kind, places)).most_common(1)[0]
-    found = max(index for index in places if kind(index) == common)
-    return cluster.nodes[found], [partition] if partition else [n for n, nodes in known.items() if found in nodes]
+    chosen = max(index for index in places if kind(index) == common)
+    return cluster.nodes[chosen], [partition] if partition else [n for n, nodes in known.items() if chosen in nodes]
 
 
 def _whole(what: str, digits: str) -> int:
@@ -320,7 +322,7 @@ def _listed(cluster: Cluster, nodes: Sequence[int], most: int = 6) -> str:
 
 
 def _with_speeds(
-    cluster: Cluster, table: Mapping[str, float], changes: Changes, told: list[str], notes: list[str]
+    cluster: Cluster, table: Mapping[str, float], changes: Changes, described: list[str], notes: list[str]
 ) -> Cluster:
     types = {node.gpu_type for node in cluster.nodes}
     known = dict(cluster.gpu_speed_ppm)
@@ -332,13 +334,15 @@ def _with_speeds(
             raise ExperimentError(f"--gpu-speed {name}: {_unknown('GPU type', name, types)}")
         known[name] = ppm
         if name in changes.gpu_speed:  # what was set in the table has been told
-            told.append(f"a GPU of type {name} is {speed:g} times as fast as the reference")
+            described.append(f"a GPU of type {name} is {speed:g} times as fast as the reference")
     for new in sorted({new for old, new in changes.upgrade.items() if new != old} - set(known)):
         notes.append(f"GPUs of type {new} run at reference speed; --gpu-speed {new}=2 says otherwise")
     return replace(cluster, gpu_speed_ppm=known)
 
 
-def _with_tenants(scene: JobsScene, cluster: Cluster, changes: Changes, told: list[str], notes: list[str]) -> Cluster:
+def _with_tenants(
+    scene: JobsScene, cluster: Cluster, changes: Changes, described: list[str], notes: list[str]
+) -> Cluster:
     tenants = {tenant.name: tenant for tenant in cluster.tenants}
     known = {*tenants, *(job.tenant for job in scene.jobs)}
     for flag, key, given in (
@@ -356,7 +360,7 @@ def _with_tenants(scene: JobsScene, cluster: Cluster, changes: Changes, told: li
                 continue
             tenants[name] = replace(before, **{key: gpus})  # type: ignore[arg-type]
             what = "quota" if key == "guaranteed_gpus" else "limit"
-            told.append(f"{what} of {name}: {_gpus(gpus)} instead of {_gpus(was)}")
+            described.append(f"{what} of {name}: {_gpus(gpus)} instead of {_gpus(was)}")
     promised = any(tenant.guaranteed_gpus is not None and not tenant.borrow for tenant in tenants.values())
     if changes.add_nodes and promised and not changes.quota:
         notes.append("quotas stay as they are: tenants that may not borrow hold no more GPUs than before (--quota)")

@@ -312,9 +312,9 @@ def _from_files(experiment: Experiment) -> tuple[Experiment, tuple[str, ...]]:
                 f"cluster: {key} = {value!r} stands beside {', '.join(files)}, which says what each node has: "
                 "leave it out"
             )
-    found, notes = cluster_file.read(files)
+    described, notes = cluster_file.read(files)
     own = {key: value for key in table.__struct_fields__ if (value := getattr(table, key)) != _PLAIN[key]}
-    written = msgspec.structs.replace(found, **{**own, "file": ""})
+    written = msgspec.structs.replace(described, **{**own, "file": ""})
     return msgspec.structs.replace(experiment, cluster=written), notes
 
 

@@ -130,8 +130,8 @@ class JobsView(View):
             "have a queue that grows all through what is measured": "growing",
             "change over some of the seeds, or between different jobs: jct_change_over in --json": "jct_change_over",
         }
-        found = [(sum(1 for row in rows if row.get(key)), what) for what, key in counts.items()]
-        return [f"{count:,} of {len(rows):,} combinations {what}" for count, what in found if count]
+        counted = [(sum(1 for row in rows if row.get(key)), what) for what, key in counts.items()]
+        return [f"{count:,} of {len(rows):,} combinations {what}" for count, what in counted if count]
 
     def picture(self, rows: Sequence[Row]) -> str:
         """Draw mean times to completion as bars."""
@@ -252,13 +252,13 @@ def _intervals(ledger: Ledger, window: Window | None, level: float) -> dict[str,
     """Return how sure the mean and two percentiles of JCT and the mean wait are; None where there is no saying."""
     jct = _jct(ledger, window)
     wait = np.where(ledger.completed, ledger.wait / SECOND, np.nan)[_chosen(window)]
-    found = {
+    intervals = {
         "jct_mean": mean_interval(jct, level=level) if level else UNKNOWN,
         "jct_p50": quantile_interval(jct, 0.5, level=level) if level else UNKNOWN,
         "jct_p99": quantile_interval(jct, 0.99, level=level) if level else UNKNOWN,
         "wait_mean": mean_interval(wait, level=level) if level else UNKNOWN,
     }
-    sure = {name: known(interval) or (None, None) for name, interval in found.items()}
+    sure = {name: known(interval) or (None, None) for name, interval in intervals.items()}
     return {f"{name}_{end}_s": sure[name][side] for name in sure for side, end in enumerate(("low", "high"))}
 
 

@@ -287,24 +287,24 @@ def _send_away(now: int, moment: Moment, jobs: Sequence[int]) -> bool:
 # --- what is kept -------------------------------------------------------------------------------------------------
 
 
-def store(folder: Path, found: WhatIf, difference: dict[str, Any]) -> str:
+def store(folder: Path, what_if_run: WhatIf, difference: dict[str, Any]) -> str:
     """Put the difference into a folder that may hold the new run already; in one line, what is there.
 
     Where one scene describes the whole run it was written there while it went on. Otherwise there is no run, which an
     audit would call broken, but the tape of what followed the changes.
     """
-    if auditable(found.plan, found.left_out):
-        if not found.plan.nothing:
+    if auditable(what_if_run.plan, what_if_run.left_out):
+        if not what_if_run.plan.nothing:
             _write(folder, difference)
         return f"{folder}: the whole run, from its beginning"
     tape = folder / CONTINUATION_NAME
     with whole_or_nothing(folder):
         _write(folder, difference)
         writer = TapeWriter(tape)
-        for row in found.continuation.rows.tolist():
+        for row in what_if_run.continuation.rows.tolist():
             writer.append(tuple(row))
         writer.close()
-    why = "jobs were left out" if found.plan.same_cluster else "its cluster changed"
+    why = "jobs were left out" if what_if_run.plan.same_cluster else "its cluster changed"
     return f"{folder}: the difference, and the tape of what followed; not a run, because {why} on the way"
 
 

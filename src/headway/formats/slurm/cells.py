@@ -60,8 +60,8 @@ def requested_memory(text: str, cpus: int, nodes: int) -> int | None:
     """Parse a ``ReqMem`` into bytes for the whole job: ``4Gc`` is a CPU's, ``64Gn`` a node's, ``64G`` the job's."""
     plain = text.strip()
     times = {"c": cpus, "n": nodes}.get(plain[-1:], 1)
-    found = size(plain[:-1] if plain[-1:] in ("c", "n", "?") else plain)
-    return None if found is None else found * max(1, times)
+    amount = size(plain[:-1] if plain[-1:] in ("c", "n", "?") else plain)
+    return None if amount is None else amount * max(1, times)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +112,8 @@ def tres(text: str) -> Resources | None:
             gpus.typed[kind] = number
         else:
             gpus.total = number
-    found = gpus.resources()
-    return Resources(found.gpus, found.gpu_types, plain.get("cpu"), plain.get("mem"), plain.get("node"), parts)
+    resources = gpus.resources()
+    return Resources(resources.gpus, resources.gpu_types, plain.get("cpu"), plain.get("mem"), plain.get("node"), parts)
 
 
 def _whole(text: str) -> int | None:

@@ -51,8 +51,8 @@ def changed(sample: Sample, reference: Sample, level: float) -> Change:
     """
     if sample.names == reference.names:
         pairs, over = (sample.jct_s, reference.jct_s), None
-    elif found := _common(sample, reference):
-        pairs, over = found, f"{_counted(len(found[0]), 'job')} in common"
+    elif common := _common(sample, reference):
+        pairs, over = common, f"{_counted(len(common[0]), 'job')} in common"
     else:
         return Change(change(mean(sample.jct_s), mean(reference.jct_s)), over=DIFFERENT_JOBS)
     value = change(mean(pairs[0]), mean(pairs[1]))
@@ -72,8 +72,8 @@ def _common(sample: Sample, reference: Sample) -> tuple[FloatArray, FloatArray] 
 
 def mean(values: FloatArray) -> float | None:
     """Return the mean of the finite values; None where there are none."""
-    found = values[np.isfinite(values)]
-    return float(found.mean()) if len(found) else None
+    finite = values[np.isfinite(values)]
+    return float(finite.mean()) if len(finite) else None
 
 
 def changed_batches(mine: Batches, reference: Batches, value: float | None, level: float) -> Change:

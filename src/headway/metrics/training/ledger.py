@@ -211,14 +211,14 @@ class Ledger:
 
     def added(self, rows: npt.NDArray[np.intp], kind: Kind, problem: str) -> IntArray:
         """Return what a row of this kind, after each of these rows and of the same lease, adds to it; 0 without one."""
-        found = np.zeros(len(rows), dtype=np.int64)
+        sums = np.zeros(len(rows), dtype=np.int64)
         more = self.rows(kind)
         if len(more):
             before = np.searchsorted(rows, more) - 1
             if before.min() < 0 or bool((self.lease[rows[before]] != self.lease[more]).any()):
                 raise TapeError(f"the tape has {problem}")
-            found[before] = self.value[more]
-        return found
+            sums[before] = self.value[more]
+        return sums
 
     @cached_property
     def standstill(self) -> IntArray:
@@ -256,10 +256,10 @@ class Ledger:
         if not len(rows):
             return np.empty(0, dtype=np.intp)
         leases = self.hold_lease[self._by_lease]
-        found = np.searchsorted(leases, self.lease[rows])
-        if found.max(initial=-1) >= len(leases) or bool((leases[found] != self.lease[rows]).any()):
+        positions = np.searchsorted(leases, self.lease[rows])
+        if positions.max(initial=-1) >= len(leases) or bool((leases[positions] != self.lease[rows]).any()):
             raise TapeError("the tape has a row under a lease that no start or move took")
-        holds: npt.NDArray[np.intp] = self._by_lease[found]
+        holds: npt.NDArray[np.intp] = self._by_lease[positions]
         return holds
 
     def _placements(self) -> None:

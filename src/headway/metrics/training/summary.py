@@ -250,16 +250,16 @@ def as_json(summary: Summary, policy: str) -> Json:
 
 def from_json(flat: Mapping[str, Any]) -> Summary:
     """Return the numbers in such an object, an earlier version's included; what else it holds is not looked at."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for each in fields(Summary):
         if each.type is Spread:
-            found[each.name] = Spread(**{part: flat[key] for part, key in _keys(each.name).items()})
+            values[each.name] = Spread(**{part: flat[key] for part, key in _keys(each.name).items()})
         elif each.name == "fragmentation":
             levels = [key for key in flat if key.startswith("fragmentation_") and key != "fragmentation_mean"]
-            found[each.name] = {key.removeprefix("fragmentation_"): flat[key] for key in levels}
+            values[each.name] = {key.removeprefix("fragmentation_"): flat[key] for key in levels}
         elif each.name in flat or each.default is MISSING:
-            found[each.name] = flat[each.name]
-    return Summary(**found)
+            values[each.name] = flat[each.name]
+    return Summary(**values)
 
 
 def _keys(name: str) -> dict[str, str]:

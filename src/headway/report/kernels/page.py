@@ -55,8 +55,8 @@ class Shown:
     def above(self) -> Passage:
         """Return the first program of the highest priority that has requests; else the first of them."""
         highest = min(client.priority for client in self.clients)
-        found = [each for each in self.passages if each.client.priority == highest]
-        return next((each for each in found if len(each.latency)), found[0])
+        highest_priority = [passage for passage in self.passages if passage.client.priority == highest]
+        return next((passage for passage in highest_priority if len(passage.latency)), highest_priority[0])
 
 
 def build(runs: Sequence[Shown], baseline: int = 0, title: str = "") -> str:
@@ -157,7 +157,7 @@ class _Page:
         for index, run in enumerate(self.runs):
             ended, latency = run.above.request_ended, run.above.latency
             pieces = np.array_split(np.arange(len(ended)), min(MOST_POINTS, max(1, len(ended))))
-            points = [(float(ended[each].mean()), float(np.median(latency[each]))) for each in pieces if len(each)]
+            points = [(float(ended[piece].mean()), float(np.median(latency[piece]))) for piece in pieces if len(piece)]
             data.append(
                 {
                     "type": "scatter",
@@ -202,18 +202,18 @@ class _Page:
         heads = ("program", "priority", "requests", "slow-down, p50", "p99", "rate, of alone", "held back", "held up")
         rows = [
             sections.row(
-                plain(each["client"]),
+                plain(client["client"]),
                 (
-                    str(each["priority"]),
-                    f"{each['requests']:,}",
-                    _times(each["slowdown_p50"]),
-                    _times(each["slowdown_p99"]),
-                    percent(each["throughput_share"]),
-                    _ms(each["gated_s"]),
-                    _ms(each["held_up_s"]),
+                    str(client["priority"]),
+                    f"{client['requests']:,}",
+                    _times(client["slowdown_p50"]),
+                    _times(client["slowdown_p99"]),
+                    percent(client["throughput_share"]),
+                    _ms(client["gated_s"]),
+                    _ms(client["held_up_s"]),
                 ),
             )
-            for each in run.row["clients"]
+            for client in run.row["clients"]
         ]
         note = '<p class="note"><code>headway story RUN PROGRAM</code> tells of its slowest requests.</p>'
         return sections.table(heads, rows) + note
@@ -221,11 +221,11 @@ class _Page:
     def _delays(self, run: Shown) -> str:
         rows = [
             sections.row(
-                plain(each["client"]),
+                plain(client["client"]),
                 (plain(cause["client"]), escape(readable(cause["kernel"])), _ms(cause["delay_s"])),
             )
-            for each in run.row["clients"]
-            for cause in each["held_up_by"]
+            for client in run.row["clients"]
+            for cause in client["held_up_by"]
         ]
         if not rows:
             return "<p>Nobody waited for another.</p>"

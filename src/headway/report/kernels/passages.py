@@ -60,7 +60,7 @@ def passages(clients: Sequence[Client], tape: Tape) -> list[Passage]:
 def _passage(client: Client, rows: Longs) -> Passage:
     kind = rows[:, 1]
     went = rows[(kind == Kind.LAUNCHED) | (kind == Kind.LET_GO)]
-    finished, ends, held = (rows[kind == each] for each in (Kind.FINISHED, Kind.REQUEST_ENDED, Kind.HELD_UP))
+    finished, ends, held = (rows[kind == event] for event in (Kind.FINISHED, Kind.REQUEST_ENDED, Kind.HELD_UP))
     reached = went[:, 0].copy()
     asked = rows[kind == Kind.REACHED]
     known = asked[asked[:, _LEASE] < len(went)]

@@ -18,12 +18,14 @@ def tables(
     catalogue: Catalogue, fleet: Fleet, requests: Sequence[Request], tape: Tape
 ) -> dict[str, Callable[[], pl.DataFrame]]:
     """Return each table by name; times are seconds since the run began, what does not exist is empty."""
-    found = Passages(catalogue, requests, tape)
+    passages = Passages(catalogue, requests, tape)
     return {
-        "requests": lambda: _requests(catalogue, fleet, [each for each in requests if each.id in found.arrived], found),
-        "tasks": lambda: _tasks(fleet, found),
-        "batches": lambda: _batches(catalogue, fleet, found),
-        "workers": lambda: _workers(fleet, found),
+        "requests": lambda: _requests(
+            catalogue, fleet, [request for request in requests if request.id in passages.arrived], passages
+        ),
+        "tasks": lambda: _tasks(fleet, passages),
+        "batches": lambda: _batches(catalogue, fleet, passages),
+        "workers": lambda: _workers(fleet, passages),
     }
 
 
@@ -31,11 +33,11 @@ def _s(time: int | None) -> float | None:
     return None if time is None or time < 0 else time / SECOND
 
 
-def _requests(catalogue: Catalogue, fleet: Fleet, requests: Sequence[Request], found: Passages) -> pl.DataFrame:
+def _requests(catalogue: Catalogue, fleet: Fleet, requests: Sequence[Request], passages: Passages) -> pl.DataFrame:
     least = critical_paths(catalogue, LatencyModel(catalogue, fleet))
-    answered = [found.answered.get(each.id, (-1, 0))[0] for each in requests]
-    dropped = [found.dropped.get(each.id, -1) for each in requests]
-    spent = [found.spent(each.id) if time >= 0 else {} for each, time in zip(requests, answered, strict=True)]
+    answered = [passages.answered.get(each.id, (-1, 0))[0] for each in requests]
+    dropped = [passages.dropped.get(each.id, -1) for each in requests]
+    spent = [passages.spent(each.id) if time >= 0 else {} for each, time in zip(requests, answered, strict=True)]
     latency = [time - each.arrival if time >= 0 else None for each, time in zip(requests, answered, strict=True)]
     path = [int(least[each.graph]) for each in requests]
     ends = list(zip(answered, dropped, strict=True))
@@ -63,7 +65,7 @@ def _requests(catalogue: Catalogue, fleet: Fleet, requests: Sequence[Request], f
     return pl.DataFrame(columns, schema_overrides={**dict.fromkeys(floats, pl.Float64), **types, **whole})
 
 
-def _tasks(fleet: Fleet, found: Passages) -> pl.DataFrame:
+def _tasks(fleet: Fleet, passages: Passages) -> pl.DataFrame:
     """Return one row for each attempt at a task."""
     schema = {
         "request": pl.Int64,
@@ -80,21 +82,21 @@ def _tasks(fleet: Fleet, found: Passages) -> pl.DataFrame:
     names = [worker.name for worker in fleet.workers]
     rows = [
         (
-            each.request,
-            found.graphs[each.request].tasks[each.task].name,
-            names[stay.worker] if stay is not None else names[each.stops[-1][0]] if each.stops else None,
+            attempt.request,
+            passages.graphs[attempt.request].tasks[attempt.task].name,
+            names[stay.worker] if stay is not None else names[attempt.stops[-1][0]] if attempt.stops else None,
             None if stay is None else stay.lease,
-            _s(each.ready),
-            _s(each.stops[-1][1]) if each.stops else None,
+            _s(attempt.ready),
+            _s(attempt.stops[-1][1]) if attempt.stops else None,
             *((None, None, None) if stay is None else (_s(stay.begin), _s(stay.start), _s(stay.end))),
-            _s(each.lost),
+            _s(attempt.lost),
         )
-        for each, stay in ((passage, passage.stay) for passage in found)
+        for attempt, stay in ((passage, passage.stay) for passage in passages)
     ]
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
-def _batches(catalogue: Catalogue, fleet: Fleet, found: Passages) -> pl.DataFrame:
+def _batches(catalogue: Catalogue, fleet: Fleet, passages: Passages) -> pl.DataFrame:
     schema = {
         "batch": pl.Int64,
         "worker": pl.String,
@@ -113,31 +115,31 @@ def _batches(catalogue: Catalogue, fleet: Fleet, found: Passages) -> pl.DataFram
     }
     rows = [
         (
-            each.lease,
-            fleet.workers[each.worker].name,
-            catalogue.functions[each.function].name,
-            *(each.tasks, each.cpus, each.slices),
-            *(_s(each.begin), _s(each.start), _s(each.end), _s(each.lost)),
-            sum(time for _, time in each.loads) / SECOND,
-            each.cold / SECOND,
-            len(each.loads),
-            len(each.evicted),
+            stay.lease,
+            fleet.workers[stay.worker].name,
+            catalogue.functions[stay.function].name,
+            *(stay.tasks, stay.cpus, stay.slices),
+            *(_s(stay.begin), _s(stay.start), _s(stay.end), _s(stay.lost)),
+            sum(time for _, time in stay.loads) / SECOND,
+            stay.cold / SECOND,
+            len(stay.loads),
+            len(stay.evicted),
         )
-        for each in found.stays.values()
+        for stay in passages.stays.values()
     ]
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
-def _workers(fleet: Fleet, found: Passages) -> pl.DataFrame:
+def _workers(fleet: Fleet, passages: Passages) -> pl.DataFrame:
     """Return one row a worker: what it is, and how long it was held, computed and was down."""
     count = len(fleet.workers)
     batches, held, ran, down = ([0] * count for _ in range(4))
-    for stay in found.stays.values():
+    for stay in passages.stays.values():
         batches[stay.worker] += 1
-        held[stay.worker] += (stay.until(found.horizon) - stay.begin) * stay.slices
+        held[stay.worker] += (stay.until(passages.horizon) - stay.begin) * stay.slices
         if stay.end >= 0:
             ran[stay.worker] += (stay.end - stay.start) * stay.slices
-    for worker, since, until in found.down:
+    for worker, since, until in passages.down:
         down[worker] += until - since
     workers = fleet.workers
     return pl.DataFrame(

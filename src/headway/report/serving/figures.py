@@ -45,7 +45,7 @@ class Times:
         self.catalogue, self.fleet, self.requests, self.tape = catalogue, fleet, requests, tape
         self.passages = Passages(catalogue, requests, tape)
         answered = self.passages.answered
-        self.measured = [each for each in requests[skip:] if each.id in answered]
+        self.measured = [request for request in requests[skip:] if request.id in answered]
         """Those that were answered."""
 
     @cached_property
@@ -57,13 +57,13 @@ class Times:
     def latency_s(self) -> FloatArray:
         """Return the latency of each measured request."""
         answered = self.passages.answered
-        times = [answered[each.id][0] - each.arrival for each in self.measured]
+        times = [answered[request.id][0] - request.arrival for request in self.measured]
         return np.array(times, dtype=np.float64) / SECOND
 
     @cached_property
     def slowdown(self) -> FloatArray:
         """Return the slow-down of each measured request against its critical path."""
-        least = [self.least[each.graph] for each in self.measured]
+        least = [self.least[request.graph] for request in self.measured]
         return self.latency_s * SECOND / np.maximum(np.array(least, dtype=np.float64), 1.0)
 
     @cached_property
@@ -80,9 +80,9 @@ class Times:
     @cached_property
     def alive(self) -> Series:
         """Return how many requests are under way over time."""
-        found = self.passages
-        begun = list(found.arrived.values())
-        ended = [time for time, _ in found.answered.values()] + list(found.dropped.values())
+        passages = self.passages
+        begun = list(passages.arrived.values())
+        ended = [time for time, _ in passages.answered.values()] + list(passages.dropped.values())
         changes = np.array([1] * len(begun) + [-1] * len(ended), dtype=np.int64)
         return from_changes(np.array(begun + ended, dtype=np.int64), changes)
 
@@ -135,14 +135,14 @@ def under_way(names: Sequence[str], lines: Sequence[Mapping[str, Any]], runs: Se
         {
             "type": "scatter",
             "mode": "lines",
-            "x": rounded(each.middles / SECOND / size),
-            "y": rounded(each.mean, 3),
+            "x": rounded(stretch.middles / SECOND / size),
+            "y": rounded(stretch.mean, 3),
             "name": names[index],
             "line": dict(lines[index]),
             "meta": index,
             "hovertemplate": f"%{{y:,.3~g}} at %{{x:.4~g}} {unit}<extra>%{{fullData.name}}</extra>",
         }
-        for index, each in enumerate(stretches)
+        for index, stretch in enumerate(stretches)
     ]
     axes = {"xaxis": _time(end, size, unit), "yaxis": {"title": {"text": "requests"}, "rangemode": "tozero"}}
     return {"data": data, "layout": layout_of(280, **axes)}
@@ -222,25 +222,25 @@ def by_graph(
     names: Sequence[str], lines: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]], key: str
 ) -> Figure | None:
     """Draw a number of each pipeline, a dot a run: ``slowdown_mean`` or ``slo_hit_rate``; None where no run has it."""
-    whole = [str(each["graph"]) for row in rows for each in row.get("graphs", ()) if each.get(key) is not None]
+    whole = [str(graph["graph"]) for row in rows for graph in row.get("graphs", ()) if graph.get(key) is not None]
     graphs = list(dict.fromkeys(whole))
     if not graphs:
         return None
     share = key == "slo_hit_rate"
     data: list[Figure] = []
     for index, row in enumerate(rows):
-        own = [with_texts(each) for each in row.get("graphs", ()) if each.get(key) is not None]
+        known = [with_texts(graph) for graph in row.get("graphs", ()) if graph.get(key) is not None]
         data.append(
             {
                 "type": "scatter",
                 "mode": "markers",
-                "x": [float(f"{(100 if share else 1) * each[key]:.5g}") for each in own],
-                "y": [graphs.index(str(each["graph"])) for each in own],
+                "x": [float(f"{(100 if share else 1) * graph[key]:.5g}") for graph in known],
+                "y": [graphs.index(str(graph["graph"])) for graph in known],
                 "name": names[index],
                 "marker": {"color": lines[index]["color"], "size": 11},
-                "customdata": [labels([str(each["graph"])])[0] for each in own],
+                "customdata": [labels([str(graph["graph"])])[0] for graph in known],
                 "meta": index,
-                "text": [f", {each.get('dropped_of_all', 'none')} dropped" for each in own] if share else [],
+                "text": [f", {graph.get('dropped_of_all', 'none')} dropped" for graph in known] if share else [],
                 "hovertemplate": ("%{x:.1f} % in time%{text}" if share else "%{x:.2f}×")
                 + "<extra>%{fullData.name}, %{customdata}</extra>",
             }

@@ -246,14 +246,14 @@ class _Page:
         drawn = {
             "spent": figures.spent(names, self.times),
             "over-time": figures.under_way(names, self.lines, self.times),
-            **{f"workers-{index}": figures.workers(each) for index, each in enumerate(self.times)},
+            **{f"workers-{index}": figures.workers(times) for index, times in enumerate(self.times)},
         }
-        if any(each.measured for each in self.times):
-            drawn["latency"] = latencies(names, self.lines, [each.latency_s for each in self.times])
-            drawn["slowdown"] = figures.slowdowns(names, self.lines, [each.slowdown for each in self.times])
+        if any(times.measured for times in self.times):
+            drawn["latency"] = latencies(names, self.lines, [times.latency_s for times in self.times])
+            drawn["slowdown"] = figures.slowdowns(names, self.lines, [times.slowdown for times in self.times])
         for anchor, key in (("graphs-slow", "slowdown_mean"), ("graphs-late", "slo_hit_rate")):
-            if (found := figures.by_graph(names, self.lines, rows, key)) is not None:
-                drawn[anchor] = found
+            if (dots := figures.by_graph(names, self.lines, rows, key)) is not None:
+                drawn[anchor] = dots
         return drawn
 
     def _bodies(self, drawn: Mapping[str, Any]) -> dict[str, str]:

@@ -233,8 +233,8 @@ class Passages:
 
     def _ask(self, row: TapeRow) -> None:
         what = {"model" if row.kind == Kind.FETCH else "function": row.detail}
-        found = Ahead(row.place, row.time, self.horizon, **what)
-        self.ahead[row.lease] = self._coming.setdefault(row.place, {})[row.lease] = found
+        fetch = Ahead(row.place, row.time, self.horizon, **what)
+        self.ahead[row.lease] = self._coming.setdefault(row.place, {})[row.lease] = fetch
 
     def _there(self, row: TapeRow) -> None:
         self._coming[row.place].pop(row.lease).end = row.time
@@ -261,7 +261,7 @@ class Passages:
             since = passage.ready
             before = self._awaited(passage, since)
             if before is None and since > self.arrived[request]:  # not a predecessor but a loss made it ready then
-                first = next(each for each in self.tasks[request][passage.task] if each.ready >= 0)
+                first = next(attempt for attempt in self.tasks[request][passage.task] if attempt.ready >= 0)
                 spent["lost"] += since - first.ready
                 before = self._awaited(passage, first.ready)
             passage = before
@@ -270,12 +270,12 @@ class Passages:
     def _awaited(self, passage: Passage, time: int) -> Passage | None:
         """Return the predecessor of a task that ended at a time."""
         before = self.graphs[passage.request].predecessors[passage.task]
-        found = (self._ended(passage.request, task, time) for task in before)
-        return next((each for each in found if each is not None), None)
+        candidates = (self._ended(passage.request, task, time) for task in before)
+        return next((attempt for attempt in candidates if attempt is not None), None)
 
     def _ended(self, request: int, task: int, time: int) -> Passage | None:
         attempts = self.tasks[request][task]
-        return next((each for each in attempts if each.stay is not None and each.stay.end == time), None)
+        return next((attempt for attempt in attempts if attempt.stay is not None and attempt.stay.end == time), None)
 
 
 def _leave(passage: Passage, time: int) -> None:

@@ -97,11 +97,13 @@ class _Drawn:
 
     def fetches(self) -> Iterator[str]:
         """Yield weights and processes that came before anybody waited for them."""
-        for each, lane in self.ahead:
+        for fetch, lane in self.ahead:
             models, functions = self.catalogue.models, self.catalogue.functions
-            name = f"fetch {models[each.model].name}" if each.model >= 0 else f"start {functions[each.function].name}"
-            where = FIRST_PID + each.worker, self.threads[each.worker]["ahead", lane]
-            yield span(name, "ahead", each.begin, each.end, *where, {})
+            name = (
+                f"fetch {models[fetch.model].name}" if fetch.model >= 0 else f"start {functions[fetch.function].name}"
+            )
+            where = FIRST_PID + fetch.worker, self.threads[fetch.worker]["ahead", lane]
+            yield span(name, "ahead", fetch.begin, fetch.end, *where, {})
 
     def waits(self) -> Iterator[str]:
         """Yield inputs in transfer to a worker, and tasks in its queue; tasks without a worker wait at the fleet."""
@@ -143,16 +145,16 @@ class _Drawn:
 
     def counters(self) -> Iterator[str]:
         """Yield requests that live, workers that are up, tasks in each queue."""
-        found = self.passages
-        ended = {**{request: time for request, (time, _) in found.answered.items()}, **found.dropped}
-        alive = [(time, 1) for time in found.arrived.values()] + [(time, -1) for time in ended.values()]
+        passages = self.passages
+        ended = {**{request: time for request, (time, _) in passages.answered.items()}, **passages.dropped}
+        alive = [(time, 1) for time in passages.arrived.values()] + [(time, -1) for time in ended.values()]
         yield from _counter("requests", "alive", FLEET_PID, alive)
-        if found.down:
-            up = [(0, len(self.fleet.workers))] + [(since, -1) for _, since, _ in found.down]
-            up += [(until, 1) for _, _, until in found.down if until < found.horizon]
+        if passages.down:
+            up = [(0, len(self.fleet.workers))] + [(since, -1) for _, since, _ in passages.down]
+            up += [(until, 1) for _, _, until in passages.down if until < passages.horizon]
             yield from _counter("workers", "up", FLEET_PID, up)
         queues: list[list[Change]] = [[] for _ in self.fleet.workers]
-        for passage in found:
+        for passage in passages:
             for worker, since, until in passage.stops:
                 queues[worker] += [(since, 1)] + ([(until, -1)] if until >= 0 else [])
         for worker, changes in enumerate(queues):

@@ -135,7 +135,7 @@ class _Teller:
             self.batches[int(tape.column("kind")[index]), int(tape.column("lease")[index])] = index
 
     def tell(self) -> RequestStory:
-        found, number = self.passages, self.request.id
+        passages, number = self.passages, self.request.id
         placed: dict[int, list[tuple[int, TapeRow]]] = {}
         for index, row in self.rows:
             self._read(index, row)
@@ -143,7 +143,7 @@ class _Teller:
                 placed.setdefault(row.time, []).append((index, row))
         for time, rows in placed.items():
             self._place(time, rows)
-        for passage in (each for attempts in found.tasks.get(number, ()) for each in attempts):
+        for passage in (each for attempts in passages.tasks.get(number, ()) for each in attempts):
             self._pass(passage)
         self.steps.sort(key=lambda step: (step.time, step.row))
         least = self.latency.critical_path(self.graph)
@@ -151,13 +151,13 @@ class _Teller:
             self.request,
             self.graph.name,
             tuple(self.steps),
-            number in found.arrived,
-            found.answered.get(number, (-1, 0))[0],
-            found.dropped.get(number, -1),
-            found.horizon,
+            number in passages.arrived,
+            passages.answered.get(number, (-1, 0))[0],
+            passages.dropped.get(number, -1),
+            passages.horizon,
             tuple(self._left()),
             least,
-            found.spent(number),
+            passages.spent(number),
         )
 
     # --- what was decided about it ---

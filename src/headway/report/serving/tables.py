@@ -170,9 +170,9 @@ def graphs(row: Row) -> Table:
         ("dropped", "dropped_when", _text),
         ("$/1000", "cost_per_request_usd", _usd),
     )
-    found = [with_texts(each) for each in row.get("graphs", ())]
-    shown = [column for column in columns if any(each.get(column[1]) is not None for each in found)]
+    pipelines = [with_texts(pipeline) for pipeline in row.get("graphs", ())]
+    shown = [column for column in columns if any(pipeline.get(column[1]) is not None for pipeline in pipelines)]
     table = framed(["graph"], [heading for heading, _, _ in shown])
-    for each in found:
-        table.add_row(clipped(str(each["graph"])), *(written(each.get(key)) for _, key, written in shown))
+    for pipeline in pipelines:
+        table.add_row(clipped(str(pipeline["graph"])), *(written(pipeline.get(key)) for _, key, written in shown))
     return table

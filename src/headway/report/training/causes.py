@@ -80,9 +80,9 @@ class WaitCauses:
 
     def by(self, *keys: str) -> list[dict[str, Any]]:
         """Return records for each cause, tenant or size (or several of these), most waiting time first."""
-        found: dict[tuple[str, ...], list[WaitRow]] = {}
+        grouped: dict[tuple[str, ...], list[WaitRow]] = {}
         for row in self.rows:
-            found.setdefault(tuple(getattr(row, key) for key in keys), []).append(row)
+            grouped.setdefault(tuple(getattr(row, key) for key in keys), []).append(row)
         whole = "cause" not in keys
         records: list[dict[str, Any]] = [
             {
@@ -91,7 +91,7 @@ class WaitCauses:
                 "share": sum(row.share for row in rows),
                 "error": 0.0 if whole else sqrt(sum(row.error**2 for row in rows)),
             }
-            for names, rows in found.items()
+            for names, rows in grouped.items()
         ]
         return sorted(records, key=lambda record: -record["job_hours"])
 

@@ -133,7 +133,7 @@ def _runs(ledger: Ledger, kept: IntArray) -> tuple[IntArray, IntArray, IntArray]
 def _down(ledger: Ledger, tick: int) -> IntArray:
     """Return (node, since, length or 0 until the end, 1 failed or 2 drained) for each interval without new jobs."""
     rows = ledger.rows(Kind.NODE_FAILED, Kind.NODE_DRAINED, Kind.NODE_RECOVERED)
-    found: list[tuple[int, int, int, int]] = []
+    stretches: list[tuple[int, int, int, int]] = []
     since: dict[int, tuple[int, int]] = {}
     for time, kind, node in zip(
         (ledger.time[rows] // tick).tolist(), ledger.kind[rows].tolist(), ledger.subject[rows].tolist(), strict=True
@@ -141,11 +141,11 @@ def _down(ledger: Ledger, tick: int) -> IntArray:
         if node in since:
             began, how = since.pop(node)
             if time > began:
-                found.append((node, began, time - began, how))
+                stretches.append((node, began, time - began, how))
         if kind in _DOWN:
             since[node] = (time, _DOWN[kind])
-    found.extend((node, began, 0, how) for node, (began, how) in since.items())
-    return np.array(sorted(found, key=lambda each: (each[1], each[0])), dtype=np.int64).reshape(-1, 4)
+    stretches.extend((node, began, 0, how) for node, (began, how) in since.items())
+    return np.array(sorted(stretches, key=lambda each: (each[1], each[0])), dtype=np.int64).reshape(-1, 4)
 
 
 # --- what runs share ------------------------------------------------------------------------------------------

@@ -166,8 +166,8 @@ class Lasting:
                 work.setdefault(size, []).append((done, over))
                 if job.estimate:
                     parts.setdefault(size, []).append((done / job.estimate, over))
-        self._work = {size: _Survival(found) for size, found in work.items()}
-        self._parts = {size: _Survival(found) for size, found in parts.items()}
+        self._work = {size: _Survival(lengths) for size, lengths in work.items()}
+        self._parts = {size: _Survival(lengths) for size, lengths in parts.items()}
         """Of what was announced."""
 
     @classmethod

@@ -98,21 +98,21 @@ class Explanation:
 
     def lines(self) -> list[str]:
         """Return it as lines for a terminal."""
-        found = [described(self.job), self.told]
+        lines = [described(self.job), self.told]
         if self.status != "waiting":
-            return found
-        found += ["why not now", *(f"  {cause}" for cause in self.causes), "what would make room now"]
+            return lines
+        lines += ["why not now", *(f"  {cause}" for cause in self.causes), "what would make room now"]
         if self.fits_now:
-            found.append("  nothing is needed: it would fit")
-        found += [f"  {way.line()}" for way in self.ways]
-        found += [f"  by {kind}: {why}" for kind, why in self.none.items()]
+            lines.append("  nothing is needed: it would fit")
+        lines += [f"  {way.line()}" for way in self.ways]
+        lines += [f"  by {kind}: {why}" for kind, why in self.none.items()]
         if self.expected is not None:
-            found += ["expected start", *(f"  {line}" for line in _forecast(self.expected, self.at))]
-        return [*found, f"in the run it {self.recorded_told}"]
+            lines += ["expected start", *(f"  {line}" for line in _forecast(self.expected, self.at))]
+        return [*lines, f"in the run it {self.recorded_told}"]
 
     def record(self) -> dict[str, Any]:
         """Return it as JSON: times in seconds since the run began."""
-        found: dict[str, Any] = {
+        record: dict[str, Any] = {
             "job": self.job.id,
             "name": self.job.name,
             "policy": self.policy,
@@ -121,8 +121,8 @@ class Explanation:
             "told": self.told,
         }
         if self.status != "waiting":
-            return found
-        return found | {
+            return record
+        return record | {
             "waited_s": to_seconds(self.at - (self.waiting_since or 0)),
             "causes": recorded_causes(self.causes),
             "fits_now": self.fits_now,
@@ -261,9 +261,9 @@ def _ways(moment: Moment, js: JobState) -> tuple[tuple[Way, ...], dict[str, str]
     ways: list[Way] = []
     none: dict[str, str] = {}
     for kind, search in ((PREEMPTION, by_preemption), (MOVES, by_moves)):
-        found = search(state, js, rule)
-        ways.extend(_way(kind, moment, copies, js, opening) for opening in found)
-        if not found:
+        way = search(state, js, rule)
+        ways.extend(_way(kind, moment, copies, js, opening) for opening in way)
+        if not way:
             none[kind] = _why_none(kind, state, js)
     return tuple(ways), none
 

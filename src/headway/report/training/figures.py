@@ -52,25 +52,25 @@ def label(text: str, most: int = 28) -> str:
     return escape(clipped(text, most), quote=False)
 
 
-def names_of(both: Comparison) -> list[str]:
+def names_of(compared: Comparison) -> list[str]:
     """Return the names of the runs for plotly, all distinct, so that each has a bar of its own."""
-    return [label(name, _LONGEST) for name in both.cut(_LONGEST)]
+    return [label(name, _LONGEST) for name in compared.cut(_LONGEST)]
 
 
-def line_of(both: Comparison, index: int) -> dict[str, Any]:
+def line_of(compared: Comparison, index: int) -> dict[str, Any]:
     """Return the line style of a run."""
-    return line_style(index, both.base, len(both.runs), _DASHES)
+    return line_style(index, compared.base, len(compared.runs), _DASHES)
 
 
-def distribution(both: Comparison, values: Sequence[FloatArray], what: str) -> Figure:
+def distribution(compared: Comparison, values: Sequence[FloatArray], what: str) -> Figure:
     """Draw the share of jobs up to a time, one line a run."""
-    known = [each[~np.isnan(each)] for each in values]
-    longest = max((float(each.max()) for each in known if len(each)), default=1.0)
+    known = [times[~np.isnan(times)] for times in values]
+    longest = max((float(times.max()) for times in known if len(times)), default=1.0)
     floor = 1.0 if longest >= 10 or not longest else max(longest / 1e4, 1e-9)
     top = max(longest, floor * 10)
     data = []
-    for index, (name, each) in enumerate(zip(names_of(both), values, strict=True)):
-        x, share = _to_the_edges(*cdf(each, floor), floor, top)
+    for index, (name, times) in enumerate(zip(names_of(compared), values, strict=True)):
+        x, share = _to_the_edges(*cdf(times, floor), floor, top)
         data.append(
             {
                 "type": "scatter",
@@ -78,7 +78,7 @@ def distribution(both: Comparison, values: Sequence[FloatArray], what: str) -> F
                 "x": rounded(x),
                 "y": rounded(100 * share),
                 "name": name,
-                "line": {**line_of(both, index), "shape": "hv" if len(x) < 200 else "linear"},
+                "line": {**line_of(compared, index), "shape": "hv" if len(x) < 200 else "linear"},
                 "meta": index,
                 "hovertemplate": "%{y:.1f} % within %{customdata}<extra>%{fullData.name}</extra>",
                 "customdata": [_tick_text(value) for value in x.tolist()],
@@ -110,10 +110,10 @@ def _tick_text(seconds: float) -> str:
     return f"{seconds / size:.3g} {unit}"
 
 
-def over_time(both: Comparison) -> Figure:
+def over_time(compared: Comparison) -> Figure:
     """Draw what is in use, jobs and GPUs that wait, and fragmentation, above each other on one axis of time."""
-    panels = panels_of(both)
-    shown, whole = shown_until(both), max(run.ledger.horizon for run in both.runs)
+    panels = panels_of(compared)
+    shown, whole = shown_until(compared), max(run.ledger.horizon for run in compared.runs)
     size, unit = axis_of(max(shown, 1) / SECOND)
     data: list[dict[str, Any]] = []
     layout = layout_of(180 * len(panels), hovermode="x", annotations=[])
@@ -126,7 +126,7 @@ def over_time(both: Comparison) -> Figure:
         layout[f"yaxis{number}"] = {"domain": [low, top], "rangemode": "tozero", "nticks": 4, "anchor": "x"}
         layout["annotations"].append(_heading(title, top))
         for index, series in enumerate(lines):
-            data.extend(_stretch(both, index, series, (size, 100.0 if mark else 1.0), (shown, f"y{number}")))
+            data.extend(_stretch(compared, index, series, (size, 100.0 if mark else 1.0), (shown, f"y{number}")))
         if mark:
             layout[f"yaxis{number}"] |= {"range": [0, 102], "ticksuffix": " %", "dtick": 50}
     layout["xaxis"] = {
@@ -139,9 +139,9 @@ def over_time(both: Comparison) -> Figure:
     return {"data": data, "layout": layout}
 
 
-def shown_until(both: Comparison) -> int:
+def shown_until(compared: Comparison) -> int:
     """Return where the axis of time ends at first."""
-    return without_tail(max(run.bulk for run in both.runs), max(run.ledger.horizon for run in both.runs))
+    return without_tail(max(run.bulk for run in compared.runs), max(run.ledger.horizon for run in compared.runs))
 
 
 def _heading(text: str, y: float) -> dict[str, Any]:
@@ -159,27 +159,27 @@ def _heading(text: str, y: float) -> dict[str, Any]:
 
 
 def _stretch(
-    both: Comparison, index: int, series: Series, scales: tuple[float, float], where: tuple[int, str]
+    compared: Comparison, index: int, series: Series, scales: tuple[float, float], where: tuple[int, str]
 ) -> list[Figure]:
     """Return the mean over stretches of time; for one run alone also how far it went up and down."""
-    run = both.runs[index]
+    run = compared.runs[index]
     size, scale = scales
     shown, axis = where
-    found = stretched(series, shown, run.ledger.horizon)
-    x = rounded(found.middles / SECOND / size, 5)
-    style = line_of(both, index)
+    buckets = stretched(series, shown, run.ledger.horizon)
+    x = rounded(buckets.middles / SECOND / size, 5)
+    style = line_of(compared, index)
     line = {
         "type": "scatter",
         "mode": "lines",
         "x": x,
-        "y": rounded(found.mean * scale),
+        "y": rounded(buckets.mean * scale),
         "yaxis": axis,
-        "name": names_of(both)[index],
+        "name": names_of(compared)[index],
         "meta": index,
         "line": {**style, "width": 1.6},
         "hovertemplate": "%{y:.3~s}<extra>%{fullData.name}</extra>",
     }
-    if len(both.runs) > 1:
+    if len(compared.runs) > 1:
         return [line]
     band = {
         "type": "scatter",
@@ -188,7 +188,7 @@ def _stretch(
         "fill": "toself",
         "hoverinfo": "skip",
         "x": [*x, *x[::-1]],
-        "y": [*rounded(found.high * scale), *rounded(found.low * scale)[::-1]],
+        "y": [*rounded(buckets.high * scale), *rounded(buckets.low * scale)[::-1]],
         "fillcolor": f"{style['color']}/0.18",
         "line": {"width": 0},
         "meta": index,
@@ -228,9 +228,9 @@ def stacked(
     return {"data": data, "layout": layout}
 
 
-def causes_by(found: WaitCauses, key: str) -> Figure:
+def causes_by(causes: WaitCauses, key: str) -> Figure:
     """Draw waiting time by tenant or size, divided by cause."""
-    totals = {record[key]: record["job_hours"] for record in found.by(key)}
+    totals = {record[key]: record["job_hours"] for record in causes.by(key)}
     if key == "size":
         order = [name for name in size_labels() if name in {size_label(size) for size in totals}]
         of = {name: size_label(name) for name in totals}
@@ -238,14 +238,14 @@ def causes_by(found: WaitCauses, key: str) -> Figure:
         kept = list(totals)[: MOST_BARS - 1] if len(totals) > MOST_BARS else list(totals)
         of = {name: label(name) if name in kept else OTHERS for name in totals}
         order = list(dict.fromkeys(of.values()))
-    return _by_cause(found.by(key, "cause"), lambda record: of[record[key]], order)
+    return _by_cause(causes.by(key, "cause"), lambda record: of[record[key]], order)
 
 
-def causes_of_runs(both: Comparison, found: Sequence[WaitCauses | None]) -> Figure:
+def causes_of_runs(compared: Comparison, causes: Sequence[WaitCauses | None]) -> Figure:
     """Draw the waiting time of each run, divided by cause."""
-    names = names_of(both)
-    told = [(name, each) for name, each in zip(names, found, strict=True) if each]
-    records = [{**record, "run": name} for name, each in told for record in each.by("cause")]
+    names = names_of(compared)
+    told = [(name, of_run) for name, of_run in zip(names, causes, strict=True) if of_run]
+    records = [{**record, "run": name} for name, of_run in told for record in of_run.by("cause")]
     return _by_cause(records, lambda record: record["run"], names)
 
 
@@ -260,16 +260,20 @@ def _by_cause(records: Sequence[Mapping[str, Any]], name_of: Any, order: Sequenc
     return stacked(order, ranked, colours, "job-hours waited")
 
 
-def lost(both: Comparison) -> Figure:
+def lost(compared: Comparison) -> Figure:
     """Draw the GPU-hours without lasting progress of each run, by what took them."""
-    kinds = [kind for kind in both.runs[0].lost if kind != FAILED]
-    parts = {kind: [run.lost[kind] for run in both.runs] for kind in kinds if any(run.lost[kind] for run in both.runs)}
+    kinds = [kind for kind in compared.runs[0].lost if kind != FAILED]
+    parts = {
+        kind: [run.lost[kind] for run in compared.runs]
+        for kind in kinds
+        if any(run.lost[kind] for run in compared.runs)
+    }
     colours = {kind: index for index, kind in enumerate(kinds)}
-    return stacked(names_of(both), parts, colours, "GPU-hours")
+    return stacked(names_of(compared), parts, colours, "GPU-hours")
 
 
 def dots(
-    both: Comparison,
+    compared: Comparison,
     groups: Sequence[str],
     values: Sequence[Mapping[str, float | None]],
     axis: str,
@@ -278,18 +282,18 @@ def dots(
 ) -> Figure:
     """Draw one row a group, one dot a run. With ``even``, on a logarithmic axis with a line at that value."""
     data = []
-    for index, name_of_run in enumerate(names_of(both)):
+    for index, name_of_run in enumerate(names_of(compared)):
         shown = [(label(name), values[index].get(name)) for name in groups]
-        found = [(name, value) for name, value in shown if value is not None and (even is None or value > 0)]
+        points = [(name, value) for name, value in shown if value is not None and (even is None or value > 0)]
         data.append(
             {
                 "type": "scatter",
                 "mode": "markers",
                 "name": name_of_run,
                 "meta": index,
-                "x": rounded(np.array([value for _, value in found], dtype=np.float64)),
-                "y": [name for name, _ in found],
-                "marker": {"size": 11, "color": line_of(both, index)["color"], "symbol": _symbol(both, index)},
+                "x": rounded(np.array([value for _, value in points], dtype=np.float64)),
+                "y": [name for name, _ in points],
+                "marker": {"size": 11, "color": line_of(compared, index)["color"], "symbol": _symbol(compared, index)},
                 "hovertemplate": "%{y}: %{x:.3g}<extra>%{fullData.name}</extra>",
             }
         )
@@ -314,9 +318,9 @@ def dots(
     return {"data": data, "layout": layout}
 
 
-def _symbol(both: Comparison, index: int) -> str:
+def _symbol(compared: Comparison, index: int) -> str:
     """Return a shape besides the colour; the baseline's is open."""
-    if len(both.runs) > 1 and index == both.base:
+    if len(compared.runs) > 1 and index == compared.base:
         return "circle-open"
     return ("circle", "diamond", "square", "triangle-up", "cross", "x")[index % 6]
 

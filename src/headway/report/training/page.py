@@ -52,32 +52,34 @@ class Parts:
     """About the maps."""
 
 
-def build(both: Comparison, title: str = "", tell: Tell = silent) -> str:
+def build(compared: Comparison, title: str = "", tell: Tell = silent) -> str:
     """Return the whole page."""
     parts = Parts()
-    runs = len(both.runs)
+    runs = len(compared.runs)
     waited: list[tuple[WaitCauses | None, str]] = []
-    for index, run in enumerate(both.runs):
+    for index, run in enumerate(compared.runs):
         tell(f"{run.label}: measuring", (index + 0.1) / (runs + 1))
         _ = run.summary, run.table, run.jct_interval, run.wait_interval
         waited.append(_causes(run, tell, index, runs))
-    found, problems = zip(*waited, strict=True)
+    causes, problems = zip(*waited, strict=True)
     tell("figures", runs / (runs + 1))
-    _figures(both, found, parts)
+    _figures(compared, causes, parts)
     tell("cluster map", (runs + 0.4) / (runs + 1))
-    _maps(both, parts)
+    _maps(compared, parts)
     tell("page", (runs + 0.8) / (runs + 1))
     return assembled(
         title,
-        re.sub(r"<[^>]+>", "", answer(both)),
-        first_screen.hero(both),
+        re.sub(r"<[^>]+>", "", answer(compared)),
+        first_screen.hero(compared),
         QUESTIONS if runs > 1 else [ABOUT_ONE, *QUESTIONS[1:]],
-        _bodies(both, found, problems, parts),
-        {"table": _about_numbers(both), "map": _about_figures(both), "over-time": _about_time(both)},
-        lines=[(run.label, figures.line_of(both, index)) for index, run in enumerate(both.runs)],
+        _bodies(compared, causes, problems, parts),
+        {"table": _about_numbers(compared), "map": _about_figures(compared), "over-time": _about_time(compared)},
+        lines=[(run.label, figures.line_of(compared, index)) for index, run in enumerate(compared.runs)],
         figures=parts.figures,
         maps=parts.maps,
-        picker=picker([plain(run.label) for run in both.runs], both.best, [in_full(run) for run in both.runs]),
+        picker=picker(
+            [plain(run.label) for run in compared.runs], compared.best, [in_full(run) for run in compared.runs]
+        ),
         payloads=parts.payloads,
     )
 
@@ -90,7 +92,7 @@ def _causes(run: Measured, tell: Tell, index: int, runs: int) -> tuple[WaitCause
         tell("why jobs waited", (index + 0.2 + 0.8 * time / horizon) / (runs + 1))
 
     try:
-        found = why_waited(
+        causes = why_waited(
             scene.cluster,
             scene.jobs,
             run.stored.tape,
@@ -103,45 +105,45 @@ def _causes(run: Measured, tell: Tell, index: int, runs: int) -> tuple[WaitCause
         )
     except InputError as problem:  # a policy from a file that is gone, or a tape that another one wrote
         return None, f"Why jobs waited cannot be told: {problem}"
-    return found, ""
+    return causes, ""
 
 
-def _figures(both: Comparison, found: Sequence[WaitCauses | None], parts: Parts) -> None:
+def _figures(compared: Comparison, causes: Sequence[WaitCauses | None], parts: Parts) -> None:
     drawn = parts.figures
-    drawn["jct"] = figures.distribution(both, [run.jct for run in both.runs], "time to completion")
-    drawn["wait"] = figures.distribution(both, [run.wait for run in both.runs], "wait")
-    drawn["time"] = figures.over_time(both)
-    drawn["causes-runs"] = figures.causes_of_runs(both, found)
-    for index, each in enumerate(found):
-        if each is not None and each.rows:
-            drawn[f"causes-tenant-{index}"] = figures.causes_by(each, "tenant")
-            drawn[f"causes-size-{index}"] = figures.causes_by(each, "size")
-    column = "tenant" if len(sections.groups(both, "tenant")) > 1 else "size"
-    names = sections.groups(both, column)
-    rho = [figures.grouped_mean(run, column, "ftf") for run in both.runs]
+    drawn["jct"] = figures.distribution(compared, [run.jct for run in compared.runs], "time to completion")
+    drawn["wait"] = figures.distribution(compared, [run.wait for run in compared.runs], "wait")
+    drawn["time"] = figures.over_time(compared)
+    drawn["causes-runs"] = figures.causes_of_runs(compared, causes)
+    for index, of_run in enumerate(causes):
+        if of_run is not None and of_run.rows:
+            drawn[f"causes-tenant-{index}"] = figures.causes_by(of_run, "tenant")
+            drawn[f"causes-size-{index}"] = figures.causes_by(of_run, "size")
+    column = "tenant" if len(sections.groups(compared, "tenant")) > 1 else "size"
+    names = sections.groups(compared, column)
+    rho = [figures.grouped_mean(run, column, "ftf") for run in compared.runs]
     waits = [
-        {name: None if value is None else value / 3600 for name, value in each.items()}
-        for each in (figures.grouped_mean(run, column, "wait_s") for run in both.runs)
+        {name: None if value is None else value / 3600 for name, value in of_run.items()}
+        for of_run in (figures.grouped_mean(run, column, "wait_s") for run in compared.runs)
     ]
-    drawn["rho"] = figures.dots(both, names, rho, "ρ, mean over jobs", even=1.0)
-    drawn["group-wait"] = figures.dots(both, names, waits, "hours, mean over jobs")
-    drawn["lost"] = figures.lost(both)
+    drawn["rho"] = figures.dots(compared, names, rho, "ρ, mean over jobs", even=1.0)
+    drawn["group-wait"] = figures.dots(compared, names, waits, "hours, mean over jobs")
+    drawn["lost"] = figures.lost(compared)
 
 
-def _maps(both: Comparison, parts: Parts) -> None:
+def _maps(compared: Comparison, parts: Parts) -> None:
     """Add a map for each run, the baseline's and the best one's first, as long as there is room."""
-    ranked = list(dict.fromkeys((both.base, both.best, *range(len(both.runs)))))
+    ranked = list(dict.fromkeys((compared.base, compared.best, *range(len(compared.runs)))))
     left = MOST_MAP_BYTES
     shared: dict[bytes, int] = {}
     without, coarse = [], []
     for index in ranked:
-        run = both.runs[index]
+        run = compared.runs[index]
         cluster = run.stored.scene.cluster
         packed = None
         if 0 < cluster.gpus <= MOST_DRAWN_GPUS:
             workload = _shared(clustermap.pack_workload(run.stored.scene.jobs), shared, parts)
             left -= len(parts.payloads[workload]) if workload == len(parts.payloads) - 1 else 0
-            room = left // 2 if len(ranked) > 1 and index == both.base else left  # the baseline's comes first
+            room = left // 2 if len(ranked) > 1 and index == compared.base else left  # the baseline's comes first
             packed = clustermap.pack(run.ledger, run.lines, without_tail(run.bulk, run.ledger.horizon), room)
         if packed is None:
             without.append(run)
@@ -173,38 +175,40 @@ def _shared(data: bytes, shared: dict[bytes, int], parts: Parts) -> int:
 
 
 def _bodies(
-    both: Comparison, found: Sequence[WaitCauses | None], problems: Sequence[str], parts: Parts
+    compared: Comparison, causes: Sequence[WaitCauses | None], problems: Sequence[str], parts: Parts
 ) -> dict[str, str]:
     """Return the body of each section by its anchor."""
-    key = key_of_runs([plain(run.label, 80) for run in both.runs], both.base, [in_full(run) for run in both.runs])
+    key = key_of_runs(
+        [plain(run.label, 80) for run in compared.runs], compared.base, [in_full(run) for run in compared.runs]
+    )
     jct = figure("jct", "Share of jobs by time to completion", "time to completion")
     wait = figure("wait", "Share of jobs by wait", "wait: all time without what they asked for")
-    shown = listed([panel.partition(",")[0] for panel, _, _ in panels_of(both)])
+    shown = listed([panel.partition(",")[0] for panel, _, _ in panels_of(compared)])
     time = figure("time", f"Over time: {shown}")
     return {
-        "table": sections.comparison(both),
-        "map": _map_body(both, parts),
+        "table": sections.comparison(compared),
+        "map": _map_body(compared, parts),
         "times": f'{key}<div class="pair">{jct}{wait}</div>',
         "over-time": key + time,
-        "waited": sections.waited(both, found, problems, parts.figures),
-        "fairness": key + sections.fairness(both),
-        "lost": sections.lost(both, parts.figures["lost"]),
-        "longest": "".join(for_run(i, sections.longest(run)) for i, run in enumerate(both.runs)),
+        "waited": sections.waited(compared, causes, problems, parts.figures),
+        "fairness": key + sections.fairness(compared),
+        "lost": sections.lost(compared, parts.figures["lost"]),
+        "longest": "".join(for_run(i, sections.longest(run)) for i, run in enumerate(compared.runs)),
     }
 
 
-def _about_numbers(both: Comparison) -> str:
+def _about_numbers(compared: Comparison) -> str:
     lines = []
-    seeds = max(len(run.seeds) for run in both.runs)
+    seeds = max(len(run.seeds) for run in compared.runs)
     if seeds:
-        where = "" if all(run.seeds for run in both.runs) else ", where another seed gives another run"
+        where = "" if all(run.seeds for run in compared.runs) else ", where another seed gives another run"
         lines.append(f"Numbers are means over the runs of {seeds} seeds{where}.")
-    if level := both.baseline.level:
+    if level := compared.baseline.level:
         how = "Student’s t over these runs" if seeds else "from blocks of consecutive jobs drawn again and again"
         lines.append(f"Small numbers below means and changes are {percent(level, 0)} intervals, {how}.")
-        if len(both.runs) > 1 and both.same_jobs:
+        if len(compared.runs) > 1 and compared.same_jobs:
             lines.append(f"Changes compare the same {'seeds' if seeds else 'jobs'} in both runs.")
-    if all(at_once(run.numbers) for run in both.runs):
+    if all(at_once(run.numbers) for run in compared.runs):
         lines.append("All jobs arrive at once, so use is counted over the makespan.")
     else:
         lines.append(
@@ -214,32 +218,32 @@ def _about_numbers(both: Comparison) -> str:
     return " ".join(lines)
 
 
-def _about_figures(both: Comparison) -> str:
+def _about_figures(compared: Comparison) -> str:
     """Return which of the runs of several seeds the rest of the page is about."""
-    shown = {int(run.seeds[0]["seed"]) for run in both.runs if run.seeds}
+    shown = {int(run.seeds[0]["seed"]) for run in compared.runs if run.seeds}
     if not shown:
         return ""
     which = f"seed {shown.pop()}" if len(shown) == 1 else "the first seed of each"
     return f"The map, and all figures and tables from here on, show the runs of {which}."
 
 
-def _about_time(both: Comparison) -> str:
+def _about_time(compared: Comparison) -> str:
     lines = []
-    if any(run.window is not None for run in both.runs):
+    if any(run.window is not None for run in compared.runs):
         lines.append("The whole run is shown, as on the map; all other sections are about the measured jobs.")
-    if len(both.runs) == 1:
+    if len(compared.runs) == 1:
         lines.append("Lines are means over a stretch of time, bands how far it went up and down.")
-    if figures.shown_until(both) < max(run.ledger.horizon for run in both.runs):
+    if figures.shown_until(compared) < max(run.ledger.horizon for run in compared.runs):
         lines.append("The axis begins without the long end of the last few jobs: drag to zoom, double-click for all.")
     return " ".join(lines)
 
 
-def _map_body(both: Comparison, parts: Parts) -> str:
+def _map_body(compared: Comparison, parts: Parts) -> str:
     notes = "".join(f'<p class="note">{note}</p>' for note in parts.notes)
     if not parts.maps:
         return notes
     missing = "".join(
         for_run(index, '<p class="note">There is no map of this run.</p>') if str(index) not in parts.maps else ""
-        for index in range(len(both.runs))
+        for index in range(len(compared.runs))
     )
     return f"{template_file('clustermap.html')}{missing}{notes}"

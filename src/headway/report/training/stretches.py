@@ -9,8 +9,8 @@ TAIL_BUCKETS = 100
 
 def stretched(series: Series, shown: int, horizon: int) -> Buckets:
     """Return a step function over stretches up to where it is shown, and, where it goes on, over some beyond."""
-    found = bucketed(series, 0, min(shown, horizon))
-    return found.then(bucketed(series, shown, horizon, TAIL_BUCKETS)) if horizon > shown else found
+    first = bucketed(series, 0, min(shown, horizon))
+    return first.then(bucketed(series, shown, horizon, TAIL_BUCKETS)) if horizon > shown else first
 
 
 def without_tail(bulk: int, whole: int) -> int:

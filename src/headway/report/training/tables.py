@@ -219,11 +219,11 @@ def _levels(rows: Sequence[Row]) -> Iterator[tuple[str, None, list[float | None]
 
 
 def _members(rows: Sequence[Row], group: str) -> Iterator[tuple[str, int, list[float | None]]]:
-    found: dict[str, list[Row | None]] = {}
+    by_name: dict[str, list[Row | None]] = {}
     for position, row in enumerate(rows):
         for member in row.get(f"{group}s", ()):
-            found.setdefault(str(member[group]), [None] * len(rows))[position] = member
-    for name, members in sorted(found.items()):
+            by_name.setdefault(str(member[group]), [None] * len(rows))[position] = member
+    for name, members in sorted(by_name.items()):
         jobs = max(member["jobs"] for member in members if member)
         yield name or "(any)", jobs, [member["jct_mean_s"] if member else None for member in members]
 
@@ -257,11 +257,11 @@ def parts() -> list[dict[str, Any]]:
 
 def _options(part: Any) -> dict[str, str]:
     hints = get_type_hints(part.__init__)
-    found = {}
+    options = {}
     for name, parameter in inspect.signature(part).parameters.items():
         if name in hints and parameter.default is not inspect.Parameter.empty:
-            found[name] = registry.written(parameter.default, hints[name])
-    return found
+            options[name] = registry.written(parameter.default, hints[name])
+    return options
 
 
 def parts_table() -> Table:
