@@ -10,10 +10,10 @@ import pytest
 from headway.errors import ProfileError
 from headway.formats.training import profile_file
 from headway.profiling import bandwidth, cgroups, job, limits, store, watch
-from headway.profiling.asked import Asked, cpus_of, dataset_of, memory_of, pattern_of
 from headway.profiling.job import profile
 from headway.profiling.limits import Limits
 from headway.profiling.matrix import wanted_cpus
+from headway.profiling.options import Asked, cpus_of, dataset_of, memory_of, pattern_of
 from tests.profiling.programs import HEAD, HUNGRY, SLEEPER, written
 
 HERE = limits.here()

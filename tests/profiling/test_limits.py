@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headway.errors import ProfileError
-from headway.profiling import cgroups, limits, sweep
+from headway.profiling import cgroups, cleanup, limits
 from headway.profiling.limits import Limits
 from tests.processes import gone, until
 from tests.profiling.programs import FAMILY, written
@@ -100,7 +100,7 @@ def test_a_program_ends_when_the_profiler_is_killed(tmp_path: Path) -> None:
         until(lambda: Path(f"/proc/{process}/cmdline").read_bytes().endswith(SPIN.encode() + b"\0"))
         profiler.kill()
     until(lambda: gone(int(process)))
-    sweep.leftovers(HERE.room)  # nobody was left to take them away
+    cleanup.leftovers(HERE.room)  # nobody was left to take them away
     assert not any(Path(folder).exists() for folder in folders)
 
 
@@ -120,11 +120,11 @@ def test_what_a_killed_profilers_program_had_started_is_swept(offers: str, tmp_p
         process, *folders = profiler.stdout.readline().split()
         until(lambda: (tmp_path / "child").exists())
         child = int((tmp_path / "child").read_text())
-        sweep.leftovers(HERE.room)
+        cleanup.leftovers(HERE.room)
         assert not gone(child)  # its profiler lives
         profiler.kill()
     until(lambda: gone(int(process)))
-    sweep.leftovers(HERE.room)
+    cleanup.leftovers(HERE.room)
     assert gone(child)
     assert not any(Path(folder).exists() for folder in folders)
 

@@ -8,10 +8,10 @@ from hypothesis import given, strategies as st
 
 from headway.formats.training import profile_file
 from headway.profiling import store
-from headway.profiling.asked import Asked
 from headway.profiling.bandwidth import Storage
 from headway.profiling.matrix import Found, Point, document_of, rate_at, repaired, wanted_cpus
 from headway.profiling.memory import Cache
+from headway.profiling.options import Asked
 
 GB = 10**9
 

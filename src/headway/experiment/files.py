@@ -9,7 +9,7 @@ from typing import Any
 from headway.errors import ExperimentError, TapeError
 from headway.experiment import common_flags
 from headway.experiment.domain import Domain
-from headway.experiment.given import put_settings
+from headway.experiment.python_input import put_settings
 from headway.experiment.registry import DOMAINS, domain, domain_of
 from headway.formats import toml
 

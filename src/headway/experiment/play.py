@@ -13,9 +13,9 @@ from headway.errors import HeadwayError, StalledRunError
 from headway.experiment.blame import blamed
 from headway.experiment.domain import Progress, RunResult, Scene
 from headway.experiment.folder import claimed, forget, store
+from headway.experiment.mutation_check import is_watched, refuse_findings, unchanged
 from headway.experiment.registry import domain_of
 from headway.experiment.stopping import stops_on_interrupt
-from headway.experiment.unchanged import is_watched, refuse_findings, unchanged
 from headway.traces.build import no_collection
 
 

@@ -17,9 +17,9 @@ from headway.experiment.domain import Outcome, Row, StoredRun, View
 from headway.experiment.exports import Target, export
 from headway.experiment.files import Named
 from headway.experiment.folder import EXPERIMENT_NAME, claimed, is_complete, open_run, read, unproven, whole_or_nothing
-from headway.experiment.given import moment, path as located, policy_name, whole
 from headway.experiment.measured import against, baseline_of, seeded, with_run
 from headway.experiment.pages import Place, check_target, opened, page_of, shown_as
+from headway.experiment.python_input import moment, path as located, policy_name, whole
 from headway.experiment.registry import domain_of
 from headway.experiment.several import apart, note_order, play
 from headway.files import write_whole

@@ -16,10 +16,10 @@ from itertools import pairwise
 from pathlib import Path
 
 from headway.errors import ProfileError
-from headway.profiling import bandwidth, limits, search, store, sweep
-from headway.profiling.asked import Asked, check_memory, cpus_of, dataset_of, memory_of, pattern_of
+from headway.profiling import bandwidth, cleanup, limits, search, store
 from headway.profiling.matrix import MOST_DOUBT, PLATEAU, Found, Point, document_of, rate_at, repaired
 from headway.profiling.memory import Cache
+from headway.profiling.options import Asked, check_memory, cpus_of, dataset_of, memory_of, pattern_of
 from headway.profiling.watch import Program, Reading, Tell, watch
 
 BUSY = 0.1
@@ -81,7 +81,7 @@ def made(asked: Asked, *, out: Path | None, again: bool, say: Say, tell: Tell | 
             store.write(stored.document, out)
         return Profiled(stored.document, stored.path, True)
     with stoppable():
-        sweep.leftovers(offers.room)
+        cleanup.leftovers(offers.room)
         measured = Measuring(asked, offers, say, tell).all(low, high)
     document = document_of(asked, measured, {"key": key, **parts})
     path = store.keep(document)

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from headway.profiling.asked import Asked
 from headway.profiling.bandwidth import Storage
 from headway.profiling.memory import Cache, columns
+from headway.profiling.options import Asked
 from headway.profiling.search import unit
 from headway.profiling.steady import never_falling
 from headway.training.sensitivity import Profile

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from headway.metrics.series import FloatArray
+from headway.report.downsample import cdf, rounded
 from headway.report.names import cut_apart
-from headway.report.thin import cdf, rounded
 
 Figure = dict[str, Any]
 LONGEST = 28

@@ -16,7 +16,7 @@ from headway.errors import TraceError
 from headway.formats.slurm.cells import Fate
 from headway.traces.sheet import Sheet
 from headway.traces.slurm_cells import FATES, Cells
-from headway.traces.slurm_fold import folded, without_steps
+from headway.traces.slurm_merge import folded, without_steps
 from headway.traces.slurm_rows import HOLDINGS, ended, typed
 from headway.traces.slurm_tables import recognises as recognises, table
 from headway.traces.table import Table

@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 from headway.core.tape import Tape
 from headway.metrics.serving.ledger import Ledger
-from headway.report.serving.passages import Passages
+from headway.report.serving.history import Passages
 from headway.report.serving.story import RequestStory, story
 from headway.serving.actions import DropRequest, MoveTask, PlaceRequest, RunBatch
 from headway.serving.catalogue import Catalogue, Model

@@ -16,11 +16,11 @@ from hypothesis import given, strategies as st
 
 from headway.cli import main
 from headway.metrics.series import Series
+from headway.report.downsample import MOST_CDF_POINTS, bucketed, cdf
+from headway.report.formatting import duration, percent
 from headway.report.page import MARK, get_plotlyjs
-from headway.report.thin import MOST_CDF_POINTS, bucketed, cdf
 from headway.report.training import figures, headline, page
 from headway.report.training.measured import Comparison, Measured
-from headway.report.words import duration, percent
 from headway.units import SECOND, format_duration, seconds
 from tests.report.made import BUSY, leave, opened
 from tests.report.pages import Page

@@ -5,7 +5,7 @@ from typing import Any
 
 from headway.experiment.domain import Domain
 from headway.experiment.jobs.flags import AXES, EXAMPLES, FLAGS, WORK
-from headway.experiment.jobs.parts import policy_of
+from headway.experiment.jobs.policy import policy_of
 from headway.experiment.jobs.scene import JobsScene, checked, draws, load, prepare, same_jobs
 from headway.formats import pairs as pair_file
 from headway.formats.training import profile_file

@@ -16,9 +16,9 @@ import msgspec
 from headway.errors import ExperimentError, unknown_name
 from headway.experiment.domain import with_table
 from headway.experiment.jobs.arrivals import LOADS
-from headway.experiment.jobs.division import check_division
-from headway.experiment.jobs.parts import divides, policy_of
+from headway.experiment.jobs.policy import divides, policy_of
 from headway.experiment.jobs.scene import JobsScene, with_paths
+from headway.experiment.jobs.speed import check_division
 from headway.formats import toml
 from headway.formats.training.cluster_table import FASTEST, MOST_GPUS_A_NODE, MOST_NODES, within
 from headway.formats.training.settings import Experiment, PolicyTable

@@ -16,7 +16,8 @@ from headway.errors import ExperimentError
 from headway.experiment.domain import Scene, with_table
 from headway.experiment.folder import Limits, kept_file, kept_record
 from headway.experiment.jobs.arrivals import anywhere, arrivals, check_span, feasible, source, without
-from headway.experiment.jobs.division import (
+from headway.experiment.jobs.policy import PARTS, PolicyFacts, costs_of, facts_of, policy_of
+from headway.experiment.jobs.speed import (
     check_division,
     completions_of,
     keep_profiles,
@@ -25,7 +26,6 @@ from headway.experiment.jobs.division import (
     unknown_models,
     unknown_programs,
 )
-from headway.experiment.jobs.parts import PARTS, PolicyFacts, costs_of, facts_of, policy_of
 from headway.files import write_whole
 from headway.formats.run_settings import check_measure
 from headway.formats.training import cluster_file, cluster_table

@@ -11,7 +11,7 @@ from rich.table import Table
 from headway.errors import TapeError
 from headway.experiment.answer import Answer
 from headway.experiment.domain import Outcome, Row, RunResult, Shown, StoredRun, Tell, View
-from headway.experiment.jobs import asking
+from headway.experiment.jobs import questions
 from headway.experiment.jobs.scene import JobsScene
 from headway.metrics.bootstrap import UNKNOWN, mean_interval, quantile_interval
 from headway.metrics.compare import Batches, Sample, change, known
@@ -155,7 +155,7 @@ class JobsView(View):
     def explain(self, stored: StoredRun, subject: str, at: str | None, draws: int | None) -> Explanation:
         """Say why a job does not run at a time, which moves would admit it, and when to expect its start."""
         job = job_number(stored.scene.jobs, subject)
-        time = asking.moment_of(stored, at, job)
+        time = questions.moment_of(stored, at, job)
         with share_bar("explain") as tell:
 
             def resuming(now: int, _state: object) -> None:
@@ -164,12 +164,12 @@ class JobsView(View):
             def drawing(done: int, count: int) -> None:
                 tell(f"going on: {done} of {count} continuations", done / count)
 
-            return asking.explain(stored, job, time, draws, resuming, drawing)
+            return questions.explain(stored, job, time, draws, resuming, drawing)
 
     def whatif(self, stored: StoredRun, at: str, folder: Path | None, changes: Mapping[str, Any]) -> Answer:
         """Continue a run from a moment of it under changes, and say who gains and who loses."""
         with progress_bar(f"from {at} on") as told:
-            return asking.ask(stored, at, changes, folder, told)
+            return questions.ask(stored, at, changes, folder, told)
 
     def page(self, runs: Sequence[Shown], baseline: int, title: str, tell: Tell) -> str:
         """Make the page: answer, distributions, causes of waiting, fairness, losses, a map of every GPU."""

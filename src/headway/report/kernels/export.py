@@ -9,7 +9,7 @@ from headway.core.tape import Tape
 from headway.formats.kernels.trace import KernelTrace
 from headway.kernels.program import Client
 from headway.report.kernels import perfetto as kernel_perfetto
-from headway.report.kernels.passages import NEVER, Passage, passages
+from headway.report.kernels.history import NEVER, Passage, passages
 from headway.report.kernels.perfetto import Gated, reason_name
 from headway.units import SECOND
 

@@ -17,11 +17,11 @@ from headway.kernels.device import Device
 from headway.kernels.program import Client
 from headway.profiling.kernels_summary import readable
 from headway.report import figures, sections
-from headway.report.kernels.passages import Passage, passages
+from headway.report.formatting import percent, plain
+from headway.report.kernels.history import Passage, passages
 from headway.report.names import cut_apart, shortened
 from headway.report.page import assembled
 from headway.report.sections import figure, for_run
-from headway.report.words import percent, plain
 from headway.units import MILLISECOND, SECOND
 
 QUESTIONS = (

@@ -16,7 +16,7 @@ from headway.kernels import alone
 from headway.kernels.device import Device
 from headway.kernels.program import Client
 from headway.profiling.kernels_summary import readable
-from headway.report.kernels.passages import Passage, passages
+from headway.report.kernels.history import Passage, passages
 from headway.report.kernels.perfetto import reason_name
 from headway.units import MICROSECOND, MILLISECOND, SECOND, format_duration
 

@@ -6,7 +6,7 @@ import polars as pl
 
 from headway.core.tape import Tape
 from headway.metrics.serving.summary import critical_paths
-from headway.report.serving.passages import PARTS, Passages
+from headway.report.serving.history import PARTS, Passages
 from headway.serving.catalogue import Catalogue
 from headway.serving.fleet import Fleet
 from headway.serving.latency import LatencyModel

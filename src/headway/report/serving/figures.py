@@ -13,11 +13,11 @@ import numpy as np
 from headway.core.tape import Tape
 from headway.metrics.series import FloatArray, IntArray, Series, from_changes
 from headway.metrics.serving.summary import critical_paths
+from headway.report.downsample import bucketed, rounded
 from headway.report.figures import Figure, distribution, labels, layout_of, least
-from headway.report.serving.passages import PARTS, Passages
+from headway.report.formatting import axis_of
+from headway.report.serving.history import PARTS, Passages
 from headway.report.serving.tables import with_texts
-from headway.report.thin import bucketed, rounded
-from headway.report.words import axis_of
 from headway.serving.catalogue import Catalogue
 from headway.serving.fleet import Fleet
 from headway.serving.latency import LatencyModel

@@ -14,12 +14,12 @@ from typing import Any
 from headway.core.tape import Tape
 from headway.report import sections
 from headway.report.figures import labels, latencies, line_style
+from headway.report.formatting import change, count, duration, listed, percent, plain, three_digits
 from headway.report.names import cut_apart, shortened
 from headway.report.page import ABOUT_ONE, assembled
 from headway.report.sections import figure, for_run
 from headway.report.serving import figures
 from headway.report.serving.tables import FORMATS, dropped_of_all, telling, with_texts
-from headway.report.words import change, count, duration, listed, percent, plain, three_digits
 from headway.serving.catalogue import Catalogue
 from headway.serving.fleet import Fleet
 from headway.serving.request import Request

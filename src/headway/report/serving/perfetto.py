@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, count
 
 from headway.core.tape import Tape
-from headway.report.serving.passages import Passage, Passages, Stay
+from headway.report.serving.history import Passage, Passages, Stay
 from headway.report.trace_events import Lanes, counter, instant, microseconds, named, ordered, span, whole_file
 from headway.serving.catalogue import Catalogue
 from headway.serving.fleet import Fleet

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from headway.core.tape import Tape, TapeRow
-from headway.report.serving.passages import Passage, Passages, Stay
-from headway.report.words import clipped, listed
+from headway.report.formatting import clipped, listed
+from headway.report.serving.history import Passage, Passages, Stay
 from headway.serving.catalogue import Catalogue
 from headway.serving.fleet import Fleet
 from headway.serving.latency import LatencyModel

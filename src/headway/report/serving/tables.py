@@ -7,9 +7,9 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from headway.report.formatting import clipped, signed
 from headway.report.names import labels, shortened
 from headway.report.terminal import fitted, framed
-from headway.report.words import clipped, signed
 from headway.units import format_size
 
 Row = Mapping[str, Any]

@@ -10,7 +10,7 @@ from typing import Any
 
 from headway.errors import printable
 from headway.report.names import cut_apart, shortened
-from headway.report.scale import time_unit
+from headway.report.time_unit import time_unit
 
 _WIDTH, _LABEL, _ROW, _TOP = 860, 240, 30, 74
 _LETTERS = 30

@@ -15,10 +15,10 @@ import numpy as np
 from headway.metrics.series import IntArray
 from headway.metrics.training.ledger import Ledger, gpu_bits
 from headway.metrics.training.timeline import Timeline
+from headway.report.downsample import BUCKETS
 from headway.report.page import deflated
-from headway.report.thin import BUCKETS
+from headway.report.training.downsample import stretched
 from headway.report.training.packing import blob, differences, folded, varints
-from headway.report.training.stretches import stretched
 from headway.training.cluster import Cluster
 from headway.training.job import Job
 from headway.training.rows import Kind

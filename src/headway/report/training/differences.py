@@ -6,9 +6,9 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from headway.report.scale import in_unit, time_unit
+from headway.report.formatting import signed
 from headway.report.terminal import framed
-from headway.report.words import signed
+from headway.report.time_unit import in_unit, time_unit
 from headway.units import DAY, HOUR, MILLISECOND, MINUTE, SECOND, format_duration, seconds
 
 Row = Mapping[str, Any]

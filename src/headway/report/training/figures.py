@@ -8,14 +8,14 @@ import numpy as np
 import polars as pl
 
 from headway.metrics.series import FloatArray, Series
+from headway.report.downsample import cdf, rounded
 from headway.report.figures import Figure, layout_of, line_style
-from headway.report.thin import cdf, rounded
+from headway.report.formatting import axis_of, clipped
 from headway.report.training.causes import WaitCauses
+from headway.report.training.downsample import stretched, without_tail
+from headway.report.training.formatting import size_label, size_labels
 from headway.report.training.measured import FAILED, Comparison, Measured
 from headway.report.training.panels import panels_of
-from headway.report.training.stretches import stretched, without_tail
-from headway.report.training.words import size_label, size_labels
-from headway.report.words import axis_of, clipped
 from headway.training.explain import CauseKind
 from headway.units import SECOND
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import polars as pl
 
 from headway.report import sections
+from headway.report.formatting import change, duration, durations, hours, percent, plain
 from headway.report.training import headline
+from headway.report.training.formatting import size_labels
 from headway.report.training.measured import Comparison, Measured
-from headway.report.training.words import size_labels
-from headway.report.words import change, duration, durations, hours, percent, plain
 
 _LONGEST = 40
 """Letters of the name of a run."""

@@ -9,9 +9,7 @@ from headway.errors import InputError
 from headway.metrics.training.changes import Change
 from headway.metrics.training.jobs import preempted_free
 from headway.metrics.training.summary import Summary
-from headway.report.names import shortened
-from headway.report.training.measured import Comparison, Measured
-from headway.report.words import (
+from headway.report.formatting import (
     THIN,
     change,
     count,
@@ -24,6 +22,8 @@ from headway.report.words import (
     plain,
     three_digits,
 )
+from headway.report.names import shortened
+from headway.report.training.measured import Comparison, Measured
 from headway.training.cluster import Cluster
 
 _NOTICEABLE = 0.05

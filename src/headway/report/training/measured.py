@@ -27,7 +27,7 @@ from headway.metrics.training.timeline import Timeline, timeline
 from headway.metrics.training.window import Window, window_of
 from headway.plugins import as_named
 from headway.report.names import cut_apart
-from headway.report.training.words import size_label
+from headway.report.training.formatting import size_label
 from headway.training.cluster import Cluster
 from headway.training.job import Job
 from headway.training.policies.compose import ComposedPolicy

@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headway.errors import InputError
+from headway.report.formatting import duration, listed, percent, plain
 from headway.report.page import ABOUT_ONE, Question, assembled, deflated, template_file
 from headway.report.progress import Tell
 from headway.report.sections import figure, for_run, key as key_of_runs, picker
 from headway.report.training import clustermap, figures, first_screen, sections
 from headway.report.training.causes import WaitCauses, why_waited
+from headway.report.training.downsample import without_tail
 from headway.report.training.headline import answer, at_once, in_full
 from headway.report.training.measured import Comparison, Measured
 from headway.report.training.panels import panels_of
-from headway.report.training.stretches import without_tail
-from headway.report.words import duration, listed, percent, plain
 from headway.units import SECOND
 
 MOST_MAP_BYTES = 8_500_000

@@ -6,8 +6,8 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from headway.report.scale import in_unit, time_unit
 from headway.report.terminal import framed
+from headway.report.time_unit import in_unit, time_unit
 
 Row = Mapping[str, Any]
 MOST_ACROSS = 8

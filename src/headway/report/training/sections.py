@@ -10,14 +10,14 @@ import polars as pl
 from headway.errors import printable
 from headway.metrics.training.summary import Summary
 from headway.report.figures import Figure
-from headway.report.scale import time_unit
+from headway.report.formatting import NOTHING, change, count, duration, durations, hours, number, percent, plain
 from headway.report.sections import figure, for_run, legend, row, table
+from headway.report.time_unit import time_unit
 from headway.report.training import headline
 from headway.report.training.causes import WaitCauses
 from headway.report.training.figures import MOST_BARS
+from headway.report.training.formatting import size_labels
 from headway.report.training.measured import FAILED, Comparison, Measured
-from headway.report.training.words import size_labels
-from headway.report.words import NOTHING, change, count, duration, durations, hours, number, percent, plain
 from headway.units import format_duration, seconds
 
 LONGEST_WAITS = 50

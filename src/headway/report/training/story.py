@@ -12,7 +12,7 @@ import numpy as np
 
 from headway.core.tape import Tape, TapeRow
 from headway.errors import TapeError
-from headway.report.training.words import holdings
+from headway.report.training.formatting import holdings
 from headway.training.actions import Grant
 from headway.training.cluster import Cluster
 from headway.training.explain import Cause, why_waiting

@@ -11,10 +11,10 @@ from rich.text import Text
 from headway.errors import ExperimentError, unknown_name
 from headway.kernels.policies import registry as kernels
 from headway.metrics.training.changes import changes
+from headway.report.formatting import signed
 from headway.report.names import shortened
-from headway.report.scale import in_unit, time_unit
 from headway.report.terminal import fitted, framed
-from headway.report.words import signed
+from headway.report.time_unit import in_unit, time_unit
 from headway.serving.policies import registry as serving
 from headway.training.policies import registry
 from headway.units import format_duration, seconds

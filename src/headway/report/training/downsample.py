@@ -1,7 +1,7 @@
 """Reduce a long run for drawing: all of it in stretches of time, the long tail of a few last jobs in fewer."""
 
 from headway.metrics.series import Series
-from headway.report.thin import Buckets, bucketed
+from headway.report.downsample import Buckets, bucketed
 
 TAIL_BUCKETS = 100
 """The same for the long end of a run, where only a few jobs are left."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from headway.errors import ExperimentError, TapeError, unknown_name
 from headway.experiment.domain import with_table
 from headway.experiment.folder import kept_file
-from headway.experiment.jobs.parts import PolicyFacts, divides, facts_of
+from headway.experiment.jobs.policy import PolicyFacts, divides, facts_of
 from headway.files import stamp, write_whole
 from headway.formats import pairs as pair_file
 from headway.formats.training import profile_file

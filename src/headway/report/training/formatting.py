@@ -1,7 +1,7 @@
 """Format what only reports on training jobs name: classes of job sizes, CPUs and memory that a job holds."""
 
 from headway.metrics.training.sizes import SIZE_CLASSES
-from headway.report.words import listed
+from headway.report.formatting import listed
 from headway.training.actions import Grant
 from headway.units import format_size
 
