@@ -9,14 +9,14 @@ from headway.core.tape import Tape
 from headway.formats.kernels.trace import KernelTrace
 from headway.kernels.program import Client
 from headway.report.kernels import perfetto as kernel_perfetto
-from headway.report.kernels.history import NEVER, Passage, passages
+from headway.report.kernels.history import NEVER, ProgramHistory, program_histories
 from headway.report.kernels.perfetto import Gated, reason_name
 from headway.units import SECOND
 
 
 def tables(clients: Sequence[Client], tape: Tape) -> Mapping[str, Callable[[], pl.DataFrame]]:
     """Return each table by name; times are seconds since the run began."""
-    programs = passages(clients, tape)
+    programs = program_histories(clients, tape)
     return {
         "requests": lambda: pl.concat([_requests(program) for program in programs]),
         "kernels": lambda: pl.concat([_kernels(program) for program in programs]),
@@ -24,46 +24,46 @@ def tables(clients: Sequence[Client], tape: Tape) -> Mapping[str, Callable[[], p
     }
 
 
-def _requests(passage: Passage) -> pl.DataFrame:
-    count = len(passage.request_ended)
+def _requests(history: ProgramHistory) -> pl.DataFrame:
+    count = len(history.request_ended)
     return pl.DataFrame(
         {
-            "client": pl.Series([passage.client.name] * count, dtype=pl.String),
+            "client": pl.Series([history.client.name] * count, dtype=pl.String),
             "request": pl.Series(range(count), dtype=pl.Int64),
-            "began_s": passage.request_began / SECOND,
-            "ended_s": passage.request_ended / SECOND,
-            "latency_s": passage.latency / SECOND,
+            "began_s": history.request_began / SECOND,
+            "ended_s": history.request_ended / SECOND,
+            "latency_s": history.latency / SECOND,
         }
     )
 
 
-def _kernels(passage: Passage) -> pl.DataFrame:
-    program, count = passage.client.program, len(passage.launched)
-    launches = [passage.client.launch(number) for number in range(count)]
+def _kernels(history: ProgramHistory) -> pl.DataFrame:
+    program, count = history.client.program, len(history.launched)
+    launches = [history.client.launch(number) for number in range(count)]
     started, ended = (
         pl.Series(np.where(times == NEVER, np.nan, times / SECOND), nan_to_null=True)
-        for times in (passage.started, passage.ended)
+        for times in (history.started, history.ended)
     )
     return pl.DataFrame(
         {
-            "client": pl.Series([passage.client.name] * count, dtype=pl.String),
+            "client": pl.Series([history.client.name] * count, dtype=pl.String),
             "launch": pl.Series(range(count), dtype=pl.Int64),
-            "kernel": pl.Series([program.kernels[kernel].name for kernel in passage.kernel.tolist()], dtype=pl.String),
-            "launched_s": passage.launched / SECOND,
+            "kernel": pl.Series([program.kernels[kernel].name for kernel in history.kernel.tolist()], dtype=pl.String),
+            "launched_s": history.launched / SECOND,
             "started_s": started,
             "ended_s": ended,
             "alone_s": pl.Series([launch.duration / SECOND for launch in launches], dtype=pl.Float64),
-            "gated_s": passage.gated / SECOND,
-            "reason": pl.Series([reason_name(number) for number in passage.reason.tolist()], dtype=pl.String),
+            "gated_s": history.gated / SECOND,
+            "reason": pl.Series([reason_name(number) for number in history.reason.tolist()], dtype=pl.String),
         }
     )
 
 
-def _delays(passage: Passage, clients: Sequence[Client]) -> pl.DataFrame:
-    held = passage.held.tolist()
+def _delays(history: ProgramHistory, clients: Sequence[Client]) -> pl.DataFrame:
+    held = history.held.tolist()
     return pl.DataFrame(
         {
-            "client": pl.Series([passage.client.name] * len(held), dtype=pl.String),
+            "client": pl.Series([history.client.name] * len(held), dtype=pl.String),
             "launch": pl.Series([launch for launch, _, _, _ in held], dtype=pl.Int64),
             "by": pl.Series([clients[by].name for _, by, _, _ in held], dtype=pl.String),
             "kernel": pl.Series(
@@ -76,26 +76,26 @@ def _delays(passage: Passage, clients: Sequence[Client]) -> pl.DataFrame:
 
 def trace_events(clients: Sequence[Client], tape: Tape, title: str = "") -> Iterator[str]:
     """Yield the file for Perfetto, piece by piece."""
-    return kernel_perfetto.trace_events([_drawn(passage) for passage in passages(clients, tape)], title)
+    return kernel_perfetto.trace_events([_drawn(history) for history in program_histories(clients, tape)], title)
 
 
-def _drawn(passage: Passage) -> kernel_perfetto.Client:
+def _drawn(history: ProgramHistory) -> kernel_perfetto.Client:
     """Return the launches that ended as a recorded trace."""
-    count = int(np.count_nonzero(passage.ended != NEVER))
-    kernels = passage.client.program.kernels
-    used = [kernels[number] for number in passage.kernel[:count].tolist()]
+    count = int(np.count_nonzero(history.ended != NEVER))
+    kernels = history.client.program.kernels
+    used = [kernels[number] for number in history.kernel[:count].tolist()]
     wait = np.zeros(count, dtype=np.int64)
-    waits = [number for number in range(count) if passage.client.launch(number).waits][: len(passage.request_ended)]
-    wait[waits] = passage.request_ended[: len(waits)]
+    waits = [number for number in range(count) if history.client.launch(number).waits][: len(history.request_ended)]
+    wait[waits] = history.request_ended[: len(waits)]
     trace = KernelTrace(
-        passage.launched[:count],
-        passage.started[:count],
-        passage.ended[:count],
+        history.launched[:count],
+        history.started[:count],
+        history.ended[:count],
         np.array([kernel.name for kernel in used]),
         np.array([kernel.blocks for kernel in used], dtype=np.int32),
         np.array([kernel.per_sm for kernel in used], dtype=np.int32),
         np.array([kernel.kind for kernel in used], dtype=np.int8),
         wait,
     )
-    held = zip(passage.reached.tolist(), passage.launched.tolist(), passage.reason.tolist(), strict=True)
-    return kernel_perfetto.Client(passage.client.name, trace, 0, [Gated(*span) for span in held if span[1] > span[0]])
+    held = zip(history.reached.tolist(), history.launched.tolist(), history.reason.tolist(), strict=True)
+    return kernel_perfetto.Client(history.client.name, trace, 0, [Gated(*span) for span in held if span[1] > span[0]])

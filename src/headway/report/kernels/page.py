@@ -18,7 +18,7 @@ from headway.kernels.program import Client
 from headway.profiling.kernels_summary import readable
 from headway.report import figures, sections
 from headway.report.formatting import percent, plain
-from headway.report.kernels.history import Passage, passages
+from headway.report.kernels.history import ProgramHistory, program_histories
 from headway.report.names import cut_apart, shortened
 from headway.report.page import assembled
 from headway.report.sections import figure, for_run
@@ -47,16 +47,16 @@ class Shown:
     tape: Tape
 
     @cached_property
-    def passages(self) -> list[Passage]:
+    def histories(self) -> list[ProgramHistory]:
         """Return each program's launches and requests."""
-        return passages(self.clients, self.tape)
+        return program_histories(self.clients, self.tape)
 
     @cached_property
-    def above(self) -> Passage:
+    def above(self) -> ProgramHistory:
         """Return the first program of the highest priority that has requests; else the first of them."""
         highest = min(client.priority for client in self.clients)
-        highest_priority = [passage for passage in self.passages if passage.client.priority == highest]
-        return next((passage for passage in highest_priority if len(passage.latency)), highest_priority[0])
+        highest_priority = [history for history in self.histories if history.client.priority == highest]
+        return next((history for history in highest_priority if len(history.latency)), highest_priority[0])
 
 
 def build(runs: Sequence[Shown], baseline: int = 0, title: str = "") -> str:

@@ -16,7 +16,7 @@ from headway.kernels import alone
 from headway.kernels.device import Device
 from headway.kernels.program import Client
 from headway.profiling.kernels_summary import readable
-from headway.report.kernels.history import Passage, passages
+from headway.report.kernels.history import ProgramHistory, program_histories
 from headway.report.kernels.perfetto import reason_name
 from headway.units import MICROSECOND, MILLISECOND, SECOND, format_duration
 
@@ -115,36 +115,36 @@ def story(clients: Sequence[Client], device: Device, tape: Tape, subject: str) -
     name, colon, number = (subject, "", "") if whole else subject.rpartition(":")
     if name not in names:
         raise TapeError(unknown_name("program", name, names))
-    passage = passages(clients, tape)[names.index(name)]
-    count = len(passage.request_ended)
+    history = program_histories(clients, tape)[names.index(name)]
+    count = len(history.request_ended)
     if colon and not (number.isdecimal() and int(number) < count):
         which = f"its {count:,} requests go from 0 to {count - 1}" if count else "it ended none"
         raise TapeError(f"request {number!r} of {name} is not in this run: {which}")
     horizon = int(tape.column("time")[-1]) if len(tape) else 0
-    times = [request.ended - request.began for request in alone.requests(passage.client, device, horizon)]
+    times = [request.ended - request.began for request in alone.requests(history.client, device, horizon)]
     usual = int(np.median(times)) if times else 0
-    chosen = [int(number)] if colon else np.argsort(-passage.latency, kind="stable")[:SLOWEST].tolist()
+    chosen = [int(number)] if colon else np.argsort(-history.latency, kind="stable")[:SLOWEST].tolist()
     reasons = Counter(
         reason_name(reason)
-        for reason, gated in zip(passage.reason.tolist(), passage.gated.tolist(), strict=True)
+        for reason, gated in zip(history.reason.tolist(), history.gated.tolist(), strict=True)
         if gated
     )
     return Story(
         name,
-        passage.client.priority,
+        history.client.priority,
         count,
-        int(np.percentile(passage.latency, 50)) if count else 0,
-        int(np.percentile(passage.latency, 99)) if count else 0,
+        int(np.percentile(history.latency, 50)) if count else 0,
+        int(np.percentile(history.latency, 99)) if count else 0,
         usual,
-        int(passage.gated.sum()),
+        int(history.gated.sum()),
         dict(reasons.most_common()),
-        tuple(_request(clients, passage, at, usual) for at in chosen),
+        tuple(_request(clients, history, at, usual) for at in chosen),
     )
 
 
-def _request(clients: Sequence[Client], passage: Passage, at: int, usual: int) -> RequestStory:
-    first, last = passage.within(at)
-    inside = passage.held[(passage.held[:, 0] >= first) & (passage.held[:, 0] < last)]
+def _request(clients: Sequence[Client], history: ProgramHistory, at: int, usual: int) -> RequestStory:
+    first, last = history.within(at)
+    inside = history.held[(history.held[:, 0] >= first) & (history.held[:, 0] < last)]
     delays: Counter[tuple[int, int]] = Counter()
     for _, by, kernel, delay in inside.tolist():
         delays[by, kernel] += delay
@@ -153,8 +153,8 @@ def _request(clients: Sequence[Client], passage: Passage, at: int, usual: int) -
         for (by, kernel), delay in delays.most_common(MOST_CAUSES)
         if delay
     )
-    gated = int(passage.gated[first:last].sum())
-    return RequestStory(at, int(passage.request_began[at]), int(passage.latency[at]), usual, last - first, gated, held)
+    gated = int(history.gated[first:last].sum())
+    return RequestStory(at, int(history.request_began[at]), int(history.latency[at]), usual, last - first, gated, held)
 
 
 def _short(time: int) -> str:

@@ -16,7 +16,7 @@ from headway.metrics.serving.summary import critical_paths
 from headway.report.downsample import bucketed, rounded
 from headway.report.figures import Figure, distribution, labels, layout_of, least
 from headway.report.formatting import axis_of
-from headway.report.serving.history import PARTS, Passages
+from headway.report.serving.history import PARTS, TaskHistory
 from headway.report.serving.tables import with_texts
 from headway.serving.catalogue import Catalogue
 from headway.serving.fleet import Fleet
@@ -43,8 +43,8 @@ class Times:
         self, catalogue: Catalogue, fleet: Fleet, requests: Sequence[Request], tape: Tape, skip: int = 0
     ) -> None:
         self.catalogue, self.fleet, self.requests, self.tape = catalogue, fleet, requests, tape
-        self.passages = Passages(catalogue, requests, tape)
-        answered = self.passages.answered
+        self.history = TaskHistory(catalogue, requests, tape)
+        answered = self.history.answered
         self.measured = [request for request in requests[skip:] if request.id in answered]
         """Those that were answered."""
 
@@ -56,7 +56,7 @@ class Times:
     @cached_property
     def latency_s(self) -> FloatArray:
         """Return the latency of each measured request."""
-        answered = self.passages.answered
+        answered = self.history.answered
         times = [answered[request.id][0] - request.arrival for request in self.measured]
         return np.array(times, dtype=np.float64) / SECOND
 
@@ -69,7 +69,7 @@ class Times:
     @cached_property
     def spent(self) -> list[dict[str, int]]:
         """Return where the time of each measured request went."""
-        return [self.passages.spent(each.id) for each in self.measured]
+        return [self.history.spent(each.id) for each in self.measured]
 
     @cached_property
     def parts(self) -> dict[str, float]:
@@ -80,9 +80,9 @@ class Times:
     @cached_property
     def alive(self) -> Series:
         """Return how many requests are under way over time."""
-        passages = self.passages
-        begun = list(passages.arrived.values())
-        ended = [time for time, _ in passages.answered.values()] + list(passages.dropped.values())
+        history = self.history
+        begun = list(history.arrived.values())
+        ended = [time for time, _ in history.answered.values()] + list(history.dropped.values())
         changes = np.array([1] * len(begun) + [-1] * len(ended), dtype=np.int64)
         return from_changes(np.array(begun + ended, dtype=np.int64), changes)
 
@@ -128,9 +128,9 @@ def spent(names: Sequence[str], runs: Sequence[Times]) -> Figure:
 
 def under_way(names: Sequence[str], lines: Sequence[Mapping[str, Any]], runs: Sequence[Times]) -> Figure:
     """Draw the requests that have arrived and not ended, over time; a line a run."""
-    end = max((run.passages.horizon for run in runs), default=0)
+    end = max((run.history.horizon for run in runs), default=0)
     size, unit = axis_of(max(end / SECOND, 1e-9))
-    stretches = [bucketed(run.alive, 0, max(1, run.passages.horizon)) for run in runs]
+    stretches = [bucketed(run.alive, 0, max(1, run.history.horizon)) for run in runs]
     data = [
         {
             "type": "scatter",
@@ -159,11 +159,11 @@ def _time(end: int, size: float, unit: str) -> dict[str, Any]:
 
 def held(run: Times, width: int) -> FloatArray:
     """Return the share of each worker's GPU that batches held, by worker and interval of time."""
-    end = run.passages.horizon
+    end = run.history.horizon
     busy = np.zeros((len(run.fleet.workers), BUCKETS))
-    for stay in run.passages.stays.values():
-        share = stay.slices / max(1, run.fleet.workers[stay.worker].gpu.slices)
-        _spread(busy[stay.worker], stay.begin, stay.until(end), width, share)
+    for batch_run in run.history.batch_runs.values():
+        share = batch_run.slices / max(1, run.fleet.workers[batch_run.worker].gpu.slices)
+        _spread(busy[batch_run.worker], batch_run.begin, batch_run.until(end), width, share)
     return np.minimum(busy, 1.0)
 
 
@@ -177,7 +177,7 @@ def _spread(row: FloatArray, since: int, until: int, width: int, amount: float) 
 
 def workers(run: Times) -> Figure:
     """Draw how busy each worker was over time: a row a worker; where it was out of service in another colour."""
-    end = run.passages.horizon
+    end = run.history.horizon
     width = max(1, -(-end // BUCKETS))
     size, unit = axis_of(max(end / SECOND, 1e-9))
     names = labels([worker.name for worker in run.fleet.workers])
@@ -203,9 +203,9 @@ def workers(run: Times) -> Figure:
             "hovertemplate": f"{where}%{{z}} % held<extra></extra>",
         }
     ]
-    if run.passages.down:
+    if run.history.down:
         down = np.zeros((count, BUCKETS))
-        for worker, since, until in run.passages.down:
+        for worker, since, until in run.history.down:
             _spread(down[worker], since, until, width, 1.0)
         gone = [[1 if share >= 0.5 else None for share in row] for row in down.tolist()]
         colour = {"z": gone, "zmin": 0, "zmax": 1, "colorscale": [[0, "@wait"], [1, "@wait"]]}

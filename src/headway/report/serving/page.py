@@ -285,7 +285,7 @@ class _Page:
 
     def _workers(self, index: int) -> str:
         about = "The share of each GPU that batches held: computing, or fetching what they need."
-        if self.times[index].passages.down:
+        if self.times[index].history.down:
             about += " Where a worker was out of service, its row is orange."
         return figure(f"workers-{index}", "Share of each worker that batches held, over time", about)
 
