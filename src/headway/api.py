@@ -136,7 +136,7 @@ def run(path: str | PathLike[str], *, processes: int = 1, set: Any = (), **setti
 
 def run_all(experiments: Sequence[Named], processes: int, *, keep: bool) -> Comparison:
     """Run the experiments of one file."""
-    together = domain_of(experiments[0][1]).together(experiments)
+    together = domain_of(experiments[0][1]).comparable_variants(experiments)
     return played(together, processes, single=len(together) == 1, keep=keep)
 
 

@@ -71,7 +71,7 @@ def story(
         known = f" ({stored.scene.subjects()})" if stored.scene.subjects() else ""
         raise ExperimentError(f"story of which {what}? Write headway story {folder} {what.upper()}{known}")
     told = Run(stored).story(job)
-    for line in stored.scene.untold("story"):
+    for line in stored.scene.omissions("story"):
         console.note(line)
     show_answer(told, as_json)
 
@@ -194,7 +194,7 @@ def audit(folder: RunArgument, trust: TrustFlag = False) -> None:
     """
     stored = opened(folder, "what is there was checked", trust=trust, note=console.note)
     findings = Run(stored).audit()
-    for line in stored.scene.untold("audit"):
+    for line in stored.scene.omissions("audit"):
         console.note(line)
     for finding in findings[:20]:
         console.note(str(finding))

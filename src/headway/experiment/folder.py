@@ -219,7 +219,7 @@ def open_run(folder: str | Path, *, trust: bool = False) -> StoredRun:
     domain, document = _scale(folder)
     experiment = toml.typed(document, domain.tables, str(folder / EXPERIMENT_NAME))
     scene = domain.load(experiment, folder, trust=trust)
-    check_rows(folder, tape, *scene.rows())
+    check_rows(folder, tape, *scene.row_kinds())
     return StoredRun(folder, scene, tape, is_complete(result), result)
 
 

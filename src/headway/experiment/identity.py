@@ -61,7 +61,7 @@ def _with_contents(spec: str) -> str:
 
 def _or_contents(domain: Domain, key: str, value: str) -> str:
     """Return the contents of the files that a value means, and what is said of them; the value where it means none."""
-    name, said = domain.file_and_more(value)
+    name, said = domain.split_file_value(value)
     files = domain.file_keys[key](name)
     return "\n".join(_contents(str(file)) for file in files) + said if files else value
 
@@ -155,7 +155,7 @@ def _ways(domain: Domain, policy: Way) -> dict[str, Way]:
 
 def _own_file(domain: Domain, key: str, value: str) -> str:
     """Return where a file or folder lies; a name, and what no file can be called, stays as it is."""
-    name, said = domain.file_and_more(value)
+    name, said = domain.split_file_value(value)
     try:
         place = Path(name).expanduser().resolve()
         files = [file.resolve() for file in domain.file_keys[key](name)]

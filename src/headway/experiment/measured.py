@@ -33,7 +33,7 @@ def numbers(result: RunResult, label: str = "") -> Outcome:
     """Take the numbers of a run; they are stored in its folder, where it has one."""
     experiment = result.scene.experiment
     domain = domain_of(experiment)
-    stopped = f"{domain.view.how_far(result)}; {_where(result)}" if result.stopped else ""
+    stopped = f"{domain.view.stopped_line(result)}; {_where(result)}" if result.stopped else ""
     if stopped and result.folder is None:  # nobody asks for them, and of a long tape they take long
         return Outcome({}, (), stopped)
     outcome = domain.view.numbers(result)

@@ -58,12 +58,12 @@ def _play(
         scheduler = Scheduler(state, policy, begun.executor, tape)
         scheduler.decide_ns = [] if scene.times_decisions(policy) else None
         watched = is_watched(scene.policy_parts(policy))
-        with unchanged(policy.name, scene.given(), watched=watched):
+        with unchanged(policy.name, scene.inputs(), watched=watched):
             try:
                 with stops_on_interrupt(scheduler.stop):
-                    scheduler.run(None if progress is None else lambda now: progress(scene.far(state, now)))
+                    scheduler.run(None if progress is None else lambda now: progress(scene.progress(state, now)))
             except StalledRunError as problem:
-                raise StalledRunError(f"{problem}{_left(scene.left(state))}") from None
+                raise StalledRunError(f"{problem}{_left(scene.unfinished(state))}") from None
             finally:
                 closed = tape.close()
         wall_s = perf_counter() - started

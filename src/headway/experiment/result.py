@@ -182,7 +182,7 @@ class Run(Tabled):
         scene = self.stored.scene
         with own_code(), unproven(self.folder, self.stored.result):
             again = scene.replay(self.stored.tape, complete=self.stored.complete)
-        return first_difference(self.stored.tape, again, *scene.words())
+        return first_difference(self.stored.tape, again, *scene.row_words())
 
     def tables(self) -> list[str]:
         """Return the names of its tables."""

@@ -12,7 +12,7 @@ from headway.core.audit import Finding
 from headway.core.tape import Tape
 from headway.core.tasks import Far
 from headway.errors import TapeError
-from headway.experiment.domain import Begun, Scene, with_table
+from headway.experiment.domain import RunParts, Scene, with_table
 from headway.experiment.folder import Limits, kept_file
 from headway.files import write_whole
 from headway.formats import pairs as pair_file
@@ -56,13 +56,13 @@ class FleetScene(Scene):
         """Return the policy as it was written; one from a file by its own name."""
         return policy_name(self.experiment)
 
-    def given(self) -> Mapping[str, Sequence[Any]]:
+    def inputs(self) -> Mapping[str, Sequence[Any]]:
         """Return graphs, functions, models, workers and requests."""
         catalogue = self.built.catalogue
         parts = {"graph": catalogue.graphs, "function": catalogue.functions, "model": catalogue.models}
         return {**parts, "worker": self.built.fleet.workers, "request": self.requests}
 
-    def rows(self) -> tuple[type[IntEnum], Limits]:
+    def row_kinds(self) -> tuple[type[IntEnum], Limits]:
         """Return the kinds of rows about requests and workers, and how many there are of both."""
         known = max((request.id for request in self.requests), default=-1) + 1
         workers = len(self.built.fleet.workers)
@@ -97,13 +97,13 @@ class FleetScene(Scene):
         last = self.requests[-1].arrival if self.requests else 0
         return faults_of(self.experiment, len(self.built.fleet.workers), last)
 
-    def begin(self) -> Begun:
+    def begin(self) -> RunParts:
         """Make the fleet before anything has happened."""
         state, policy = self.state(), self.policy()
         policy.bind(state)
-        return Begun(state, policy, SimulatedFleet(self.requests, state, self.experiment.run.seed, self.faults()))
+        return RunParts(state, policy, SimulatedFleet(self.requests, state, self.experiment.run.seed, self.faults()))
 
-    def far(self, state: ServingState, now: int) -> Far:
+    def progress(self, state: ServingState, now: int) -> Far:
         """Count the requests that were answered, wait and run."""
         alive, total = len(state.requests), len(self.requests)
         running = sum(len(worker.running) for worker in state.workers)
@@ -113,7 +113,7 @@ class FleetScene(Scene):
         """Return the numbers of its requests."""
         return f"0 to {len(self.requests) - 1}"
 
-    def left(self, state: ServingState) -> list[str]:
+    def unfinished(self, state: ServingState) -> list[str]:
         """Return the requests that are not answered."""
         return [f"request {number}" for number in state.requests]
 
@@ -121,7 +121,7 @@ class FleetScene(Scene):
         """Count the requests that are not answered; several tasks of one may run at a time."""
         return len(state.requests)
 
-    def about(self, row: Sequence[int]) -> str:
+    def row_subject(self, row: Sequence[int]) -> str:
         """Return the request or worker of a row."""
         return about(row)
 

@@ -65,7 +65,7 @@ class FleetView(View):
         }
         return Outcome(row, _notes(scene, row))
 
-    def how_far(self, result: RunResult) -> str:
+    def stopped_line(self, result: RunResult) -> str:
         """Count the requests that had arrived and were answered."""
         kinds = result.tape.column("kind")
         arrived, done = int((kinds == Kind.ARRIVED).sum()), int((kinds == Kind.DONE).sum())

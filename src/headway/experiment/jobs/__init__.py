@@ -55,7 +55,7 @@ class JobsDomain(Domain):
         """Return whether jobs, models, failures, estimates, profiles or placement are drawn from the seed."""
         return draws(experiment)
 
-    def together(self, experiments: Any) -> Any:
+    def comparable_variants(self, experiments: Any) -> Any:
         """Leave out of all variants what one of them could never run, where that is asked for."""
         return same_jobs(experiments)
 

@@ -89,7 +89,7 @@ class JobsScene(Scene):
         """Return whether decisions are timed: with an allocation only, where they take long enough for a clock."""
         return policy.allocation is not None
 
-    def given(self) -> Mapping[str, Sequence[Any]]:
+    def inputs(self) -> Mapping[str, Sequence[Any]]:
         """Return jobs and nodes."""
         return {"job": self.jobs, "node": self.cluster.nodes}
 
@@ -127,24 +127,24 @@ class JobsScene(Scene):
         traces.write(self.jobs, folder / JOBS_NAME)
         return self.experiment
 
-    def far(self, state: TrainingState, now: int) -> Far:
+    def progress(self, state: TrainingState, now: int) -> Far:
         """Count the jobs that have ended, wait and run."""
         waiting, running, total = state.queue.size, len(state.running), len(self.jobs)
         return Far(now, self.jobs[-1].submit, total, total - state.to_come - waiting - running, waiting, running)
 
-    def rows(self) -> tuple[type[IntEnum], Limits]:
+    def row_kinds(self) -> tuple[type[IntEnum], Limits]:
         """Return the kinds of rows about jobs and nodes, and how many there are of both."""
         return Kind, {"subject": (len(self.jobs), JOB_KINDS), "place": (len(self.cluster.nodes), PLACED_KINDS)}
 
-    def about(self, row: Sequence[int]) -> str:
+    def row_subject(self, row: Sequence[int]) -> str:
         """Return the job or node of a row."""
         return about(row)
 
-    def left(self, state: TrainingState) -> list[str]:
+    def unfinished(self, state: TrainingState) -> list[str]:
         """Return the jobs that have not ended."""
         return [f"job {number}" for number in state.jobs]
 
-    def untold(self, verb: str) -> list[str]:
+    def omissions(self, verb: str) -> list[str]:
         """Say what only the policy itself could tell."""
         if self.kept_facts is None:
             return []

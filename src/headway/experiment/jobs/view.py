@@ -71,7 +71,7 @@ class JobsView(View):
         row |= _groups(ledger, window)
         return Outcome(row, _notes(scene, row, ledger), sample=_sample(ledger, window))
 
-    def how_far(self, result: RunResult) -> str:
+    def stopped_line(self, result: RunResult) -> str:
         """Count the jobs that had arrived and ended."""
         kinds = result.tape.column("kind")
         arrived = int((kinds == Kind.ARRIVED).sum())

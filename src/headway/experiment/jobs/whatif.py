@@ -111,7 +111,7 @@ def moment_at(
 
     def told(now: int, state: TrainingState) -> None:
         if progress is not None:
-            progress(scene.far(state, now))
+            progress(scene.progress(state, now))
 
     with no_collection():
         return resume(
