@@ -14,7 +14,7 @@ from headway.experiment import common_flags, python_input
 from headway.experiment.answer import Answer
 from headway.experiment.blame import own_code
 from headway.experiment.environment import Environment
-from headway.experiment.files import Named, copied, read, typed, under_each
+from headway.experiment.files import Named, copied, for_each_policy, read, typed
 from headway.experiment.pool import LocalPool
 from headway.experiment.registry import DOMAINS, domain, domain_of
 from headway.experiment.result import Comparison, Run, played, silent
@@ -119,7 +119,7 @@ def compare(
     at_once = python_input.whole(processes, "processes")
     if any(GIVEN in name for name in names):  # objects are known in this process alone
         at_once = 1
-    comparison = played(under_each(document, names), at_once, keep=keep)
+    comparison = played(for_each_policy(document, names), at_once, keep=keep)
     return _ended(comparison) if keep else comparison
 
 

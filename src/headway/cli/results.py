@@ -22,7 +22,7 @@ from headway.report.terminal import width_of
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Outputs:
     """What is to come of some runs, besides what their folders keep."""
 
     as_json: bool = False
@@ -33,24 +33,24 @@ class Wanted:
     """Whether there are several runs, each in a folder of its own below the one that is named."""
 
 
-def wanted_of(given: Given, *, several: bool = False) -> Wanted:
+def outputs_of(given: Given, *, several: bool = False) -> Outputs:
     """Return what was asked for; a command need not have all of its flags."""
     names = ("as_json", "by", "picture", "report")
-    return Wanted(**{name: given[name] for name in names if name in given}, several=several)
+    return Outputs(**{name: given[name] for name in names if name in given}, several=several)
 
 
-def check_wanted(wanted: Wanted, view: View, out: str | None) -> None:
+def check_outputs(outputs: Outputs, view: View, out: str | None) -> None:
     """Refuse what could not be written, before anything runs; the folder of the runs is yet to be made."""
-    view.check_details(wanted.by or ())
+    view.check_details(outputs.by or ())
     folders = [Path(out)] if out else []
     to_be_made = [*folders, *(folder.parent for folder in folders)]
-    for flag, text in (("--picture", wanted.picture), ("--report", wanted.report)):
+    for flag, text in (("--picture", outputs.picture), ("--report", outputs.report)):
         if text is not None:
-            check_output(Path(text), flag, () if wanted.several else tuple(folders))
-    if wanted.picture is not None:
-        _check_picture(Path(wanted.picture), to_be_made)
-    if wanted.report is not None:
-        report = Path(wanted.report)
+            check_output(Path(text), flag, () if outputs.several else tuple(folders))
+    if outputs.picture is not None:
+        _check_picture(Path(outputs.picture), to_be_made)
+    if outputs.report is not None:
+        report = Path(outputs.report)
         if report.suffix.lower() not in (".html", ".htm"):
             raise ExperimentError(f"--report {report}: the name must end in .html")
         check_target(report, False, "--report", to_be_made)
@@ -68,23 +68,23 @@ def _check_picture(picture: Path, to_be_made: Sequence[Path]) -> None:
         raise ExperimentError(f"--picture {picture}: cannot be written")
 
 
-def show_result(comparison: Comparison, wanted: Wanted) -> None:
+def show_result(comparison: Comparison, outputs: Outputs) -> None:
     """Print what came of some runs; one that was stopped ends the program with 130 or 143."""
     rows = comparison.rows
-    if wanted.as_json and (rows or not comparison.single):
+    if outputs.as_json and (rows or not comparison.single):
         console.print_json(rows[0] if comparison.single else rows)
     elif rows:
-        show(rows, comparison.view, wanted.by or ())
-    if wanted.picture is not None and rows:
+        show(rows, comparison.view, outputs.by or ())
+    if outputs.picture is not None and rows:
         text = comparison.view.picture(rows)
-        write_whole(Path(wanted.picture), text, ExperimentError, f"--picture {wanted.picture}")
-        console.note(f"picture: {wanted.picture}")
-    for line in (*comparison.notes(), *comparison.view.missing_details(rows, wanted.by or ())):
+        write_whole(Path(outputs.picture), text, ExperimentError, f"--picture {outputs.picture}")
+        console.note(f"picture: {outputs.picture}")
+    for line in (*comparison.notes(), *comparison.view.missing_details(rows, outputs.by or ())):
         console.note(f"note: {line}")
-    if wanted.report is not None and not comparison.stopped:
-        write_page(comparison.places, Path(wanted.report), baseline=comparison.baseline, trust=True, flag="--report")
+    if outputs.report is not None and not comparison.stopped:
+        write_page(comparison.places, Path(outputs.report), baseline=comparison.baseline, trust=True, flag="--report")
     if comparison.stopped:
-        console.note(comparison.stopped if wanted.report is None else f"{comparison.stopped}; no report was made")
+        console.note(comparison.stopped if outputs.report is None else f"{comparison.stopped}; no report was made")
         sys.exit(status())
 
 

@@ -13,7 +13,7 @@ import typer
 from headway import api
 from headway.cli import console
 from headway.cli.options import Given, argument, command, option, setting
-from headway.cli.results import check_wanted, show, show_result, wanted_of
+from headway.cli.results import check_outputs, outputs_of, show, show_result
 from headway.core.tasks import Pool
 from headway.errors import ExperimentError, unknown_name
 from headway.experiment import common_flags
@@ -59,9 +59,9 @@ def group_of(scale: Domain) -> typer.Typer:
 
     @command(group, "simulate", [*work, policy, *settings, *first, sure, *last], _help(scale, "simulate"))
     def simulate(given: Given) -> None:
-        wanted = wanted_of(given)
-        check_wanted(wanted, scale.view, given["out"])
-        show_result(api.simulate_all(_given_work(scale, given), keep=bool(wanted.report)), wanted)
+        outputs = outputs_of(given)
+        check_outputs(outputs, scale.view, given["out"])
+        show_result(api.simulate_all(_given_work(scale, given), keep=bool(outputs.report)), outputs)
 
     policies = option("policies", str, f"Policies: {scale.example_policies}.", default=Parameter.empty)
     compared = [*work, policies, *settings, *first, setting(common_flags.BASELINE), sure, *last]
@@ -69,13 +69,13 @@ def group_of(scale: Domain) -> typer.Typer:
 
     @command(group, "compare", [*compared, *pictured, PROCESSES], _help(scale, "compare"))
     def compare(given: Given) -> None:
-        wanted = wanted_of(given, several=True)
-        check_wanted(wanted, scale.view, given["out"])
+        outputs = outputs_of(given, several=True)
+        check_outputs(outputs, scale.view, given["out"])
         names = split_policies(given["policies"], scale.example_policies)
         comparison = api.compare(
-            _given_work(scale, given), names, processes=given["processes"], keep=bool(wanted.report)
+            _given_work(scale, given), names, processes=given["processes"], keep=bool(outputs.report)
         )
-        show_result(comparison, wanted)
+        show_result(comparison, outputs)
 
     _add_sweep(group, scale, work)
     return group

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from headway.errors import ExperimentError
 from headway.experiment.domain import StoredRun
-from headway.experiment.folder import check_output, unproven
+from headway.experiment.folder import check_output, explains_corrupt_tape
 from headway.experiment.registry import domain_of
-from headway.report.export import Written, check_file, kept_if_used, write_tables
+from headway.report.export import Written, check_file, folder_for_output, write_tables
 from headway.report.progress import Tell, share_bar
 
 Target = str | PathLike[str] | None
@@ -32,7 +32,7 @@ def export(stored: StoredRun, perfetto: Target, parquet: Target, csv: Target, *,
         check_file(trace, force=force)
     with ExitStack() as stack:
         for place in targets.values():
-            stack.enter_context(kept_if_used(place, force=force))
+            stack.enter_context(folder_for_output(place, force=force))
         return _written(stored, trace, targets)
 
 
@@ -41,7 +41,7 @@ def _written(stored: StoredRun, trace: Path | None, targets: Mapping[str, Path])
     made: list[Written] = []
     view = domain_of(stored.scene.experiment).view
     whole = len(targets) + (trace is not None)
-    with share_bar("export") as tell, unproven(stored.folder, stored.result):
+    with share_bar("export") as tell, explains_corrupt_tape(stored.folder, stored.result):
         tell("reading", 0.0)
         if trace is not None:
             made.append(view.trace_events(stored, trace, lambda name, share: tell(name, share / whole)))

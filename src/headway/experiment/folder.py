@@ -259,7 +259,7 @@ def scale_name(folder: str | Path) -> str:
 
 
 @contextmanager
-def unproven(folder: Path, result: Mapping[str, Any]) -> Iterator[None]:
+def explains_corrupt_tape(folder: Path, result: Mapping[str, Any]) -> Iterator[None]:
     """Say of a tape that no result vouches for, where reading it fails, that it contradicts itself."""
     try:
         yield

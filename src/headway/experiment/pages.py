@@ -11,10 +11,10 @@ from headway.core.tape import holds_tape
 from headway.errors import ExperimentError, InputError, TapeError, unknown_name
 from headway.experiment.cells import CELLS_NAME
 from headway.experiment.domain import Row, Shown, Tell
-from headway.experiment.folder import check_output, open_run, read as read_folder, scale_name, unproven
+from headway.experiment.folder import check_output, explains_corrupt_tape, open_run, read as read_folder, scale_name
 from headway.experiment.registry import domain, domain_of
-from headway.experiment.several import noted_order
-from headway.experiment.stored import Note, cut_short, inside, what_followed
+from headway.experiment.several import read_order
+from headway.experiment.stored import Note, cut_short, inside, what_if_line
 from headway.plugins import as_named
 from headway.report import page
 from headway.report.names import shortened
@@ -52,7 +52,7 @@ def page_of(
     runs = opened(places, tell, note, trust=trust)
     at = baseline if isinstance(baseline, int) else position(runs, baseline)
     least_sure = next((run.stored for run in runs if not run.stored.result), runs[0].stored)
-    with unproven(least_sure.folder, least_sure.result):
+    with explains_corrupt_tape(least_sure.folder, least_sure.result):
         return domain_of(least_sure.scene.experiment).view.page(runs, at, title, tell)
 
 
@@ -69,7 +69,7 @@ def folders(given: Sequence[str], note: Note) -> list[Place]:
         folder = Path(text)
         if not folder.is_dir():
             raise TapeError(f"run folder {folder}: there is no such folder")
-        if (line := what_followed(folder)) is not None:
+        if (line := what_if_line(folder)) is not None:
             raise TapeError(line)
         below = [(folder,)] if holds_tape(folder) else list(_below(folder, note))
         if not below and (folder / CELLS_NAME).is_dir():
@@ -97,14 +97,14 @@ def shown_as(given: Path, folder: Path) -> str:
 
 def _below(folder: Path, note: Note, deep: int = 2) -> Iterator[Sequence[Path]]:
     """Yield the runs in a folder, in the order of the command, else by name; runs of several seeds together."""
-    order = {name: position for position, name in enumerate(noted_order(folder))}
+    order = {name: position for position, name in enumerate(read_order(folder))}
     inner = sorted(inside(folder), key=lambda each: (order.get(each.name, len(order)), each.name))
     seeds = sorted((int(m[1]), each) for each in inner if (m := _SEED.fullmatch(each.name)) and holds_tape(each))
     together = [each for _, each in seeds] if len(seeds) > 1 else []
     for each in inner:
         if each in together:
             continue
-        if (line := what_followed(each)) is not None:
+        if (line := what_if_line(each)) is not None:
             note(f"note: {line.partition(': ')[0]}: left out")
         elif holds_tape(each):
             yield (each,)

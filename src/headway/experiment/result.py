@@ -16,12 +16,20 @@ from headway.experiment.blame import own_code
 from headway.experiment.domain import Outcome, Row, StoredRun, View
 from headway.experiment.exports import Target, export
 from headway.experiment.files import Named
-from headway.experiment.folder import EXPERIMENT_NAME, claimed, is_complete, open_run, read, unproven, whole_or_nothing
+from headway.experiment.folder import (
+    EXPERIMENT_NAME,
+    claimed,
+    explains_corrupt_tape,
+    is_complete,
+    open_run,
+    read,
+    whole_or_nothing,
+)
 from headway.experiment.measured import against, baseline_of, seeded, with_run
 from headway.experiment.pages import Place, check_target, opened, page_of, shown_as
 from headway.experiment.python_input import moment, path as located, policy_name, whole
 from headway.experiment.registry import domain_of
-from headway.experiment.several import apart, note_order, play
+from headway.experiment.several import play, with_own_folders, write_order
 from headway.files import write_whole
 from headway.formats import toml
 from headway.plugins import GIVEN
@@ -141,7 +149,7 @@ class Run(Tabled):
 
     def story(self, subject: Any) -> Answer:
         """Tell what happened to one job, request or program."""
-        with own_code(), unproven(self.folder, self.stored.result):
+        with own_code(), explains_corrupt_tape(self.folder, self.stored.result):
             told = self.view.story(self.stored, str(subject))
         return Answer(told.record(), told.lines())
 
@@ -180,7 +188,7 @@ class Run(Tabled):
     def replay(self) -> str | None:
         """Ask the policy again, event by event; return where it decides otherwise, None where it never does."""
         scene = self.stored.scene
-        with own_code(), unproven(self.folder, self.stored.result):
+        with own_code(), explains_corrupt_tape(self.folder, self.stored.result):
             again = scene.replay(self.stored.tape, complete=self.stored.complete)
         return first_difference(self.stored.tape, again, *scene.row_words())
 
@@ -330,13 +338,13 @@ def played(experiments: Sequence[Named], processes: int = 1, *, single: bool = F
         kept = Kept()
         place = str(kept.folder / "runs")
         experiments = [(label, with_run(each, out=place)) for label, each in experiments]
-    runs = apart(experiments)
+    runs = with_own_folders(experiments)
     ended: list[Outcome] = []
     stopped = ""
     try:
         for outcome in play(runs, processes):
             if kept is None and not ended:
-                note_order(runs)
+                write_order(runs)
             if outcome.stopped:
                 told, tape, _ = outcome.stopped.partition("; the tape is ")
                 stopped = f"{told}; without --out nothing is kept" if tape and kept is not None else outcome.stopped

@@ -27,7 +27,7 @@ def measure(task: Named, progress: Progress | None = None) -> Outcome:
         return measured(experiment, label, progress)
 
 
-def apart(experiments: Sequence[Named]) -> list[Named]:
+def with_own_folders(experiments: Sequence[Named]) -> list[Named]:
     """Give runs that would share a folder one each below it."""
     out = experiments[0][1].run.out
     if len(experiments) == 1 or not out:
@@ -111,7 +111,7 @@ def _outcome(done: Done, names: Sequence[str]) -> Outcome:
 # --- which runs belong together ---------------------------------------------------------------------------------
 
 
-def note_order(experiments: Sequence[Named]) -> None:
+def write_order(experiments: Sequence[Named]) -> None:
     """Write beside the folders of several runs in which order they were asked for; a report keeps it."""
     folders = [Path(each.run.out) for _, each in experiments if each.run.out]
     if len(folders) > 1:
@@ -120,7 +120,7 @@ def note_order(experiments: Sequence[Named]) -> None:
             (folders[0].parent / INDEX_NAME).write_bytes(msgspec.json.format(index) + b"\n")
 
 
-def noted_order(folder: Path) -> list[str]:
+def read_order(folder: Path) -> list[str]:
     """Return the names of runs as they were asked for; empty where nothing is said about it."""
     try:
         index = msgspec.json.decode((folder / INDEX_NAME).read_bytes(), type=dict[str, list[str]])

@@ -36,7 +36,7 @@ def cut_short(run: StoredRun) -> str:
     return f"the run is not complete: it was cut short at {last}, after {counted(len(run.tape), 'row')}"
 
 
-def what_followed(folder: Path) -> str | None:
+def what_if_line(folder: Path) -> str | None:
     """Return a line about a what-if without a run, given its folder or that of its tape; None for any other folder."""
     place = folder.parent if folder.name == CONTINUATION_NAME else folder
     if holds_tape(place) or not (place / CONTINUATION_NAME).is_dir() or (came := origin(place)) is None:
@@ -47,7 +47,7 @@ def what_followed(folder: Path) -> str | None:
 
 def _no_run(folder: Path) -> str | None:
     """Return a line on what a folder without a run holds: a what-if, or runs below it; None for neither."""
-    if (line := what_followed(folder)) is not None:
+    if (line := what_if_line(folder)) is not None:
         return line
     if holds_tape(folder) or not (runs := _runs_in(folder)):
         return None

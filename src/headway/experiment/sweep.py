@@ -24,7 +24,7 @@ from headway.experiment.blame import own_code
 from headway.experiment.cells import GRID_NAME, POLICY, TABLE, Axes, Cell, Record, Store, outstanding
 from headway.experiment.domain import Outcome, Progress
 from headway.experiment.files import copied, typed
-from headway.experiment.identity import digest, grid_in_place, in_place
+from headway.experiment.identity import digest, grid_with_absolute_paths, with_absolute_paths
 from headway.experiment.measured import NOTHING_DRAWN, seeded, with_run
 from headway.experiment.registry import domain_of
 from headway.experiment.several import measure
@@ -69,7 +69,7 @@ def cells_of(document: toml.Document, axes: Axes, where: str) -> list[Cell]:
         for key, value in chosen:
             toml.put(changed, key, value)
         said = ", ".join(f"{key}={value}" for key, value in chosen)
-        each = in_place(typed(changed, f"{where}, {said}" if said else where))
+        each = with_absolute_paths(typed(changed, f"{where}, {said}" if said else where))
         if each.variants:
             raise ExperimentError(f"{where}: a sweep has no variants; give [{TABLE}] keys with lists of values instead")
         with own_code():
@@ -143,7 +143,7 @@ def sweep(
     note: Note = print,
 ) -> Sweep:
     """Run what is left to do of a grid, putting down each result as it comes."""
-    document, axes = grid_in_place(document, axes)
+    document, axes = grid_with_absolute_paths(document, axes)
     cells = cells_of(document, axes, "sweep")
     table = cells[0].experiment.measure
     check_baseline(cells, table.baseline)

@@ -232,7 +232,7 @@ class Group:
         return True
 
     @property
-    def entrances(self) -> list[str]:
+    def join_files(self) -> list[str]:
         """Return the files that a process writes itself into to join the group."""
         used = {
             folder: controller

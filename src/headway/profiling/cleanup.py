@@ -21,7 +21,7 @@ _MARK = re.compile(rf"(?:^|\0){MARK}=((\d+)-[0-9a-f]+)".encode())
 _LONGEST_S = 5.0
 
 
-def leftovers(room: cgroups.Room | None) -> None:
+def remove_leftovers(room: cgroups.Room | None) -> None:
     """Kill what a killed profiler's program left running, and take its groups away."""
     cgroups.kill_all(_marked, _LONGEST_S)
     for parent in set(room.folders.values()) if room is not None else ():

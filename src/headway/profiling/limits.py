@@ -97,9 +97,9 @@ class Limits:
                     group.pin(pin)
             on = tuple(pin) or (() if group is not None else self.cpu_numbers[: int(cpus)])
             mark = f"{os.getpid()}-{secrets.token_hex(8)}"
-            entrances = [] if group is None else group.entrances
+            join_files = [] if group is None else group.join_files
             process = subprocess.Popen(
-                [sys.executable, "-I", _LAUNCH, str(os.getpid()), ",".join(map(str, on)), *entrances, "--", *program],
+                [sys.executable, "-I", _LAUNCH, str(os.getpid()), ",".join(map(str, on)), *join_files, "--", *program],
                 env={**os.environ, **thread_variables(cpus, threads), **(env or {}), MARK: mark},
                 stdin=subprocess.DEVNULL,
                 stdout=output,

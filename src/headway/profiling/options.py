@@ -13,7 +13,7 @@ _RANGE = re.compile(r"\s*([\d.]+[^-]*?)\s*-\s*([\d.]+.*?)\s*")
 
 
 @dataclass(frozen=True)
-class Asked:
+class Options:
     """One profile that is to be made; sizes in bytes, memory a GPU."""
 
     command: tuple[str, ...]

@@ -84,7 +84,7 @@ def _seconds_a_sample(
     return spans
 
 
-def never_falling(values: Sequence[float], weights: Sequence[float]) -> list[float]:
+def monotone(values: Sequence[float], weights: Sequence[float]) -> list[float]:
     """Return the nearest values, by weighted squares, that never fall: neighbours that do are pooled."""
     pools: list[tuple[float, float, int]] = []
     for value, weight in zip(values, weights, strict=True):

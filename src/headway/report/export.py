@@ -83,7 +83,7 @@ def check_folder(folder: Path, *, force: bool) -> None:
 
 
 @contextmanager
-def kept_if_used(folder: Path, *, force: bool) -> Iterator[None]:
+def folder_for_output(folder: Path, *, force: bool) -> Iterator[None]:
     """Yield with the folder made; remove the folders that were made if the body fails."""
     made = [parent for parent in (folder, *folder.parents) if not parent.exists()]
     try:

@@ -13,7 +13,7 @@ import numpy as np
 
 from headway.metrics.series import FloatArray
 from headway.report.downsample import cdf, rounded
-from headway.report.names import cut_apart
+from headway.report.names import cut_distinct
 
 Figure = dict[str, Any]
 LONGEST = 28
@@ -26,7 +26,7 @@ _DASHES = ("solid", "dot", "dashdot")
 
 def labels(names: Sequence[str], most: int = LONGEST) -> list[str]:
     """Return names for plotly: it reads some HTML, so none is left."""
-    return [escape(name, quote=False) for name in cut_apart([name or "(no name)" for name in names], most)]
+    return [escape(name, quote=False) for name in cut_distinct([name or "(no name)" for name in names], most)]
 
 
 def line_style(index: int, baseline: int, runs: int, dashes: Sequence[str] = _DASHES) -> dict[str, Any]:

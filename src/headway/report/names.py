@@ -30,10 +30,12 @@ def shortened(names: Sequence[str]) -> list[str]:
     """
     parts = [name if len(name) <= LONGEST else _OPTIONS.sub(_LEFT_OUT, name) for name in names]
     alike = {part: [name for name, other in zip(names, parts, strict=True) if other == part] for part in parts}
-    return [_telling(name, alike[part]) if name != part else name for name, part in zip(names, parts, strict=True)]
+    return [
+        _distinguishing(name, alike[part]) if name != part else name for name, part in zip(names, parts, strict=True)
+    ]
 
 
-def _telling(name: str, alike: Sequence[str]) -> str:
+def _distinguishing(name: str, alike: Sequence[str]) -> str:
     """Return a name without the options that all names with the same parts share."""
     options = [[_split(each[1]) for each in _OPTIONS.finditer(other)] for other in alike]
     brackets_of_name = iter(_split(each[1]) for each in _OPTIONS.finditer(name))
@@ -51,7 +53,7 @@ def _split(options: str) -> list[str]:
     return re.split(r",\s*", options) if options else []
 
 
-def cut_apart(names: Sequence[str], most: int) -> list[str]:
+def cut_distinct(names: Sequence[str], most: int) -> list[str]:
     """Return names of at most ``most`` letters, on one line; names that would become equal end in their number."""
     lines = [printable(" ".join(name.split())) for name in names]
     cut = [_cut(line, most) for line in lines]

@@ -19,7 +19,7 @@ from headway.formats import pairs as pair_file
 from headway.formats.serving.settings import ServingExperiment, check
 from headway.formats.training.cluster_table import within
 from headway.formats.training.settings import span
-from headway.plugins import anchored, as_named, disarmed, is_disarmed, is_from_outside, of_run, resolve
+from headway.plugins import anchored, as_named, is_from_outside, is_untrusted, marked_untrusted, of_run, resolve
 from headway.scenarios import file as scenario_file
 from headway.scenarios.file import Built
 from headway.scenarios.limits import check_rate
@@ -181,7 +181,7 @@ def prepare(experiment: ServingExperiment) -> FleetScene:
 def policy_name(experiment: ServingExperiment) -> str:
     """Return the policy of an experiment as it was written; one from a file by its own name."""
     spec = experiment.policy.name
-    return describe(policy_of(experiment)) if is_from_outside(spec) and not is_disarmed(spec) else as_named(spec)
+    return describe(policy_of(experiment)) if is_from_outside(spec) and not is_untrusted(spec) else as_named(spec)
 
 
 def load(experiment: ServingExperiment, folder: Path, *, trust: bool) -> FleetScene:
@@ -206,5 +206,5 @@ def _own_files(experiment: ServingExperiment, folder: Path, trust: bool) -> dict
         if not (folder / value).is_file() or (folder / value).resolve().parent != folder.resolve():
             raise TapeError(f"run folder {folder}: {value} is missing beside the tape")
         file = str(folder / value)
-        found[key] = disarmed(file) if file.endswith(scenario_file.PYTHON) and not trust else file
+        found[key] = marked_untrusted(file) if file.endswith(scenario_file.PYTHON) and not trust else file
     return found

@@ -30,7 +30,7 @@ from headway.kernels.replay import about, fresh_state, replay
 from headway.kernels.rows import CLIENT_KINDS, KERNEL_KINDS, Kind
 from headway.kernels.state import KernelsState
 from headway.metrics.kernels import summarise
-from headway.plugins import anchored, as_named, is_disarmed, resolve
+from headway.plugins import anchored, as_named, is_untrusted, resolve
 from headway.sim.kernels import SimulatedGpu
 from headway.streams import stream
 from headway.units import MILLISECOND, SECOND, format_duration
@@ -86,7 +86,7 @@ class GpuScene(Scene):
 
     def policy_name(self) -> str:
         """Return the policy with the options that differ from their defaults; as named where it is not trusted."""
-        return as_named(self.setting.policy) if is_disarmed(self.setting.policy) else describe(self.policy())
+        return as_named(self.setting.policy) if is_untrusted(self.setting.policy) else describe(self.policy())
 
     def inputs(self) -> Mapping[str, Sequence[Any]]:
         """Return the clients."""

@@ -96,12 +96,16 @@ def feasible(
     cluster: Cluster, jobs: tuple[Job, ...], policy: ComposedPolicy, skip: bool
 ) -> tuple[tuple[Job, ...], tuple[str, ...]]:
     """Return the jobs that could run on the empty cluster, and the names of those that could not."""
-    infeasible_jobs = hopeless(cluster, jobs, policy, "drops such jobs" if not skip else "", "no job of the trace")
+    infeasible_jobs = never_feasible(
+        cluster, jobs, policy, "drops such jobs" if not skip else "", "no job of the trace"
+    )
     names = tuple(label(each) for each in infeasible_jobs)
     return without(jobs, set(names)) if names else jobs, names
 
 
-def hopeless(cluster: Cluster, jobs: Sequence[Job], policy: ComposedPolicy, skipping: str, none: str) -> list[Job]:
+def never_feasible(
+    cluster: Cluster, jobs: Sequence[Job], policy: ComposedPolicy, skipping: str, none: str
+) -> list[Job]:
     """Return the jobs that could never run on a cluster.
 
     Any is an error, with what ``skipping`` them does; without that, an error where there are no others: ``none``.

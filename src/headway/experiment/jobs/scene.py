@@ -31,7 +31,7 @@ from headway.formats.run_settings import check_measure
 from headway.formats.training import cluster_file, cluster_table
 from headway.formats.training.settings import LEAST_MTBF, MOST_FAILURES, Experiment, FailuresTable, PolicyTable, span
 from headway.metrics.training.window import check_texts, window_of
-from headway.plugins import GIVEN, TRUST, anchored, is_disarmed, is_from_outside, of_run
+from headway.plugins import GIVEN, TRUST, anchored, is_from_outside, is_untrusted, of_run
 from headway.sim.faults import FailureModel, Faults, Maintenance
 from headway.sim.resume import Moment
 from headway.sim.training import SimulatedCluster
@@ -292,8 +292,8 @@ def load(experiment: Experiment, folder: Path, *, trust: bool) -> JobsScene:
     policy = with_paths(experiment.policy, lambda spec: of_run(spec, folder, trust=trust))
     experiment = msgspec.structs.replace(experiment, policy=policy)
     jobs = traces.load(file, "headway", strict=True).jobs
-    disarmed = any(is_disarmed(getattr(policy, key)) for key in PARTS)
-    facts = kept_record(folder / POLICY_NAME, PolicyFacts) if disarmed else None
+    marked_untrusted = any(is_untrusted(getattr(policy, key)) for key in PARTS)
+    facts = kept_record(folder / POLICY_NAME, PolicyFacts) if marked_untrusted else None
     return JobsScene(experiment, cluster_table.build(experiment.cluster), jobs, kept_facts=facts)
 
 
@@ -325,9 +325,9 @@ def same_jobs(experiments: Sequence[tuple[str, Experiment]]) -> list[tuple[str, 
     """Return variants that are to serve the same jobs: what one of them could never run is left out of all."""
     if not all(each.trace.same_jobs for _, each in experiments):
         return list(experiments)
-    hopeless = {name for _, each in experiments for name in prepare(each).skipped}
+    never_feasible = {name for _, each in experiments for name in prepare(each).skipped}
     return [
-        (name, with_table(each, "trace", leave_out=sorted({*each.trace.leave_out, *hopeless})))
+        (name, with_table(each, "trace", leave_out=sorted({*each.trace.leave_out, *never_feasible})))
         for name, each in experiments
     ]
 

@@ -76,7 +76,7 @@ def unknown_models(experiment: Experiment, jobs: Sequence[Job]) -> list[str]:
     unknown = [job for job in jobs if job.gpus and job.model not in known]
     if not known or not unknown:
         return []
-    what = what_they_train(unknown, "profile", "a column model, or --models")
+    what = models_of_jobs(unknown, "profile", "a column model, or --models")
     return [f"{len(unknown):,} of {len(jobs):,} jobs {what}: they run at one speed, whatever they are granted"]
 
 
@@ -168,12 +168,12 @@ def unknown_programs(experiment: Experiment, jobs: Sequence[Job]) -> list[str]:
     unknown = [job for job in shared if table is not None and not table.knows(job.model)]
     if table is None or not unknown:
         return []
-    what = what_they_train(unknown, "pair", "a column model")
+    what = models_of_jobs(unknown, "pair", "a column model")
     factor = table.default_ppm / REFERENCE_SPEED_PPM
     return [f"{len(unknown):,} of {len(shared):,} jobs on parts of a GPU {what}: beside each, {factor:.3g}× as long"]
 
 
-def what_they_train(jobs: Sequence[Job], table: str, remedy: str) -> str:
+def models_of_jobs(jobs: Sequence[Job], table: str, remedy: str) -> str:
     """Say of jobs that a table knows nothing of which models they name, or how to name them."""
     names = sorted({job.model for job in jobs if job.model})
     if not names:

@@ -17,7 +17,7 @@ from headway.metrics.bootstrap import UNKNOWN, mean_interval, quantile_interval
 from headway.metrics.compare import Batches, Sample, change, known
 from headway.metrics.series import FloatArray
 from headway.metrics.training.changes import DIFFERENT_JOBS, Change, changed, changed_batches, changed_over_seeds
-from headway.metrics.training.jobs import job_table, preempted_free
+from headway.metrics.training.jobs import job_table, preemptions_were_free
 from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.summary import REPLICATION, as_json, of_ledger, percentile
 from headway.metrics.training.tenants import by_partition, by_tenant
@@ -243,7 +243,7 @@ def _notes(scene: JobsScene, row: Row, ledger: Ledger) -> tuple[str, ...]:
         notes.append(f"overload: {row['overload']}")
     if row["growing"]:
         notes.append(row["growing"])
-    if row["preemptions"] and preempted_free(ledger, scene.costs()):
+    if row["preemptions"] and preemptions_were_free(ledger, scene.costs()):
         notes.append("preemptions cost nothing here: --preemption-cost 60s charges them")
     return tuple(notes)
 

@@ -19,7 +19,7 @@ from headway.core.tape import Tape, TapeWriter
 from headway.errors import ExperimentError, InputError, TapeError
 from headway.experiment.domain import Progress, RunResult, StoredRun, with_table
 from headway.experiment.folder import CONTINUATION_NAME, WHATIF_NAME, origin, whole_or_nothing
-from headway.experiment.jobs.arrivals import hopeless
+from headway.experiment.jobs.arrivals import never_feasible
 from headway.experiment.jobs.changes import IN_FORCE_AFTER, Changes, Plan, plan
 from headway.experiment.jobs.scene import JobsScene, check_failures, failure_model
 from headway.experiment.play import play
@@ -149,7 +149,7 @@ def what_if(
         )
     at = _clear_of_steps(stored.tape, at)
     planned = plan(scene, at, changes)
-    left_out = _hopeless(stored, at, planned, skip_infeasible)
+    left_out = _never_feasible(stored, at, planned, skip_infeasible)
     before = stored.tape
     if not stored.complete or left_out:
         unchanged = _continued(stored, at, plan(scene, at, Changes()), left_out, None, progress)
@@ -209,7 +209,7 @@ def _continued(
         return play(made, into, progress, begin)
 
 
-def _hopeless(stored: StoredRun, at: int, planned: Plan, skip: bool) -> tuple[int, ...]:
+def _never_feasible(stored: StoredRun, at: int, planned: Plan, skip: bool) -> tuple[int, ...]:
     """Return jobs, live or to come, that could never run under the changes; an error unless they are to be skipped."""
     if planned.same_cluster and planned.same_policy:
         return ()
@@ -217,7 +217,7 @@ def _hopeless(stored: StoredRun, at: int, planned: Plan, skip: bool) -> tuple[in
     ended = Ledger(stored.tape.until(at), stored.scene.jobs, stored.scene.cluster).ended.tolist()
     jobs = [job for job in scene.jobs if not ended[job.id]]
     skipping = "leaves such jobs out" if not skip else ""
-    return tuple(job.id for job in hopeless(scene.cluster, jobs, scene.policy(), skipping, "no job that is left"))
+    return tuple(job.id for job in never_feasible(scene.cluster, jobs, scene.policy(), skipping, "no job that is left"))
 
 
 def _change(moment: Moment, planned: Plan, left_out: Sequence[int]) -> None:
@@ -242,7 +242,7 @@ def _change(moment: Moment, planned: Plan, left_out: Sequence[int]) -> None:
     for node in (*came_back, *planned.added):
         happen(state, executor, now, NodeRecovered(node))
     _change_faults(now, moment, planned)
-    made_room = _send_away(now, moment, left_out)
+    made_room = _cancel_jobs(now, moment, left_out)
     if left_out or not planned.same_arrivals:
         gone, here = set(left_out), len(scene.jobs) - len(executor.to_come)
         moment.expect([job for job in scene.jobs[here:] if job.id not in gone])
@@ -274,7 +274,7 @@ def _change_faults(now: int, moment: Moment, planned: Plan) -> None:
     )
 
 
-def _send_away(now: int, moment: Moment, jobs: Sequence[int]) -> bool:
+def _cancel_jobs(now: int, moment: Moment, jobs: Sequence[int]) -> bool:
     """Cancel those of these jobs that are live; return whether any was."""
     state = moment.state
     here = [job for job in jobs if job in state.jobs]

@@ -106,7 +106,7 @@ def lost_gpu_seconds(ledger: Ledger) -> FloatArray:
     return gpu_seconds(ledger, still + ledger.summed(ledger.subject[evicted], ledger.detail[evicted]))
 
 
-def preempted_free(ledger: Ledger, costs: Costs) -> bool:
+def preemptions_were_free(ledger: Ledger, costs: Costs) -> bool:
     """Return whether jobs were preempted and none was charged a standstill for it.
 
     Moves, changes and failures may still cost something, and a job that was charged may not have stood still yet.

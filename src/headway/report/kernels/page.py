@@ -19,7 +19,7 @@ from headway.profiling.kernels_summary import readable
 from headway.report import figures, sections
 from headway.report.formatting import percent, plain
 from headway.report.kernels.history import ProgramHistory, program_histories
-from headway.report.names import cut_apart, shortened
+from headway.report.names import cut_distinct, shortened
 from headway.report.page import assembled
 from headway.report.sections import figure, for_run
 from headway.units import MILLISECOND, SECOND
@@ -77,7 +77,7 @@ class _Page:
         self.runs, self.baseline = runs, baseline
         self.several = len(runs) > 1
         short = shortened([run.label for run in runs])
-        self.names = [plain(name) for name in cut_apart(short, _LETTERS)]
+        self.names = [plain(name) for name in cut_distinct(short, _LETTERS)]
         self.labels = figures.labels(short)
         self.lines = [figures.line_style(index, baseline, len(runs)) for index in range(len(runs))]
 

@@ -15,7 +15,7 @@ from headway.core.tape import Tape
 from headway.report import sections
 from headway.report.figures import labels, latencies, line_style
 from headway.report.formatting import change, count, duration, listed, percent, plain, three_digits
-from headway.report.names import cut_apart, shortened
+from headway.report.names import cut_distinct, shortened
 from headway.report.page import ABOUT_ONE, assembled
 from headway.report.sections import figure, for_run
 from headway.report.serving import figures
@@ -102,7 +102,7 @@ class _Page:
     def __init__(self, runs: Sequence[Shown], baseline: int) -> None:
         self.runs, self.baseline, self.best = runs, baseline, best_of(runs)
         self.several = len(runs) > 1
-        self.names = [plain(name) for name in cut_apart(shortened([run.label for run in runs]), _LETTERS)]
+        self.names = [plain(name) for name in cut_distinct(shortened([run.label for run in runs]), _LETTERS)]
         self.lines = [line_style(index, baseline, len(runs)) for index in range(len(runs))]
         self.times = [figures.Times(run.catalogue, run.fleet, run.requests, run.tape, run.skip) for run in runs]
         self.timed = all(run.row.get("slo_hit_rate") is not None for run in runs)

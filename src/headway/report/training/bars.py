@@ -9,7 +9,7 @@ from html import escape
 from typing import Any
 
 from headway.errors import printable
-from headway.report.names import cut_apart, shortened
+from headway.report.names import cut_distinct, shortened
 from headway.report.time_unit import time_unit
 
 _WIDTH, _LABEL, _ROW, _TOP = 860, 240, 30, 74
@@ -40,7 +40,7 @@ def bars(rows: Sequence[Mapping[str, Any]], title: str) -> str:
         f'<text class="quiet" x="{_LABEL + 110}" y="56">running: together the mean time to completion</text>',
     ]
     names = [str(row.get("variant") or row["policy"]) for row in known]
-    both = zip(names, cut_apart(shortened(names), _LETTERS), strict=True)
+    both = zip(names, cut_distinct(shortened(names), _LETTERS), strict=True)
     for index, (row, called) in enumerate(zip(known, both, strict=True)):
         parts.extend(_bar(row, called, _TOP + _ROW * index, scale, unit, size))
     return "\n".join([*parts, "</svg>", ""])

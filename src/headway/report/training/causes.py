@@ -216,7 +216,7 @@ def _asked(
         if step.time < due:
             continue
         walk.act()
-        policy = _stand_in(step.time, walk.state, walk.policy) if guess else walk.policy
+        policy = _with_approximate_memory(step.time, walk.state, walk.policy) if guess else walk.policy
         for _, job, stratum in points:
             causes = why_waiting(step.time, walk.state, policy, walk.state.jobs[job])
             yield stratum, [str(cause.kind) for cause in causes]
@@ -232,7 +232,7 @@ def _remembers(policy: ComposedPolicy) -> bool:
     return policy.backfill.reserves or once_a_round or any(part.remembers for part in parts)
 
 
-def _stand_in(now: int, state: TrainingState, policy: ComposedPolicy) -> ComposedPolicy:
+def _with_approximate_memory(now: int, state: TrainingState, policy: ComposedPolicy) -> ComposedPolicy:
     """Return a copy of the policy that approximates its memory.
 
     A round's one instant of preemption counts as past, and the jobs with reservations are those that it would reserve

@@ -94,8 +94,8 @@ def expected_start(
     ``ledger`` is of the tape up to there; the moment is not changed.
     """
     count = draws or (DRAWS if len(moment.state.jobs) <= MANY_JOBS else FEW_DRAWS)
-    lasting = Lasting.until(ledger, moment.state.jobs.values(), moment.time)
-    arriving = _Arriving(moment, ledger)
+    lasting = WorkDistribution.until(ledger, moment.state.jobs.values(), moment.time)
+    arriving = _ArrivalSampler(moment, ledger)
     copies = Copies(moment)
     starts: list[int] = []
     with no_collection():
@@ -116,7 +116,9 @@ def _quantile(ordered: Sequence[int], count: int, part: float) -> int | None:
     return ordered[rank - 1] if rank <= len(ordered) else None
 
 
-def _start(moment: Moment, job: int, lasting: "Lasting", arriving: "_Arriving", random: Random) -> int | None:
+def _start(
+    moment: Moment, job: int, lasting: "WorkDistribution", arriving: "_ArrivalSampler", random: Random
+) -> int | None:
     """Return when the job starts in one continuation."""
     executor, state = moment.executor, moment.state
     executor.befall(None, (), unless=lambda event: isinstance(event, NodeFailed))
@@ -145,10 +147,10 @@ def _start(moment: Moment, job: int, lasting: "Lasting", arriving: "_Arriving", 
 # --- how long jobs last ---------------------------------------------------------------------------------------
 
 
-class Lasting:
+class WorkDistribution:
     """How much work jobs turn out to be, by size, from those that ended in a stretch of tape and those that run."""
 
-    def __init__(self, seen: Sequence[tuple[Job, int, bool]], whole: "Lasting | None" = None) -> None:
+    def __init__(self, seen: Sequence[tuple[Job, int, bool]], whole: "WorkDistribution | None" = None) -> None:
         """Estimate from jobs seen.
 
         ``seen`` are jobs, how much of each was done, and whether it had ended; a job that had not ended lasts longer
@@ -171,7 +173,7 @@ class Lasting:
         """Of what was announced."""
 
     @classmethod
-    def until(cls, ledger: Ledger, live: Iterable[JobState], now: int) -> "Lasting":
+    def until(cls, ledger: Ledger, live: Iterable[JobState], now: int) -> "WorkDistribution":
         """Return the distribution of work from the last jobs that ended up to a time, and from those that live then."""
         ended = np.flatnonzero(ledger.completed & (ledger.ideal > 0))
         ended = ended[np.argsort(ledger.end[ended], kind="stable")][-MOST_HISTORY:]
@@ -179,9 +181,9 @@ class Lasting:
         running = [(js.job, done, False) for js in live if (done := js.done_at(now)) > 0]
         return cls([*over, *running])
 
-    def again(self, random: Random) -> "Lasting":
+    def again(self, random: Random) -> "WorkDistribution":
         """Return the distribution of a resample of the same jobs: how much else the history might have said."""
-        return Lasting(random.choices(self._seen, k=len(self._seen)), self) if self._seen else self
+        return WorkDistribution(random.choices(self._seen, k=len(self._seen)), self) if self._seen else self
 
     def redrawn(self, now: int, js: JobState, random: Random) -> Job:
         """Return a live job as it may turn out: it runs on for as long as some that had run as long as it has."""
@@ -242,7 +244,7 @@ class _Survival:
 # --- who arrives ----------------------------------------------------------------------------------------------
 
 
-class _Arriving:
+class _ArrivalSampler:
     """Arrivals of the week before a moment, to draw later ones from."""
 
     def __init__(self, moment: Moment, ledger: Ledger) -> None:
@@ -253,7 +255,7 @@ class _Arriving:
         recent = [job for job in here if job.submit > moment.time - WEEK]
         self.past = recent if len(recent) >= LEAST_HISTORY else here[-LEAST_HISTORY:]
 
-    def draw(self, lasting: Lasting, random: Random) -> Iterator[Job]:
+    def draw(self, lasting: WorkDistribution, random: Random) -> Iterator[Job]:
         """Yield drawn arrivals from now on, in blocks of consecutive recorded jobs."""
         past = self.past
         if len(past) < 2:

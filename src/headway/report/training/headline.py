@@ -7,7 +7,7 @@ from pathlib import PurePath
 
 from headway.errors import InputError
 from headway.metrics.training.changes import Change
-from headway.metrics.training.jobs import preempted_free
+from headway.metrics.training.jobs import preemptions_were_free
 from headway.metrics.training.summary import Summary
 from headway.report.formatting import (
     THIN,
@@ -64,9 +64,9 @@ def answer(compared: Comparison) -> str:
     if best.numbers.jct_s.mean is None:
         return "No job has completed in any of these runs yet."
     if not compared.same_jobs:
-        return _unlike(compared)
+        return _different_jobs(compared)
     if best is base:
-        return _unbeaten(compared)
+        return _baseline_is_best(compared)
     moved, interval = compared.claim.value, compared.claim.interval
     if moved is None:
         return f"Under {name(base)} no job has completed; under {name(best)} they take {_jct(best)} on average."
@@ -90,7 +90,7 @@ def _of_one(run: Measured) -> str:
     return f"Under {name(run)} the average job takes {duration(mean)}, of which it waits {duration(wait)}."
 
 
-def _unbeaten(compared: Comparison) -> str:
+def _baseline_is_best(compared: Comparison) -> str:
     others = [(change.value, index) for index, change in enumerate(compared.changes) if change.value is not None]
     if not others:
         return f"Only under {name(compared.baseline)} have jobs completed: {_jct(compared.baseline)} on average."
@@ -104,7 +104,7 @@ def _unbeaten(compared: Comparison) -> str:
     )
 
 
-def _unlike(compared: Comparison) -> str:
+def _different_jobs(compared: Comparison) -> str:
     """Return the sentence for runs over different jobs: no winner is named."""
     known = [run for run in compared.runs if run.numbers.jct_s.mean is not None]
     low, high = (pick(known, key=lambda run: run.numbers.jct_s.mean or 0.0) for pick in (min, max))
@@ -344,14 +344,14 @@ def _warnings(run: Measured) -> Iterator[str]:
         yield f"{count(summary.unfinished, 'job')} had not ended; means leave them out."
     if run.skipped:
         yield f"{count(run.skipped, 'job')} that could never run {'was' if run.skipped == 1 else 'were'} left out."
-    if summary.preemptions and _preempted_free(run):
+    if summary.preemptions and _preemptions_were_free(run):
         yield "Preemptions cost nothing here: no checkpoint or restore time was charged."
 
 
-def _preempted_free(run: Measured) -> bool:
+def _preemptions_were_free(run: Measured) -> bool:
     """Return whether preemptions cost nothing; not where the policy is gone and nothing is known of it."""
     try:
-        return preempted_free(run.ledger, run.stored.scene.costs())
+        return preemptions_were_free(run.ledger, run.stored.scene.costs())
     except InputError:
         return False
 

@@ -26,7 +26,7 @@ from headway.metrics.training.tenants import by_tenant
 from headway.metrics.training.timeline import Timeline, timeline
 from headway.metrics.training.window import Window, window_of
 from headway.plugins import as_named
-from headway.report.names import cut_apart
+from headway.report.names import cut_distinct
 from headway.report.training.formatting import size_label
 from headway.training.cluster import Cluster
 from headway.training.job import Job
@@ -269,7 +269,7 @@ class Comparison:
 
     def cut(self, most: int) -> list[str]:
         """Return what the runs are called where there is room for so many letters."""
-        return cut_apart([run.label for run in self.runs], most)
+        return cut_distinct([run.label for run in self.runs], most)
 
     @cached_property
     def best(self) -> int:
