@@ -1,7 +1,7 @@
 """Parse each row of a Slurm job table: when, how long, what it holds, and how it ended.
 
 A row is one attempt of a job. The rules it must keep are applied here; what belongs together is put together in
-``slurm_fold``.
+``slurm_merge``.
 """
 
 import polars as pl
