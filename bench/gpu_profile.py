@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import ProfileError
-from headway.profiling import model, model_beside
+from headway.profiling import model, model_colocation
 from headway.profiling.model import ModelProfile
 from headway.profiling.model_session import Effort, Grid, Log, Session
 
@@ -139,8 +139,8 @@ def measure(setting: Setting) -> None:
 def beside(setting: Setting) -> None:
     """All pairs at 3/7 and 3/7."""
     with setting.session() as session:
-        if model_beside.SHARE in session.shares:
-            model_beside.measure(session)
+        if model_colocation.SHARE in session.shares:
+            model_colocation.measure(session)
         else:
             print("! MPS does not divide this device: no pairs")
 
@@ -148,7 +148,7 @@ def beside(setting: Setting) -> None:
 def write(setting: Setting) -> None:
     """The profile file."""
     about = setting.log.one("environment")
-    slower = model_beside.slowdowns(setting.log)
+    slower = model_colocation.slowdowns(setting.log)
     shares = {str(row["share"]): row["sms"] for row in setting.log.all("share")}
     extra: dict[str, Any] = {
         "gpu": about["gpu"],
@@ -156,7 +156,7 @@ def write(setting: Setting) -> None:
         "cpu": about["lscpu"].get("Model name", ""),
         "sms_by_share": shares,
         "beside_batch": 4,
-        "beside_share": model_beside.SHARE,
+        "beside_share": model_colocation.SHARE,
     }
     extra["beside"] = {name: {} for name in setting.names}
     for (name, other), ratio in sorted(slower.items()):
@@ -298,7 +298,7 @@ def colds(profiles: list[ModelProfile]) -> list[str]:
 
 def pairs(setting: Setting) -> list[str]:
     """How much longer a network takes beside another."""
-    slower = model_beside.slowdowns(setting.log)
+    slower = model_colocation.slowdowns(setting.log)
     if not slower:
         return []
     rows = [

@@ -10,11 +10,11 @@ from os import PathLike, fspath
 from typing import Any, TypeVar
 
 from headway.errors import ExperimentError, unknown_name
-from headway.experiment import common_flags, given
+from headway.experiment import common_flags, python_input
 from headway.experiment.answer import Answer
 from headway.experiment.blame import own_code
 from headway.experiment.environment import Environment
-from headway.experiment.files import Named, copied, read, typed, under_each
+from headway.experiment.files import Named, copied, for_each_policy, read, typed
 from headway.experiment.pool import LocalPool
 from headway.experiment.registry import DOMAINS, domain, domain_of
 from headway.experiment.result import Comparison, Run, played, silent
@@ -44,7 +44,7 @@ class Work:
                 if name in (flag.name for flag in (*other.work, *other.flags)):
                     raise ExperimentError(f"setting {name} is one of {other.name}, not of {self.domain.name}")
         document = copied(self.document)
-        given.put_settings(document, flags, settings)
+        python_input.put_settings(document, flags, settings)
         return Work(self.domain.name, document)
 
     def __repr__(self) -> str:
@@ -64,16 +64,16 @@ def jobs(trace: Any = None, **settings: Any) -> Work:
     """Say which training jobs: a file, a polars or pandas frame, or ``hw.synthetic(…)``; and on which cluster."""
     if trace is None and not settings:
         raise ExperimentError("no jobs: give a file, a polars or pandas frame, or hw.synthetic(…); and a cluster")
-    table = given.trace_table(trace)
+    table = python_input.trace_table(trace)
     return Work("jobs", {"trace": table} if table else {}).with_settings(**settings)
 
 
 def fleet(scenario: str | PathLike[str], **settings: Any) -> Work:
     """Say which inference pipelines on which fleet: the name of a scenario, or a file of one's own."""
-    found = work("fleet", scenario=scenario, **settings)
+    work_of_fleet = work("fleet", scenario=scenario, **settings)
     with own_code():
-        found.domain.check(typed(copied(found.document), "settings"))
-    return found
+        work_of_fleet.domain.check(typed(copied(work_of_fleet.document), "settings"))
+    return work_of_fleet
 
 
 def gpu(high: str | Sequence[str], low: str | Sequence[str] = (), **settings: Any) -> Work:
@@ -81,14 +81,14 @@ def gpu(high: str | Sequence[str], low: str | Sequence[str] = (), **settings: An
     return work("gpu", high=[high] if isinstance(high, PathLike) else high, low=low, **settings)
 
 
-def synthetic(jobs: int, *, kind: str = "synthetic", **settings: Any) -> given.Synthetic:
+def synthetic(jobs: int, *, kind: str = "synthetic", **settings: Any) -> python_input.Synthetic:
     """Say that jobs are drawn: like those of the Philly trace, or with ``kind="synergy"`` as Synergy draws them."""
     if kind not in ("synthetic", "synergy"):
         raise ExperimentError(unknown_name("kind", str(kind), ("synthetic", "synergy")))
-    found = given.Synthetic(kind, {"jobs": jobs, **settings})
-    table = typed({"scale": "jobs", "trace": given.trace_table(found)}, "hw.synthetic").trace
+    workload = python_input.Synthetic(kind, {"jobs": jobs, **settings})
+    table = typed({"scale": "jobs", "trace": python_input.trace_table(workload)}, "hw.synthetic").trace
     check_synthetic(table.synthetic) if table.synthetic else check_synergy(table.synergy)
-    return found
+    return workload
 
 
 # --- verbs --------------------------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ def simulate_all(work: Work, *, keep: bool) -> Comparison:
 
 def _with_policy(work: Work, policy: Policy, settings: Mapping[str, Any]) -> Work:
     """Return work with settings and a policy; without one, its own."""
-    named = {} if policy is None or policy == "" else {"policy": given.policy_name(policy)}
+    named = {} if policy is None or policy == "" else {"policy": python_input.policy_name(policy)}
     return _settled(work, {**settings, **named})
 
 
@@ -114,25 +114,29 @@ def compare(
     work: Work, policies: Policy | Iterable[Policy], *, processes: int = 1, keep: bool = True, **settings: Any
 ) -> Comparison:
     """Play several policies over the same work, side by side; return their table, figures and runs."""
-    names = given.policy_names(policies)
+    names = python_input.policy_names(policies)
     document = _settled(work, settings).document
-    at_once = given.whole(processes, "processes")
+    at_once = python_input.whole(processes, "processes")
     if any(GIVEN in name for name in names):  # objects are known in this process alone
         at_once = 1
-    found = played(under_each(document, names), at_once, keep=keep)
-    return _ended(found) if keep else found
+    comparison = played(for_each_policy(document, names), at_once, keep=keep)
+    return _ended(comparison) if keep else comparison
 
 
 def run(path: str | PathLike[str], *, processes: int = 1, set: Any = (), **settings: Any) -> Comparison:
     """Run an experiment file, with a run for each of its variants; ``seeds``, ``out`` and their like as settings."""
     return _ended(
-        run_all(read(given.path(path, "path"), set, **settings), given.whole(processes, "processes"), keep=True)
+        run_all(
+            read(python_input.path(path, "path"), set, **settings),
+            python_input.whole(processes, "processes"),
+            keep=True,
+        )
     )
 
 
 def run_all(experiments: Sequence[Named], processes: int, *, keep: bool) -> Comparison:
     """Run the experiments of one file."""
-    together = domain_of(experiments[0][1]).together(experiments)
+    together = domain_of(experiments[0][1]).comparable_variants(experiments)
     return played(together, processes, single=len(together) == 1, keep=keep)
 
 
@@ -147,12 +151,12 @@ def sweep(
 ) -> Sweep:
     """Run every combination of some keys' values; what is done in the folder is not done again."""
     document = _settled(work, settings).document
-    place, axes = given.path(folder, "folder"), given.axes(vary)
-    pool = LocalPool(given.whole(processes, "processes"))
-    found = run_sweep(document, axes, place, pool, retry=retry, note=silent)
-    if found.stopped:
+    place, axes = python_input.path(folder, "folder"), python_input.axes(vary)
+    pool = LocalPool(python_input.whole(processes, "processes"))
+    grid = run_sweep(document, axes, place, pool, retry=retry, note=silent)
+    if grid.stopped:
         raise KeyboardInterrupt(f"stopped; the same sweep goes on with what is left to do in {folder}")
-    return found
+    return grid
 
 
 def backtest(
@@ -170,7 +174,7 @@ def backtest_all(work: Work, policies: Policy | Iterable[Policy], config: Any, *
     from headway.experiment.jobs import backtest as backtests
 
     document = copied(_settled(work, settings).document)
-    return backtests.answer(document, given.policy_names(policies), config)
+    return backtests.answer(document, python_input.policy_names(policies), config)
 
 
 def plan(
@@ -204,7 +208,7 @@ def predict(high: str | PathLike[str], low: Any, **settings: Any) -> Answer:
 
 def open(folder: str | PathLike[str], *, trust: bool = False) -> Run:
     """Return a run that was kept; a Python file that it names is run only if it is trusted."""
-    return Run(stored(given.path(folder, "folder"), trust=trust), trust=trust)
+    return Run(stored(python_input.path(folder, "folder"), trust=trust), trust=trust)
 
 
 def environment(work: Work, policy: Policy = None, **settings: Any) -> Environment:
@@ -219,8 +223,8 @@ def _settled(work: Work, settings: Mapping[str, Any]) -> Work:
     return work.with_settings(**settings)
 
 
-def _ended(found: Ended) -> Ended:
+def _ended(result: Ended) -> Ended:
     """Return runs that went to their end; raise what Ctrl-C raises, where it ended one of them in good order."""
-    if found.stopped:
-        raise KeyboardInterrupt(found.stopped)
-    return found
+    if result.stopped:
+        raise KeyboardInterrupt(result.stopped)
+    return result

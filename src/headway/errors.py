@@ -82,7 +82,7 @@ _JOINERS = "\u200c\u200d"
 
 
 def printable(text: str) -> str:
-    r"""The text on one line, as a terminal may be sent it: control characters as escapes, ``\x1b``, ``\n``, ``\u202e``.
+    r"""Return the text on one line, safe for a terminal: control characters as escapes, ``\x1b``, ``\n``, ``\u202e``.
 
     Names come from traces and files of others: what moves the cursor, changes colours or turns the direction of writing
     is shown, not obeyed. Letters of any script, spaces of any width and brackets stay as they are.
@@ -98,7 +98,7 @@ def printable(text: str) -> str:
 
 
 def unknown_name(what: str, name: str, valid: Iterable[str]) -> str:
-    """The line for a name that does not exist: the nearest valid one, then all of them."""
+    """Return the message for a name that does not exist: the nearest valid one, then all of them."""
     names = sorted(valid)
     near = get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f"; did you mean {near[0]!r}?" if near else ""

@@ -1,4 +1,4 @@
-"""The one way to write a whole file: under a name that nobody can guess, which becomes its name at the end.
+"""Write files atomically: to a temporary file with an unguessable name, renamed when it is complete.
 
 Whoever is killed or stopped on the way leaves the file from before. The draft is made anew (``O_EXCL``) and links are
 not followed, so that somebody else's file is never written.
@@ -21,14 +21,14 @@ _DRAFT = re.compile(r"\.headway-[0-9a-f]{16}\.part")
 
 
 def create(path: Path) -> BinaryIO:
-    """A new file, open for writing; an error where something of that name is there already, a link too."""
+    """Return a new file, open for writing; an error where that name exists already, also as a link."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     return os.fdopen(os.open(path, flags, 0o666), "wb")
 
 
 @contextmanager
 def replacing(path: Path, error: type[InputError] = TapeError, what: str = "") -> Iterator[BinaryIO]:
-    """A draft beside a file, to write to: put in its place when all went well, removed when not.
+    """Yield a temporary file beside a file: renamed to it when the body succeeds, removed when not.
 
     What the disk refuses is an ``error`` that begins with ``what``, else with the path.
     """
@@ -48,7 +48,7 @@ def replacing(path: Path, error: type[InputError] = TapeError, what: str = "") -
 
 @contextmanager
 def packed(file: BinaryIO, path: Path) -> Iterator[IO[bytes]]:
-    """Yield where to write what goes into a file: packed where its name ends in ``.gz``."""
+    """Yield where to write the content of a file: compressed where its name ends in ``.gz``."""
     if path.suffix.lower() != ".gz":
         yield file
         return
@@ -64,16 +64,16 @@ def write_whole(path: Path, content: bytes | str, error: type[InputError] = Tape
 
 
 def stamp(path: str | Path) -> tuple[int, ...]:
-    """Return what changes when a file does; nothing where there is none, of which its reader will tell."""
+    """Return what changes when a file does (time, size, inode); empty where there is none."""
     try:
-        found = Path(path).stat()
+        status = Path(path).stat()
     except (OSError, ValueError):
         return ()
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove the drafts of those who were killed; only where nobody writes at this moment."""
+    """Remove temporary files of killed processes; call it only where nobody writes at this moment."""
     with suppress(OSError):
         for path in folder.iterdir():
             if _DRAFT.fullmatch(path.name) and path.is_file() and not path.is_symlink():

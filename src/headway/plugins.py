@@ -1,4 +1,4 @@
-"""Parts of policies from outside the package: a class in the user's own file, or an installed entry point.
+"""Load parts of policies from outside the package: a class in the user's own file, or an installed entry point.
 
 ``./mine.py:MyOrder(weight=2)+easy`` loads the file and puts the class into the table of its kind under its own name.
 Installed packages offer classes under the entry point group ``headway.policies``. ``slurm:slurm.conf`` is the policy
@@ -145,7 +145,7 @@ def anchored(spec: str) -> str:
 
 
 def of_run(spec: str, folder: Path, *, trust: bool) -> str:
-    """Return a policy that a run folder names: with the paths of its files, if they are trusted, and disarmed if not.
+    """Return a policy that a run folder names: with the paths of its files, marked if they are not trusted.
 
     Headway stores absolute paths. A relative one is taken from the run folder, never from the current one.
     """
@@ -155,12 +155,12 @@ def of_run(spec: str, folder: Path, *, trust: bool) -> str:
     return "+".join(_of_run(term, folder, trust) for term in _terms(spec))
 
 
-def disarmed(path: str) -> str:
+def marked_untrusted(path: str) -> str:
     """Mark a file that a run folder names, so that ``check_trusted`` refuses it."""
     return f"{_UNTRUSTED}{path}"
 
 
-def is_disarmed(spec: str) -> bool:
+def is_untrusted(spec: str) -> bool:
     """Return whether a policy or a scenario is a file, or has one, that is not trusted."""
     return _UNTRUSTED in spec
 
@@ -172,7 +172,7 @@ def as_named(spec: str) -> str:
 
 def check_trusted(spec: str, what: str) -> None:
     """Refuse a Python file that a run folder names, unless the folder was opened by somebody who trusts it."""
-    if is_disarmed(spec):
+    if is_untrusted(spec):
         why = f"a run folder is data, and the Python file that it names is not run unless you trust it: {TRUST}"
         why += ", or trust=True in Python"
         if GIVEN in spec:
@@ -182,7 +182,7 @@ def check_trusted(spec: str, what: str) -> None:
 
 def _of_run(term: str, folder: Path, trust: bool) -> str:
     if term.strip().startswith(GIVEN):
-        return term if _is_known(term) else disarmed(term.strip())
+        return term if _is_known(term) else marked_untrusted(term.strip())
     return _with_path(term, lambda path: f"{'' if trust else _UNTRUSTED}{folder.resolve() / path}")
 
 
@@ -209,7 +209,7 @@ def _is_known(term: str) -> bool:
 
 def _term(term: str) -> str:
     if term.strip().startswith(GIVEN):
-        check_trusted(term if _is_known(term) else disarmed(term.strip()), "policy")
+        check_trusted(term if _is_known(term) else marked_untrusted(term.strip()), "policy")
         return term.strip().removeprefix(GIVEN)
     match = _FROM_FILE.fullmatch(term)
     if match is None:

@@ -1,4 +1,4 @@
-"""Named random streams from one seed.
+"""Derive named random streams from one seed.
 
 Each consumer of randomness asks for its own stream by name, so that adding one draws nothing from another and
 a run is described by one integer. There is no global generator anywhere.
@@ -15,10 +15,10 @@ def _derived(seed: int, name: str) -> int:
 
 
 def stream(seed: int, name: str) -> np.random.Generator:
-    """The numpy generator called ``name`` of the run with this seed."""
+    """Return the numpy generator called ``name`` of the run with this seed."""
     return np.random.Generator(np.random.PCG64(_derived(seed, name)))
 
 
 def small_stream(seed: int, name: str) -> random.Random:
-    """A standard-library generator, cheap for one draw at a time."""
+    """Return a standard-library generator, cheap for one draw at a time."""
     return random.Random(_derived(seed, name))

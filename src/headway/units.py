@@ -1,4 +1,4 @@
-"""Time and sizes: one integer unit inside, converted once at the edge.
+"""Convert time and sizes: one integer unit inside, converted once at the edge.
 
 Time is an integer number of nanoseconds since the run began. Speed is an integer in parts per million of
 the reference speed. GPU shares and CPUs are integers in thousandths. This module is the edge: it parses what
@@ -58,7 +58,7 @@ _PART = re.compile(r"([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*([a-zA-Zµ]*)")
 
 
 def seconds(value: float | int) -> int:
-    """Seconds, as read from a file, in nanoseconds (rounded to the nearest)."""
+    """Return seconds, as read from a file, in nanoseconds (rounded to the nearest)."""
     if isinstance(value, int):
         return value * SECOND
     if not isfinite(value):
@@ -67,17 +67,17 @@ def seconds(value: float | int) -> int:
 
 
 def to_seconds(time: int) -> float:
-    """Nanoseconds as seconds, for people."""
+    """Return nanoseconds as seconds, for people."""
     return time / SECOND
 
 
 def _number(text: str) -> int | float:
-    """Whole numbers stay exact, however many digits a float would keep."""
+    """Return a number; whole numbers stay exact, beyond the digits of a float."""
     return int(text) if text.isdigit() and len(text) < _MOST_DIGITS else float(text)
 
 
 def parse_duration(text: str, *, what: str = "duration") -> int:
-    """``90``, ``90s``, ``5m``, ``1h30m``, ``30d`` in nanoseconds; a bare number is seconds."""
+    """Return ``90``, ``90s``, ``5m``, ``1h30m``, ``30d`` in nanoseconds; a bare number is seconds."""
     stripped = text.strip()
     total: int | float = 0
     position = 0
@@ -101,7 +101,7 @@ def parse_duration(text: str, *, what: str = "duration") -> int:
 
 
 def parse_size(text: str, *, what: str = "size") -> int:
-    """``500GB``, ``64GiB``, ``1024`` in bytes; GB is 10**9, GiB (and Slurm's G) 2**30."""
+    """Return ``500GB``, ``64GiB``, ``1024`` in bytes; GB is 10**9, GiB (and Slurm's G) 2**30."""
     match = _PART.fullmatch(text.strip())
     if match is None or match.group(2).lower() not in _SIZE_UNITS:
         raise InputError(
@@ -114,7 +114,7 @@ def parse_size(text: str, *, what: str = "size") -> int:
 
 
 def format_duration(time: int) -> str:
-    """Nanoseconds as a short text: ``3d 4h``, ``2h 05m``, ``12.5s``, ``340us``."""
+    """Return nanoseconds as a short text: ``3d 4h``, ``2h 05m``, ``12.5s``, ``340us``."""
     if time < 0:
         return "-" + format_duration(-time)
     if time >= DAY:
@@ -131,7 +131,7 @@ def format_duration(time: int) -> str:
 
 
 def exact_duration(time: int) -> str:
-    """Nanoseconds as a text that ``parse_duration`` reads back exactly: ``5m``, ``1h30m``, ``1s500ms``."""
+    """Return nanoseconds as a text that ``parse_duration`` reads back exactly: ``5m``, ``1h30m``, ``1s500ms``."""
     texts = []
     left = time
     for unit in ("d", "h", "m", "s", "ms", "us", "ns"):
@@ -142,12 +142,12 @@ def exact_duration(time: int) -> str:
 
 
 def counted(number: int, what: str) -> str:
-    """So many of something: ``1 job``, ``1,200 jobs``."""
+    """Return a number of something: ``1 job``, ``1,200 jobs``."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def format_size(size_bytes: int) -> str:
-    """Bytes as a short text: ``500 GB``."""
+    """Return bytes as a short text: ``500 GB``."""
     value = float(size_bytes)
     for unit in ("B", "KB", "MB", "GB", "TB"):
         if value < 1000 or unit == "TB":

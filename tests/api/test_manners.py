@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 import headway as hw
-from headway.experiment.given import policy_name
+from headway.experiment.python_input import policy_name
 from headway.training.policies.parts import Order
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -132,9 +132,9 @@ def test_a_comparison_that_is_stopped_says_what_is_done_and_where(here: Path, mo
 
 
 def _under(work: Any, policy: str) -> Any:
-    from headway.experiment.files import under_each
+    from headway.experiment.files import for_each_policy
 
-    return under_each(work.document, [policy])[0][1]
+    return for_each_policy(work.document, [policy])[0][1]
 
 
 # --- policies of one's own -----------------------------------------------------------------------------------------

@@ -15,9 +15,9 @@ from headway.errors import ExperimentError, TapeError
 from headway.experiment import files
 from headway.experiment.fleet import scene as fleet
 from headway.experiment.folder import SCHEMA_VERSION, open_run
-from headway.experiment.jobs.division import COMPLETIONS, MODELS
-from headway.experiment.jobs.parts import MIGRATIONS, SWITCH
+from headway.experiment.jobs.policy import MIGRATIONS, SWITCH
 from headway.experiment.jobs.scene import prepare
+from headway.experiment.jobs.speed import COMPLETIONS, MODELS
 from headway.experiment.registry import DOMAINS, domain
 from headway.formats import toml
 from headway.formats.kernels.settings import GpuExperiment

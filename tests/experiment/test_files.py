@@ -11,7 +11,7 @@ from headway.core.tape import TapeWriter, read as read_tape
 from headway.errors import ExperimentError, HeadwayError, InfeasibleJobError, TapeError, TraceError
 from headway.experiment import files, play
 from headway.experiment.folder import open_run
-from headway.experiment.jobs.parts import costs_of, facts_of, policy_of
+from headway.experiment.jobs.policy import costs_of, facts_of, policy_of
 from headway.experiment.jobs.scene import prepare
 from headway.formats import toml
 from headway.formats.training.settings import Experiment

@@ -13,7 +13,7 @@ import pytest
 from headway.cli import main
 from headway.errors import ExperimentError, TapeError
 from headway.experiment import identity, sweep
-from headway.experiment.identity import grid_in_place
+from headway.experiment.identity import grid_with_absolute_paths
 from headway.experiment.sweep import Store
 from headway.formats import toml
 from tests.processes import at_work, gone, program, slow_policy, until
@@ -213,7 +213,7 @@ def test_a_grid_is_found_again_from_any_folder(tmp_path: Path, trace: Path, monk
         "policy.name": ["fifo", "mine.py:Mine+easy", "slurm:slurm.conf"],
         "trace.path": ["a.csv", "./b.csv"],
     }
-    document, axes = grid_in_place(document, axes)
+    document, axes = grid_with_absolute_paths(document, axes)
     before = sweep.cells_of(document, axes, "test")
     sweep.check_baseline(before, document["measure"]["baseline"])
     Store(tmp_path / "s").keep_grid(document, axes)
@@ -225,7 +225,7 @@ def test_a_grid_is_found_again_from_any_folder(tmp_path: Path, trace: Path, monk
     sweep.check_baseline(after, kept["measure"]["baseline"])
     monkeypatch.chdir(here)
     kept["measure"]["baseline"] = "slurm:slurm.conf"  # as a flag says it, beside the grid that was kept
-    sweep.check_baseline(before, grid_in_place(kept, axes)[0]["measure"]["baseline"])
+    sweep.check_baseline(before, grid_with_absolute_paths(kept, axes)[0]["measure"]["baseline"])
 
 
 def test_other_code_makes_other_cells(tmp_path: Path) -> None:

@@ -188,7 +188,7 @@ def test_a_folder_of_another_scale_is_refused(swept: Grid, call: Call) -> None:
 
 def digest(**tables: Any) -> str:
     """What a cell with these tables goes by."""
-    return identity.digest(identity.in_place(typed(dict(tables), "test")))
+    return identity.digest(identity.with_absolute_paths(typed(dict(tables), "test")))
 
 
 def test_a_cell_of_a_fleet_goes_by_the_scenario_its_base_and_its_profile(
@@ -253,13 +253,13 @@ def test_names_stay_names_and_files_become_absolute(tmp_path: Path, monkeypatch:
         "serving": {"scenario": "compass"},
         "workload": {"arrivals": "gamma:1.5"},
     }
-    assert identity.grid_in_place(fleet, {"workload.arrivals": ["gamma:0.5", "uniform:0.1,0.2"]}) == (
+    assert identity.grid_with_absolute_paths(fleet, {"workload.arrivals": ["gamma:0.5", "uniform:0.1,0.2"]}) == (
         fleet,
         {"workload.arrivals": ["gamma:0.5", "uniform:0.1,0.2"]},
     )
-    assert identity.in_place(typed(dict(fleet), "test")).serving.scenario == "compass"
+    assert identity.with_absolute_paths(typed(dict(fleet), "test")).serving.scenario == "compass"
     gpu: toml.Document = {"scale": "gpu", "gpu": {"high": ["resnet50"], "low": ["./a.parquet@3"]}}
-    document, axes = identity.grid_in_place(gpu, {"gpu.low": [["matmul@2"], ["a.parquet", "a.parquet@4"]]})
+    document, axes = identity.grid_with_absolute_paths(gpu, {"gpu.low": [["matmul@2"], ["a.parquet", "a.parquet@4"]]})
     own = str(tmp_path / "a.parquet")
     assert document["gpu"] == {"high": ["resnet50"], "low": [f"{own}@3"]}
     assert axes == {"gpu.low": [["matmul@2"], [own, f"{own}@4"]]}

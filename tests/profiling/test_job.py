@@ -10,10 +10,10 @@ import pytest
 from headway.errors import ProfileError
 from headway.formats.training import profile_file
 from headway.profiling import bandwidth, cgroups, job, limits, store, watch
-from headway.profiling.asked import Asked, cpus_of, dataset_of, memory_of, pattern_of
 from headway.profiling.job import profile
 from headway.profiling.limits import Limits
 from headway.profiling.matrix import wanted_cpus
+from headway.profiling.options import Options, cpus_of, dataset_of, memory_of, pattern_of
 from tests.profiling.programs import HEAD, HUNGRY, SLEEPER, written
 
 HERE = limits.here()
@@ -82,7 +82,7 @@ def test_a_stored_profile_answers_only_what_it_covers(
     monkeypatch.setattr(job, "watch", made_up)
     monkeypatch.setattr(limits, "here", lambda: Limits(room, (0, 1, 2, 3), 4, 10**12))
     for asked, expected in ((before, False), (now, again)):
-        done = job.made(Asked(("train",), **asked), out=None, again=False, say=str, tell=None)
+        done = job.made(Options(("train",), **asked), out=None, again=False, say=str, tell=None)
         assert done.found_again is expected
 
 
@@ -208,19 +208,19 @@ def test_ranges_and_lists_are_read() -> None:
 def test_a_machine_with_one_cpu_needs_quotas() -> None:
     one = Limits(None, (0,), 1, HERE.memory_bytes)
     with pytest.raises(ProfileError, match=r"one CPU, and no control group .* run as root"):
-        Asked(("train",)).ends(one)
+        Options(("train",)).ends(one)
     if HERE.room is not None:
-        assert Asked(("train",)).ends(Limits(HERE.room, (0,), 1, HERE.memory_bytes)) == (0.25, 1)
+        assert Options(("train",)).ends(Limits(HERE.room, (0,), 1, HERE.memory_bytes)) == (0.25, 1)
     two = Limits(None, (0, 1), 2, HERE.memory_bytes)
-    assert Asked(("train",)).ends(two) == (1, 2)
+    assert Options(("train",)).ends(two) == (1, 2)
     with pytest.raises(ProfileError, match=r"0\.5 CPUs: .*only whole CPUs"):
-        Asked(("train",), cpus=(0.5, 2)).ends(two)
+        Options(("train",), cpus=(0.5, 2)).ends(two)
 
 
 def test_the_name_of_a_model_is_the_scripts() -> None:
-    assert Asked(("python", "-u", "a/resnet.py", "--x")).name == "resnet"
-    assert Asked(("python", "-m", "pkg.lm")).name == "lm"
-    assert Asked(("./train",), model="mine").name == "mine"
+    assert Options(("python", "-u", "a/resnet.py", "--x")).name == "resnet"
+    assert Options(("python", "-m", "pkg.lm")).name == "lm"
+    assert Options(("./train",), model="mine").name == "mine"
 
 
 def test_profiling_needs_neither_msgspec_nor_polars(tmp_path: Path) -> None:

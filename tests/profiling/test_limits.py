@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headway.errors import ProfileError
-from headway.profiling import cgroups, limits, sweep
+from headway.profiling import cgroups, cleanup, limits
 from headway.profiling.limits import Limits
 from tests.processes import gone, until
 from tests.profiling.programs import FAMILY, written
@@ -100,7 +100,7 @@ def test_a_program_ends_when_the_profiler_is_killed(tmp_path: Path) -> None:
         until(lambda: Path(f"/proc/{process}/cmdline").read_bytes().endswith(SPIN.encode() + b"\0"))
         profiler.kill()
     until(lambda: gone(int(process)))
-    sweep.leftovers(HERE.room)  # nobody was left to take them away
+    cleanup.remove_leftovers(HERE.room)  # nobody was left to take them away
     assert not any(Path(folder).exists() for folder in folders)
 
 
@@ -120,11 +120,11 @@ def test_what_a_killed_profilers_program_had_started_is_swept(offers: str, tmp_p
         process, *folders = profiler.stdout.readline().split()
         until(lambda: (tmp_path / "child").exists())
         child = int((tmp_path / "child").read_text())
-        sweep.leftovers(HERE.room)
+        cleanup.remove_leftovers(HERE.room)
         assert not gone(child)  # its profiler lives
         profiler.kill()
     until(lambda: gone(int(process)))
-    sweep.leftovers(HERE.room)
+    cleanup.remove_leftovers(HERE.room)
     assert gone(child)
     assert not any(Path(folder).exists() for folder in folders)
 
@@ -232,7 +232,7 @@ def test_version_2_writes_quota_weight_and_memory_as_the_kernel_reads_them(tmp_p
     assert (folder / "cpu.weight").read_text() == "10000"
     assert (folder / "memory.max").read_text() == str(1 << 30)
     assert (folder / "cpuset.cpus").read_text() == "0,1"
-    assert group.entrances == [str(folder / "cgroup.procs")]
+    assert group.join_files == [str(folder / "cgroup.procs")]
     (folder / "cpu.stat").write_text("usage_usec 2500000\nuser_usec 1\n")
     assert group.cpu_seconds() == 2.5
     (folder / "memory.events").write_text("oom 1\noom_kill 1\n")

@@ -8,10 +8,10 @@ from hypothesis import given, strategies as st
 
 from headway.formats.training import profile_file
 from headway.profiling import store
-from headway.profiling.asked import Asked
 from headway.profiling.bandwidth import Storage
 from headway.profiling.matrix import Found, Point, document_of, rate_at, repaired, wanted_cpus
 from headway.profiling.memory import Cache
+from headway.profiling.options import Options
 
 GB = 10**9
 
@@ -72,7 +72,7 @@ def test_between_points_it_is_a_straight_line_from_nothing() -> None:
 
 
 def test_a_profile_without_data_has_one_column_at_the_memory_it_takes(tmp_path: Path) -> None:
-    document = document_of(Asked(("python", "dir/train.py")), found([point(1, 100), point(2, 200)]), PARTS)
+    document = document_of(Options(("python", "dir/train.py")), found([point(1, 100), point(2, 200)]), PARTS)
     assert document["model"] == "train"
     assert document["memory"] == ["2GB"]
     assert document["throughput"] == [[0.5], [1.0]]
@@ -86,7 +86,7 @@ def test_a_profile_without_data_has_one_column_at_the_memory_it_takes(tmp_path: 
 
 def test_the_memory_axis_follows_the_cache(tmp_path: Path) -> None:
     points = [point(1, 2_000), point(4, 8_000)]
-    document = document_of(Asked(("train",)), found(points, CACHE), PARTS)
+    document = document_of(Options(("train",)), found(points, CACHE), PARTS)
     store.write(document, tmp_path / "p.toml")
     profile = profile_file.read(tmp_path / "p.toml")
     assert profile.memory_bytes[0] == 2 * GB
@@ -101,7 +101,7 @@ def test_the_memory_axis_follows_the_cache(tmp_path: Path) -> None:
 
 
 def test_memory_is_counted_for_each_gpu() -> None:
-    asked = Asked(("train",), gpus=2)
+    asked = Options(("train",), gpus=2)
     document = document_of(asked, found([point(1, 2_000), point(8, 8_000)], CACHE), PARTS)
     assert document["cpus"] == [0.5, 4]
     assert document["memory"][-1] == "6GB"
@@ -111,7 +111,7 @@ def test_memory_is_counted_for_each_gpu() -> None:
 
 
 def test_the_share_that_is_kept_is_the_same_for_one_gpu_as_for_all(tmp_path: Path) -> None:
-    asked = Asked(("train",), gpus=2)
+    asked = Options(("train",), gpus=2)
     document = document_of(asked, found([point(1, 2_000), point(8, 8_000)], CACHE), PARTS)
     assert document["dataset"] == 5 * GB
     assert document["measured"]["dataset"] == {"bytes": 10 * GB, "gpus": 2, "bytes_a_gpu": 5 * GB}
@@ -122,9 +122,9 @@ def test_the_share_that_is_kept_is_the_same_for_one_gpu_as_for_all(tmp_path: Pat
 
 
 def test_sizes_that_are_asked_for_are_the_columns_but_not_below_what_the_program_takes() -> None:
-    asked = Asked(("train",), memory=(GB, 4 * GB, 8 * GB))
+    asked = Options(("train",), memory=(GB, 4 * GB, 8 * GB))
     assert document_of(asked, found([point(1, 8_000)], CACHE), PARTS)["memory"] == ["4GB", "8GB"]
-    asked = Asked(("train",), memory=(4 * GB, 12 * GB), memory_range=True)
+    asked = Options(("train",), memory=(4 * GB, 12 * GB), memory_range=True)
     sizes = document_of(asked, found([point(1, 8_000)], CACHE), PARTS)["memory"]
     assert {"4GB", "6GB", "8GB", "10GB", "12GB"} <= set(sizes)
 
@@ -139,5 +139,5 @@ def test_whatever_was_measured_the_profile_is_sound(
     measured = [point((index + 1) / 4, rate, error) for index, (rate, error) in enumerate(drawn)]
     compute = 1 / measured[-1].per_second
     for cache in (None, CACHE.calibrated(compute, compute * slower)):
-        document = document_of(Asked(("train",)), found(measured, cache), PARTS)  # raises where a rule is broken
+        document = document_of(Options(("train",)), found(measured, cache), PARTS)  # raises where a rule is broken
         assert max(max(row) for row in document["throughput"]) == 1

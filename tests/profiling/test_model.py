@@ -13,7 +13,7 @@ import torch
 from bench import gpu_networks
 from headway.errors import ProfileError
 from headway.formats.serving.profile import read
-from headway.profiling import model, model_beside, model_process, model_session
+from headway.profiling import model, model_colocation, model_process, model_session
 from headway.profiling.model import ModelProfile, measure, profile_of, write
 from headway.profiling.model_session import Effort, Grid, Log, Session, checks_of
 from headway.serving.catalogue import Configuration
@@ -322,7 +322,7 @@ def test_without_mps_the_whole_gpu_is_measured_and_that_is_said(
     with session(tmp_path, say=said.append) as one:
         one.measure()
         with pytest.raises(ProfileError, match="MPS does not divide this GPU"):
-            model_beside.measure(one)
+            model_colocation.measure(one)
     assert said == [f"{why}: only the whole device is measured, as share 7 of 7"]
     assert {share for share, _, _ in played.asked} == {7}
     found = profile_of("net", Log(tmp_path / "log.jsonl"))
@@ -333,18 +333,18 @@ def test_pairs_run_on_cpus_of_their_own_in_the_same_window(tmp_path: Path, playe
     grid = Grid((4,), (1,), (1, 3, 7))
     log = Log(tmp_path / "log.jsonl")
     with Session({"a": "a.py:a", "b": "b.py:b"}, grid, log, QUICK) as one:
-        model_beside.measure(one)
+        model_colocation.measure(one)
         seen = [order for _, do, order in played.asked if do == "window"]
         assert len(seen) == 2 * 2 + 3 * 2
         for left, right in zip(seen[4::2], seen[5::2], strict=True):
             assert not set(left["cpus"]) & set(right["cpus"])
             assert (left["begin_ns"], left["end_ns"]) == (right["begin_ns"], right["end_ns"])
         played.asked = []
-        model_beside.measure(one)
+        model_colocation.measure(one)
         assert not played.asked
     for row in log.all("beside"):  # the pair (a, b) as if b had slowed a down by half
         row["ns"] = [[6_000_000], [4_000_000]] if row["names"] == ["a", "b"] else row["ns"]
-    slower = model_beside.slowdowns(log)
+    slower = model_colocation.slowdowns(log)
     assert slower == {("a", "a"): 1, ("a", "b"): 1.5, ("b", "a"): 1, ("b", "b"): 1}
 
 

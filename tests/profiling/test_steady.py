@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, strategies as st
 
-from headway.profiling.steady import never_falling, rate
+from headway.profiling.steady import monotone, rate
 
 
 def times(spans_s: list[float]) -> list[int]:
@@ -77,7 +77,7 @@ values = st.lists(st.tuples(st.floats(0.1, 100), st.floats(0.1, 10)), min_size=1
 @given(values)
 def test_pooled_values_never_fall_and_keep_their_weighted_sum(drawn: list[tuple[float, float]]) -> None:
     given_values, weights = [value for value, _ in drawn], [weight for _, weight in drawn]
-    found = never_falling(given_values, weights)
+    found = monotone(given_values, weights)
     assert all(a <= b + 1e-9 for a, b in pairwise(found))
     total = sum(value * weight for value, weight in drawn)
     assert sum(value * weight for value, weight in zip(found, weights, strict=True)) == pytest.approx(total)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headway.experiment.folder import open_run
-from headway.report import page as report_page
+from headway.report.training import page as report_page
 from headway.report.training.measured import Comparison, Measured
 from headway.units import SECOND
 from tests.drive import state_at

@@ -2,7 +2,7 @@
 
 from hypothesis import given, strategies as st
 
-from headway.report.names import cut_apart, shortened
+from headway.report.names import cut_distinct, shortened
 
 LONG = "multifactor(fairshare_weight=4000, size_weight=0, max_age=3d)+conservative(depth=200)+first-fit"
 
@@ -49,7 +49,7 @@ def test_different_policies_keep_different_names(policies: list[tuple[list[str],
 
 @given(st.lists(st.text(alphabet="abc", max_size=12), max_size=8, unique=True), st.integers(5, 9))
 def test_names_that_are_cut_stay_apart(names: list[str], most: int) -> None:
-    cut = cut_apart(names, most)
+    cut = cut_distinct(names, most)
     assert all(len(each) <= most for each in cut)
     assert len(set(cut)) == len(cut)
     assert all(each == name for name, each in zip(names, cut, strict=True) if len(name) <= most)

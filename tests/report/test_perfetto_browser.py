@@ -15,7 +15,7 @@ import pytest
 
 from headway.experiment.folder import open_run
 from headway.metrics.training.ledger import Ledger
-from headway.report.export import write_perfetto
+from headway.report.training.export import write_perfetto
 from headway.report.training.perfetto import FIRST_NODE_PID
 from tests.report.made import BUSY, leave
 from tests.report.test_browser import CHROMIUM, FLAGS

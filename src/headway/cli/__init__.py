@@ -1,4 +1,4 @@
-"""The command line. This module is the program around the commands; it imports them once it can say what goes wrong.
+"""Run the command line: parse the arguments, call a command, turn errors into one line and an exit code.
 
 Results go to stdout and nothing else does; progress, notes and errors go to stderr. Wrong input is one line and exit
 status 2, a bug is one line and 1, a run that Ctrl-C stopped exits with 130, one that SIGTERM stopped with 143.
@@ -17,7 +17,7 @@ STOPPED = 128 + signal.SIGINT
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The program."""
+    """Run the program and exit with its status."""
     try:
         status = _program(arguments)
     except HeadwayError as problem:
@@ -57,7 +57,7 @@ def _blamed(problem: BaseException) -> str | None:
 
 
 def _program(arguments: Sequence[str] | None) -> int:
-    """The exit status of the command that was asked for."""
+    """Return the exit status of the command that was asked for."""
     import typer
 
     words = sys.argv[1:] if arguments is None else list(arguments)
@@ -94,7 +94,7 @@ def _told(problem: Any, words: Sequence[str]) -> str:
 
 
 def _commands(given: Sequence[str]) -> Any:
-    """All commands; those for sharing a GPU alone where one is asked for: a GPU machine may lack what others need."""
+    """Return all commands; only those for sharing where one is asked for: a GPU machine may lack the rest."""
     if given and given[0] == "share":
         from headway.cli.sharing import app
 

@@ -1,4 +1,4 @@
-"""The program that commands are added to, and what holds for all of them."""
+"""Define the program that commands are added to, and the options that all of them have."""
 
 from typing import Annotated
 

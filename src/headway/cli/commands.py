@@ -1,10 +1,10 @@
-"""The commands that know no scale: run an experiment file, the demo, the list of policies."""
+"""Define the commands that belong to no scale: run an experiment file, the demo, the list of policies."""
 
 from headway import api
 from headway.cli import console
 from headway.cli.app import app
 from headway.cli.options import Given, argument, command, option, setting
-from headway.cli.results import check_wanted, show_result, wanted_of
+from headway.cli.results import check_outputs, outputs_of, show_result
 from headway.cli.scales import BY, JSON, PICTURE, PROCESSES, REPORT, SET
 from headway.experiment import common_flags
 from headway.experiment.files import read
@@ -40,9 +40,9 @@ def run(given: Given) -> None:
     """Run the experiments of a file."""
     settings = {flag.name: given[flag.name] for flag in (*common_flags.MEASURED, common_flags.OUT)}
     experiments = read(given["path"], given["set"], **settings)
-    wanted = wanted_of(given, several=len(experiments) > 1)
-    check_wanted(wanted, domain_of(experiments[0][1]).view, experiments[0][1].run.out)
-    show_result(api.run_all(experiments, given["processes"], keep=bool(wanted.report)), wanted)
+    outputs = outputs_of(given, several=len(experiments) > 1)
+    check_outputs(outputs, domain_of(experiments[0][1]).view, experiments[0][1].run.out)
+    show_result(api.run_all(experiments, given["processes"], keep=bool(outputs.report)), outputs)
 
 
 def demo_work(jobs: int, seed: int = 0) -> api.Work:
@@ -66,16 +66,16 @@ def demo_work(jobs: int, seed: int = 0) -> api.Work:
 )
 def demo(given: Given) -> None:
     """Compare a dozen policies on drawn jobs."""
-    wanted = wanted_of(given)
+    outputs = outputs_of(given)
     work = demo_work(given["jobs"], given["seed"])
-    check_wanted(wanted, work.domain.view, None)
+    check_outputs(outputs, work.domain.view, None)
     console.note(
         f"{given['jobs']:,} jobs drawn like those of the Philly cluster, {DEMO_LONGEST} long at most, on {DEMO_NODES} "
         f"nodes with 8 GPUs each, {DEMO_COST} a preemption"
     )
     settings = {"seeds": given["seeds"], "baseline": given["baseline"] or DEMO_BASELINE}
-    found = api.compare(work, DEMO_POLICIES, processes=given["processes"], keep=bool(wanted.report), **settings)
-    show_result(found, wanted)
+    comparison = api.compare(work, DEMO_POLICIES, processes=given["processes"], keep=bool(outputs.report), **settings)
+    show_result(comparison, outputs)
 
 
 @command(

@@ -1,4 +1,4 @@
-"""The two streams: results on stdout, everything else on stderr; and how a run's outcome is printed.
+"""Print results on stdout and everything else on stderr.
 
 What is printed holds names from traces and files, so it is text: tables go to ``out()``, lines to ``say`` and ``note``.
 """
@@ -28,15 +28,15 @@ def right(*names: str) -> list[Column]:
 
 
 def say(*lines: str) -> None:
-    """Lines on stdout, as they are but for control characters."""
+    """Print lines on stdout, with control characters escaped."""
     sys.stdout.write("".join(f"{printable(line)}\n" for line in lines))
 
 
 def note(line: str) -> None:
-    """One line on stderr, likewise."""
+    """Print one line on stderr, with control characters escaped."""
     sys.stderr.write(f"{printable(line)}\n")
 
 
 def print_json(value: Any) -> None:
-    """One value, the only thing on stdout."""
+    """Print one value as JSON, the only thing on stdout."""
     sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")

@@ -1,4 +1,4 @@
-"""The options of commands that look at runs and traces."""
+"""Define the options of commands that read runs and traces."""
 
 from typing import Annotated
 

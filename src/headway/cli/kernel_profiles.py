@@ -1,4 +1,4 @@
-"""``headway profile kernels``: run a program once, and see where it leaves the GPU idle.
+"""Define ``headway profile kernels``: run a program once, and show where it leaves the GPU idle.
 
 The group of all commands that measure is made here, because this one needs nothing that a GPU machine may lack.
 """
@@ -81,14 +81,14 @@ def kernels(
         raise ProfileError("no program was given: headway profile kernels -- python serve.py")
     if shutil.which(given[0]) is None:
         raise ProfileError(f"{given[0]}: there is no such program")
-    found = gpus.usable(gpus.chosen(gpu))
+    device = gpus.usable(gpus.chosen(gpu))
     program = name or program_key(given)
     recorded = run(given, seconds, library=library(), program=program, say=console.note)
     _complain(recorded)
     times = times_of(recorded)
-    trace = trace_of(recorded, given, program=program, gpu=found.name, driver=found.driver, times=times)
+    trace = trace_of(recorded, given, program=program, gpu=device.name, driver=device.driver, times=times)
     summary = summarise(trace, least)
-    store = KernelStore(found.name, found.driver)
+    store = KernelStore(device.name, device.driver)
     store.save(program, kernel_rows(recorded, times), step_rows(recorded), summary.shares())
     target = Path(out) if out else store.path(program).with_suffix(".parquet")
     kernel_trace.write(target, trace)
@@ -104,7 +104,7 @@ def kernels(
 
 
 def _check_targets(out: str, perfetto: str) -> None:
-    """What cannot be written is said before the program is run."""
+    """Refuse output files that cannot be written, before the program is run."""
     if out and not Path(out).absolute().parent.is_dir():
         raise ProfileError(f"--out {out}: there is no folder {Path(out).absolute().parent}")
     if out and Path(out).is_dir():
@@ -153,7 +153,7 @@ def _percent(share: float) -> str:
 
 
 def _histogram(bins: list[GapBin]) -> Table:
-    """Gaps by length; the bars are shares of the idle time. Empty bins at both ends are left out."""
+    """Return a table of idle gaps by length; bars are shares of the idle time. Empty bins at both ends are left out."""
     table = Table(*console.right("gap", "gaps", "of idle time"), "", box=None)
     used = [index for index, each in enumerate(bins) if each.gaps]
     most = max((each.share for each in bins), default=0.0)

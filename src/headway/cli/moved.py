@@ -1,4 +1,4 @@
-"""Say where a command or a flag of before is now."""
+"""Tell users of a renamed command or flag its new name."""
 
 from collections.abc import Sequence
 
@@ -33,5 +33,5 @@ def hint(words: Sequence[str], option: str) -> str:
     """Return what to write now instead of an unknown command or option; nothing where neither was there before."""
     if option:
         return FLAGS.get(option) or FLAGS.get(" ".join([*words[:1], option]), "")
-    found = COMMANDS.get(" ".join(words[:2])) or COMMANDS.get(" ".join(words[:1]))
-    return f"it is {found} now" if found else ""
+    new_name = COMMANDS.get(" ".join(words[:2])) or COMMANDS.get(" ".join(words[:1]))
+    return f"it is {new_name} now" if new_name else ""

@@ -1,4 +1,4 @@
-"""The commands about profiles: measure a program or a network, list what was measured, show one."""
+"""Define the commands about profiles: measure a program or a network, list profiles, show one."""
 
 import sys
 from collections.abc import Iterator
@@ -160,7 +160,7 @@ def show(
 
 @contextmanager
 def _progress() -> Iterator[Tell | None]:
-    """The point at work, on one line of a terminal."""
+    """Yield a function that shows the point being measured, on one line of a terminal."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -284,14 +284,14 @@ def _integers(flag: str, text: str) -> tuple[int, ...]:
         raise ProfileError(f"{flag} {text!r} is not understood: write whole numbers like 1,2,4") from None
 
 
-def _show_model(found: model_profile.ModelProfile) -> None:
+def _show_model(profile: model_profile.ModelProfile) -> None:
     headings = console.right("batch", "CPUs", "share", "ms", "± %")
     table = Table(*headings, box=None, pad_edge=False, header_style="bold")
-    for cell in found.cells:
+    for cell in profile.cells:
         table.add_row(str(cell.batch), str(cell.cpus), f"{cell.share}/7", f"{cell.ms:.2f}", f"{100 * cell.spread:.1f}")
     console.out().print(table)
-    worst = max((abs(check.off) for check in found.checks), default=0.0)
+    worst = max((abs(check.off) for check in profile.checks), default=0.0)
     console.say(
-        f"{found.name} on {found.gpu or 'the CPU'}: weights {format_size(found.weights_bytes)}, cold start "
-        f"{found.cold_start_s:.1f} s, cells measured whole are within {100 * worst:.1f} %"
+        f"{profile.name} on {profile.gpu or 'the CPU'}: weights {format_size(profile.weights_bytes)}, cold start "
+        f"{profile.cold_start_s:.1f} s, cells measured whole are within {100 * worst:.1f} %"
     )

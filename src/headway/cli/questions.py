@@ -1,4 +1,4 @@
-"""The commands that one scale alone has: ``jobs backtest``, ``fleet plan`` and ``gpu predict``."""
+"""Define the commands that only one scale has: ``jobs backtest``, ``fleet plan`` and ``gpu predict``."""
 
 from inspect import Parameter
 from typing import Any

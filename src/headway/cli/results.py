@@ -1,4 +1,4 @@
-"""Show what came of runs: the table or JSON on stdout, a picture and a page if wanted, notes on stderr."""
+"""Print the results of runs: the table or JSON on stdout, a picture and a page if asked for, notes on stderr."""
 
 import os
 import sys
@@ -22,7 +22,7 @@ from headway.report.terminal import width_of
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Outputs:
     """What is to come of some runs, besides what their folders keep."""
 
     as_json: bool = False
@@ -33,24 +33,24 @@ class Wanted:
     """Whether there are several runs, each in a folder of its own below the one that is named."""
 
 
-def wanted_of(given: Given, *, several: bool = False) -> Wanted:
+def outputs_of(given: Given, *, several: bool = False) -> Outputs:
     """Return what was asked for; a command need not have all of its flags."""
     names = ("as_json", "by", "picture", "report")
-    return Wanted(**{name: given[name] for name in names if name in given}, several=several)
+    return Outputs(**{name: given[name] for name in names if name in given}, several=several)
 
 
-def check_wanted(wanted: Wanted, view: View, out: str | None) -> None:
+def check_outputs(outputs: Outputs, view: View, out: str | None) -> None:
     """Refuse what could not be written, before anything runs; the folder of the runs is yet to be made."""
-    view.check_details(wanted.by or ())
+    view.check_details(outputs.by or ())
     folders = [Path(out)] if out else []
     to_be_made = [*folders, *(folder.parent for folder in folders)]
-    for flag, text in (("--picture", wanted.picture), ("--report", wanted.report)):
+    for flag, text in (("--picture", outputs.picture), ("--report", outputs.report)):
         if text is not None:
-            check_output(Path(text), flag, () if wanted.several else tuple(folders))
-    if wanted.picture is not None:
-        _check_picture(Path(wanted.picture), to_be_made)
-    if wanted.report is not None:
-        report = Path(wanted.report)
+            check_output(Path(text), flag, () if outputs.several else tuple(folders))
+    if outputs.picture is not None:
+        _check_picture(Path(outputs.picture), to_be_made)
+    if outputs.report is not None:
+        report = Path(outputs.report)
         if report.suffix.lower() not in (".html", ".htm"):
             raise ExperimentError(f"--report {report}: the name must end in .html")
         check_target(report, False, "--report", to_be_made)
@@ -68,38 +68,38 @@ def _check_picture(picture: Path, to_be_made: Sequence[Path]) -> None:
         raise ExperimentError(f"--picture {picture}: cannot be written")
 
 
-def show_result(found: Comparison, wanted: Wanted) -> None:
+def show_result(comparison: Comparison, outputs: Outputs) -> None:
     """Print what came of some runs; one that was stopped ends the program with 130 or 143."""
-    rows = found.rows
-    if wanted.as_json and (rows or not found.single):
-        console.print_json(rows[0] if found.single else rows)
+    rows = comparison.rows
+    if outputs.as_json and (rows or not comparison.single):
+        console.print_json(rows[0] if comparison.single else rows)
     elif rows:
-        show(rows, found.view, wanted.by or ())
-    if wanted.picture is not None and rows:
-        text = found.view.picture(rows)
-        write_whole(Path(wanted.picture), text, ExperimentError, f"--picture {wanted.picture}")
-        console.note(f"picture: {wanted.picture}")
-    for line in (*found.notes(), *found.view.missing_details(rows, wanted.by or ())):
+        show(rows, comparison.view, outputs.by or ())
+    if outputs.picture is not None and rows:
+        text = comparison.view.picture(rows)
+        write_whole(Path(outputs.picture), text, ExperimentError, f"--picture {outputs.picture}")
+        console.note(f"picture: {outputs.picture}")
+    for line in (*comparison.notes(), *comparison.view.missing_details(rows, outputs.by or ())):
         console.note(f"note: {line}")
-    if wanted.report is not None and not found.stopped:
-        write_page(found.places, Path(wanted.report), baseline=found.baseline, trust=True, flag="--report")
-    if found.stopped:
-        console.note(found.stopped if wanted.report is None else f"{found.stopped}; no report was made")
+    if outputs.report is not None and not comparison.stopped:
+        write_page(comparison.places, Path(outputs.report), baseline=comparison.baseline, trust=True, flag="--report")
+    if comparison.stopped:
+        console.note(comparison.stopped if outputs.report is None else f"{comparison.stopped}; no report was made")
         sys.exit(status())
 
 
-def show_answer(found: Answer, as_json: bool) -> None:
+def show_answer(answer: Answer, as_json: bool) -> None:
     """Print the answer to a question; one that was stopped ends the program with 130 or 143."""
-    if as_json and found.record() is not None:
-        console.print_json(found.record())
+    if as_json and answer.record() is not None:
+        console.print_json(answer.record())
     elif not as_json:
-        widest = max((width_of(part) for part in found.shown if not isinstance(part, str)), default=0)
-        for part in found.shown:
+        widest = max((width_of(part) for part in answer.shown if not isinstance(part, str)), default=0)
+        for part in answer.shown:
             console.say(part) if isinstance(part, str) else console.out(widest).print(part)
-    for line in found.notes:
+    for line in answer.notes:
         console.note(line)
-    if found.stopped:
-        console.note(found.stopped)
+    if answer.stopped:
+        console.note(answer.stopped)
         sys.exit(status())
 
 

@@ -13,7 +13,7 @@ import typer
 from headway import api
 from headway.cli import console
 from headway.cli.options import Given, argument, command, option, setting
-from headway.cli.results import check_wanted, show, show_result, wanted_of
+from headway.cli.results import check_outputs, outputs_of, show, show_result
 from headway.core.tasks import Pool
 from headway.errors import ExperimentError, unknown_name
 from headway.experiment import common_flags
@@ -59,9 +59,9 @@ def group_of(scale: Domain) -> typer.Typer:
 
     @command(group, "simulate", [*work, policy, *settings, *first, sure, *last], _help(scale, "simulate"))
     def simulate(given: Given) -> None:
-        wanted = wanted_of(given)
-        check_wanted(wanted, scale.view, given["out"])
-        show_result(api.simulate_all(_given_work(scale, given), keep=bool(wanted.report)), wanted)
+        outputs = outputs_of(given)
+        check_outputs(outputs, scale.view, given["out"])
+        show_result(api.simulate_all(_given_work(scale, given), keep=bool(outputs.report)), outputs)
 
     policies = option("policies", str, f"Policies: {scale.example_policies}.", default=Parameter.empty)
     compared = [*work, policies, *settings, *first, setting(common_flags.BASELINE), sure, *last]
@@ -69,11 +69,13 @@ def group_of(scale: Domain) -> typer.Typer:
 
     @command(group, "compare", [*compared, *pictured, PROCESSES], _help(scale, "compare"))
     def compare(given: Given) -> None:
-        wanted = wanted_of(given, several=True)
-        check_wanted(wanted, scale.view, given["out"])
+        outputs = outputs_of(given, several=True)
+        check_outputs(outputs, scale.view, given["out"])
         names = split_policies(given["policies"], scale.example_policies)
-        found = api.compare(_given_work(scale, given), names, processes=given["processes"], keep=bool(wanted.report))
-        show_result(found, wanted)
+        comparison = api.compare(
+            _given_work(scale, given), names, processes=given["processes"], keep=bool(outputs.report)
+        )
+        show_result(comparison, outputs)
 
     _add_sweep(group, scale, work)
     return group
@@ -155,15 +157,15 @@ def _axes(scale: Domain, given: Given) -> Axes:
 
 def _numbers(text: str, flag: Flag) -> list[Any]:
     """Return numbers between commas, all above 0."""
-    found = split_values(text, flag.option)
-    for value in found:
+    values = split_values(text, flag.option)
+    for value in values:
         good = isinstance(value, int | float if flag.kind is float else int) and not isinstance(value, bool)
         if not good or not 0 < value < inf:
             example = "0.8,0.9" if flag.kind is float else "40,80"
             raise ExperimentError(
                 f"{flag.option} {value!r} is not a number above 0: write it like {flag.option} {example}"
             )
-    return found
+    return values
 
 
 def _run_sweep(scale: Domain, document: toml.Document, axes: Axes, given: Given) -> None:
@@ -171,14 +173,14 @@ def _run_sweep(scale: Domain, document: toml.Document, axes: Axes, given: Given)
     folder, keep = Path(given["out"]), given["keep_runs"]
     pool = _pool(given["engine"], given["address"], given["processes"], keep)
     grid = grid_of(document, axes, folder, given["grid"])
-    found = run_grid(*grid, folder, pool, keep=keep, retry=given["retry"], note=console.note)
-    if found.stopped:
-        left = len(outstanding(found.cells, found.store, keep=keep))
+    grid_run = run_grid(*grid, folder, pool, keep=keep, retry=given["retry"], note=console.note)
+    if grid_run.stopped:
+        left = len(outstanding(grid_run.cells, grid_run.store, keep=keep))
         again = f"headway {scale.name} sweep -o {folder}{' --keep-runs' if keep else ''}"
-        console.note(f"stopped with {left:,} of {len(found.cells):,} cells to do: {again} goes on")
+        console.note(f"stopped with {left:,} of {len(grid_run.cells):,} cells to do: {again} goes on")
         sys.exit(status())
-    _show_sweep(scale, found, given["as_json"])
-    if found.failed:
+    _show_sweep(scale, grid_run, given["as_json"])
+    if grid_run.failed:
         raise typer.Exit(1)
 
 
@@ -191,18 +193,18 @@ def _pool(engine: str, address: str | None, processes: int | None, keep: bool) -
     return LocalPool(cores) if engine == "local" else RayPool(address or "", cores, console.note)
 
 
-def _show_sweep(scale: Domain, found: Sweep, as_json: bool) -> None:
-    rows, failed = found.rows, found.failed
+def _show_sweep(scale: Domain, sweep: Sweep, as_json: bool) -> None:
+    rows, failed = sweep.rows, sweep.failed
     if as_json:
         console.print_json(rows)
     elif rows:
-        table = scale.view.pivot(rows, compared_key(found.cells))
+        table = scale.view.pivot(rows, compared_key(sweep.cells))
         show(rows, scale.view) if table is None else console.out(width_of(table)).print(table)
     for cell, error in failed[:MOST_FAILURES_TOLD]:
         console.note(f"failed: {cell.name}: {error}")
     if failed:
-        cells = len({cell.digest for cell in found.cells})
+        cells = len({cell.digest for cell in sweep.cells})
         console.note(f"{len(failed):,} of {cells:,} cells failed; --retry runs them once more")
     for line in scale.view.sweep_remarks(rows):
         console.note(f"note: {line}")
-    console.note(f"results: {found.store.folder / 'results.parquet'}, {found.store.folder / 'results.csv'}")
+    console.note(f"results: {sweep.store.folder / 'results.parquet'}, {sweep.store.folder / 'results.csv'}")

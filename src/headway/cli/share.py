@@ -1,4 +1,4 @@
-"""``headway share``: programs of different priority on one GPU.
+"""Define ``headway share``: run programs of different priority on one GPU.
 
 It is imported without the other commands where only it is asked for, because it runs on GPU machines, before every
 program that shares, and must need neither polars nor much time.
@@ -128,8 +128,8 @@ def _join(place: places.Place, settings: Settings, given: set[str]) -> Mps | Non
         )
     if not started and given:
         _tell(place, state, settings, given)
-    found = state.get("mps")
-    return Mps(Path(found["pipe"]), Path(found["log"]), owned=False) if found else None
+    mps_state = state.get("mps")
+    return Mps(Path(mps_state["pipe"]), Path(mps_state["log"]), owned=False) if mps_state else None
 
 
 def _tell(place: places.Place, state: Mapping[str, Any], settings: Settings, given: set[str]) -> None:
@@ -217,18 +217,18 @@ def place_named(gpu: int | None) -> places.Place:
     """Return where that GPU's files are; no GPU is asked for them, so that they can be cleared without a driver."""
     if gpu is not None:
         return places.place_of(gpu)
-    found = places.places()
-    if len(found) > 1:
-        numbers = ", ".join(str(place.gpu) for place in found)
+    known = places.places()
+    if len(known) > 1:
+        numbers = ", ".join(str(place.gpu) for place in known)
         raise ShareError(f"brokers of several GPUs are here ({numbers}): say which by --gpu")
-    return found[0] if found else places.place_of(0)
+    return known[0] if known else places.place_of(0)
 
 
 # --- what flags mean ------------------------------------------------------------------------------------------------
 
 
 def slo_ppm(text: str) -> int:
-    """``1.05``, in parts per million."""
+    """Return ``1.05`` in parts per million."""
     try:
         value = float(text or PLAIN.slo_ppm / MILLION)
     except ValueError:
@@ -241,7 +241,7 @@ def slo_ppm(text: str) -> int:
 
 
 def floor_ppm(text: str) -> int:
-    """``5%`` or ``0.05``, in parts per million."""
+    """Return ``5%`` or ``0.05`` in parts per million."""
     given = text.strip() or str(PLAIN.floor_ppm / MILLION)
     try:
         value = float(given.removesuffix("%")) / (100 if given.endswith("%") else 1)

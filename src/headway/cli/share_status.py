@@ -1,4 +1,4 @@
-"""``headway share status`` and ``doctor``: who shares the GPU and what it does to them; what the machine lacks."""
+"""Define ``headway share status`` and ``doctor``: show the programs that share the GPU, and what the machine lacks."""
 
 import sys
 import time
@@ -78,7 +78,7 @@ def _watch(place: Place, now: Row, pause: float) -> None:
 
 
 def head(now: Row) -> list[str]:
-    """The broker and the dial, in sentences."""
+    """Return the broker and its settings, in sentences."""
     who = f"GPU {now['gpu']} {now['gpu_name']}: broker {now['broker']}, up {format_duration(round(now['up_s'] * 1e9))}"
     lines = [f"{who}; slow-down aimed at {now['slo']:g}×, floor {100 * now['floor']:g} %", now["mode_line"]]
     if not now["healthy"]:
@@ -93,7 +93,7 @@ def head(now: Row) -> list[str]:
 
 
 def table_of(now: Row, before: Row | None) -> Table:
-    """One row a program; busy shares since the snapshot before."""
+    """Return one row a program; busy shares since the snapshot before."""
     columns = [
         Column(name, justify="right" if name in _RIGHT else "left", overflow="fold")
         for name in ("name", *_RIGHT, "by kernel", "state")
@@ -148,19 +148,19 @@ def doctor(
 
     headway share doctor -- python serve.py --requests 100
     """
-    found = list(checks(gpu, library))
+    results = list(checks(gpu, library))
     coverage: Mapping[str, Any] | None = None
-    if command and all(check.ok for check in found if check.needed):
+    if command and all(check.ok for check in results if check.needed):
         check, coverage = _covered(command)
-        found.append(check)
+        results.append(check)
     elif command:
-        found.append(Check("coverage", False, "not measured", "put right what is wrong above"))
-    well = all(check.ok for check in found if check.needed)
+        results.append(Check("coverage", False, "not measured", "put right what is wrong above"))
+    well = all(check.ok for check in results if check.needed)
     if as_json:
         measured = {"coverage": coverage} if coverage else {}
-        console.print_json({"ok": well, "checks": [check.row() for check in found], **measured})
+        console.print_json({"ok": well, "checks": [check.row() for check in results], **measured})
     else:
-        _show_checks(found)
+        _show_checks(results)
     raise typer.Exit(0 if well else 1)
 
 
@@ -171,16 +171,16 @@ def _covered(command: list[str]) -> tuple[Check, Mapping[str, Any] | None]:
     except HeadwayError as problem:
         return Check("coverage", False, "not measured", str(problem)), None
     row = {"seen": measured.seen, "counted": measured.counted, "ns_a_launch": measured.ns_a_launch}
-    found = f"{measured.seen:,} launches seen, {measured.counted:,} by CUPTI"
+    line = f"{measured.seen:,} launches seen, {measured.counted:,} by CUPTI"
     if measured.ns_a_launch:  # 0: too few launches for one to be timed
-        found += f"; {measured.ns_a_launch} ns a launch"
+        line += f"; {measured.ns_a_launch} ns a launch"
     advice = "" if measured.equal else "launches that go past the shim are not gated: please report the program"
-    return Check("coverage", measured.equal, found, advice), row
+    return Check("coverage", measured.equal, line, advice), row
 
 
-def _show_checks(found: list[Check]) -> None:
+def _show_checks(results: list[Check]) -> None:
     table = Table(*(Column(name, overflow="fold") for name in ("", "check", "found")), box=None)
-    for check in found:
+    for check in results:
         mark = "ok" if check.ok else ("!!" if check.needed else "–")
         table.add_row(mark, check.name, check.found)
         if check.advice:

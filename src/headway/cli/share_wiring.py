@@ -1,4 +1,4 @@
-"""What ``headway share`` is wired from: the shim's library, and modules that a GPU machine may lack the means for.
+"""Load what ``headway share`` needs: the shim's library, and modules that a GPU machine may not have installed.
 
 Sharing (``live``) and measuring (``profiling``) do not know of each other; here, above both, they meet. What is not
 needed to run a program is imported when it is asked for: a GPU machine may lack what it needs.
@@ -19,7 +19,7 @@ LIBRARY = "HEADWAY_SHARE_LIBRARY"
 
 
 def part(name: str, wanted_for: str) -> Any:
-    """A module of headway that needs more than sharing does."""
+    """Return a module of headway that needs more than sharing does; an error that names what is missing."""
     try:
         return importlib.import_module(f"headway.{name}")
     except ModuleNotFoundError as problem:
@@ -30,7 +30,7 @@ def part(name: str, wanted_for: str) -> Any:
 
 
 def library(again: bool = False) -> Path:
-    """The shim, built if it is not there yet."""
+    """Return the path of the shim, built if it is not there yet."""
     if (chosen := os.environ.get(LIBRARY, "")) and not again:
         if not Path(chosen).is_file():
             raise ShareError(f"{LIBRARY}={chosen}: there is no such file: headway share build makes one")
@@ -41,5 +41,5 @@ def library(again: bool = False) -> Path:
 
 
 def program_key(command: Sequence[str]) -> str:
-    """Under which name what is learnt of a command is kept."""
+    """Return the name under which measurements of a command are stored."""
     return launch.key_of(command) if command else ""

@@ -1,4 +1,4 @@
-"""The commands for sharing a GPU, all of them; the program on its own where a GPU machine lacks what others need."""
+"""Collect the commands for sharing a GPU. A GPU machine without the other dependencies runs these alone."""
 
 from headway.cli import share as first, share_status
 from headway.cli.app import app

@@ -1,4 +1,4 @@
-"""The commands about trace files: what one holds, what formats there are, and new ones out of old."""
+"""Define the commands about trace files: inspect one, list the formats, convert and cut."""
 
 import os
 import sys
@@ -223,7 +223,7 @@ def generate(given: Given) -> None:
 
 
 def _print(jobs: Sequence[Job]) -> None:
-    """The jobs as CSV on stdout, for a pipe or a look."""
+    """Print the jobs as CSV on stdout."""
     with TemporaryDirectory(prefix="headway-") as place:
         path = Path(place) / "jobs.csv"
         traces.write(jobs, path)
@@ -231,7 +231,7 @@ def _print(jobs: Sequence[Job]) -> None:
 
 
 def _drawn(kind: str, jobs: int, seed: int, options: dict[str, Any]) -> tuple[Job, ...]:
-    """A workload of a kind; what is not among the options has the default of an experiment file."""
+    """Return a synthetic workload of a kind; missing options have the defaults of an experiment file."""
     if kind == "synergy":
         options = {"gpus" if name == "gpus_per_job" else name: value for name, value in options.items()}
         check_synergy(Synergy(jobs=jobs, **options))
@@ -242,7 +242,7 @@ def _drawn(kind: str, jobs: int, seed: int, options: dict[str, Any]) -> tuple[Jo
 
 
 def _requests(path: str, format: str | None, columns: str | None) -> str:
-    """The format of a trace that holds requests; empty for one of jobs."""
+    """Return the format of a trace that holds requests; empty for one of jobs."""
     if format is not None or columns is not None:
         return format if format in REQUEST_FORMATS else ""
     return request_format(head_of(Path(path)))
@@ -273,31 +273,31 @@ def _free(out: str, force: bool) -> Path:
     return path
 
 
-def _write(jobs: Sequence[Job], path: Path, found: traces.Trace | None = None, source: str = "") -> None:
+def _write(jobs: Sequence[Job], path: Path, trace: traces.Trace | None = None, source: str = "") -> None:
     """Write jobs, and then say what was read of the source, what was not, and what was written."""
-    traces.write(jobs, path, _starts(jobs, found) if found is not None else None)
-    if found is not None:
-        for line in found.notes:
+    traces.write(jobs, path, _starts(jobs, trace) if trace is not None else None)
+    if trace is not None:
+        for line in trace.notes:
             console.note(f"note: {line}")
-        if found.dropped:
-            console.note(f"note: {dropped_note(found.dropped, found.rows, source)}")
-        console.note(f"{source}: {counted(len(found.jobs), 'job')} of {found.rows:,} rows ({found.format})")
+        if trace.dropped:
+            console.note(f"note: {dropped_note(trace.dropped, trace.rows, source)}")
+        console.note(f"{source}: {counted(len(trace.jobs), 'job')} of {trace.rows:,} rows ({trace.format})")
     over = format_duration(jobs[-1].submit - jobs[0].submit)
     console.note(f"{path}: {counted(len(jobs), 'job')} over {over} written")
 
 
-def _starts(jobs: Sequence[Job], found: traces.Trace) -> dict[str, int]:
-    """When jobs really started, on the clock of those that are written; nothing where they arrive at another pace."""
-    before = {job.name: job.submit for job in found.jobs}
-    shifts = {before[job.name] - job.submit for job in jobs if job.name in found.starts}
+def _starts(jobs: Sequence[Job], trace: traces.Trace) -> dict[str, int]:
+    """Return when jobs really started, on the clock of those that are written; empty where arrivals were rescaled."""
+    before = {job.name: job.submit for job in trace.jobs}
+    shifts = {before[job.name] - job.submit for job in jobs if job.name in trace.starts}
     if len(shifts) != 1:
         return {}
     (shift,) = shifts
-    return {job.name: found.starts[job.name] - shift for job in jobs if job.name in found.starts}
+    return {job.name: trace.starts[job.name] - shift for job in jobs if job.name in trace.starts}
 
 
 def _numbers(text: str) -> tuple[int, int | None]:
-    """``4000:5000`` as two numbers; either may be left out."""
+    """Return ``4000:5000`` as two numbers; either may be left out."""
     if not text:
         return 0, None
     first, colon, last = (part.strip() for part in text.partition(":"))

@@ -1,4 +1,4 @@
-"""Whose fault an unexpected exception is: one that passed through a part from outside the package is its author's."""
+"""Decide whether an unexpected exception comes from code outside the package, such as a user's own policy."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -40,17 +40,17 @@ def own_code() -> Iterator[None]:
 
 
 def _policy(frame: FrameType, foreign: Mapping[str, Sequence[str]]) -> str:
-    """The name of the policy that a frame belongs to: that of its ``self``, or the only one of its module."""
+    """Return the name of the policy that a frame belongs to: that of its ``self``, or the only one of its module."""
     own = getattr(frame.f_locals.get("self"), "name", "")
     names = foreign[frame.f_globals["__name__"]]
     return str(own) if own in names else names[0] if len(names) == 1 else ""
 
 
 def _foreign_modules() -> dict[str, list[str]]:
-    """The modules of parts that were loaded from files or installed beside the package, and the parts' names."""
-    found: dict[str, list[str]] = {}
+    """Return the modules of parts that were loaded from files or other packages, with the parts' names."""
+    names: dict[str, list[str]] = {}
     for table in TABLES.values():
         for part in table.values():
             for module in {kind.__module__ for kind in part.__mro__ if not is_own(kind)}:
-                found.setdefault(module, []).append(part.name)
-    return found
+                names.setdefault(module, []).append(part.name)
+    return names

@@ -1,4 +1,4 @@
-"""The cells of a sweep, and the folder that their results are kept in: each is there as a whole or not at all."""
+"""Store the cells of a sweep and their results in a folder. Each result is written whole or not at all."""
 
 import fcntl
 import hashlib
@@ -57,7 +57,7 @@ class Store:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """For one sweep at a time; the lock goes with the process that holds it, however that ends."""
+        """Hold the folder for one sweep at a time; the lock ends with the process, however that ends."""
         with open(self.cells / ".lock", "w", encoding="utf-8") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -77,7 +77,7 @@ class Store:
         return is_complete(_record(self.run_of(cell) / RESULT_NAME))
 
     def run_of(self, cell: Cell) -> Path:
-        """The folder of its run, where runs are kept."""
+        """Return the folder of a cell's run, where runs are kept."""
         return self.folder / RUNS_NAME / cell.digest
 
     def write(self, cell: Cell, record: Record) -> None:
@@ -87,7 +87,7 @@ class Store:
         write_whole(self.cells / f"{cell.digest}.json", text.encode())
 
     def keep_grid(self, document: toml.Document, axes: Axes) -> Path:
-        """The grid as a file from which the sweep can be taken up again."""
+        """Write the grid to a file from which the sweep can be resumed; return its path."""
         path = self.folder / GRID_NAME
         kept = {**json.loads(json.dumps(document)), TABLE: {}}
         for key, values in axes.items():
@@ -110,11 +110,11 @@ def _checksum(record: Record) -> str:
 
 
 def outstanding(cells: Sequence[Cell], store: Store, *, retry: bool = False, keep: bool = False) -> list[Cell]:
-    """The cells to do, each once: without a result, with ``retry`` failed ones, with ``keep`` those without a run."""
-    found: dict[str, Cell] = {}
+    """Return the cells to run, each once: without result, failed (``retry``), or without a run (``keep``)."""
+    chosen: dict[str, Cell] = {}
     for cell in cells:
         record = store.read(cell)
         lacking = keep and record is not None and not record["error"] and not store.kept(cell)
         if record is None or lacking or (retry and record["error"]):
-            found.setdefault(cell.digest, cell)
-    return list(found.values())
+            chosen.setdefault(cell.digest, cell)
+    return list(chosen.values())

@@ -1,4 +1,4 @@
-"""The settings that runs of every scale have."""
+"""Define the flags that runs of every scale have."""
 
 from headway.experiment.flags import Flag
 

@@ -49,7 +49,7 @@ def with_table(experiment: Experiment, table: str, **changes: Any) -> Experiment
     return replace(experiment, **{table: replace(getattr(experiment, table), **changes)})
 
 
-class Begun(NamedTuple):
+class RunParts(NamedTuple):
     """What one run consists of while it goes on."""
 
     state: State[Any, Any, Any]
@@ -84,47 +84,47 @@ class Scene(ABC):
         return True
 
     @abstractmethod
-    def given(self) -> Mapping[str, Sequence[Any]]:
+    def inputs(self) -> Mapping[str, Sequence[Any]]:
         """Return what a policy is shown and must not change, by what it is."""
 
     @abstractmethod
     def begin(self) -> Any:
-        """Make state, policy and executor of a run before anything has happened: a ``Begun``, or its like."""
+        """Make state, policy and executor of a run before anything has happened: a ``RunParts``, or its like."""
 
     @abstractmethod
     def store(self, folder: Path) -> Any:
         """Write the workload and the files it needs into a run folder; return the experiment as it is stored there."""
 
     @abstractmethod
-    def far(self, state: Any, now: int) -> Far:
+    def progress(self, state: Any, now: int) -> Far:
         """Say how far a run is that has come to this state."""
 
     def alive(self, state: Any, now: int) -> int:
         """Count what has arrived and not ended."""
-        far = self.far(state, now)
+        far = self.progress(state, now)
         return far.waiting + far.running
 
     @abstractmethod
-    def rows(self) -> "tuple[type[IntEnum], Limits]":
+    def row_kinds(self) -> "tuple[type[IntEnum], Limits]":
         """Return the kinds of rows that its tape may have, and how far their numbers go."""
 
     @abstractmethod
-    def about(self, row: Sequence[int]) -> str:
+    def row_subject(self, row: Sequence[int]) -> str:
         """Return what a row of its tape is about: 'job 7'."""
 
-    def words(self) -> "tuple[type[IntEnum], Callable[[Sequence[int]], str]]":
+    def row_words(self) -> "tuple[type[IntEnum], Callable[[Sequence[int]], str]]":
         """Return what is needed to tell of a row in words."""
-        return self.rows()[0], self.about
+        return self.row_kinds()[0], self.row_subject
 
     def subjects(self) -> str:
         """Return what a story can be about, where that is short: the names of programs, the numbers of requests."""
         return ""
 
-    def left(self, state: Any) -> Sequence[str]:
+    def unfinished(self, state: Any) -> Sequence[str]:
         """Return what has arrived and not ended, by name."""
         return ()
 
-    def untold(self, verb: str) -> list[str]:
+    def omissions(self, verb: str) -> list[str]:
         """Return what a story or an audit leaves out because the policy's own file is not trusted."""
         return []
 
@@ -156,7 +156,7 @@ class RunResult:
 
     @property
     def reached(self) -> int:
-        """The time of the last step on the tape."""
+        """Return the time of the last step on the tape."""
         return int(self.tape.column("time")[-1]) if len(self.tape) else 0
 
 
@@ -221,7 +221,7 @@ class View(ABC):
         """Take the numbers of a run, the notes about it, and a sample for comparisons."""
 
     @abstractmethod
-    def how_far(self, result: RunResult) -> str:
+    def stopped_line(self, result: RunResult) -> str:
         """Say how far a run got that was stopped: 'fifo stopped at 2h: 3 of 5 jobs had arrived, 1 had ended'."""
 
     def changes(self, outcome: Outcome, reference: Outcome | None) -> dict[str, Any]:
@@ -346,7 +346,7 @@ class Domain(ABC):
         """Refuse what can be known to be wrong before anything is read or drawn: a policy that does not exist."""
         self.policy_name(experiment)
 
-    def file_and_more(self, value: str) -> tuple[str, str]:
+    def split_file_value(self, value: str) -> tuple[str, str]:
         """Split a value of ``file_keys`` into what names a file and what is said of it: ``a.parquet`` and ``@3``."""
         return value, ""
 
@@ -354,12 +354,12 @@ class Domain(ABC):
         """Return whether another seed gives another run."""
         return True
 
-    def together(self, experiments: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    def comparable_variants(self, experiments: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:
         """Return the variants of one file as they are to be run beside each other."""
         return list(experiments)
 
     @cached_property
     def view(self) -> View:
-        """The other half, imported when it is first asked for."""
-        found: View = import_module(self.view_module).VIEW
-        return found
+        """Return the view of this scale, imported when it is first asked for."""
+        view: View = import_module(self.view_module).VIEW
+        return view

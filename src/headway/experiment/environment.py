@@ -1,4 +1,4 @@
-"""Play a run one decision at a time, for policies that are learned: the signatures of Gymnasium, without it.
+"""Run a simulation one decision at a time, for learned policies: the signatures of Gymnasium, without importing it.
 
 ``reset`` leads to the first instant at which something may be decided; ``step`` takes actions, commits those that can
 be done, and leads to the next one. What is seen is the state itself, which must not be changed. The reward is minus
@@ -49,7 +49,7 @@ class Environment:
         return self.state, {"now": self.now}
 
     def step(self, actions: Iterable[Any] = ()) -> Step:
-        """Do what can be done of some actions, and go on; refusals and their reasons are in ``info``."""
+        """Apply those of the actions that are feasible, and go on; refusals and their reasons are in ``info``."""
         if self.over:
             raise ExperimentError("the environment is not at an instant: call reset() first")
         refused = []

@@ -8,15 +8,15 @@ from pathlib import Path
 
 from headway.errors import ExperimentError
 from headway.experiment.domain import StoredRun
-from headway.experiment.folder import check_output, unproven
+from headway.experiment.folder import check_output, explains_corrupt_tape
 from headway.experiment.registry import domain_of
-from headway.report.export import Written, check_file, kept_if_used, write_tables
+from headway.report.export import Written, check_file, folder_for_output, write_tables
 from headway.report.progress import Tell, share_bar
 
 Target = str | PathLike[str] | None
 
 
-def export(found: StoredRun, perfetto: Target, parquet: Target, csv: Target, *, force: bool) -> list[Written]:
+def export(stored: StoredRun, perfetto: Target, parquet: Target, csv: Target, *, force: bool) -> list[Written]:
     """Write what is named of a run: a trace for Perfetto into a file, its tables into folders; all of it or nothing."""
     targets = {flag: Path(place) for flag, place in (("parquet", parquet), ("csv", csv)) if place is not None}
     trace = None if perfetto is None else Path(perfetto)
@@ -32,20 +32,20 @@ def export(found: StoredRun, perfetto: Target, parquet: Target, csv: Target, *, 
         check_file(trace, force=force)
     with ExitStack() as stack:
         for place in targets.values():
-            stack.enter_context(kept_if_used(place, force=force))
-        return _written(found, trace, targets)
+            stack.enter_context(folder_for_output(place, force=force))
+        return _written(stored, trace, targets)
 
 
-def _written(found: StoredRun, trace: Path | None, targets: Mapping[str, Path]) -> list[Written]:
+def _written(stored: StoredRun, trace: Path | None, targets: Mapping[str, Path]) -> list[Written]:
     """Write all files, and tell how far it is on stderr."""
     made: list[Written] = []
-    view = domain_of(found.scene.experiment).view
+    view = domain_of(stored.scene.experiment).view
     whole = len(targets) + (trace is not None)
-    with share_bar("export") as tell, unproven(found.folder, found.result):
+    with share_bar("export") as tell, explains_corrupt_tape(stored.folder, stored.result):
         tell("reading", 0.0)
         if trace is not None:
-            made.append(view.trace_events(found, trace, lambda name, share: tell(name, share / whole)))
-        tables = view.tables(found) if targets else {}
+            made.append(view.trace_events(stored, trace, lambda name, share: tell(name, share / whole)))
+        tables = view.tables(stored) if targets else {}
         for kind, folder in targets.items():
             before = whole - len(targets) + list(targets).index(kind)
             made += write_tables(tables, folder, kind, partial(_part, tell, kind, before, whole))

@@ -9,7 +9,7 @@ from typing import Any
 from headway.errors import ExperimentError, TapeError
 from headway.experiment import common_flags
 from headway.experiment.domain import Domain
-from headway.experiment.given import put_settings
+from headway.experiment.python_input import put_settings
 from headway.experiment.registry import DOMAINS, domain, domain_of
 from headway.formats import toml
 
@@ -75,7 +75,7 @@ def variants(document: toml.Document, where: str) -> Iterator[Named]:
         yield variant.name, typed(changed, f"{where}, variant {variant.name!r}")
 
 
-def under_each(document: toml.Document, policies: Sequence[str], where: str = "settings") -> list[Named]:
+def for_each_policy(document: toml.Document, policies: Sequence[str], where: str = "settings") -> list[Named]:
     """Return the same experiment under each policy; none of headway's own may come twice, however it is written."""
     experiments = []
     known: dict[str, str] = {}

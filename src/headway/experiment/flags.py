@@ -37,7 +37,7 @@ class Flag:
 
     @property
     def option(self) -> str:
-        """As it is written in a shell."""
+        """Return it as it is written in a shell."""
         return self.spelled or f"--{self.name.replace('_', '-')}"
 
 
@@ -74,13 +74,13 @@ def _check_keys(flag: Flag, given: Mapping[str, Any]) -> None:
 
 def split_policies(text: str, example: str = "fifo,srtf+easy", what: str = "policies") -> list[str]:
     """Return policies, or other values, between commas, none twice; commas inside brackets belong to options."""
-    found = [spec.strip() for spec in re.split(r",(?![^()]*\))", text)]
-    if not all(found):
+    names = [spec.strip() for spec in re.split(r",(?![^()]*\))", text)]
+    if not all(names):
         raise ExperimentError(f"{what} {text!r} is not understood: write it like {example}")
-    for index, spec in enumerate(found):
-        if spec in found[:index]:
+    for index, spec in enumerate(names):
+        if spec in names[:index]:
             raise ExperimentError(f"{what} {text!r}: {spec} is named twice; name each once")
-    return found
+    return names
 
 
 def split_values(text: str, what: str = "values") -> list[Any]:

@@ -1,4 +1,4 @@
-"""The folder of a run, whatever its scale: who may write it, how it is read back, and what must never be written there.
+"""Write and read the folder of a run: lock it, read it back checked, refuse other output in it.
 
 ``claimed`` keeps a folder for one run. ``read`` gives its tape and its numbers, checked against each other.
 ``refuse_run`` keeps every other output out of it. A run folder is data: which code it may name is up to
@@ -89,7 +89,7 @@ def claimed(folder: Path | None) -> Iterator[None]:
 
 
 def _locked(path: Path) -> int:
-    """The open and locked claim of a folder; a TapeError where another process holds it."""
+    """Return the open and locked claim file of a folder; a TapeError where another process holds it."""
     flags, is_new = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, True
     try:
         handle = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
@@ -113,7 +113,7 @@ def _locked(path: Path) -> int:
 
 @contextmanager
 def whole_or_nothing(folder: Path, unless: Callable[[], bool] = lambda: False) -> Iterator[None]:
-    """What is stopped while a folder is being prepared leaves no half-made run there, ``unless`` one is begun by then.
+    """Remove a half-made run if the body fails, ``unless`` the run has begun by then.
 
     A folder that holds a run is refused before anything is written.
     """
@@ -219,7 +219,7 @@ def open_run(folder: str | Path, *, trust: bool = False) -> StoredRun:
     domain, document = _scale(folder)
     experiment = toml.typed(document, domain.tables, str(folder / EXPERIMENT_NAME))
     scene = domain.load(experiment, folder, trust=trust)
-    check_rows(folder, tape, *scene.rows())
+    check_rows(folder, tape, *scene.row_kinds())
     return StoredRun(folder, scene, tape, is_complete(result), result)
 
 
@@ -259,7 +259,7 @@ def scale_name(folder: str | Path) -> str:
 
 
 @contextmanager
-def unproven(folder: Path, result: Mapping[str, Any]) -> Iterator[None]:
+def explains_corrupt_tape(folder: Path, result: Mapping[str, Any]) -> Iterator[None]:
     """Say of a tape that no result vouches for, where reading it fails, that it contradicts itself."""
     try:
         yield
@@ -309,5 +309,5 @@ class Origin(msgspec.Struct, frozen=True):
 
 
 def origin(folder: Path) -> Origin | None:
-    """The run that was continued under changes in this folder; None where no what-if is."""
+    """Return the run that was continued under changes in this folder; None if the folder is not a what-if."""
     return kept_record(folder / WHATIF_NAME, Origin)

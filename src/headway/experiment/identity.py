@@ -26,7 +26,7 @@ from headway.files import stamp
 from headway.formats import toml
 from headway.plugins import GROUP, anchored, rooted
 
-Way = Callable[[str], str]
+Rewrite = Callable[[str], str]
 _PLUGIN = re.compile(r"(?:^|\+)\s*([^+()]+\.py):")
 _WITHOUT = ("cli", "report", "live")
 """Folders of the package that no number depends on."""
@@ -61,23 +61,23 @@ def _with_contents(spec: str) -> str:
 
 def _or_contents(domain: Domain, key: str, value: str) -> str:
     """Return the contents of the files that a value means, and what is said of them; the value where it means none."""
-    name, said = domain.file_and_more(value)
+    name, said = domain.split_file_value(value)
     files = domain.file_keys[key](name)
     return "\n".join(_contents(str(file)) for file in files) + said if files else value
 
 
-def _change(document: toml.Document, key: str, way: Way) -> None:
-    """Put the value of a key another way."""
+def _change(document: toml.Document, key: str, rewrite: Rewrite) -> None:
+    """Rewrite the value of a key."""
     for leaf, value in list(toml.leaves(document)):
         if leaf == key:
-            toml.put(document, key, _changed(value, way))
+            toml.put(document, key, _changed(value, rewrite))
 
 
-def _changed(value: Any, way: Way) -> Any:
-    """Put a text another way, or each of a list of them; what is empty stays, and what is no text is judged later."""
+def _changed(value: Any, rewrite: Rewrite) -> Any:
+    """Return a text rewritten, or each of a list of texts; empty values and other types are returned as they are."""
     if isinstance(value, list):
-        return [_changed(each, way) for each in value]
-    return way(value) if isinstance(value, str) and value else value
+        return [_changed(each, rewrite) for each in value]
+    return rewrite(value) if isinstance(value, str) and value else value
 
 
 def _contents(path: str) -> str:
@@ -95,20 +95,20 @@ def _hashed(path: str, _stamp: tuple[int, ...]) -> str:
 
 @cache
 def code() -> str:
-    """The version, the sources, and who else offers parts of policies; read once a process."""
+    """Return a digest of version, sources, and packages that offer parts of policies; read once a process."""
     return code_of(Path(headway.__file__).parent)
 
 
 def code_of(package: Path) -> str:
-    """The same for a package that lies there."""
-    found = hashlib.sha256(headway.__version__.encode())
+    """Return the same digest for the package in a folder."""
+    digest = hashlib.sha256(headway.__version__.encode())
     for path in _sources(package):
-        found.update(f"\n{path.relative_to(package).as_posix()}\n".encode())
-        found.update(path.read_bytes())
+        digest.update(f"\n{path.relative_to(package).as_posix()}\n".encode())
+        digest.update(path.read_bytes())
     for point in sorted(entry_points(group=GROUP), key=lambda point: (point.name, point.value)):
         version = point.dist.version if point.dist is not None else ""
-        found.update(f"\n{point.name}={point.value} {version}".encode())
-    return found.hexdigest()
+        digest.update(f"\n{point.name}={point.value} {version}".encode())
+    return digest.hexdigest()
 
 
 def _sources(package: Path) -> Iterator[Path]:
@@ -121,41 +121,43 @@ def _sources(package: Path) -> Iterator[Path]:
 # --- paths that mean the same from everywhere ------------------------------------------------------------------
 
 
-def in_place(experiment: Any) -> Any:
+def with_absolute_paths(experiment: Any) -> Any:
     """Return the same experiment with absolute paths and no folder: it may run in any process on any machine."""
     domain = domain_of(experiment)
     tables = msgspec.to_builtins(with_run(experiment, out=""))
-    for key, way in _ways(domain, anchored).items():
-        _change(tables, key, way)
+    for key, rewrite in _rewrites(domain, anchored).items():
+        _change(tables, key, rewrite)
     return toml.typed(tables, domain.tables, "settings")
 
 
-def grid_in_place(document: toml.Document, axes: dict[str, list[Any]]) -> tuple[toml.Document, dict[str, list[Any]]]:
+def grid_with_absolute_paths(
+    document: toml.Document, axes: dict[str, list[Any]]
+) -> tuple[toml.Document, dict[str, list[Any]]]:
     """Return a grid whose own files can be found from any folder; what goes by a name keeps it."""
     domain = scale_of(document, "sweep")
     named, again = copied(document), dict(axes)
-    ways = _ways(domain, rooted)
-    for key, way in ways.items():
-        _change(named, key, way)
+    rewrites = _rewrites(domain, rooted)
+    for key, rewrite in rewrites.items():
+        _change(named, key, rewrite)
         if key in axes:
-            again[key] = _changed(axes[key], way)
+            again[key] = _changed(axes[key], rewrite)
     baseline = next((value for leaf, value in toml.leaves(document) if leaf == "measure.baseline"), "")
-    for key, way in ways.items():
-        if (own := _changed(baseline, way)) and own in again.get(key, ()):
+    for key, rewrite in rewrites.items():
+        if (own := _changed(baseline, rewrite)) and own in again.get(key, ()):
             toml.put(named, "measure.baseline", own)
             break
     return named, again
 
 
-def _ways(domain: Domain, policy: Way) -> dict[str, Way]:
+def _rewrites(domain: Domain, policy: Rewrite) -> dict[str, Rewrite]:
     """Return by key how a value is put: one that may name files, and a policy."""
-    files: dict[str, Way] = {key: partial(_own_file, domain, key) for key in domain.file_keys}
+    files: dict[str, Rewrite] = {key: partial(_own_file, domain, key) for key in domain.file_keys}
     return {**files, **dict.fromkeys(domain.policy_keys, policy)}
 
 
 def _own_file(domain: Domain, key: str, value: str) -> str:
     """Return where a file or folder lies; a name, and what no file can be called, stays as it is."""
-    name, said = domain.file_and_more(value)
+    name, said = domain.split_file_value(value)
     try:
         place = Path(name).expanduser().resolve()
         files = [file.resolve() for file in domain.file_keys[key](name)]

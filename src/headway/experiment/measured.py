@@ -1,4 +1,4 @@
-"""Take the numbers of a run: the flat object that ``--json`` prints, and what a comparison needs besides.
+"""Compute the result of a run: the flat object that ``--json`` prints, and what a comparison needs besides.
 
 What is known only of several runs together (a change against a baseline, the spread over seeds) is added by
 ``replicated`` and ``against``.
@@ -33,11 +33,11 @@ def numbers(result: RunResult, label: str = "") -> Outcome:
     """Take the numbers of a run; they are stored in its folder, where it has one."""
     experiment = result.scene.experiment
     domain = domain_of(experiment)
-    stopped = f"{domain.view.how_far(result)}; {_where(result)}" if result.stopped else ""
+    stopped = f"{domain.view.stopped_line(result)}; {_where(result)}" if result.stopped else ""
     if stopped and result.folder is None:  # nobody asks for them, and of a long tape they take long
         return Outcome({}, (), stopped)
-    found = domain.view.numbers(result)
-    flat = found.row | {
+    outcome = domain.view.numbers(result)
+    flat = outcome.row | {
         "wall_s": result.wall_s,
         "peak_rss_bytes": result.peak_rss_bytes,
         "digest": result.tape.digest,
@@ -50,7 +50,7 @@ def numbers(result: RunResult, label: str = "") -> Outcome:
     row = {key: flat[key] for key in domain.view.first_keys} | flat
     if result.folder is not None:
         store_result(result.folder, row)
-    return replace(found, row=row, stopped=stopped, drawn=domain.draws(experiment))
+    return replace(outcome, row=row, stopped=stopped, drawn=domain.draws(experiment))
 
 
 def _where(result: RunResult) -> str:

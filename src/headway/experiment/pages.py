@@ -1,4 +1,4 @@
-"""Make pages of runs: find them, open them by names that tell them apart, and write the file."""
+"""Make report pages: find the runs, open them under distinct names, and write the file."""
 
 import os
 import re
@@ -11,10 +11,10 @@ from headway.core.tape import holds_tape
 from headway.errors import ExperimentError, InputError, TapeError, unknown_name
 from headway.experiment.cells import CELLS_NAME
 from headway.experiment.domain import Row, Shown, Tell
-from headway.experiment.folder import check_output, open_run, read as read_folder, scale_name, unproven
+from headway.experiment.folder import check_output, explains_corrupt_tape, open_run, read as read_folder, scale_name
 from headway.experiment.registry import domain, domain_of
-from headway.experiment.several import noted_order
-from headway.experiment.stored import Note, cut_short, inside, what_followed
+from headway.experiment.several import read_order
+from headway.experiment.stored import Note, cut_short, inside, what_if_line
 from headway.plugins import as_named
 from headway.report import page
 from headway.report.names import shortened
@@ -52,7 +52,7 @@ def page_of(
     runs = opened(places, tell, note, trust=trust)
     at = baseline if isinstance(baseline, int) else position(runs, baseline)
     least_sure = next((run.stored for run in runs if not run.stored.result), runs[0].stored)
-    with unproven(least_sure.folder, least_sure.result):
+    with explains_corrupt_tape(least_sure.folder, least_sure.result):
         return domain_of(least_sure.scene.experiment).view.page(runs, at, title, tell)
 
 
@@ -60,13 +60,16 @@ def page_of(
 
 
 def folders(given: Sequence[str], note: Note) -> list[Place]:
-    """Each run; a folder without a tape stands for those one or two folders below it. Links are not followed."""
-    found: list[Place] = []
+    """Return each run; a folder without a tape stands for the runs one or two folders below it.
+
+    Links are not followed.
+    """
+    runs: list[Place] = []
     for text in given:
         folder = Path(text)
         if not folder.is_dir():
             raise TapeError(f"run folder {folder}: there is no such folder")
-        if (line := what_followed(folder)) is not None:
+        if (line := what_if_line(folder)) is not None:
             raise TapeError(line)
         below = [(folder,)] if holds_tape(folder) else list(_below(folder, note))
         if not below and (folder / CELLS_NAME).is_dir():
@@ -77,12 +80,12 @@ def folders(given: Sequence[str], note: Note) -> list[Place]:
                 f"run folder {folder} holds no run, and neither do the folders in it and those in them: "
                 "simulate --out makes one"
             )
-        found.extend(Place(first, shown_as(folder, first), (first, *more) if more else ()) for first, *more in below)
-    places = [place.folder.resolve() for place in found]
+        runs.extend(Place(first, shown_as(folder, first), (first, *more) if more else ()) for first, *more in below)
+    places = [place.folder.resolve() for place in runs]
     for index, place in enumerate(places):
         if place in places[:index]:
-            raise ExperimentError(f"run folder {found[index].folder}: is given twice")
-    return found
+            raise ExperimentError(f"run folder {runs[index].folder}: is given twice")
+    return runs
 
 
 def shown_as(given: Path, folder: Path) -> str:
@@ -93,15 +96,15 @@ def shown_as(given: Path, folder: Path) -> str:
 
 
 def _below(folder: Path, note: Note, deep: int = 2) -> Iterator[Sequence[Path]]:
-    """The runs in a folder, as they were asked for, else by name; those of several seeds of one together."""
-    order = {name: position for position, name in enumerate(noted_order(folder))}
-    found = sorted(inside(folder), key=lambda each: (order.get(each.name, len(order)), each.name))
-    seeds = sorted((int(m[1]), each) for each in found if (m := _SEED.fullmatch(each.name)) and holds_tape(each))
+    """Yield the runs in a folder, in the order of the command, else by name; runs of several seeds together."""
+    order = {name: position for position, name in enumerate(read_order(folder))}
+    inner = sorted(inside(folder), key=lambda each: (order.get(each.name, len(order)), each.name))
+    seeds = sorted((int(m[1]), each) for each in inner if (m := _SEED.fullmatch(each.name)) and holds_tape(each))
     together = [each for _, each in seeds] if len(seeds) > 1 else []
-    for each in found:
+    for each in inner:
         if each in together:
             continue
-        if (line := what_followed(each)) is not None:
+        if (line := what_if_line(each)) is not None:
             note(f"note: {line.partition(': ')[0]}: left out")
         elif holds_tape(each):
             yield (each,)
@@ -177,7 +180,7 @@ def _result(folder: Path, note: Note) -> Row:
 
 
 def _told_apart(shown: Sequence[Shown]) -> list[Shown]:
-    """Runs by short names; those with the same get that of their folder beside it."""
+    """Return runs under short names; equal names get that of their folder beside it."""
     labels = shortened([run.label for run in shown])
     apart: list[Shown] = []
     taken: set[str] = set()
@@ -206,7 +209,10 @@ def _policy(run: Shown) -> str:
 
 
 def position(runs: Sequence[Shown], baseline: str | None) -> int:
-    """The run that a name means: its label, its policy or its folder. Without one, as the experiment wants it."""
+    """Return the index of the run that a name means: label, policy or folder.
+
+    Without a name, the experiment's baseline.
+    """
     wanted = baseline or next((name for run in runs if (name := run.stored.scene.experiment.measure.baseline)), "")
     for names in (
         [run.label for run in runs],

@@ -1,4 +1,4 @@
-"""Play a scene out: one run, whatever its scale, in memory or into a folder."""
+"""Run one experiment of any scale to its end, in memory or into a folder."""
 
 import resource
 import sys
@@ -13,9 +13,9 @@ from headway.errors import HeadwayError, StalledRunError
 from headway.experiment.blame import blamed
 from headway.experiment.domain import Progress, RunResult, Scene
 from headway.experiment.folder import claimed, forget, store
+from headway.experiment.mutation_check import is_watched, refuse_findings, unchanged
 from headway.experiment.registry import domain_of
 from headway.experiment.stopping import stops_on_interrupt
-from headway.experiment.unchanged import is_watched, refuse_findings, unchanged
 from headway.traces.build import no_collection
 
 
@@ -58,12 +58,12 @@ def _play(
         scheduler = Scheduler(state, policy, begun.executor, tape)
         scheduler.decide_ns = [] if scene.times_decisions(policy) else None
         watched = is_watched(scene.policy_parts(policy))
-        with unchanged(policy.name, scene.given(), watched=watched):
+        with unchanged(policy.name, scene.inputs(), watched=watched):
             try:
                 with stops_on_interrupt(scheduler.stop):
-                    scheduler.run(None if progress is None else lambda now: progress(scene.far(state, now)))
+                    scheduler.run(None if progress is None else lambda now: progress(scene.progress(state, now)))
             except StalledRunError as problem:
-                raise StalledRunError(f"{problem}{_left(scene.left(state))}") from None
+                raise StalledRunError(f"{problem}{_left(scene.unfinished(state))}") from None
             finally:
                 closed = tape.close()
         wall_s = perf_counter() - started

@@ -1,4 +1,4 @@
-"""Several runs at a time, each in a process of its own: who is how far, who died, and a stop that reaches all.
+"""Run several experiments at a time, each in a process of its own: progress, retries, and a stop that reaches all.
 
 A process that is killed loses the run it was at and no other: that run is begun once more in a new process. Ctrl-C, or
 a signal to the parent alone, stops every run in good order. When the parent is killed its processes end with it.
@@ -108,7 +108,7 @@ class LocalPool:
         return [runner for runner in self._runners if runner.pipe in pipes]
 
     def _heard(self, runner: _Runner, told: Told | None) -> Done | None:
-        """One message of a process: how far it is (None), a result, a problem; or that there will be none any more."""
+        """Handle one message of a process: progress (None), a result, a problem, or its end."""
         try:
             kind, task, value = runner.pipe.recv()
         except (EOFError, ConnectionError):
@@ -133,7 +133,7 @@ class LocalPool:
         return Done(done.task, problem=HeadwayError(f"its process {how}, {ATTEMPTS} times; is there memory enough?"))
 
     def _end(self) -> None:
-        """No process is left, whatever happened."""
+        """End all processes, whatever happened."""
         for runner in self._runners:
             if runner.task is not None:
                 runner.process.kill()

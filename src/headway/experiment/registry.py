@@ -18,8 +18,8 @@ def domain(name: str) -> Domain:
     """Return the scale of this name."""
     if name not in DOMAINS:
         raise ExperimentError(unknown_name("scale", name, DOMAINS))
-    found: Domain = import_module(DOMAINS[name]).DOMAIN
-    return found
+    scale: Domain = import_module(DOMAINS[name]).DOMAIN
+    return scale
 
 
 def domain_of(experiment: Any) -> Domain:

@@ -1,4 +1,4 @@
-"""Hold what came of runs: numbers, tables, figures, and every question that can be asked of them."""
+"""Hold the results of runs for Python users: numbers, tables, figures, and the questions that can be asked."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -16,12 +16,20 @@ from headway.experiment.blame import own_code
 from headway.experiment.domain import Outcome, Row, StoredRun, View
 from headway.experiment.exports import Target, export
 from headway.experiment.files import Named
-from headway.experiment.folder import EXPERIMENT_NAME, claimed, is_complete, open_run, read, unproven, whole_or_nothing
-from headway.experiment.given import moment, path as located, policy_name, whole
+from headway.experiment.folder import (
+    EXPERIMENT_NAME,
+    claimed,
+    explains_corrupt_tape,
+    is_complete,
+    open_run,
+    read,
+    whole_or_nothing,
+)
 from headway.experiment.measured import against, baseline_of, seeded, with_run
 from headway.experiment.pages import Place, check_target, opened, page_of, shown_as
+from headway.experiment.python_input import moment, path as located, policy_name, whole
 from headway.experiment.registry import domain_of
-from headway.experiment.several import apart, note_order, play
+from headway.experiment.several import play, with_own_folders, write_order
 from headway.files import write_whole
 from headway.formats import toml
 from headway.plugins import GIVEN
@@ -61,7 +69,7 @@ class Tabled(ABC):
     @property
     @abstractmethod
     def places(self) -> Sequence[Place]:
-        """The folders of each run, where they are kept."""
+        """Return the folders of each run, where they are kept."""
 
     @abstractmethod
     def table(self, name: str) -> Any:
@@ -131,7 +139,7 @@ class Run(Tabled):
 
     @property
     def places(self) -> Sequence[Place]:
-        """Its folder, and those of its seeds."""
+        """Return its folder, and those of its seeds."""
         return (Place(self.folder, "", self._seeds),)
 
     @property
@@ -141,7 +149,7 @@ class Run(Tabled):
 
     def story(self, subject: Any) -> Answer:
         """Tell what happened to one job, request or program."""
-        with own_code(), unproven(self.folder, self.stored.result):
+        with own_code(), explains_corrupt_tape(self.folder, self.stored.result):
             told = self.view.story(self.stored, str(subject))
         return Answer(told.record(), told.lines())
 
@@ -168,10 +176,10 @@ class Run(Tabled):
         if isinstance(own := changes.get("set"), Mapping):
             changes["set"] = [f"{key}={value}" for key, value in own.items()]
         with own_code():
-            found = self.view.whatif(self.stored, moment(at), place, changes)
-        if found.stopped:
-            raise KeyboardInterrupt(found.stopped)
-        return found
+            answer = self.view.whatif(self.stored, moment(at), place, changes)
+        if answer.stopped:
+            raise KeyboardInterrupt(answer.stopped)
+        return answer
 
     def audit(self) -> list[Any]:
         """Check the tape against every rule with a second set of books; return what is wrong."""
@@ -180,9 +188,9 @@ class Run(Tabled):
     def replay(self) -> str | None:
         """Ask the policy again, event by event; return where it decides otherwise, None where it never does."""
         scene = self.stored.scene
-        with own_code(), unproven(self.folder, self.stored.result):
+        with own_code(), explains_corrupt_tape(self.folder, self.stored.result):
             again = scene.replay(self.stored.tape, complete=self.stored.complete)
-        return first_difference(self.stored.tape, again, *scene.words())
+        return first_difference(self.stored.tape, again, *scene.row_words())
 
     def tables(self) -> list[str]:
         """Return the names of its tables."""
@@ -242,7 +250,7 @@ class Comparison(Tabled):
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
-        """The numbers of each run; of several, with their change against the baseline."""
+        """Return the numbers of each run; of several, with their change against the baseline."""
         if self.single or self.baseline >= len(self.outcomes):
             return [outcome.row for outcome in self.outcomes]
         return against(self.outcomes, self.baseline, self.view)
@@ -254,7 +262,7 @@ class Comparison(Tabled):
 
     @cached_property
     def places(self) -> list[Place]:
-        """The folders of each run, where they are kept."""
+        """Return the folders of each run, where they are kept."""
         runs = self.experiments
         if not all(each.run.out for _, each in runs):
             raise ExperimentError("these runs were not kept: give out=FOLDER, or --out")
@@ -267,7 +275,7 @@ class Comparison(Tabled):
 
     @cached_property
     def runs(self) -> list[Run]:
-        """Each run; of several seeds the first."""
+        """Return each run; of several seeds the first."""
         return [
             Run(
                 open_run(place.folder, trust=True),
@@ -330,13 +338,13 @@ def played(experiments: Sequence[Named], processes: int = 1, *, single: bool = F
         kept = Kept()
         place = str(kept.folder / "runs")
         experiments = [(label, with_run(each, out=place)) for label, each in experiments]
-    runs = apart(experiments)
+    runs = with_own_folders(experiments)
     ended: list[Outcome] = []
     stopped = ""
     try:
         for outcome in play(runs, processes):
             if kept is None and not ended:
-                note_order(runs)
+                write_order(runs)
             if outcome.stopped:
                 told, tape, _ = outcome.stopped.partition("; the tape is ")
                 stopped = f"{told}; without --out nothing is kept" if tape and kept is not None else outcome.stopped

@@ -1,4 +1,4 @@
-"""Play several experiments: their folders, seeds, processes and progress; and their rows against a baseline."""
+"""Run several experiments: folders, seeds, processes and progress; then compare their rows with a baseline."""
 
 import re
 from collections.abc import Generator, Iterator, Sequence
@@ -27,20 +27,20 @@ def measure(task: Named, progress: Progress | None = None) -> Outcome:
         return measured(experiment, label, progress)
 
 
-def apart(experiments: Sequence[Named]) -> list[Named]:
+def with_own_folders(experiments: Sequence[Named]) -> list[Named]:
     """Give runs that would share a folder one each below it."""
     out = experiments[0][1].run.out
     if len(experiments) == 1 or not out:
         return list(experiments)
     check_folder(Path(out))
-    found: list[Named] = []
+    named: list[Named] = []
     taken: set[str] = set()
     for index, (label, each) in enumerate(experiments):
         name = re.sub(r"[^\w.+=-]+", "_", label or each.policy.name).strip("._") or "run"
         name = name if name not in taken else f"{name}-{index + 1}"
         taken.add(name)
-        found.append((label, with_run(each, out=str(Path(out) / name))))
-    return found
+        named.append((label, with_run(each, out=str(Path(out) / name))))
+    return named
 
 
 def play(experiments: Sequence[Named], processes: int = 1) -> Iterator[Outcome]:
@@ -111,7 +111,7 @@ def _outcome(done: Done, names: Sequence[str]) -> Outcome:
 # --- which runs belong together ---------------------------------------------------------------------------------
 
 
-def note_order(experiments: Sequence[Named]) -> None:
+def write_order(experiments: Sequence[Named]) -> None:
     """Write beside the folders of several runs in which order they were asked for; a report keeps it."""
     folders = [Path(each.run.out) for _, each in experiments if each.run.out]
     if len(folders) > 1:
@@ -120,7 +120,7 @@ def note_order(experiments: Sequence[Named]) -> None:
             (folders[0].parent / INDEX_NAME).write_bytes(msgspec.json.format(index) + b"\n")
 
 
-def noted_order(folder: Path) -> list[str]:
+def read_order(folder: Path) -> list[str]:
     """Return the names of runs as they were asked for; empty where nothing is said about it."""
     try:
         index = msgspec.json.decode((folder / INDEX_NAME).read_bytes(), type=dict[str, list[str]])

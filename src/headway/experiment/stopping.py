@@ -1,4 +1,4 @@
-"""How a run is stopped from outside: in good order at the first signal, at once where the policy does not return.
+"""Stop a run from outside: finish the step at the first signal, end at once where the policy does not return.
 
 The first Ctrl-C (or SIGTERM) lets the step in progress end. A second Ctrl-C raises ``KeyboardInterrupt`` wherever the
 program is, in an endless loop of somebody's policy too. A second SIGTERM, or a grace of some seconds after the first,
@@ -34,7 +34,7 @@ def status() -> int:
 
 @contextmanager
 def stops_on_interrupt(stop: Callable[[], None], grace_s: float = GRACE_S) -> Iterator[None]:
-    """Within it a first signal calls ``stop``, a second one of its kind (SIGTERM: a grace) ends what goes on."""
+    """Call ``stop`` at the first signal; a second one (SIGTERM: after a grace period) ends the body."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -75,7 +75,7 @@ def stops_on_interrupt(stop: Callable[[], None], grace_s: float = GRACE_S) -> It
 
 
 def _say(number: signal.Signals) -> None:
-    """What was understood, on stderr, at once; the processes of a pool leave it to the one that started them."""
+    """Print on stderr that the signal was received; processes of a pool leave that to their parent."""
     if parent_process() is None:
         with suppress(OSError):
             os.write(2, _SAID[number])

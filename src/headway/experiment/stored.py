@@ -1,4 +1,4 @@
-"""Find runs that were kept: one by its folder, or those that lie below a folder."""
+"""Find stored runs: one by its folder, or all below a folder."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,16 +18,16 @@ _MOST_NAMED = 3
 def stored(folder: str | Path, checked: str = "", *, trust: bool = False, note: Note | None = None) -> StoredRun:
     """Open a run of which there is something to look at; ``note`` is told of one that was cut short."""
     try:
-        found = open_run(folder, trust=trust)
+        run = open_run(folder, trust=trust)
     except TapeError as problem:
         if (line := _no_run(Path(folder))) is None:
             raise
         raise TapeError(line) from problem
-    if not len(found.tape):
+    if not len(run.tape):
         raise TapeError(f"run folder {folder}: the tape holds no step yet")
-    if checked and note is not None and not found.complete:
-        note(f"note: {cut_short(found)}; {checked}")
-    return found
+    if checked and note is not None and not run.complete:
+        note(f"note: {cut_short(run)}; {checked}")
+    return run
 
 
 def cut_short(run: StoredRun) -> str:
@@ -36,8 +36,8 @@ def cut_short(run: StoredRun) -> str:
     return f"the run is not complete: it was cut short at {last}, after {counted(len(run.tape), 'row')}"
 
 
-def what_followed(folder: Path) -> str | None:
-    """The line about a what-if without a run, given by its folder or that of its tape; None for any other folder."""
+def what_if_line(folder: Path) -> str | None:
+    """Return a line about a what-if without a run, given its folder or that of its tape; None for any other folder."""
     place = folder.parent if folder.name == CONTINUATION_NAME else folder
     if holds_tape(place) or not (place / CONTINUATION_NAME).is_dir() or (came := origin(place)) is None:
         return None
@@ -46,8 +46,8 @@ def what_followed(folder: Path) -> str | None:
 
 
 def _no_run(folder: Path) -> str | None:
-    """What a folder without a run holds instead, in one line: what followed changes, or runs; None for neither."""
-    if (line := what_followed(folder)) is not None:
+    """Return a line on what a folder without a run holds: a what-if, or runs below it; None for neither."""
+    if (line := what_if_line(folder)) is not None:
         return line
     if holds_tape(folder) or not (runs := _runs_in(folder)):
         return None
@@ -57,15 +57,15 @@ def _no_run(folder: Path) -> str | None:
 
 
 def _runs_in(folder: Path) -> list[Path]:
-    """Runs one or two folders below, by name; seed-2 before seed-10."""
+    """Return the runs one or two folders below, by name; seed-2 before seed-10."""
     near = inside(folder)
-    found = (*near, *(deeper for each in near for deeper in inside(each)))
-    runs = [each for each in found if (each / EXPERIMENT_NAME).is_file() and holds_tape(each)]
+    candidates = (*near, *(deeper for each in near for deeper in inside(each)))
+    runs = [each for each in candidates if (each / EXPERIMENT_NAME).is_file() and holds_tape(each)]
     return sorted(runs, key=lambda each: (each.parent, len(each.name), each.name))
 
 
 def inside(folder: Path) -> list[Path]:
-    """The folders in a folder, by name; links are not followed, and none are where they cannot be read."""
+    """Return the folders in a folder, by name; links are not followed, unreadable folders are empty."""
     try:
         return sorted(each for each in folder.iterdir() if each.is_dir() and not each.is_symlink())
     except OSError:

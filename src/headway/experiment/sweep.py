@@ -1,4 +1,4 @@
-"""A grid of runs: every combination of some keys' values, each for every seed. Finished cells are never run again.
+"""Run a grid: every combination of the values of some keys, each for every seed. Finished cells are not run again.
 
 A cell is one run. It goes by a digest of all that its result depends on: its settings, the contents of the files that
 they name, and the code of headway. Its result is a file ``cells/<digest>.json`` of the sweep's folder that is there
@@ -24,14 +24,14 @@ from headway.experiment.blame import own_code
 from headway.experiment.cells import GRID_NAME, POLICY, TABLE, Axes, Cell, Record, Store, outstanding
 from headway.experiment.domain import Outcome, Progress
 from headway.experiment.files import copied, typed
-from headway.experiment.identity import digest, grid_in_place, in_place
+from headway.experiment.identity import digest, grid_with_absolute_paths, with_absolute_paths
 from headway.experiment.measured import NOTHING_DRAWN, seeded, with_run
 from headway.experiment.registry import domain_of
 from headway.experiment.several import measure
 from headway.experiment.stored import Note
 from headway.formats import toml
 from headway.metrics.compare import Batches, Sample, batches, over_seeds
-from headway.report import frames, pivot
+from headway.report import frames
 from headway.report.progress import Board
 from headway.units import counted
 
@@ -61,7 +61,7 @@ def axes_of(document: toml.Document) -> Axes:
 
 
 def cells_of(document: toml.Document, axes: Axes, where: str) -> list[Cell]:
-    """Every combination of the values, the last key's changing fastest, for every seed."""
+    """Return every combination of the values, the last key's changing fastest, for every seed."""
     _check(axes)
     cells = []
     for values in itertools.product(*axes.values()):
@@ -69,7 +69,7 @@ def cells_of(document: toml.Document, axes: Axes, where: str) -> list[Cell]:
         for key, value in chosen:
             toml.put(changed, key, value)
         said = ", ".join(f"{key}={value}" for key, value in chosen)
-        each = in_place(typed(changed, f"{where}, {said}" if said else where))
+        each = with_absolute_paths(typed(changed, f"{where}, {said}" if said else where))
         if each.variants:
             raise ExperimentError(f"{where}: a sweep has no variants; give [{TABLE}] keys with lists of values instead")
         with own_code():
@@ -107,18 +107,18 @@ class Sweep:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """A row for each combination of values."""
+        """Return a row for each combination of values."""
         return results(self.cells, self.store, self.baseline, self.level)
 
     @property
     def failed(self) -> list[tuple[Cell, str]]:
-        """The cells that failed, each once, and why."""
+        """Return the cells that failed, each once, and why."""
         records = {cell.digest: (cell, self.store.read(cell)) for cell in self.cells}
         return [(cell, record["error"]) for cell, record in records.values() if record and record["error"]]
 
     def frame(self) -> Any:
         """Return a polars frame, one row a cell."""
-        return pivot.frame(flat(self.cells, self.store))
+        return frames.frame(flat(self.cells, self.store))
 
     def __repr__(self) -> str:
         rows, failed = self.rows, self.failed
@@ -143,7 +143,7 @@ def sweep(
     note: Note = print,
 ) -> Sweep:
     """Run what is left to do of a grid, putting down each result as it comes."""
-    document, axes = grid_in_place(document, axes)
+    document, axes = grid_with_absolute_paths(document, axes)
     cells = cells_of(document, axes, "sweep")
     table = cells[0].experiment.measure
     check_baseline(cells, table.baseline)
@@ -152,7 +152,7 @@ def sweep(
         _refuse_other(cells, store)
         store.keep_grid(document, axes)
         stopped = _run(cells, store, pool, note, keep=keep, retry=retry)
-        pivot.store(flat(cells, store), folder)
+        frames.store(flat(cells, store), folder)
     if table.seeds > 1 and not any(domain_of(cell.experiment).draws(cell.experiment) for cell in cells):
         note(f"note: {NOTHING_DRAWN}")
     return Sweep(cells, store, table.baseline, table.confidence, stopped)
@@ -181,7 +181,7 @@ def _settings(cell: Cell) -> str:
 
 
 def _run(cells: Sequence[Cell], store: Store, pool: Pool, note: Note, *, keep: bool, retry: bool) -> bool:
-    """Do what is left to do; return whether that was stopped."""
+    """Run the outstanding cells; return whether that was stopped."""
     ahead = outstanding(cells, store, retry=retry, keep=keep)
     done = len({cell.digest for cell in cells}) - len(ahead)
     if done:
@@ -252,7 +252,7 @@ def grid_of(given: toml.Document, varied: Axes, folder: Path, grid: str | None) 
 
 
 def results(cells: Sequence[Cell], store: Store, baseline: str, level: float) -> list[dict[str, Any]]:
-    """A row for each combination of values: means over its seeds, and the change against the baseline."""
+    """Return a row for each combination of values: means over its seeds, and the change against the baseline."""
     groups: dict[tuple[tuple[str, str], ...], list[_Run]] = {}
     for cell in cells:
         record = store.read(cell)
@@ -273,7 +273,7 @@ def results(cells: Sequence[Cell], store: Store, baseline: str, level: float) ->
 
 
 def compared_key(cells: Sequence[Cell]) -> str:
-    """The key whose values are compared with each other: the policy if it varies, else the first that does."""
+    """Return the key whose values are compared with each other: the policy if it varies, else the first that does."""
     keys = list(dict(cells[0].values)) if cells else []
     several = [key for key in keys if len({json.dumps(dict(cell.values)[key]) for cell in cells}) > 1]
     return POLICY if POLICY in several else several[0] if several else ""
@@ -284,7 +284,7 @@ def _key(values: Sequence[tuple[str, Any]]) -> tuple[tuple[str, str], ...]:
 
 
 def _reference(cells: Sequence[Cell], compared: str, baseline: str) -> str:
-    """The value that the others are compared with, written as JSON."""
+    """Return the value that the others are compared with, written as JSON."""
     if not compared:
         return ""
     values = list(dict.fromkeys(json.dumps(dict(cell.values)[compared]) for cell in cells))
@@ -321,7 +321,7 @@ def _outcome(group: Sequence[_Run], row: Row) -> Outcome:
 
 
 def flat(cells: Sequence[Cell], store: Store) -> list[dict[str, Any]]:
-    """A flat row a cell, for tables that other programs read: the values, the seed, the error, then every number."""
+    """Return a flat row a cell, for tables that other programs read: values, seed, error, then every number."""
     rows = []
     for cell in cells:
         record = store.read(cell) or {"row": None, "error": "not run yet"}

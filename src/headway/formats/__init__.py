@@ -1,1 +1,1 @@
-"""Parsers of text that people and other systems write: TOML experiments here, Slurm and Kubernetes beside them."""
+"""Parse text that people and other systems write: TOML experiments here, Slurm and Kubernetes in the subfolders."""

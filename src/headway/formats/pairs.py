@@ -1,4 +1,4 @@
-"""Files of interference tables: ``pairs.json`` of the profile store, one's own, or one that ships with the package.
+"""Read interference tables: ``pairs.json`` of the profile store, a user's file, or one that ships with the package.
 
 A list of objects with the keys of ``kernels.interference.Pair``, by itself or, as the store writes it, under ``pairs``
 beside a ``version``. ``gpu predict`` writes one for each GPU and driver; the shipped ones were measured on one
@@ -55,13 +55,13 @@ def folder() -> Path:
 
 
 def _stored() -> Path:
-    found = sorted(folder().glob(f"*/*/{NAME}"))
-    if not found:
+    files = sorted(folder().glob(f"*/*/{NAME}"))
+    if not files:
         raise ProfileError(f"interference store: no {NAME} in {folder()}; headway gpu predict A B writes one")
-    if len(found) > 1:
-        listed = ", ".join(str(path) for path in found)
+    if len(files) > 1:
+        listed = ", ".join(str(path) for path in files)
         raise ProfileError(f"interference store: there is a table for each GPU and driver; name one of {listed}")
-    return found[0]
+    return files[0]
 
 
 def read(path: Path, names: Mapping[str, str] | None = None) -> PairTable:

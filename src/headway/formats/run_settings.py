@@ -1,4 +1,4 @@
-"""The tables that experiments of every scale have, typed: the run, what is measured over several, and variants."""
+"""Define the typed tables that experiments of every scale have: the run, statistics, and variants."""
 
 from typing import Any, TypeVar
 

@@ -1,4 +1,4 @@
-"""TOML in and out: read a file, override keys, check it against typed tables, write it back.
+"""Read and write TOML: parse a file, override keys, check it against typed tables, write it back.
 
 A document is checked against ``msgspec`` structs. Whatever is wrong with it is one ``ExperimentError`` line that names
 the key, the value and the rule; an unknown key gets the nearest valid one. The writer (``toml_text.py``) covers

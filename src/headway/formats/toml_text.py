@@ -1,4 +1,4 @@
-"""Documents as TOML; needs nothing else, so that a profiler can write profiles where there is little but Python."""
+"""Write a document as TOML, with the standard library alone: a profiler may run where little else is installed."""
 
 import re
 from collections.abc import Mapping
@@ -11,8 +11,10 @@ _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def write(document: Mapping[str, Any]) -> str:
-    """A document as text that reads back equal: values first, then its tables, lists of lists and of tables a line
-    each; None is left out."""
+    """Return a document as text that reads back equal.
+
+    Values come first, then its tables; lists of lists and of tables have a line each. None is left out.
+    """
     lines: list[str] = []
     _table(document, (), lines)
     return "\n".join(lines).strip() + "\n"

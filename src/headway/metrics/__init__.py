@@ -1,1 +1,1 @@
-"""Numbers from tapes: pure functions of a tape, its workload and its cluster, the same for simulated and live runs."""
+"""Compute numbers from tapes: pure functions of a tape, its workload and its cluster, for simulated and live runs."""

@@ -1,6 +1,4 @@
-"""How sure a number is: confidence intervals for means, quantiles and paired changes.
-
-Method: docs/guides/statistics.md.
+"""Compute confidence intervals for means, quantiles and paired changes. Method: docs/guides/statistics.md.
 
 Jobs of one run are not independent: a congested week makes many of them late together. Drawing jobs one by one, as the
 plain bootstrap does, would give intervals that are far too narrow. Here whole stretches of consecutive jobs are drawn
@@ -48,13 +46,13 @@ _EXACT_DEGREES = 60
 def mean_interval(
     values: Values, *, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = 0, block: int | None = None
 ) -> Interval:
-    """Where the mean lies, with this confidence, had the same process been watched for another as long a stretch."""
+    """Return the confidence interval of the mean, by resampling blocks of consecutive values."""
     known = _known(values)
     if len(known) < FEWEST_JOBS:
         return UNKNOWN
     length = block or block_length(known)
-    found = _interval(known[:, None], length, lambda means: means[:, 0], level, resamples, seed)
-    return _not_below_zero(found, known)
+    interval = _interval(known[:, None], length, lambda means: means[:, 0], level, resamples, seed)
+    return _not_below_zero(interval, known)
 
 
 def quantile_interval(
@@ -182,7 +180,7 @@ def block_length(values: Values) -> int:
 
 
 def _covariances(values: _Floats, lags: int) -> _Floats:
-    """Autocovariances of lag 0, 1, …, through a Fourier transform."""
+    """Return the autocovariances of lag 0, 1, …, computed by a Fourier transform."""
     count = len(values)
     size = 1 << (2 * count - 1).bit_length()
     spectrum = np.fft.rfft(values - values.mean(), size)
@@ -204,7 +202,7 @@ def _last_lag(correlation: _Floats, count: int) -> int:
 def _interval(
     quantities: _Floats, length: int, statistic: _Statistic, level: float, resamples: int, seed: int
 ) -> Interval:
-    """The percentile interval of a statistic of means, over circular moving blocks; none if a resample has none."""
+    """Return the percentile interval of a statistic over circular moving blocks; unknown if a resample is empty."""
     count = len(quantities)
     length = min(length, count)
     blocks = -(-count // length)
@@ -226,11 +224,11 @@ def _interval(
     drawn = centre + means
     drawn[np.abs(drawn) <= _ROUNDING * np.abs(centre)] = 0.0  # what was drawn adds up to nothing
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = statistic(drawn)
+        statistics = statistic(drawn)
         estimate = float(statistic(centre[None, :])[0])
-    if not (math.isfinite(estimate) and np.isfinite(found).all()):
+    if not (math.isfinite(estimate) and np.isfinite(statistics).all()):
         return UNKNOWN
-    low, high = np.quantile(found, ((1 - level) / 2, (1 + level) / 2))
+    low, high = np.quantile(statistics, ((1 - level) / 2, (1 + level) / 2))
     return estimate + stretch * (float(low) - estimate), estimate + stretch * (float(high) - estimate)
 
 
@@ -239,7 +237,7 @@ def _log_ratio(means: _Floats) -> _Floats:
 
 
 def _as_change(logs: Interval) -> Interval:
-    """From the logarithm of a ratio to a change; one beyond all numbers is unknown."""
+    """Return the interval of a log ratio as an interval of a relative change; unknown where it overflows."""
     low, high = (math.expm1(end) if end < _LARGEST_LOG else math.inf for end in logs)
     return (low, high) if math.isfinite(low) and math.isfinite(high) else UNKNOWN
 
@@ -287,7 +285,7 @@ def _expanded(normal: float, degrees: int) -> float:
 
 
 def _held(reach: float, degrees: int) -> float:
-    """The share of Student's distribution within a reach of 0, exactly (Abramowitz and Stegun 26.7.3 and 26.7.4)."""
+    """Return the share of Student's distribution within ``reach`` of 0 (Abramowitz and Stegun 26.7.3, 26.7.4)."""
     angle = math.atan(reach / math.sqrt(degrees))
     square = math.cos(angle) ** 2
     odd = degrees % 2 == 1

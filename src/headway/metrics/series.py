@@ -1,4 +1,4 @@
-"""Step functions of time, and sums that stay exact when they outgrow 64 bits.
+"""Hold step functions of time, and compute sums that stay exact beyond 64 bits.
 
 A quantity on a tape (GPUs allocated, jobs waiting) changes at instants and is constant between them. Its integral, in
 nanoseconds times thousandths of a GPU over months, does not fit into an int64; ``exact_dot`` gives it as a Python
@@ -60,7 +60,7 @@ class Series:
         return np.diff(edges, append=np.int64(max(start, end))), self.values
 
     def integral(self, start: int, end: int) -> int:
-        """Value times nanoseconds between two times, in parts of ``unit``, exactly; for integer values."""
+        """Return the exact integral between two times, in nanoseconds times parts of ``unit``; for integer values."""
         lengths, values = self.clipped(start, end)
         if values.dtype != np.int64:
             raise TypeError(f"an exact integral needs integer values, not {values.dtype}")

@@ -1,4 +1,4 @@
-"""How fast this machine reads: from storage with the page cache kept out, and from memory.
+"""Measure how fast this machine reads: from storage without the page cache, and from memory.
 
 Storage is read with O_DIRECT, in pieces the size of a sample, at places in no order, from the data set's own files
 where they are known and from a file made for it otherwise. Memory is copied by numpy, pieces too large for any cache.
@@ -65,7 +65,7 @@ def storage(path: Path | None = None, piece_bytes: int = 0, longest_s: float = 0
         except OSError as wrong:
             raise ProfileError(f"--dataset {path}: {wrong.filename or path} cannot be read: {wrong.strerror}") from None
     problem: ProfileError | None = None
-    found: Storage | None = None
+    measured: Storage | None = None
     for folder in dict.fromkeys((tempfile.gettempdir(), os.getcwd())):
         try:
             with _made(Path(folder)) as file:
@@ -75,10 +75,10 @@ def storage(path: Path | None = None, piece_bytes: int = 0, longest_s: float = 0
             continue
         if read.direct:
             return read
-        found = found or read
-    if found is None:
+        measured = measured or read
+    if measured is None:
         raise problem or ProfileError("storage: there is no folder to read from")
-    return found
+    return measured
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Where this process may make control groups, in either version, and the one that a program is put into.
+"""Find where this process may make control groups, in version 1 or 2, and make the one that a program runs in.
 
 Nothing that is there is changed: groups of our own are made, used and taken away, and that is all. Version 1 has a tree
 for each controller, and a group goes below the one that this process is in, so that what limits this process limits the
@@ -44,9 +44,9 @@ class Room:
 def find(process: Path = Path("/proc/self")) -> Room | None:
     """Return where this process may make groups that limit CPU time or memory; None where it may not."""
     joined, mounts = _joined(process)
-    for version, found in ((2, _second(joined, mounts)), (1, _first(joined, mounts))):
-        if "cpu" in found:
-            return Room(version, found)
+    for version, group in ((2, _second(joined, mounts)), (1, _first(joined, mounts))):
+        if "cpu" in group:
+            return Room(version, group)
     return None
 
 
@@ -77,15 +77,15 @@ def allowed_memory(process: Path = Path("/proc/self")) -> int | None:
 
 def _above(process: Path, controller: str) -> list[Path]:
     """Return the folders, from this process's own up to the top, that may limit it by a controller."""
-    found: list[Path] = []
+    folders: list[Path] = []
     joined, mounts = _joined(process)
     for number, names, path in joined:
         for mount in mounts:
             second = mount.kind == "cgroup2" and number == "0" and not names
             if second or (mount.kind == "cgroup" and controller in names.split(",") and controller in mount.options):
                 folder = mount.at(path)
-                found += [each for each in (folder, *folder.parents) if mount.folder in (each, *each.parents)]
-    return found
+                folders += [each for each in (folder, *folder.parents) if mount.folder in (each, *each.parents)]
+    return folders
 
 
 def _quota(folder: Path) -> float | None:
@@ -112,27 +112,27 @@ class _Mount:
 
 
 def _mounts(text: str) -> list[_Mount]:
-    found = []
+    mounts = []
     for line in text.splitlines():
         front, _, back = line.partition(" - ")
         kind, _, options = back.split(" ", 2)
         if kind in ("cgroup", "cgroup2"):
             root, folder = front.split()[3:5]
-            found.append(_Mount(Path(folder.replace("\\040", " ")), root, kind, frozenset(options.split(","))))
-    return found
+            mounts.append(_Mount(Path(folder.replace("\\040", " ")), root, kind, frozenset(options.split(","))))
+    return mounts
 
 
 def _first(joined: list[list[str]], mounts: list[_Mount]) -> dict[str, Path]:
     """Return the folders by controller in version 1, where each controller has a tree of its own."""
-    found = {}
+    folders = {}
     for controller in (*WANTED, "cpuacct"):
         paths = [path for _, names, path in joined if controller in names.split(",")]
         for mount in mounts:
             if mount.kind == "cgroup" and controller in mount.options and paths:
                 folder = mount.at(paths[0])
                 if _can_make(folder):
-                    found[controller] = folder
-    return found
+                    folders[controller] = folder
+    return folders
 
 
 def _second(joined: list[list[str]], mounts: list[_Mount]) -> dict[str, Path]:
@@ -232,8 +232,8 @@ class Group:
         return True
 
     @property
-    def entrances(self) -> list[str]:
-        """The files that a process writes itself into."""
+    def join_files(self) -> list[str]:
+        """Return the files that a process writes itself into to join the group."""
         used = {
             folder: controller
             for controller, folder in self.folders.items()
@@ -302,10 +302,10 @@ def ended(process: int) -> bool:
         return True
 
 
-def kill_all(found: Callable[[], Iterable[int]], longest_s: float = 10.0) -> None:
+def kill_all(processes: Callable[[], Iterable[int]], longest_s: float = 10.0) -> None:
     """Kill processes until none is found any more: they may start others meanwhile."""
     until = time.monotonic() + longest_s
-    while (left := [process for process in found() if not ended(process)]) and time.monotonic() < until:
+    while (left := [process for process in processes() if not ended(process)]) and time.monotonic() < until:
         for process in left:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(process, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Profile a training program: run it at a few CPU counts, compute what memory does, write the profile.
+"""Profile a training program: run it at a few CPU counts, compute the effect of memory, write the profile.
 
 Optimistic profiling of Synergy (Mohan et al., OSDI 2022): memory is pinned at the maximum, CPUs are the only axis that
 is measured, by ``search``; the memory axis is computed, by ``memory``, where the data set is known. Nothing is written
@@ -16,10 +16,10 @@ from itertools import pairwise
 from pathlib import Path
 
 from headway.errors import ProfileError
-from headway.profiling import bandwidth, limits, search, store, sweep
-from headway.profiling.asked import Asked, check_memory, cpus_of, dataset_of, memory_of, pattern_of
+from headway.profiling import bandwidth, cleanup, limits, search, store
 from headway.profiling.matrix import MOST_DOUBT, PLATEAU, Found, Point, document_of, rate_at, repaired
 from headway.profiling.memory import Cache
+from headway.profiling.options import Options, check_memory, cpus_of, dataset_of, memory_of, pattern_of
 from headway.profiling.watch import Program, Reading, Tell, watch
 
 BUSY = 0.1
@@ -59,58 +59,60 @@ def profile(
     points, exactly = cpus_of(cpus) if cpus else (None, False)
     sizes, ranged = memory_of(memory) if memory else ((), False)
     path, size = dataset_of(dataset) if dataset else (None, 0)
-    asked = Asked(
+    options = Options(
         tuple(command), points, exactly, sizes, ranged, steps, gpus, pattern_of(pattern) if pattern else None,
         model, path, size, bytes_per_sample, timeout_s, tuple(check), dict(env or {}),
     )  # fmt: skip
-    return made(asked, out=out, again=again, say=say or (lambda line: None), tell=tell)
+    return made(options, out=out, again=again, say=say or (lambda line: None), tell=tell)
 
 
-def made(asked: Asked, *, out: Path | None, again: bool, say: Say, tell: Tell | None) -> Profiled:
-    """Return the profile that is asked for, measured unless it is there."""
+def made(options: Options, *, out: Path | None, again: bool, say: Say, tell: Tell | None) -> Profiled:
+    """Return the profile that is asked for, measured unless it is stored."""
     if out is not None:
         store.check_target(out)
     offers = limits.here()
-    low, high = asked.ends(offers)
-    check_memory(asked.memory, asked.gpus, offers)
-    parts = _parts(asked, offers)
+    low, high = options.ends(offers)
+    check_memory(options.memory, options.gpus, offers)
+    parts = _parts(options, offers)
     key = store.key(parts)
     stored = None if again else store.find(key)
-    if stored is not None and _covers(stored.document, asked, low, high):
+    if stored is not None and _covers(stored.document, options, low, high):
         if out is not None:
             store.write(stored.document, out)
         return Profiled(stored.document, stored.path, True)
     with stoppable():
-        sweep.leftovers(offers.room)
-        found = Measuring(asked, offers, say, tell).all(low, high)
-    document = document_of(asked, found, {"key": key, **parts})
+        cleanup.remove_leftovers(offers.room)
+        measured = Measuring(options, offers, say, tell).all(low, high)
+    document = document_of(options, measured, {"key": key, **parts})
     path = store.keep(document)
     if out is not None:
         store.write(document, out)
     return Profiled(document, path, False)
 
 
-def _parts(asked: Asked, offers: limits.Limits) -> dict[str, object]:
+def _parts(options: Options, offers: limits.Limits) -> dict[str, object]:
     """Return what a profile is found again by."""
-    data: dict[str, object] = {"bytes": asked.dataset_bytes, "bytes_per_sample": asked.bytes_per_sample}
-    if asked.dataset is not None:
-        data |= store.data_set(asked.dataset)
-    how = {"gpus": asked.gpus, "model": asked.name, "pattern": asked.pattern.pattern if asked.pattern else ""}
-    program = {**store.program(asked.command), **how, "env": dict(sorted(asked.env.items()))}
+    data: dict[str, object] = {"bytes": options.dataset_bytes, "bytes_per_sample": options.bytes_per_sample}
+    if options.dataset is not None:
+        data |= store.data_set(options.dataset)
+    how = {"gpus": options.gpus, "model": options.name, "pattern": options.pattern.pattern if options.pattern else ""}
+    program = {**store.program(options.command), **how, "env": dict(sorted(options.env.items()))}
     return {"program": program, "data": data, "hardware": store.hardware(offers.cpus, offers.memory_bytes)}
 
 
-def _covers(document: store.Document, asked: Asked, low: float, high: float) -> bool:
-    """Whether a stored profile answers what is asked now: the same list of CPUs, or a search over all of the range,
-    with the same memory and no fewer steps."""
+def _covers(document: store.Document, options: Options, low: float, high: float) -> bool:
+    """Return whether a stored profile answers what is asked now.
+
+    It must have the same list of CPUs, or a search over all of the range, with the same memory and no fewer steps.
+    """
     before = document["measured"].get("asked", {})
     cpus = before.get("cpus", [])
-    if bool(before.get("exactly")) != asked.exactly or before.get("steps", 0) < asked.steps:
+    if bool(before.get("exactly")) != options.exactly or before.get("steps", 0) < options.steps:
         return False
-    enough = cpus == list(asked.cpus or ()) if asked.exactly else cpus and cpus[0] <= low and cpus[-1] >= high
-    sizes = before.get("memory_bytes") == list(asked.memory)
-    ranged = bool(before.get("memory_range")) == asked.memory_range
-    return bool(enough and sizes and ranged and set(asked.check) <= set(before.get("check", [])))
+    enough = cpus == list(options.cpus or ()) if options.exactly else cpus and cpus[0] <= low and cpus[-1] >= high
+    sizes = before.get("memory_bytes") == list(options.memory)
+    ranged = bool(before.get("memory_range")) == options.memory_range
+    return bool(enough and sizes and ranged and set(options.check) <= set(before.get("check", [])))
 
 
 @contextmanager
@@ -134,28 +136,30 @@ def stoppable() -> Iterator[None]:
 class Measuring:
     """The runs that one profile takes."""
 
-    def __init__(self, asked: Asked, offers: limits.Limits, say: Say, tell: Tell | None) -> None:
-        self.asked = asked
+    def __init__(self, options: Options, offers: limits.Limits, say: Say, tell: Tell | None) -> None:
+        self.options = options
         self.offers = offers
         self.say = say
         self.tell = tell
         self.readings: list[Reading] = []
-        self.program = Program(asked.command, asked.pattern, asked.env, asked.steps, asked.timeout_s, asked.gpus)
+        self.program = Program(
+            options.command, options.pattern, options.env, options.steps, options.timeout_s, options.gpus
+        )
 
     def all(self, low: float, high: float) -> Found:
         """Measure every point of the search, again where chance made it fall, the bandwidths, and no cache."""
         began = time.monotonic()
         self.say(f"{self.program.name}: {low:g} to {high:g} CPUs by {self.offers.means}")
         # Before any point: where nothing can be read, or written to be read, that is known at once.
-        self.storage = bandwidth.storage(self.asked.dataset, self.asked.bytes_per_sample)
+        self.storage = bandwidth.storage(self.options.dataset, self.options.bytes_per_sample)
         points = self._searched(low, high)
         points = self._once_more(points)
         cache, uncached = self._cache(points)
-        found = self._found(points, cache, uncached, low, high, time.monotonic() - began)
+        result = self._found(points, cache, uncached, low, high, time.monotonic() - began)
         self._warn()
-        if self.asked.check:
+        if self.options.check:
             self.say("  to compare with:")
-        return replace(found, checks=[self._point(cpus) for cpus in self.asked.check])
+        return replace(result, checks=[self._point(cpus) for cpus in self.options.check])
 
     def _found(
         self, points: list[Point], cache: Cache | None, uncached: Point | None, low: float, high: float, wall_s: float
@@ -179,17 +183,17 @@ class Measuring:
         )
 
     def _searched(self, low: float, high: float) -> list[Point]:
-        if self.asked.exactly and self.asked.cpus:
-            return [self._point(cpus) for cpus in reversed(self.asked.cpus)][::-1]
-        found: list[Point] = []
-        asking = search.points(low, high, gpus=self.asked.gpus, whole=not self.offers.fractions)
+        if self.options.exactly and self.options.cpus:
+            return [self._point(cpus) for cpus in reversed(self.options.cpus)][::-1]
+        measured: list[Point] = []
+        asking = search.points(low, high, gpus=self.options.gpus, whole=not self.offers.fractions)
         cpus = next(asking)
         while True:
-            found.append(self._point(cpus))
+            measured.append(self._point(cpus))
             try:
-                cpus = asking.send(found[-1].per_second)
+                cpus = asking.send(measured[-1].per_second)
             except StopIteration:
-                return sorted(found, key=lambda point: point.cpus)
+                return sorted(measured, key=lambda point: point.cpus)
 
     def _once_more(self, points: list[Point]) -> list[Point]:
         """Measure again, once, what is unsure, or falls with more CPUs by more than the error bars explain."""
@@ -203,7 +207,7 @@ class Measuring:
     def _point(self, cpus: float, cache_bytes: int | None = None) -> Point:
         """Measure the program at a CPU count, with a cache of this size or of all the memory there is."""
         cache_bytes = self._cache_budget() if cache_bytes is None else cache_bytes
-        memory = self.asked.memory[-1] * self.asked.gpus if self.asked.memory else 0
+        memory = self.options.memory[-1] * self.options.gpus if self.options.memory else 0
         reading = watch(self.program, self.offers, cpus, memory_bytes=memory, cache_bytes=cache_bytes, tell=self.tell)
         self.readings.append(reading)
         rate = reading.rate
@@ -212,7 +216,7 @@ class Measuring:
 
     def _cache_budget(self) -> int:
         """Return the largest cache: as much memory as there is, less what the program itself may need."""
-        whole = self.asked.memory[-1] * self.asked.gpus if self.asked.memory else self.offers.memory_bytes
+        whole = self.options.memory[-1] * self.options.gpus if self.options.memory else self.offers.memory_bytes
         working = max((reading.working_bytes for reading in self.readings), default=0)
         return max(0, min(whole * 3 // 4, whole - 2 * working))
 
@@ -226,13 +230,13 @@ class Measuring:
     def _cache(self, points: list[Point]) -> tuple[Cache | None, Point | None]:
         """Return the model of the program's data, and a point without a cache where the program has one."""
         told = next((reading.cache for reading in self.readings if reading.cache), None) or {}
-        asked = self.asked
-        size = asked.dataset_bytes or (store.data_set(asked.dataset)["bytes"] if asked.dataset else 0)
+        options = self.options
+        size = options.dataset_bytes or (store.data_set(options.dataset)["bytes"] if options.dataset else 0)
         size = int(told.get("dataset_bytes", 0)) or size
-        sample = float(told.get("item_bytes_mean", 0)) or float(asked.bytes_per_sample)
-        if round(sample) != asked.bytes_per_sample:  # the program says what a sample takes: read pieces of that size
+        sample = float(told.get("item_bytes_mean", 0)) or float(options.bytes_per_sample)
+        if round(sample) != options.bytes_per_sample:  # the program says what a sample takes: read pieces of that size
             with suppress(ProfileError):
-                self.storage = bandwidth.storage(asked.dataset, round(sample))
+                self.storage = bandwidth.storage(options.dataset, round(sample))
         self.memory_rate = bandwidth.memory()
         if not size or not sample:
             return None, None

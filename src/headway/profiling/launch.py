@@ -1,4 +1,4 @@
-"""The first thing that a limited program runs: join the groups, pin, go when the profiler goes, become the program.
+"""Start a limited program: join its control groups, pin it to CPUs, tie its life to the profiler's, then exec it.
 
 It is a program of its own, with the standard library only, because code between fork and exec of a process with threads
 may hang; and because the limits must hold before the program's first instruction. It is called as
@@ -15,7 +15,7 @@ FAILED = 126
 
 
 def main(arguments: list[str]) -> None:
-    """Never returns: the program takes this process over."""
+    """Become the program: this never returns."""
     split = arguments.index("--")
     parent, cpus, *groups = arguments[:split]
     command = arguments[split + 1 :]

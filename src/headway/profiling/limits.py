@@ -1,4 +1,4 @@
-"""A program held to so many CPUs and so much memory: by control groups, or by affinity where there are none to be had.
+"""Limit a program to some CPUs and memory: by control groups, or by CPU affinity where there are none.
 
 Everything that the program starts is held with it, and ended with it: by the group, by its session, and by a mark in
 its environment, whichever of them it slipped out of.
@@ -97,9 +97,9 @@ class Limits:
                     group.pin(pin)
             on = tuple(pin) or (() if group is not None else self.cpu_numbers[: int(cpus)])
             mark = f"{os.getpid()}-{secrets.token_hex(8)}"
-            entrances = [] if group is None else group.entrances
+            join_files = [] if group is None else group.join_files
             process = subprocess.Popen(
-                [sys.executable, "-I", _LAUNCH, str(os.getpid()), ",".join(map(str, on)), *entrances, "--", *program],
+                [sys.executable, "-I", _LAUNCH, str(os.getpid()), ",".join(map(str, on)), *join_files, "--", *program],
                 env={**os.environ, **thread_variables(cpus, threads), **(env or {}), MARK: mark},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -165,13 +165,13 @@ class Held:
 
     def processes(self) -> list[int]:
         """Return the program and what it started, wherever that went."""
-        found = set(self.group.processes()) if self.group is not None else set()
+        ids = set(self.group.processes()) if self.group is not None else set()
         for folder in Path("/proc").iterdir():
-            if folder.name.isdecimal() and int(folder.name) not in found:
+            if folder.name.isdecimal() and int(folder.name) not in ids:
                 with suppress(OSError):
                     if self._mark in (folder / "environ").read_bytes().split(b"\0"):
-                        found.add(int(folder.name))
-        return sorted(found)
+                        ids.add(int(folder.name))
+        return sorted(ids)
 
     def cpu_seconds(self) -> float:
         """Return the CPU time used so far by all its processes."""

@@ -1,4 +1,4 @@
-"""From measured points to a profile: repair what chance broke, compute the memory axis, put it all into a document.
+"""Make a profile from measured points: smooth noise, compute the memory axis, assemble the document.
 
 A matrix must not fall with more CPUs. Where points do, they were measured again; what still falls is pooled, with error
 bars as much wider as points were moved. Points within 3 % of the most, or within error bars of up to 10 %, are one
@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from headway.profiling.asked import Asked
 from headway.profiling.bandwidth import Storage
 from headway.profiling.memory import Cache, columns
+from headway.profiling.options import Options
 from headway.profiling.search import unit
-from headway.profiling.steady import never_falling
+from headway.profiling.steady import monotone
 from headway.training.sensitivity import Profile
 from headway.units import REFERENCE_SPEED_PPM, parse_size
 
@@ -85,7 +85,7 @@ def _weight(point: Point) -> float:
 def repaired(points: Sequence[Point]) -> list[Point]:
     """Return the points so that none falls with more CPUs, the fastest as one plateau, errors as much wider."""
     weights = [_weight(point) for point in points]
-    fitted = never_falling([point.per_second for point in points], weights)
+    fitted = monotone([point.per_second for point in points], weights)
     doubts = [min(MOST_DOUBT, max(PLATEAU, math.hypot(point.error, points[-1].error))) for point in points]
     first = next(index for index, value in enumerate(fitted) if value >= (1 - doubts[index]) * fitted[-1])
     most = float(np.average(fitted[first:], weights=weights[first:]))
@@ -110,39 +110,39 @@ def wanted_cpus(document: dict[str, Any]) -> float:
 # --- the document ---------------------------------------------------------------------------------------------------
 
 
-def document_of(asked: Asked, measured: Found, parts: dict[str, Any]) -> dict[str, Any]:
+def document_of(options: Options, measured: Found, parts: dict[str, Any]) -> dict[str, Any]:
     """Return the profile as it is written, checked by the rules that a profile must keep."""
     points = repaired(measured.points)
-    sizes = _sizes(asked, measured, points)
-    table = _throughput(asked, measured, points, [parse_size(size) for size in sizes])
+    sizes = _sizes(options, measured, points)
+    table = _throughput(options, measured, points, [parse_size(size) for size in sizes])
     most = table[-1][-1]
     cache = measured.cache
     document: dict[str, Any] = {
-        "model": asked.name,
-        "source": f"measured {datetime.now(UTC):%Y-%m-%d}: {' '.join(asked.command)}",
-        "reference": {"cpus": _short(points[-1].cpus / asked.gpus), "memory": sizes[-1]},
-        "cpus": [_short(point.cpus / asked.gpus) for point in points],
+        "model": options.name,
+        "source": f"measured {datetime.now(UTC):%Y-%m-%d}: {' '.join(options.command)}",
+        "reference": {"cpus": _short(points[-1].cpus / options.gpus), "memory": sizes[-1]},
+        "cpus": [_short(point.cpus / options.gpus) for point in points],
         "memory": sizes,
         "throughput": [[max(1e-6, round(cell / most, 6)) for cell in row] for row in table],
-        "reads_per_second": round(most * cache.bytes_per_sample / asked.gpus) if cache else 0,
-        "dataset": -(-cache.dataset_bytes // asked.gpus) if cache else 0,
-        "working_memory": -(-measured.working_bytes // asked.gpus),
+        "reads_per_second": round(most * cache.bytes_per_sample / options.gpus) if cache else 0,
+        "dataset": -(-cache.dataset_bytes // options.gpus) if cache else 0,
+        "working_memory": -(-measured.working_bytes // options.gpus),
         "error": round(max(point.error for point in points), 4),
         "measured": {
             "samples_per_second": _short(most),
             "limits": measured.means,
-            "asked": _asked(asked, measured),
+            "asked": _asked(options, measured),
             "points": [_point(point, fitted) for point, fitted in zip(measured.points, points, strict=True)],
             "checks": [_check(point, points) for point in measured.checks],
-            "cost": _cost(asked, measured, len(sizes)),
+            "cost": _cost(options, measured, len(sizes)),
             "bandwidth": _bandwidth(measured),
-            **_dataset(asked, measured),
+            **_dataset(options, measured),
             **parts,
         },
     }
     # Raises where a rule of profiles is broken: nothing of that kind is ever written.
     Profile(
-        model=asked.name,
+        model=options.name,
         cpu_milli=tuple(round(cpus * 1000) for cpus in document["cpus"]),
         memory_bytes=tuple(parse_size(size) for size in sizes),
         ppm=tuple(tuple(round(cell * REFERENCE_SPEED_PPM) for cell in row) for row in document["throughput"]),
@@ -150,38 +150,40 @@ def document_of(asked: Asked, measured: Found, parts: dict[str, Any]) -> dict[st
     return document
 
 
-def _sizes(asked: Asked, measured: Found, points: Sequence[Point]) -> list[str]:
-    """The memory axis: as asked for, or from none of the data to all of it; what the program takes where that is all
-    that is known."""
-    least = -(-max(1, measured.working_bytes) // asked.gpus)
+def _sizes(options: Options, measured: Found, points: Sequence[Point]) -> list[str]:
+    """Return the memory axis.
+
+    It is as options for, or from none of the data to all of it; what the program takes where that is all that is known.
+    """
+    least = -(-max(1, measured.working_bytes) // options.gpus)
     if measured.cache is None:
         return [_size(least)]
-    wanted: Sequence[int] = asked.memory
-    own = columns(measured.cache, [1 / point.per_second for point in points], asked.gpus)
-    if not asked.memory:
+    wanted: Sequence[int] = options.memory
+    own = columns(measured.cache, [1 / point.per_second for point in points], options.gpus)
+    if not options.memory:
         wanted = own
-    elif asked.memory_range:
-        low, high = asked.memory
+    elif options.memory_range:
+        low, high = options.memory
         even = [low + (high - low) * part // (_RANGE_COLUMNS - 1) for part in range(_RANGE_COLUMNS)]
         wanted = sorted({*even, *(size for size in own if low < size < high)})
     return list(dict.fromkeys(_size(size) for size in wanted if size >= least)) or [_size(least)]
 
 
-def _throughput(asked: Asked, measured: Found, points: Sequence[Point], sizes: Sequence[int]) -> list[list[float]]:
+def _throughput(options: Options, measured: Found, points: Sequence[Point], sizes: Sequence[int]) -> list[list[float]]:
     if measured.cache is None:
         return [[point.per_second] for point in points]
-    shares = [measured.cache.share(size * asked.gpus) for size in sizes]
+    shares = [measured.cache.share(size * options.gpus) for size in sizes]
     return [[1 / measured.cache.seconds(1 / point.per_second, share) for share in shares] for point in points]
 
 
-def _asked(asked: Asked, measured: Found) -> dict[str, Any]:
+def _asked(options: Options, measured: Found) -> dict[str, Any]:
     return {
-        "cpus": list(asked.cpus or ()) if asked.exactly else [measured.low, measured.high],
-        "exactly": asked.exactly,
-        "check": list(asked.check),
-        "memory_bytes": list(asked.memory),
-        "memory_range": asked.memory_range,
-        "steps": asked.steps,
+        "cpus": list(options.cpus or ()) if options.exactly else [measured.low, measured.high],
+        "exactly": options.exactly,
+        "check": list(options.check),
+        "memory_bytes": list(options.memory),
+        "memory_range": options.memory_range,
+        "steps": options.steps,
     }
 
 
@@ -209,9 +211,9 @@ def _check(point: Point, points: Sequence[Point]) -> dict[str, Any]:
     }
 
 
-def _cost(asked: Asked, measured: Found, sizes: int) -> dict[str, Any]:
+def _cost(options: Options, measured: Found, sizes: int) -> dict[str, Any]:
     """Return what this took, and what measuring every cell would have."""
-    step = unit(measured.low, measured.high, asked.gpus, False)
+    step = unit(measured.low, measured.high, options.gpus, False)
     cells = (1 + math.ceil((measured.high - measured.low) / step)) * sizes
     return {
         "wall_s": round(measured.wall_s, 2),
@@ -239,13 +241,16 @@ def _bandwidth(measured: Found) -> dict[str, Any]:
     return said
 
 
-def _dataset(asked: Asked, measured: Found) -> dict[str, Any]:
-    """All of the data, and the part of it that ``dataset`` says: the GPUs' memory keeps one copy among them, while a
-    profile has each GPU go through its data with memory of its own. The share that is kept is the same."""
+def _dataset(options: Options, measured: Found) -> dict[str, Any]:
+    """Return the size of all data, and of the part that ``dataset`` says.
+
+    The GPUs' memory keeps one copy among them, while a profile has each GPU go through its data with memory of its own.
+    The share that is kept is the same.
+    """
     if measured.cache is None:
         return {}
     whole = measured.cache.dataset_bytes
-    return {"dataset": {"bytes": whole, "gpus": asked.gpus, "bytes_a_gpu": -(-whole // asked.gpus)}}
+    return {"dataset": {"bytes": whole, "gpus": options.gpus, "bytes_a_gpu": -(-whole // options.gpus)}}
 
 
 def _short(value: float) -> float:

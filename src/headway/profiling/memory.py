@@ -1,4 +1,4 @@
-"""What memory does for a program, computed: a cache of fixed hit rate in what its memory leaves beside its own needs.
+"""Compute the effect of memory on a program: a cache with a fixed hit rate in the memory that the program leaves free.
 
 An epoch over data of which a share f is kept takes max(compute, f·D/memory bandwidth + (1−f)·D/disk bandwidth), as in
 Synergy. The maximum holds for a loader that fetches while the program computes. One that does not makes the program

@@ -282,9 +282,9 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
 
-    def answer(found: dict[str, Any]) -> None:
+    def answer(reply: dict[str, Any]) -> None:
         with suppress(BrokenPipeError):  # the profiler is gone
-            answers.write(json.dumps(found) + "\n")
+            answers.write(json.dumps(reply) + "\n")
 
     try:
         networks = Networks(sys.argv[1])

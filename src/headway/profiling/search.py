@@ -1,4 +1,4 @@
-"""Which CPU counts to measure: Synergy's search from all CPUs down, then what a straight line might miss.
+"""Choose the CPU counts to measure: Synergy's search from all CPUs down, then points that interpolation might miss.
 
 The search (Mohan et al., OSDI 2022): all CPUs first; where throughput is within 10 % of the point before, half as many;
 otherwise so many fewer as the program has GPUs; none below the lower end. Where it departs:
@@ -72,25 +72,25 @@ def _on_grid(cpus: float) -> float:
 def _doubtful(seen: Mapping[float, float], whole: bool) -> float | None:
     """Return where throughput may lie furthest above the line between two neighbours; None where that is not far."""
     cpus = sorted(seen)
-    worst, found = DOUBT, None
+    worst, doubtful = DOUBT, None
     for index in range(len(cpus) - 1):
         corner, doubt = _corner(seen, cpus, index)
         place = float(round(corner)) if whole else _on_grid(corner)
         if cpus[index] < place < cpus[index + 1] and doubt > worst:
-            worst, found = doubt, place
-    return found
+            worst, doubtful = doubt, place
+    return doubtful
 
 
 def _unsure(seen: Mapping[float, float], least: float, straight: set[float]) -> tuple[float, float] | None:
     """Return the neighbours between which throughput rises most, but not in proportion, and nobody has looked."""
     cpus = sorted(seen)
-    worst, found = 1 + SAME, None
+    worst, pair = 1 + SAME, None
     for a, b in pairwise(cpus):
         rise = seen[b] / seen[a]
         proportional = abs(rise * a / b - 1) <= PROPORTIONAL
         if a not in straight and b - a >= 1.5 * least and not proportional and rise > worst:
-            worst, found = rise, (a, b)
-    return found
+            worst, pair = rise, (a, b)
+    return pair
 
 
 def _corner(seen: Mapping[float, float], cpus: list[float], index: int) -> tuple[float, float]:

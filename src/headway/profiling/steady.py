@@ -1,4 +1,4 @@
-"""How fast a program steps once it is under way, and how sure that is.
+"""Compute a program's steady rate of steps, with its confidence.
 
 The first steps are slower (lazy start, caches that fill) or faster (a loader that had time to work ahead) than the
 rest: a tenth is dropped in any case, and then as much of the beginning as makes the mean of what is left surest (MSER,
@@ -84,7 +84,7 @@ def _seconds_a_sample(
     return spans
 
 
-def never_falling(values: Sequence[float], weights: Sequence[float]) -> list[float]:
+def monotone(values: Sequence[float], weights: Sequence[float]) -> list[float]:
     """Return the nearest values, by weighted squares, that never fall: neighbours that do are pooled."""
     pools: list[tuple[float, float, int]] = []
     for value, weight in zip(values, weights, strict=True):

@@ -1,4 +1,4 @@
-"""Profiles that were made here, found again by the program, its data and the machine; each written whole or not at all.
+"""Store profiles made on this machine, keyed by program, data and machine; each written whole or not at all.
 
 They lie in ``$HEADWAY_PROFILES``, or ``headway/profiles`` below ``$XDG_DATA_HOME`` (``~/.local/share``), a file each:
 model, time, key. The time stands before the key so that of several of a model the last read is the last made.
@@ -47,8 +47,8 @@ def folder() -> Path:
 
 
 def _measured(document: Document) -> Mapping[str, Any]:
-    found = document.get("measured")
-    return found if isinstance(found, dict) else {}
+    measured = document.get("measured")
+    return measured if isinstance(measured, dict) else {}
 
 
 # --- keys -----------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""One run of a program under limits, watched until its throughput is known; or told why it cannot be.
+"""Run a program once under limits until its throughput is known, or say why it cannot be measured.
 
 Steps come from ``headway.step()``, records of 16 bytes in a file (the monotonic clock in nanoseconds, the samples), or
 from its output by a pattern. A program is held to its CPUs from its first step on. A cache that fills while it runs
@@ -51,7 +51,7 @@ class Program:
 
     @property
     def name(self) -> str:
-        """The command, short."""
+        """Return the command, shortened."""
         words = " ".join(self.command)
         return words if len(words) <= 60 else f"{words[:57]}…"
 
@@ -107,11 +107,11 @@ def watch(
         ) as held:
             output = Output(held.process.stdout, program.pattern)
             watched = _Watched(program, held, cpus, output, steps, cache)
-            found = watched.until_known(tell)
+            result = watched.until_known(tell)
             used_s, working = held.cpu_seconds(), held.memory_bytes()
         wall_s = time.monotonic() - began
         others = max(0.0, busy_seconds() - busy - held.cpu_seconds()) / wall_s
-        return Reading(cpus, found, wall_s, used_s, working, others, watched.cached)
+        return Reading(cpus, result, wall_s, used_s, working, others, watched.cached)
 
 
 class Output:
@@ -211,17 +211,17 @@ class _Watched:
                 self._limited = True
                 self._cold_until_ns = time.monotonic_ns()
             self._empty = self._why_empty(samples)
-            found = rate(times, samples, self._cold_until_ns)
+            steady = rate(times, samples, self._cold_until_ns)
             if tell is not None:
-                tell(self.cpus, found)
+                tell(self.cpus, steady)
             if self._empty and len(times) >= self.program.steps and not ended:
                 raise self._problem(f"{self._at}: {self._empty}")
-            if found is not None and self._enough(found):
-                return found
+            if steady is not None and self._enough(steady):
+                return steady
             if ended:
-                return self._at_its_end(found, len(times))
+                return self._at_its_end(steady, len(times))
             if time.monotonic() >= ends:
-                return self._at_the_limit(found, len(times))
+                return self._at_the_limit(steady, len(times))
             time.sleep(_POLL_S)
 
     def _enough(self, known: Rate) -> bool:
@@ -252,10 +252,10 @@ class _Watched:
             return
         for line in reversed(lines):
             with suppress(ValueError):
-                found: Any = json.loads(line)
-                if isinstance(found, dict):
+                message: Any = json.loads(line)
+                if isinstance(message, dict):
                     before = self.cached or {}
-                    self.cached = {key: value for key, value in found.items() if isinstance(value, int | float)}
+                    self.cached = {key: value for key, value in message.items() if isinstance(value, int | float)}
                     if self.cached.get("cached_bytes", 0) > before.get("cached_bytes", 0):
                         self._cold_until_ns = time.monotonic_ns()
                     return

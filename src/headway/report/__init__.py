@@ -1,1 +1,1 @@
-"""Numbers and tapes into what a person looks at."""
+"""Make reports for people from numbers and tapes: pages, figures, tables, stories."""

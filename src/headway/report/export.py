@@ -1,4 +1,4 @@
-"""A run as files for other programs: tables for notebooks as Parquet or CSV, and a trace for Perfetto.
+"""Write files for other programs: tables as Parquet or CSV, and traces for Perfetto.
 
 Whatever is written is written beside its place first and put there when it is whole, so that a full disk or a Ctrl-C
 leaves what was there before.
@@ -14,8 +14,6 @@ import polars as pl
 
 from headway.errors import TapeError
 from headway.files import packed, replacing
-from headway.metrics.training.ledger import Ledger
-from headway.report.training.perfetto import trace_events
 
 Tables = Mapping[str, Callable[[], pl.DataFrame]]
 """The tables of a run by name, each made when it is asked for."""
@@ -23,17 +21,12 @@ Tables = Mapping[str, Callable[[], pl.DataFrame]]
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A file that was made."""
+    """A file that was written."""
 
     path: Path
     rows: int
     """Of a table; of a trace its events."""
     size_bytes: int
-
-
-def write_perfetto(ledger: Ledger, path: Path, title: str = "", tell: Callable[[float], None] | None = None) -> Written:
-    """Write the run as Chrome trace events; packed when the name ends in ``.gz``."""
-    return write_pieces(path, trace_events(ledger, title, tell))
 
 
 def write_pieces(path: Path, made: Iterator[str]) -> Written:
@@ -90,14 +83,14 @@ def check_folder(folder: Path, *, force: bool) -> None:
 
 
 @contextmanager
-def kept_if_used(folder: Path, *, force: bool) -> Iterator[None]:
-    """A folder to write to; what had to be made for it goes again where nothing came of it."""
-    made = [each for each in (folder, *folder.parents) if not each.exists()]
+def folder_for_output(folder: Path, *, force: bool) -> Iterator[None]:
+    """Yield with the folder made; remove the folders that were made if the body fails."""
+    made = [parent for parent in (folder, *folder.parents) if not parent.exists()]
     try:
         check_folder(folder, force=force)
         yield
     except BaseException:
         with suppress(OSError):  # the first with something in it stays, and so do those that it lies in
-            for each in made:
-                each.rmdir()
+            for parent in made:
+                parent.rmdir()
         raise

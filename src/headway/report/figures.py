@@ -1,4 +1,4 @@
-"""The figures of a report, as what plotly.js draws.
+"""Make the parts of figures that all reports use, as what plotly.js draws.
 
 A figure is a plain dictionary of traces and layout, which is all that plotly.js reads; the tests hold them against
 plotly's own schema. Colours are names of the page's palette (``@s0``, ``@ink``, ``@s0/0.2`` with an opacity), which the
@@ -10,67 +10,27 @@ from html import escape
 from typing import Any
 
 import numpy as np
-import polars as pl
 
-from headway.metrics.series import FloatArray, Series
-from headway.report.thin import cdf, rounded, stretched, without_tail
-from headway.report.training.causes import WaitCauses
-from headway.report.training.measured import FAILED, Comparison, Measured
-from headway.report.training.panels import panels_of
-from headway.report.words import axis_of, clipped, size_label, size_labels
-from headway.training.explain import CauseKind
-from headway.units import SECOND
+from headway.metrics.series import FloatArray
+from headway.report.downsample import cdf, rounded
+from headway.report.names import cut_distinct
 
 Figure = dict[str, Any]
-COLOURS = 10
-"""Colours of the palette that stand for something."""
+LONGEST = 28
+"""Letters of a name at an axis."""
 _LINES = 8
 """Those of them that lines have."""
-MOST_BARS = 16
-"""Tenants with a bar of their own; the rest stand together."""
-OTHERS = "all others"
-_DASHES = ("solid", "dash", "dot", "dashdot")
-_SHAPES = ("", "/", "x", ".")
-_HATCH = {"fgcolor": "@paper", "fgopacity": 0.55, "solidity": 0.2, "size": 7}
-_TICKS = (
-    *((1e-9, "1 ns"), (1e-6, "1 µs"), (1e-3, "1 ms"), (1, "1 s"), (10, "10 s"), (60, "1 min"), (600, "10 min")),
-    *((3600, "1 h"), (21_600, "6 h"), (86_400, "1 d"), (864_000, "10 d"), (8_640_000, "100 d")),
-)
-_CAUSES = {
-    CauseKind.CAPACITY: "too few GPUs free",
-    CauseKind.FRAGMENTATION: "free GPUs not together",
-    CauseKind.HEAD_OF_LINE: "held back by the job ahead",
-    CauseKind.ORDER: "others go first",
-    CauseKind.RESERVATION: "would delay a reservation",
-    CauseKind.QUOTA: "tenant at its quota",
-    CauseKind.NODES_DOWN: "nodes down or drained",
-    CauseKind.ROUND: "policy decides later",
-    CauseKind.HOST: "CPUs or memory short",
-    CauseKind.PLACEMENT: "placement rule",
-}
+_DASHES = ("solid", "dot", "dashdot")
+"""Of other lines than the baseline's, which alone has plain dashes."""
 
 
-_LONGEST = 32
-"""Letters of the name of a run."""
-
-
-def label(text: str, most: int = 28) -> str:
-    """Return a text from a trace as plotly takes it: it reads a little HTML, so none is left."""
-    return escape(clipped(text, most), quote=False)
-
-
-def names_of(both: Comparison) -> list[str]:
-    """Return the runs as plotly takes their names; no two are the same, so that each has a bar of its own."""
-    return [label(name, _LONGEST) for name in both.cut(_LONGEST)]
-
-
-def line_of(both: Comparison, index: int) -> dict[str, Any]:
-    """Return how the line of a run looks."""
-    return line_style(index, both.base, len(both.runs))
+def labels(names: Sequence[str], most: int = LONGEST) -> list[str]:
+    """Return names for plotly: it reads some HTML, so none is left."""
+    return [escape(name, quote=False) for name in cut_distinct([name or "(no name)" for name in names], most)]
 
 
 def line_style(index: int, baseline: int, runs: int, dashes: Sequence[str] = _DASHES) -> dict[str, Any]:
-    """Return how the line of a run looks: the baseline of a comparison is grey and dashed."""
+    """Return the line style of a run; the baseline of a comparison is grey and dashed."""
     if runs > 1 and index == baseline:
         return {"color": "@muted", "width": 2, "dash": "dash"}
     place = index - (index > baseline) if runs > 1 else 0
@@ -78,7 +38,7 @@ def line_style(index: int, baseline: int, runs: int, dashes: Sequence[str] = _DA
 
 
 def layout_of(height: int, **more: Any) -> dict[str, Any]:
-    """Return the layout that figures have in common, and what more is said of it."""
+    """Return the layout that all figures have in common, with ``more`` added."""
     return {
         "height": height,
         "margin": {"l": 56, "r": 16, "t": 28, "b": 48},
@@ -86,181 +46,6 @@ def layout_of(height: int, **more: Any) -> dict[str, Any]:
         "showlegend": False,
         **more,
     }
-
-
-# --- distributions --------------------------------------------------------------------------------------------
-
-
-def distribution(both: Comparison, values: Sequence[FloatArray], what: str) -> Figure:
-    """Draw the share of jobs up to a time, one line a run."""
-    known = [each[~np.isnan(each)] for each in values]
-    longest = max((float(each.max()) for each in known if len(each)), default=1.0)
-    floor = 1.0 if longest >= 10 or not longest else max(longest / 1e4, 1e-9)
-    top = max(longest, floor * 10)
-    data = []
-    for index, (name, each) in enumerate(zip(names_of(both), values, strict=True)):
-        x, share = _to_the_edges(*cdf(each, floor), floor, top)
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "x": rounded(x),
-                "y": rounded(100 * share),
-                "name": name,
-                "line": {**line_of(both, index), "shape": "hv" if len(x) < 200 else "linear"},
-                "meta": index,
-                "hovertemplate": "%{y:.1f} % within %{customdata}<extra>%{fullData.name}</extra>",
-                "customdata": [_tick_text(value) for value in x.tolist()],
-            }
-        )
-    ticks = [(at, text) for at, text in _TICKS if floor <= at <= top * 1.01]
-    axis = {
-        "type": "log",
-        "title": {"text": what},
-        "range": [float(np.log10(floor)), float(np.log10(top)) + 0.05],
-        "tickvals": [at for at, _ in ticks],
-        "ticktext": [f"≤ {text}" if at == floor else text for at, text in ticks],
-    }
-    percents = {"title": {"text": "jobs"}, "range": [0, 101], "ticksuffix": " %", "dtick": 25}
-    return {"data": data, "layout": layout_of(340, xaxis=axis, yaxis=percents)}
-
-
-def _to_the_edges(x: FloatArray, share: FloatArray, floor: float, top: float) -> tuple[FloatArray, FloatArray]:
-    """A distribution from the one side of the axis to the other: nothing before its first value, all after its last."""
-    if not len(x):
-        return x, share
-    if x[0] > floor:
-        x, share = np.append(floor, x), np.append(0.0, share)
-    return (np.append(x, top), np.append(share, 1.0)) if x[-1] < top else (x, share)
-
-
-def _tick_text(seconds: float) -> str:
-    size, unit = next(((s, u) for s, u in ((86400, "d"), (3600, "h"), (60, "min")) if seconds >= 2 * s), (1, "s"))
-    return f"{seconds / size:.3g} {unit}"
-
-
-# --- over time ------------------------------------------------------------------------------------------------
-
-
-def over_time(both: Comparison) -> Figure:
-    """Draw what is in use, jobs and GPUs that wait, and fragmentation, above each other on one axis of time."""
-    panels = panels_of(both)
-    shown, whole = shown_until(both), max(run.ledger.horizon for run in both.runs)
-    size, unit = axis_of(max(shown, 1) / SECOND)
-    data: list[dict[str, Any]] = []
-    layout = layout_of(180 * len(panels), hovermode="x", annotations=[])
-    layout["margin"]["t"] = 4
-    height = 1 / len(panels)
-    for row, (title, mark, lines) in enumerate(panels):
-        number = "" if row == 0 else str(row + 1)
-        low = 1 - (row + 1) * height + 0.02
-        top = 1 - row * height - 0.045
-        layout[f"yaxis{number}"] = {"domain": [low, top], "rangemode": "tozero", "nticks": 4, "anchor": "x"}
-        layout["annotations"].append(_heading(title, top))
-        for index, series in enumerate(lines):
-            data.extend(_stretch(both, index, series, (size, 100.0 if mark else 1.0), (shown, f"y{number}")))
-        if mark:
-            layout[f"yaxis{number}"] |= {"range": [0, 102], "ticksuffix": " %", "dtick": 50}
-    layout["xaxis"] = {
-        "title": {"text": f"{unit} since the run began"},
-        "anchor": f"y{len(panels)}",
-        "range": [0, max(shown, 1) / SECOND / size],
-        "minallowed": 0,
-        "maxallowed": max(whole, 1) / SECOND / size,
-    }
-    return {"data": data, "layout": layout}
-
-
-def shown_until(both: Comparison) -> int:
-    """Return where the axis of time ends at first."""
-    return without_tail(max(run.bulk for run in both.runs), max(run.ledger.horizon for run in both.runs))
-
-
-def _heading(text: str, y: float) -> dict[str, Any]:
-    return {
-        "text": text,
-        "x": 0,
-        "xref": "paper",
-        "xanchor": "left",
-        "y": y,
-        "yref": "paper",
-        "yanchor": "bottom",
-        "showarrow": False,
-        "font": {"size": 13, "color": "@ink"},
-    }
-
-
-def _stretch(
-    both: Comparison, index: int, series: Series, scales: tuple[float, float], where: tuple[int, str]
-) -> list[Figure]:
-    """Return the mean over stretches of time; for one run alone also how far it went up and down."""
-    run = both.runs[index]
-    size, scale = scales
-    shown, axis = where
-    found = stretched(series, shown, run.ledger.horizon)
-    x = rounded(found.middles / SECOND / size, 5)
-    style = line_of(both, index)
-    line = {
-        "type": "scatter",
-        "mode": "lines",
-        "x": x,
-        "y": rounded(found.mean * scale),
-        "yaxis": axis,
-        "name": names_of(both)[index],
-        "meta": index,
-        "line": {**style, "width": 1.6},
-        "hovertemplate": "%{y:.3~s}<extra>%{fullData.name}</extra>",
-    }
-    if len(both.runs) > 1:
-        return [line]
-    band = {
-        "type": "scatter",
-        "mode": "lines",
-        "yaxis": axis,
-        "fill": "toself",
-        "hoverinfo": "skip",
-        "x": [*x, *x[::-1]],
-        "y": [*rounded(found.high * scale), *rounded(found.low * scale)[::-1]],
-        "fillcolor": f"{style['color']}/0.18",
-        "line": {"width": 0},
-        "meta": index,
-        "name": "",
-    }
-    return [band, line]
-
-
-# --- bars -----------------------------------------------------------------------------------------------------
-
-
-def stacked(
-    names: Sequence[str], parts: Mapping[str, Sequence[float]], colours: Mapping[str, int], axis: str
-) -> Figure:
-    """Horizontal bars, one a name (already safe for plotly), divided into parts; the first name on top."""
-    data = [
-        {
-            "type": "bar",
-            "orientation": "h",
-            "y": list(names),
-            "x": rounded(np.array(values)),
-            "name": part,
-            "marker": {
-                "color": f"@s{colours[part] % COLOURS}",
-                "line": {"width": 0},
-                "pattern": {"shape": _SHAPES[colours[part] // 5 % len(_SHAPES)], "fillmode": "overlay", **_HATCH},
-            },
-            "hovertemplate": "%{y}: %{x:,.1f}<extra>%{fullData.name}</extra>",
-        }
-        for part, values in parts.items()
-    ]
-    layout = layout_of(
-        72 + 28 * len(names),
-        barmode="stack",
-        bargap=0.32,
-        xaxis={"title": {"text": axis}, "rangemode": "tozero"},
-        yaxis={"autorange": "reversed", "automargin": True, "type": "category", "ticksuffix": "  "},
-    )
-    layout["margin"] |= {"l": 10, "t": 8}
-    return {"data": data, "layout": layout}
 
 
 def parts_of(figure: Figure) -> list[tuple[str, str, str]]:
@@ -271,103 +56,45 @@ def parts_of(figure: Figure) -> list[tuple[str, str, str]]:
     ]
 
 
-def causes_by(found: WaitCauses, key: str) -> Figure:
-    """Draw waiting time by tenant or size, divided by cause."""
-    totals = {record[key]: record["job_hours"] for record in found.by(key)}
-    if key == "size":
-        order = [name for name in size_labels() if name in {size_label(size) for size in totals}]
-        of = {name: size_label(name) for name in totals}
-    else:
-        kept = list(totals)[: MOST_BARS - 1] if len(totals) > MOST_BARS else list(totals)
-        of = {name: label(name) if name in kept else OTHERS for name in totals}
-        order = list(dict.fromkeys(of.values()))
-    return _by_cause(found.by(key, "cause"), lambda record: of[record[key]], order)
+def latencies(names: Sequence[str], lines: Sequence[Mapping[str, Any]], values: Sequence[FloatArray]) -> Figure:
+    """Return the share of requests up to a latency in seconds, one line a run."""
+    return distribution(names, lines, values, max(least(values, 1e-3), 1e-9), "latency, seconds", " s")
 
 
-def causes_of_runs(both: Comparison, found: Sequence[WaitCauses | None]) -> Figure:
-    """Draw the waiting time of each run, divided by cause."""
-    names = names_of(both)
-    told = [(name, each) for name, each in zip(names, found, strict=True) if each]
-    records = [{**record, "run": name} for name, each in told for record in each.by("cause")]
-    return _by_cause(records, lambda record: record["run"], names)
-
-
-def _by_cause(records: Sequence[Mapping[str, Any]], name_of: Any, order: Sequence[str]) -> Figure:
-    kinds = [kind for kind in CauseKind if any(record["cause"] == kind for record in records)]
-    position = {name: index for index, name in enumerate(order)}
-    parts = {_CAUSES[kind]: [0.0] * len(order) for kind in kinds}
-    for record in records:
-        parts[_CAUSES[CauseKind(record["cause"])]][position[name_of(record)]] += record["job_hours"]
-    colours = {text: index for index, text in enumerate(_CAUSES.values())}
-    ranked = dict(sorted(parts.items(), key=lambda item: -sum(item[1])))
-    return stacked(order, ranked, colours, "job-hours waited")
-
-
-def lost(both: Comparison) -> Figure:
-    """Draw the GPU-hours without lasting progress of each run, by what took them."""
-    kinds = [kind for kind in both.runs[0].lost if kind != FAILED]
-    parts = {kind: [run.lost[kind] for run in both.runs] for kind in kinds if any(run.lost[kind] for run in both.runs)}
-    colours = {kind: index for index, kind in enumerate(kinds)}
-    return stacked(names_of(both), parts, colours, "GPU-hours")
-
-
-# --- groups of jobs -------------------------------------------------------------------------------------------
-
-
-def dots(
-    both: Comparison,
-    groups: Sequence[str],
-    values: Sequence[Mapping[str, float | None]],
-    axis: str,
-    *,
-    even: float | None = None,
+def distribution(
+    names: Sequence[str],
+    lines: Sequence[Mapping[str, Any]],
+    values: Sequence[FloatArray],
+    floor: float,
+    what: str,
+    unit: str,
 ) -> Figure:
-    """One row a group, one dot a run. With ``even``, an axis in logarithms and a line where all is as it should be."""
+    """Return the share of requests up to a value, one line a run."""
+    top = max((float(samples.max()) for samples in values if len(samples)), default=floor)
     data = []
-    for index, name_of_run in enumerate(names_of(both)):
-        shown = [(label(name), values[index].get(name)) for name in groups]
-        found = [(name, value) for name, value in shown if value is not None and (even is None or value > 0)]
+    for index, (name, samples) in enumerate(zip(names, values, strict=True)):
+        x, share = cdf(samples, floor)
+        if len(x):  # from nothing at the left to everything at the right
+            x, share = np.concatenate(([x[0]], x, [top])), np.concatenate(([0.0], share, [1.0]))
         data.append(
             {
                 "type": "scatter",
-                "mode": "markers",
-                "name": name_of_run,
+                "mode": "lines",
+                "x": rounded(x),
+                "y": rounded(100 * share),
+                "name": name,
+                "line": {**lines[index], "shape": "hv" if len(x) < 200 else "linear"},
                 "meta": index,
-                "x": rounded(np.array([value for _, value in found], dtype=np.float64)),
-                "y": [name for name, _ in found],
-                "marker": {"size": 11, "color": line_of(both, index)["color"], "symbol": _symbol(both, index)},
-                "hovertemplate": "%{y}: %{x:.3g}<extra>%{fullData.name}</extra>",
+                "hovertemplate": "%{y:.1f} % within %{x:.3~g}" + unit + "<extra>%{fullData.name}</extra>",
             }
         )
-    names = [label(name) for name in groups]
-    layout = layout_of(
-        90 + 26 * len(groups),
-        xaxis={"title": {"text": axis}, "rangemode": "tozero"},
-        yaxis={
-            "type": "category",
-            "categoryorder": "array",
-            "categoryarray": names,
-            "autorange": "reversed",
-            "automargin": True,
-            "ticksuffix": "  ",
-        },
-    )
-    layout["margin"] |= {"l": 10, "t": 12}
-    if even is not None:
-        layout["xaxis"] |= {"type": "log", "tickformat": ".3~r", "nticks": 6}
-        line = {"color": "@ink", "width": 1, "dash": "dot"}
-        layout["shapes"] = [{"type": "line", "x0": even, "x1": even, "yref": "paper", "y0": 0, "y1": 1, "line": line}]
-    return {"data": data, "layout": layout}
+    percents = {"title": {"text": "requests"}, "range": [0, 101], "ticksuffix": " %", "dtick": 25}
+    ends = [float(np.log10(floor)) - 0.02, float(np.log10(max(top, floor * 2))) + 0.02]
+    dtick = 1 if ends[1] - ends[0] > 3 else "D2"
+    axis = {"type": "log", "title": {"text": what}, "range": ends, "tickformat": "~g", "dtick": dtick}
+    return {"data": data, "layout": layout_of(340, xaxis=axis, yaxis=percents)}
 
 
-def _symbol(both: Comparison, index: int) -> str:
-    """Return a shape besides the colour; the baseline's is open."""
-    if len(both.runs) > 1 and index == both.base:
-        return "circle-open"
-    return ("circle", "diamond", "square", "triangle-up", "cross", "x")[index % 6]
-
-
-def grouped_mean(run: Measured, key: str, column: str) -> dict[str, float | None]:
-    """Return the mean of a column of the job table, by group."""
-    means = run.table.group_by(key).agg(pl.col(column).mean())
-    return dict(zip(means[key].to_list(), means[column].to_list(), strict=True))
+def least(values: Sequence[FloatArray], otherwise: float) -> float:
+    """Return the least of all values, or ``otherwise`` where there are none."""
+    return min((float(samples.min()) for samples in values if len(samples)), default=otherwise)

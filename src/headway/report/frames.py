@@ -1,9 +1,10 @@
-"""Results as Python users hold them: polars frames, plotly figures, and tables as text and HTML."""
+"""Convert results for Python users: polars frames, plotly figures, and tables as text and HTML."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
 from html import escape
 from io import StringIO
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -11,8 +12,8 @@ import polars as pl
 from plotly.offline import get_plotlyjs
 from rich.table import Table
 
-from headway.report import pivot
-from headway.report.packing import deflated
+from headway.files import replacing
+from headway.report.page import deflated
 from headway.report.palette import coloured
 from headway.report.terminal import PlainConsole, width_of
 
@@ -34,14 +35,38 @@ window.headwayPlotly.then((plotly) => {
 def of_rows(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
     """Return the numbers of rows as a frame; lists and tables inside them are left out."""
     flat = [{key: value for key, value in row.items() if not isinstance(value, list | dict)} for row in rows]
-    return pivot.frame(flat)
+    return frame(flat)
+
+
+def frame(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+    """Return flat rows as a frame, each column of one kind."""
+    keys = dict.fromkeys(key for row in rows for key in row)
+    return pl.DataFrame([_column(key, [row.get(key) for row in rows]) for key in keys])
+
+
+def _column(key: str, values: list[Any]) -> pl.Series:
+    """Return a column of one kind: whole numbers, numbers, true or false, or text where they are mixed."""
+    kinds = {type(value) for value in values if value is not None}
+    if kinds <= {int, float} and kinds != {int}:
+        return pl.Series(key, values, dtype=pl.Float64, strict=False)
+    if len(kinds) == 1:
+        return pl.Series(key, values)
+    return pl.Series(key, [None if value is None else str(value) for value in values], dtype=pl.String)
+
+
+def store(rows: Sequence[Mapping[str, Any]], folder: Path) -> None:
+    """Write ``results.parquet`` and ``results.csv``: a row a cell."""
+    table = frame(rows)
+    for name in ("results.parquet", "results.csv"):
+        with replacing(folder / name) as file:
+            table.write_parquet(file) if name.endswith("parquet") else table.write_csv(file)
 
 
 def stacked(frames: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
     """Return the same table of several runs as one, with a first column that says whose a row is."""
     named = [
-        each.with_columns(pl.lit(name).alias("policy")).select("policy", pl.exclude("policy"))
-        for name, each in frames.items()
+        frame.with_columns(pl.lit(name).alias("policy")).select("policy", pl.exclude("policy"))
+        for name, frame in frames.items()
     ]
     return pl.concat(named, how="diagonal_relaxed")
 

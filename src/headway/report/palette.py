@@ -14,9 +14,9 @@ def coloured(value: Any) -> Any:
 
 def _coloured(value: Any, palette: dict[str, str]) -> Any:
     if isinstance(value, dict):
-        return {key: _coloured(each, palette) for key, each in value.items()}
+        return {key: _coloured(item, palette) for key, item in value.items()}
     if isinstance(value, list):
-        return [_coloured(each, palette) for each in value]
+        return [_coloured(item, palette) for item in value]
     if not isinstance(value, str) or not value.startswith("@"):
         return value
     name, _, opacity = value[1:].partition("/")

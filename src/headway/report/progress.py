@@ -1,5 +1,4 @@
-"""Bars on stderr: how far the trace of each run is, how many of several are done, which part of a task. None where
-nobody looks."""
+"""Show progress bars on stderr: of each run, of all runs together, of other tasks. None without a terminal."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -45,13 +44,13 @@ class Board:
         self._bar.stop()
 
     def teller(self, key: int, name: str) -> Told | None:
-        """Return what a run is to tell how far it is; None where nobody looks."""
+        """Return the function that a run reports its progress to; None where no terminal is attached."""
         if not self.shown:
             return None
         return lambda far: self.tell(key, name, far)
 
     def tell(self, key: int, name: str, far: Far | None) -> None:
-        """A run is so far; None: it is at work."""
+        """Show how far a run is; None: it has begun."""
         self._parts[key] = 0.0 if far is None else far.share
         self._overall()
         if key not in self._bars:
@@ -62,7 +61,7 @@ class Board:
             self._bar.update(self._bars[key], completed=far.share, at=_at(far))
 
     def ended(self, key: int) -> None:
-        """A run is done, or given up."""
+        """Note that a run is done, or given up."""
         self.done += 1
         self._parts.pop(key, None)
         if key in self._bars:
@@ -77,21 +76,21 @@ class Board:
 
 
 def _at(far: Far) -> str:
-    """In words that leave room for a bar: the time of the trace, until all have arrived, and the jobs."""
+    """Return the short text beside a bar: the time of the trace, until all have arrived, and the jobs."""
     when = f"{format_duration(far.now)} of {format_duration(far.last)}" if far.now < far.last else "all arrived"
     return f"{when} · {math.floor(100 * far.share)} % ended, {far.waiting:,} wait, {far.running:,} run"
 
 
 @contextmanager
 def progress_bar(name: str) -> Iterator[Told | None]:
-    """The bar of one run: what it is to tell how far it is."""
+    """Yield the function that one run reports its progress to; None where no terminal is attached."""
     with Board(1) as board:
         yield board.teller(0, name)
 
 
 @contextmanager
 def share_bar(name: str) -> Iterator[Tell]:
-    """The bar of work that is no run: what it is to tell which share of it is done."""
+    """Yield the function that other work reports to: what is being done, and which share of all is done."""
     with _bar() as bar:
         task = bar.add_task(name, total=1.0, at="")
         yield lambda what, share: bar.update(task, completed=share, at=what)

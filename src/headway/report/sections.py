@@ -1,49 +1,24 @@
-"""The sections of a report as HTML. Figures are named here and drawn by the page from what ``figures`` makes."""
+"""Make the pieces of HTML that all reports use: sections, tables, legends and the first screen.
 
-from collections.abc import Iterable, Mapping, Sequence
+Figures are named here. The page draws them from what ``figures`` makes.
+"""
+
+from collections.abc import Iterable, Sequence
 from html import escape
-from shlex import quote
-from typing import Any
-
-import polars as pl
 
 from headway.errors import printable
-from headway.metrics.training.summary import Summary
-from headway.report.figures import MOST_BARS, Figure, parts_of
-from headway.report.scale import time_unit
-from headway.report.training import headline
-from headway.report.training.causes import WaitCauses
-from headway.report.training.measured import FAILED, Comparison, Measured
-from headway.report.words import (
-    NOTHING,
-    change,
-    count,
-    duration,
-    durations,
-    hours,
-    number,
-    percent,
-    plain,
-    size_labels,
-)
-from headway.units import format_duration, seconds
-
-LONGEST_WAITS = 50
-_WHOLE = 400
-"""Letters of a name that is told in full."""
-MOST_TENANTS = 20
-"""Rows of the tenants' table that are open; the rest unfold."""
+from headway.report.figures import Figure, parts_of
 
 
 def section(anchor: str, question: str, body: str, lead: str = "") -> str:
-    """Return a question and what answers it."""
+    """Return a section: a question as its heading, and the answer."""
     intro = f'<p class="lead">{lead}</p>' if lead else ""
     head = f'<h2 id="{anchor}-h">{question}</h2>'
     return f'<section id="{anchor}" aria-labelledby="{anchor}-h">{head}{intro}{body}</section>'
 
 
 def figure(anchor: str, alt: str, caption: str = "") -> str:
-    """Return a place that the page draws a figure into."""
+    """Return the placeholder that the page draws a figure into."""
     below = f"<figcaption>{caption}</figcaption>" if caption else ""
     return (
         f'<figure><div class="plot" data-figure="{anchor}" role="img" aria-label="{escape(alt)}"></div>{below}</figure>'
@@ -51,12 +26,12 @@ def figure(anchor: str, alt: str, caption: str = "") -> str:
 
 
 def for_run(index: int, body: str) -> str:
-    """Return what is shown while this run is looked at."""
+    """Return a part that is shown while this run is selected."""
     return f'<div data-run="{index}"{" hidden" if index else ""}>{body}</div>'
 
 
 def legend(drawn: Figure) -> str:
-    """Return which part of stacked bars is what."""
+    """Return the legend of stacked bars: the name of each part by its colour."""
     marks = {"": "", "/": " hatched", "x": " crossed", ".": " dotted"}
     items = [
         f'<li><i class="part{marks[shape]}" style="background-color:var(--{colour})"></i>{name}</li>'
@@ -66,7 +41,7 @@ def legend(drawn: Figure) -> str:
 
 
 def key(names: Sequence[str], baseline: int, attributes: Sequence[str] = ()) -> str:
-    """Return which line is which run, where there are several; the page draws the strokes. All is HTML."""
+    """Return the legend of runs, where there are several; the page draws the strokes. Names are HTML."""
     if len(names) == 1:
         return ""
     stroke = '<svg width="28" height="10" aria-hidden="true"><line x1="1" y1="5" x2="27" y2="5"/></svg>'
@@ -78,7 +53,7 @@ def key(names: Sequence[str], baseline: int, attributes: Sequence[str] = ()) -> 
 
 
 def picker(names: Sequence[str], shown: int, attributes: Sequence[str] = ()) -> str:
-    """Return the choice of the run that is looked at, where there are several. All is HTML."""
+    """Return the menu that selects a run, where there are several. Names are HTML."""
     if len(names) == 1:
         return ""
     options = [
@@ -102,86 +77,6 @@ def hero(
     )
 
 
-# --- the table ------------------------------------------------------------------------------------------------
-
-
-def comparison(both: Comparison) -> str:
-    """Return all runs side by side; the best mean JCT and wait are marked."""
-    several = len(both.runs) > 1
-    heads = ["run", "jobs", "JCT mean", *(["against baseline"] if several else []), "p50", "p99", "wait mean"]
-    divided = any(run.allocation for run in both.runs)
-    heads += ["makespan", "GPU use", *(["CPUs", "memory"] if divided else [])]
-    heads += ["fragm.", "preempt.", "moves", "lost GPU-h"]
-    longest = max((run.numbers.jct_s.mean or 0.0 for run in both.runs), default=0.0)
-    waiting = max((run.numbers.wait_s.mean or 0.0 for run in both.runs), default=0.0)
-    rows = []
-    for index, run in enumerate(both.runs):
-        summary = run.numbers
-        tail = "" if summary.tail_s is None else f"<small>tail {format_duration(seconds(summary.tail_s))}</small>"
-        cells = [
-            _jobs(summary),
-            _with_interval(summary.jct_s.mean, run.jct_interval, longest, _is_best(both, index, "jct_s")),
-            *([_against(both, index)] if several else []),
-            _in(summary.jct_s.p50, longest),
-            _in(summary.jct_s.p99, longest),
-            _with_interval(summary.wait_s.mean, run.wait_interval, waiting, _is_best(both, index, "wait_s")),
-            format_duration(seconds(summary.makespan_s)) + tail,
-            percent(summary.gpu_utilisation_while_arriving),
-            *([percent(summary.cpu_utilisation_while_arriving)] if divided else []),
-            *([percent(summary.memory_utilisation_while_arriving)] if divided else []),
-            percent(summary.fragmentation_mean),
-            number(summary.preemptions),
-            number(summary.migrations),
-            f"{summary.lost_gpu_hours:,.1f}",
-        ]
-        tag = " <small>baseline</small>" if several and index == both.base else ""
-        policy = f"<small>{plain(run.policy)}</small>" if run.policy not in (run.label, run.name) else ""
-        rows.append(row(f"<span{headline.in_full(run)}>{plain(run.label, 80)}</span>{tag}{policy}", cells))
-    told = [f"<li><b>{plain(run.label, 80)}</b> is {plain(run.name, _WHOLE)}</li>" for run in both.runs if run.name]
-    in_full = f'<ul class="note whole">{"".join(told)}</ul>' if told else ""
-    return table(heads, rows, "All runs side by side") + in_full
-
-
-def _jobs(summary: Summary) -> str:
-    """Return how many jobs: those that are measured, and those that have ended, where that is not all."""
-    text = number(summary.measured_jobs)
-    if summary.unfinished:
-        text = f"{number(summary.measured_jobs - summary.unfinished)} <small>of {text}</small>"
-    return text if summary.measured_jobs == summary.jobs else f"{text} <small>of {number(summary.jobs)}</small>"
-
-
-def _is_best(both: Comparison, index: int, field: str) -> bool:
-    means = [getattr(run.numbers, field).mean for run in both.runs]
-    known = [mean for mean in means if mean is not None]
-    return len(both.runs) > 1 and means[index] is not None and means[index] == min(known)
-
-
-def _in(value: float | None, longest: float) -> str:
-    """Return a time in the unit of the longest, so that a column compares at a glance."""
-    if value is None:
-        return NOTHING
-    unit, size = time_unit(longest)
-    return f"{value / size:,.2f}&nbsp;{unit}"
-
-
-def _with_interval(value: float | None, interval: tuple[float, float] | None, longest: float, best: bool) -> str:
-    text = _in(value, longest)
-    if best:
-        text = f'<b class="best" title="the best of these runs">{text}</b>'
-    if value is None or interval is None:
-        return text
-    _, size = time_unit(longest)
-    return f"{text}<small>{max(0.0, interval[0]) / size:,.2f}–{interval[1] / size:,.2f}</small>"
-
-
-def _against(both: Comparison, index: int) -> str:
-    moved = both.changes[index]
-    if moved.value is None:
-        return NOTHING
-    told = f"<small>{headline.signed(moved.interval)}</small>" if moved.interval else ""
-    return f'<span title="{headline.verdict(moved)}">{change(moved.value)}</span>{told}'
-
-
 def row(head: str, cells: Sequence[str], attributes: str = "") -> str:
     """Return one row of a table."""
     return f'<tr><th scope="row"{attributes}>{head}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
@@ -197,135 +92,3 @@ def table(heads: Sequence[str], rows: Sequence[str], caption: str = "") -> str:
         f'<div class="scroll"{region}><table>{unseen}'
         f"<thead><tr>{cells}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
     )
-
-
-# --- who waited, who got what ---------------------------------------------------------------------------------
-
-
-def waited(
-    both: Comparison, found: Sequence[WaitCauses | None], problems: Sequence[str], drawn: Mapping[str, Figure]
-) -> str:
-    """Return waiting time by cause, tenant and size."""
-    parts = [legend(drawn["causes-runs"])]
-    if len(both.runs) > 1 and any(each and each.rows for each in found):
-        parts.append(figure("causes-runs", "Job-hours waited in each run, by cause"))
-    for index, each in enumerate(found):
-        if each is None:
-            parts.append(for_run(index, f'<p class="note">{escape(problems[index])}</p>'))
-        elif not each.rows:
-            parts.append(for_run(index, '<p class="note">No job waited.</p>'))
-        else:
-            name = plain(both.runs[index].label)
-            tenant = figure(f"causes-tenant-{index}", "Job-hours waited, by tenant and cause", f"by tenant, {name}")
-            size = figure(f"causes-size-{index}", "Job-hours waited, by size and cause", f"by size of job, {name}")
-            note = f'<p class="note">{escape(each.note[0].upper() + each.note[1:])}.</p>'
-            parts.append(for_run(index, f'<div class="pair">{tenant}{size}</div>{note}'))
-    return "".join(parts)
-
-
-def tenants(run: Measured) -> str:
-    """Return who got what, one row a tenant."""
-    heads = ["tenant", "jobs", "GPU-hours", "share", "JCT mean", "wait mean", "wait p99", "ρ mean", "lost GPU-h"]
-    ordered = run.tenants.sort("gpu_hours", "tenant", descending=[True, False])
-    times = [durations(ordered[column].to_list()) for column in ("jct_mean_s", "wait_mean_s", "wait_p99_s")]
-    rows = [_tenant(record, cells) for record, *cells in zip(ordered.iter_rows(named=True), *times, strict=True)]
-    shown = f"<h3>Tenants under {plain(run.label)}</h3>"
-    shown += table(heads, rows[:MOST_TENANTS], f"Tenants under {run.label}")
-    if len(rows) > MOST_TENANTS:
-        rest = table(heads, rows[MOST_TENANTS:], f"The other tenants under {run.label}")
-        shown += f"<details><summary>{count(len(rows) - MOST_TENANTS, 'more tenant')}</summary>{rest}</details>"
-    return shown
-
-
-def _tenant(record: Mapping[str, Any], times: Sequence[str]) -> str:
-    rho = record["ftf_mean"]
-    cells = [
-        f"{record['jobs']:,}",
-        hours(record["gpu_hours"]),
-        percent(record["share"]),
-        *times,
-        NOTHING if rho is None else f"{rho:.2f}",
-        hours(record["lost_gpu_hours"]),
-    ]
-    return row(plain(str(record["tenant"]), 40), cells)
-
-
-def fairness(both: Comparison) -> str:
-    """Return shares of GPU time and finish-time fairness, by tenant; by size where there is one tenant only."""
-    several = len(groups(both, "tenant")) > 1
-    what = "tenant" if several else "size of job"
-    rho = figure("rho", f"Mean finish-time fairness by {what}", f"ρ by {what}")
-    wait = figure("group-wait", f"Mean wait by {what}", f"mean wait by {what}")
-    jain = [run.summary.jain_tenants if several else run.summary.jain_jobs for run in both.runs]
-    said = [NOTHING if index is None else f"{index:.3f}" for index in jain]
-    told = [f"{plain(run.label)} {index}" for run, index in zip(both.runs, said, strict=True)]
-    over = "GPU time that tenants received (over their weight)" if several else "ρ of jobs"
-    index = (
-        '<p class="note">ρ is the time a job took over the time it would have taken on an equal part of the cluster: '
-        f"above 1, worse off. Jain’s index over the {over}, 1 being equal for all: {', '.join(told)}.</p>"
-    )
-    tables = "".join(for_run(i, tenants(run)) for i, run in enumerate(both.runs)) if several else ""
-    return f'<div class="pair">{rho}{wait}</div>{index}{tables}'
-
-
-def groups(both: Comparison, column: str) -> list[str]:
-    """Tenants, those that held most GPU time first and no more than a figure has room for; or all sizes of jobs."""
-    hours_of: dict[str, float] = {}
-    for run in both.runs:
-        held = run.table.group_by(column).agg(pl.col("gpu_s").sum())
-        for name, seconds_held in held.iter_rows():
-            hours_of[name] = max(hours_of.get(name, 0.0), seconds_held)
-    if column == "size":
-        return [name for name in size_labels() if name in hours_of]
-    return sorted(hours_of, key=lambda name: (-hours_of[name], name))[:MOST_BARS]
-
-
-# --- what was lost, who waited longest ------------------------------------------------------------------------
-
-
-def lost(both: Comparison, drawn: Figure) -> str:
-    """Return GPU-hours by what took them."""
-    failed = [f"{plain(run.label)} {hours(run.lost[FAILED])}" for run in both.runs if run.lost[FAILED] > 0]
-    besides = f'<p class="note">Attempts that failed by themselves took more GPU-hours: {", ".join(failed)}.</p>'
-    told = besides if failed else ""
-    if not any(run.summary.lost_gpu_hours for run in both.runs):
-        return f'<p class="note">Nothing was lost to checkpoints, preemptions, moves or failed nodes.</p>{told}'
-    away = [(plain(run.label), 1 - run.summary.gpu_availability) for run in both.runs]
-    notes = [f"{name} {percent(share, 2)}" for name, share in away if share > 0.00005]
-    down = (
-        f'<p class="note">Besides, nodes were down or drained: {", ".join(notes)} of all GPU time.</p>' if notes else ""
-    )
-    return legend(drawn) + figure("lost", "GPU-hours lost in each run, by what took them") + told + down
-
-
-def longest(run: Measured) -> str:
-    """Return the jobs that waited longest, and how to ask why."""
-    found = run.table.sort(["wait_s", "id"], descending=[True, False]).head(LONGEST_WAITS).filter(pl.col("wait_s") > 0)
-    if not len(found):
-        return '<p class="note">No job waited.</p>'
-    rows = []
-    for record in found.iter_rows(named=True):
-        job = record["name"] or str(record["id"])
-        cells = [
-            plain(record["tenant"], 30),
-            f"{record['width']:g}",
-            duration(record["submit_s"]),
-            f"<b>{duration(record['wait_s'])}</b>",
-            duration(record["run_s"]),
-            escape(record["outcome"]),
-        ]
-        if run.shown_folder:
-            command = f"headway story {quote(run.shown_folder)} {quote(job)}"
-            cells.append(f"<code>{escape(printable(command))}</code>")
-        rows.append(row(plain(job, 40), cells))
-    heads = [
-        "job",
-        "tenant",
-        "GPUs",
-        "submitted at",
-        "waited",
-        "ran",
-        "outcome",
-        *(["ask why"] if run.shown_folder else []),
-    ]
-    return table(heads, rows, f"The jobs that waited longest under {run.label}")

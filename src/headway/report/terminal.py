@@ -1,5 +1,4 @@
-"""Where data meets a terminal: text is shown as it is. No brackets are markup, no ``:name:`` is an emoji, and control
-characters come out as escapes. Every table and progress bar of the program is drawn by what is here."""
+"""Draw tables and progress bars in a terminal. All data is shown as plain text: no markup, controls escaped."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

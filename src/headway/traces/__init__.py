@@ -1,4 +1,4 @@
-"""Workloads: one reader a trace format, the synthetic generators, and what may be done to jobs before a run."""
+"""Read and draw workloads: one reader a trace format, synthetic generators, and changes to jobs before a run."""
 
 from headway.traces.adjust import estimates, load_scale, offered_load
 from headway.traces.native import write

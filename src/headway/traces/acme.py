@@ -1,4 +1,4 @@
-"""Shanghai AI Lab's Acme clusters, Seren and Kalos (Hu et al., NSDI 2024): a row a job of LLM development.
+"""Read Shanghai AI Lab's Acme clusters, Seren and Kalos (Hu et al., NSDI 2024): a row a job of LLM development.
 
 The type of work (Pretrain, SFT, Evaluation, …) becomes model and QOS, so that predictions and priorities can tell them
 apart. Kalos has more columns; of these the memory of a pod counts, once for each node. What Kalos calls

@@ -1,4 +1,4 @@
-"""What an experiment does to a workload before the run: more load, other estimates. Exact, in whole nanoseconds."""
+"""Change a workload before the run: more load, other estimates. Exact, in whole nanoseconds."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -64,7 +64,7 @@ def overshot(run: IntArray, draws: np.random.Generator) -> IntArray:
 
 
 def estimates(jobs: Sequence[Job], spec: str, seed: int = 0) -> tuple[Job, ...]:
-    """Jobs with other estimates of their run time.
+    """Return jobs with other estimates of their run time.
 
     ``trace``: as the trace gives them, none where it gives none. ``exact``: the time they will run.
     ``factor:3``: three times that, rounded up. ``user``: drawn from ``seed``, too long by a factor and rounded up to

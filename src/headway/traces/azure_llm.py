@@ -1,4 +1,4 @@
-"""Requests to Azure's LLM services, 2023 and 2024 (Patel et al., ISCA 2024; Stojkovic et al., HPCA 2025).
+"""Read requests to Azure's LLM services, 2023 and 2024 (Patel et al., ISCA 2024; Stojkovic et al., HPCA 2025).
 
 ``TIMESTAMP,ContextTokens,GeneratedTokens``; the stamps of 2023 name no zone, those of 2024 do.
 """

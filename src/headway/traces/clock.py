@@ -1,4 +1,4 @@
-"""Times as logs write them, a column at a time, in nanoseconds: stamps with or without a zone, spans like 1-02:03:04.
+"""Parse columns of times as logs write them, to nanoseconds: timestamps with or without a zone, spans like 1-02:03:04.
 
 A stamp without a zone is a clock on a wall: it can be compared with others of its kind, not with one that names its
 zone. Where a file holds both, those of the rarer kind are bad.

@@ -1,4 +1,4 @@
-"""Part of a workload: by time, by number, by tenant. What is kept begins at 0 again."""
+"""Select part of a workload by time, number or tenant. What is kept begins at time 0."""
 
 from collections.abc import Collection, Sequence
 

@@ -1,4 +1,4 @@
-"""Any table of jobs, CSV or Parquet: a mapping says which column is what, ``gpus=num_gpus,submit=timestamp,…``.
+"""Read any table of jobs, CSV or Parquet: a mapping says which column is what, ``gpus=num_gpus,submit=timestamp,…``.
 
 A field is one of ``Job``, or ``start`` and ``end``, whose difference is the work. Times are numbers (seconds, or what
 the map says: ``submit=created:ms``) or stamps; spans are numbers or ``[days-]hours:minutes:seconds``. Which of them a
@@ -35,7 +35,7 @@ _NAMED = 5
 
 
 def recognises(head: Head) -> bool:
-    """Never: without a mapping nobody knows what its columns mean."""
+    """Return False: without a mapping nobody knows what the columns mean."""
     return False
 
 
@@ -110,8 +110,8 @@ class _Reading:
         example = f"outcome={mapped.column}:{(named or [''])[0]}=completed"
         rule = f"is no outcome that is known (such are: {', '.join(named)}): say what each means, e.g. {example}"
         self.sheet.drop(unknown, mapped.column, rule)
-        found = words.replace_strict(meanings, default=None, return_dtype=pl.Int64)
-        return found.fill_null(int(Outcome.FINISHES))
+        codes = words.replace_strict(meanings, default=None, return_dtype=pl.Int64)
+        return codes.fill_null(int(Outcome.FINISHES))
 
     def scaled(self, column: str, unit: int, *, least: int | None = None, default: int | None = None) -> pl.Series:
         """Return decimal numbers of a unit as integers, exactly: digits first, then what is left of the unit."""
@@ -178,8 +178,8 @@ class _Reading:
         self.sheet.drop(uneven, each.column, "must be whole GPUs, or less than one: a share never spans devices")
         one, whole = pl.Series([1], dtype=pl.Int64), pl.Series([WHOLE_GPU_MILLI], dtype=pl.Int64)
         known = part.fill_null(False)
-        found = {"gpus": one.zip_with(known, milli // WHOLE_GPU_MILLI)}
-        return found if "gpu_milli" in self.fields else {**found, "gpu_milli": milli.zip_with(known, whole)}
+        columns = {"gpus": one.zip_with(known, milli // WHOLE_GPU_MILLI)}
+        return columns if "gpu_milli" in self.fields else {**columns, "gpu_milli": milli.zip_with(known, whole)}
 
 
 def _work(reading: _Reading) -> dict[str, pl.Series]:

@@ -1,4 +1,4 @@
-"""The beginning of a file, which tells its format, and what a reader of a format offers."""
+"""Read the beginning of a file, from which its format is detected, and define what a reader offers."""
 
 import gzip
 import zlib
@@ -22,7 +22,7 @@ class Head:
 
     @property
     def first_line(self) -> str:
-        """The line that is the header where the file has one."""
+        """Return the line that is the header where the file has one."""
         return self.text.partition("\n")[0].rstrip("\r")
 
     def columns(self, separator: str = ",") -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""SenseTime's Helios cluster as a short table (Hu et al., SC 2021): ``job_id,arrival_s,service_sec,gpu_count``."""
+"""Read SenseTime's Helios cluster as a short table (Hu et al., SC 2021): ``job_id,arrival_s,service_sec,gpu_count``."""
 
 from pathlib import Path
 

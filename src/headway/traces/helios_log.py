@@ -1,4 +1,4 @@
-"""SenseTime's Helios clusters as published, ``cluster_log.csv`` (Hu et al., SC 2021): a row a Slurm job.
+"""Read SenseTime's Helios clusters as published, ``cluster_log.csv`` (Hu et al., SC 2021): a row a Slurm job.
 
 The virtual cluster becomes the tenant. Jobs without GPUs are kept: they ask for CPUs. ``node_num`` is not taken over:
 how a job is spread is what placements decide.

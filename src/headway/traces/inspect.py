@@ -1,4 +1,4 @@
-"""What a trace holds, as plain numbers: the answer of ``headway trace inspect``, a pure function of what was read.
+"""Describe a trace in plain numbers: the answer of ``headway trace inspect``, a pure function of what was read.
 
 Jobs are taken as the trace gives them, before any scheduling: a job brings width × time until it ends, and it *wants*
 its GPUs from the moment of its submission on, as if the cluster had room for all. Times are seconds, in floating
@@ -259,11 +259,11 @@ def _over(wanted: _Wanted, span: float, gpus: int) -> float:
 def _owners(jobs: Sequence[Job], field: str, brought: FloatArray) -> dict[str, Any]:
     """Count the different values of a field, and name those that bring the most GPU time."""
     names = list(map(attrgetter(field), jobs))
-    found = {name: at for at, name in enumerate(dict.fromkeys(names))}
-    kind = np.fromiter(map(found.__getitem__, names), dtype=np.int64, count=len(names))
+    positions = {name: at for at, name in enumerate(dict.fromkeys(names))}
+    kind = np.fromiter(map(positions.__getitem__, names), dtype=np.int64, count=len(names))
     counts, time = np.bincount(kind), np.bincount(kind, brought)
-    given = [at for name, at in found.items() if name != DEFAULTS[field]]
-    listed = list(found)
+    given = [at for name, at in positions.items() if name != DEFAULTS[field]]
+    listed = list(positions)
     most = sorted(given, key=lambda at: (-time[at], -counts[at], listed[at]))[:TOP]
     return {
         "count": len(given),

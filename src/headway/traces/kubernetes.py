@@ -1,4 +1,4 @@
-"""Pods of a Kubernetes cluster, as ``kubectl get pods -A -o json`` writes them: a pod is a job, a gang of pods is one.
+"""Read pods of a Kubernetes cluster, as ``kubectl get pods -A -o json`` writes them: a pod or a gang of pods is a job.
 
 A job's work is the time from the start of its first pod to the end of its last. Containers restart inside their pod,
 which keeps its GPUs: that is one run. A pod that still runs has worked until the latest time that the file tells. Pods
@@ -73,9 +73,9 @@ class _Pods:
                 if (
                     isinstance(item, Item)
                     and item.kind == "Node"
-                    and (found := slicing(item.metadata.labels or {})) is not WHOLE
+                    and (slicing_of_node := slicing(item.metadata.labels or {})) is not WHOLE
                 ):
-                    nodes[item.metadata.name] = found
+                    nodes[item.metadata.name] = slicing_of_node
                 continue
             self.rows += 1
             try:
@@ -131,17 +131,17 @@ class _Pods:
 
     def _gangs(self) -> list[list[int]]:
         """Return the pods of each job-to-be, by position. A pod of a node and one that wants nothing are none."""
-        found: dict[tuple[str, str] | int, list[int]] = {}
+        gangs: dict[tuple[str, str] | int, list[int]] = {}
         for at, record in self.records.items():
             if record.owner in _OF_A_NODE:
                 self._leave_out([at], f"is a pod of a {record.owner}: it belongs to its node, it is no job")
             elif record.gang:
-                found.setdefault((record.namespace, record.gang), []).append(at)
+                gangs.setdefault((record.namespace, record.gang), []).append(at)
             elif not (record.gpus or record.cpu_milli or record.memory_bytes):
                 self._leave_out([at], "asks for no GPU, no CPU and no memory")
             else:
-                found[at] = [at]
-        return [part for gang in found.values() for part in (self._apart(gang) if len(gang) > 1 else (gang,))]
+                gangs[at] = [at]
+        return [part for gang in gangs.values() for part in (self._apart(gang) if len(gang) > 1 else (gang,))]
 
     def _apart(self, gang: list[int]) -> list[list[int]]:
         """Split the members of an indexed Job that did not run at the same time into jobs of their own."""

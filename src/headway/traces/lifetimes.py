@@ -1,4 +1,4 @@
-"""What logs of one row a job share: a state it ended in, and when it was submitted, started and ended.
+"""Read what logs with one row a job share: the end state, and when it was submitted, started and ended.
 
 Work is the time between start and end, not a duration that the log states: where both are given they are compared,
 and the two clusters of Acme do not mean the same by it. Stamps have whole seconds, so a job that starts and ends in

@@ -1,4 +1,4 @@
-"""The map of any table: which column is which field of a job, in what unit, and what its words mean.
+"""Parse the mapping of a generic table: which column is which field of a job, in what unit, and what its values mean.
 
 ``submit=queued:ms,start=began,end=ended:blank=edge,gpus=1,memory=ram:gib,outcome=status:done=completed,gone=cancelled``
 
@@ -90,16 +90,16 @@ def plain(word: str) -> str:
 
 def mapping(text: str, columns: Collection[str], path: Path) -> dict[str, Mapped]:
     """Read a map against the columns of a file, by field; a part with a comma in a name stands in double quotes."""
-    found: dict[str, Mapped] = {}
+    fields: dict[str, Mapped] = {}
     for part in _parts(text):
         target, equals, source = (piece.strip() for piece in part.partition("="))
         if not equals or not target or not source:
             raise ExperimentError(f"map {part!r} is not understood: write field=column, e.g. {EXAMPLE}")
         each = _mapped(target, source, columns, path)
-        if each.field in found:
+        if each.field in fields:
             raise ExperimentError(f"map: field {each.field!r} is given twice")
-        found[each.field] = each
-    return _complete(found)
+        fields[each.field] = each
+    return _complete(fields)
 
 
 def _parts(text: str) -> list[str]:
@@ -171,7 +171,7 @@ def _unit(name: str, units_given: list[str]) -> int:
 
 def _meanings(said: str, source: str) -> dict[str, int]:
     """Parse ``done=completed,killed=cancelled`` into outcomes by word."""
-    found: dict[str, int] = {}
+    meanings: dict[str, int] = {}
     for part in said.split(","):
         word, equals, meaning = (piece.strip() for piece in part.rpartition("="))
         if not equals or not word:
@@ -182,10 +182,10 @@ def _meanings(said: str, source: str) -> dict[str, int]:
             raise ExperimentError(
                 f"map {source!r}: {meaning!r} is no outcome: write {word}=completed, failed or cancelled"
             )
-        if plain(word) in found:
+        if plain(word) in meanings:
             raise ExperimentError(f"map {source!r}: the word {word!r} is given twice")
-        found[plain(word)] = _MEANINGS[plain(meaning)]
-    return found
+        meanings[plain(word)] = _MEANINGS[plain(meaning)]
+    return meanings
 
 
 def _complete(fields: dict[str, Mapped]) -> dict[str, Mapped]:

@@ -1,4 +1,4 @@
-"""Requests to Moonshot's Kimi (Mooncake; Qin et al., FAST 2025): a JSON object a line, with hashes of prompt blocks.
+"""Read requests to Moonshot's Kimi (Mooncake; Qin et al., FAST 2025): a JSON object a line, with block hashes.
 
 ``{"timestamp": 250, "input_length": 1100, "output_length": 20, "hash_ids": [0, 1, 3]}``: milliseconds since the
 trace began, tokens, and one id for each 512 tokens of the prompt.

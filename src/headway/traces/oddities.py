@@ -1,4 +1,4 @@
-"""What looks wrong, or would mislead, in a trace that could be read: one line each, nothing is changed.
+"""Warn about suspicious content of a trace that could be read: one line each, nothing is changed.
 
 A row that breaks a rule is dropped by its reader; these are the patterns that break none and that a person would
 want to know of before believing a result.
@@ -41,7 +41,7 @@ class Columns:
 
     @property
     def span(self) -> float:
-        """From the first to the last submission."""
+        """Return the time from the first to the last submission."""
         return float(self.submit[-1] - self.submit[0]) if self.submit.size else 0.0
 
 
@@ -107,8 +107,8 @@ def jumps(submit: FloatArray) -> Iterator[Oddity]:
     if gaps.size < FEWEST:
         return
     usual = np.percentile(gaps, 99, method="lower")
-    found = np.flatnonzero(gaps > _JUMP * usual)
-    for at in found[np.argsort(-gaps[found], kind="stable")][:_JUMPS_SHOWN]:
+    jumps_at = np.flatnonzero(gaps > _JUMP * usual)
+    for at in jumps_at[np.argsort(-gaps[jumps_at], kind="stable")][:_JUMPS_SHOWN]:
         line = (
             f"nothing is submitted for {_told(gaps[at])} after {_told(instants[at])} "
             f"(99 % of the gaps are at most {_told(usual)}): a clock that jumped, or rows that are missing"

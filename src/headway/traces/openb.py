@@ -1,4 +1,4 @@
-"""Alibaba's GPU-sharing cluster, openb v2023 (Weng et al., ATC 2023): one pod a row, times in seconds.
+"""Read Alibaba's GPU-sharing cluster, openb v2023 (Weng et al., ATC 2023): one pod a row, times in seconds.
 
 A pod's work is the time from being scheduled to being deleted; it fails where its phase says so. A pod that was deleted
 before it was scheduled is kept, because it waited like the others: it is cancelled if it has not started within the

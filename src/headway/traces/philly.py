@@ -1,4 +1,4 @@
-"""Microsoft's Philly cluster as a table (Jeon et al., ATC 2019): ``timestamp,duration,num_gpus,gpu_time,cluster``.
+"""Read Microsoft's Philly cluster as a table (Jeon et al., ATC 2019): ``timestamp,duration,num_gpus,gpu_time,cluster``.
 
 Rows have no id: a job is called ``philly-<line>``, and rows that are equal are different jobs. The virtual cluster
 becomes the tenant. ``gpu_time`` is duration times GPUs and is not needed; timestamps name no zone, only their

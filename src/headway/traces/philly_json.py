@@ -1,4 +1,4 @@
-"""Microsoft's Philly cluster as published, ``cluster_job_log`` (Jeon et al., ATC 2019): a JSON list, an entry a job.
+"""Read Microsoft's Philly cluster as published, ``cluster_job_log`` (Jeon et al., ATC 2019): a JSON list.
 
 A job lists its attempts, each with a start, an end and the GPUs of each machine. A job that passed or was killed is as
 much work as its attempts took together. One that failed is tried again as often as it was then, and each attempt
@@ -92,7 +92,7 @@ def _lines(content: bytes, count: int) -> pl.Series:
     entries = np.arange(1, count + 1)
     if content.count(b"\n") < count - 1:
         return pl.Series("line", entries, dtype=pl.Int64)
-    ids = np.array([found.start() for found in _ID.finditer(content)], dtype=np.int64)
+    ids = np.array([match.start() for match in _ID.finditer(content)], dtype=np.int64)
     breaks = np.flatnonzero(np.frombuffer(content, dtype=np.uint8) == ord("\n"))
     return pl.Series("line", np.searchsorted(breaks, ids) + 1 if ids.size == count else entries, dtype=pl.Int64)
 

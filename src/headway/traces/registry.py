@@ -1,4 +1,4 @@
-"""The trace formats by name: one reader a file, one line here.
+"""List the trace formats by name: one reader a file, one line here.
 
 A reader is a module with ``NAME``, ``read(path, strict)`` and ``recognises(head)``, which says whether a file that
 begins like this is of its format. Request traces, for serving, are read into another kind of trace and have a list of
@@ -49,19 +49,19 @@ FORMATS: dict[str, Callable[[Path, bool], Trace]] = {reader.NAME: reader.read fo
 def guess(path: str | Path) -> str:
     """Return the name of a file's format, or raise an error that asks for it."""
     head = head_of(Path(path))
-    found = [reader.NAME for reader in READERS if reader.recognises(head)]
-    if not found and (requests := request_format(head)):
+    names = [reader.NAME for reader in READERS if reader.recognises(head)]
+    if not names and (requests := request_format(head)):
         refuse_requests(path, requests)
-    if not found and not head.parquet:
+    if not names and not head.parquet:
         text(head.path)  # wrong encoding is a better reason than none
-    if len(found) != 1:
+    if len(names) != 1:
         columns = generic.header(head)
         raise TraceError(
             f"trace {path}: its format cannot be told from its beginning; "
             f"name it with --format ({', '.join(FORMATS)}), or say with --map which column is what"
             + (f" (columns found: {listed(columns)})" if columns else "")
         )
-    return found[0]
+    return names[0]
 
 
 def load(

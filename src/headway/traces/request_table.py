@@ -1,4 +1,4 @@
-"""The requests of a run, kept beside its tape: a column a property."""
+"""Store the requests of a run beside its tape: a column a property."""
 
 from collections.abc import Sequence
 from pathlib import Path

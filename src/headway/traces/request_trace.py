@@ -1,4 +1,4 @@
-"""Requests to served models as a trace holds them: when each came, how many tokens went in and out."""
+"""Define requests to served models as a trace holds them: arrival time, tokens in and out."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

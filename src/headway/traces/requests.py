@@ -1,4 +1,4 @@
-"""Traces of requests to served models: the formats by name, one reader a file, one line here.
+"""List the formats of request traces by name: one reader a file, one line here.
 
 They hold no jobs: what reads a workload of jobs refuses them by name.
 """

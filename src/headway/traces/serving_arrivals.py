@@ -1,4 +1,4 @@
-"""The requests of a serving run: when each comes, for which graph, to which worker, until when it must be answered.
+"""Make the requests of a serving run: arrival, graph, first worker and deadline of each.
 
 Times, graphs, workers and tenants come from streams of their own, so that changing one leaves the others as they were;
 the same seed at another rate gives the same arrivals, closer together or further apart.

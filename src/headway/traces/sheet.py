@@ -1,4 +1,4 @@
-"""A table on its way to jobs: columns are typed one by one, and every row that breaks a rule is noted once.
+"""Convert a table to jobs: type its columns one by one, and note every row that breaks a rule once.
 
 A reader asks a ``Sheet`` for its columns, with the rule each must keep, and hands the typed columns back to
 ``trace``, which drops the bad rows, sorts, shifts the first submission to 0 and builds the jobs.
@@ -64,7 +64,7 @@ class Sheet:
 
     @property
     def lines(self) -> pl.Series:
-        """The line (of a Parquet file: the row) of each row."""
+        """Return the line (of a Parquet file: the row) of each row."""
         return self._table.lines
 
     def only(self, valid: Iterable[str]) -> None:
@@ -208,7 +208,7 @@ class Sheet:
         return mask.scatter(list(self._bad), False) if self._bad else mask
 
     def _jobs(self, frame: pl.DataFrame, strict: bool) -> list[Job]:
-        """Jobs of the sound rows, in order of submission; rows that only their combination makes bad are dropped."""
+        """Return jobs of the sound rows, in order of submission; rows that are bad only in combination are dropped."""
         self._refuse(strict)
         kept = frame.with_row_index("position").filter(self.sound())
         ordered = kept if kept["submit"].is_sorted() else kept.sort("submit", maintain_order=True)
@@ -237,7 +237,7 @@ class Sheet:
 
     @property
     def dropped(self) -> tuple[Dropped, ...]:
-        """The bad rows found so far, in order."""
+        """Return the bad rows found so far, in order."""
         return tuple(self._explain(position, *self._bad[position]) for position in sorted(self._bad))
 
     def _explain(self, position: int, column: str, rule: str, fault: bool) -> Dropped:

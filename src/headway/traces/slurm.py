@@ -1,4 +1,4 @@
-"""Slurm's own records of jobs: ``sacct --parsable2`` or ``--json``, ``scontrol show job``, the jobcomp/filetxt log.
+"""Read Slurm's job records: ``sacct --parsable2`` or ``--json``, ``scontrol show job``, the jobcomp/filetxt log.
 
 Columns may come in any order; needed are JobID, Submit and what tells the run time. ``docs/guides/slurm.md`` says what
 each becomes. A job is named by its JobID: ``123``, ``123_4`` for a task of an array, ``123`` for all components of a
@@ -16,7 +16,7 @@ from headway.errors import TraceError
 from headway.formats.slurm.cells import Fate
 from headway.traces.sheet import Sheet
 from headway.traces.slurm_cells import FATES, Cells
-from headway.traces.slurm_fold import folded, without_steps
+from headway.traces.slurm_merge import folded, without_steps
 from headway.traces.slurm_rows import HOLDINGS, ended, typed
 from headway.traces.slurm_tables import recognises as recognises, table
 from headway.traces.table import Table
@@ -95,7 +95,7 @@ def _read(path: Path, strict: bool) -> tuple[Trace, pl.DataFrame]:
 
 
 def _apart(rows: pl.DataFrame, cells: Cells, path: Path) -> tuple[pl.DataFrame, list[Dropped]]:
-    """Jobs that cannot be played though nothing is wrong with their rows: left out, even where ``strict`` reads."""
+    """Return the rows without jobs that cannot be simulated though their rows are valid, and what was dropped."""
     innocent = [number for number, rule in enumerate(cells.rules) if not rule.fault]
     aside = rows.filter(pl.col("broken").is_in(innocent))
     dropped = []
@@ -122,10 +122,10 @@ def _checked(source: Table) -> str:
     """Return the column with the ids, of a table that has the columns it needs."""
     column = "JobID" if "JobID" in source.frame.columns else "JobIDRaw"
     Sheet(source, (column if column in source.frame.columns else "JobID", "Submit"))
-    found = set(source.frame.columns)
-    if found.isdisjoint({"Elapsed", "ElapsedRaw"}) and not found >= {"Start", "End"}:
+    columns = set(source.frame.columns)
+    if columns.isdisjoint({"Elapsed", "ElapsedRaw"}) and not columns >= {"Start", "End"}:
         raise TraceError(f"trace {source.path}: nothing tells the run time: add Elapsed, or Start and End")
-    if found.isdisjoint(HOLDINGS):
+    if columns.isdisjoint(HOLDINGS):
         raise TraceError(f"trace {source.path}: nothing tells what jobs ask for: add ReqTRES and AllocTRES")
     return column
 

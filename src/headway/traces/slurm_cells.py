@@ -1,4 +1,4 @@
-"""The cells of Slurm's job rows, typed a column at a time, and the first rule that each row breaks.
+"""Parse the cells of Slurm's job rows a column at a time, and find the first rule that each row breaks.
 
 A cell is read once for each different text that a column holds: a hundred thousand jobs share a few hundred of them.
 """
@@ -105,8 +105,8 @@ class Cells:
         signed = text.str.starts_with("+") | text.str.starts_with("-")
         plain = plain.zip_with((plain <= most) & ~signed, _NO_NUMBER)
         others = text.zip_with(plain.is_null(), _NO_TEXT)
-        found = self._frame(column, others, lambda text: (whole(text),), _READ, "is not a whole number")["read"]
-        return plain.zip_with(plain.is_not_null(), found)
+        values = self._frame(column, others, lambda text: (whole(text),), _READ, "is not a whole number")["read"]
+        return plain.zip_with(plain.is_not_null(), values)
 
     def limit(self, column: str) -> pl.Series:
         """Return time limits in nanoseconds, which many jobs share; no limit is 0."""
@@ -119,17 +119,17 @@ class Cells:
         days, hours, minutes, rest = (groups.field(str(place)).cast(pl.Int64) for place in range(1, 5))
         usual = (((days.fill_null(0) * 24 + hours) * 60 + minutes) * 60 + rest) * SECOND
         others = text.zip_with(usual.is_null(), _NO_TEXT)
-        found = self._frame(column, others, lambda text: (_span(text),), _READ, _SPAN_RULE)["read"]
-        return usual.zip_with(usual.is_not_null(), found)
+        values = self._frame(column, others, lambda text: (_span(text),), _READ, _SPAN_RULE)["read"]
+        return usual.zip_with(usual.is_not_null(), values)
 
     def tres(self, column: str) -> pl.DataFrame:
         """Return what TRES texts ask for, a column each. Memory differs from job to job: it is read apart."""
         text = self.text(column)
         own = Cells(pl.DataFrame({column: text.drop_nulls().unique()}))
         read = own._tres(column).with_columns(own.frame[column].alias("key"), own.broken.is_not_null().alias("bad"))
-        found = text.to_frame("key").join(read, on="key", how="left", maintain_order="left")
-        self.refuse(found["bad"], column, _RESOURCES)
-        return found.drop("key", "bad")
+        resources = text.to_frame("key").join(read, on="key", how="left", maintain_order="left")
+        self.refuse(resources["bad"], column, _RESOURCES)
+        return resources.drop("key", "bad")
 
     def _tres(self, column: str) -> pl.DataFrame:
         text = self.frame[column]
@@ -144,10 +144,10 @@ class Cells:
 
     def _resources(self, column: str, texts: pl.Series, parse: Callable[[str], Resources | None]) -> pl.DataFrame:
         def cells(text: str) -> tuple[Any, ...] | None:
-            found = parse(text)
-            if found is None or max(found.gpus or 0, found.cpus or 0, found.nodes or 0) > _LARGEST:
+            resources = parse(text)
+            if resources is None or max(resources.gpus or 0, resources.cpus or 0, resources.nodes or 0) > _LARGEST:
                 return None
-            return found.gpus, ";".join(found.gpu_types), found.cpus, None, found.nodes, found.parts
+            return resources.gpus, ";".join(resources.gpu_types), resources.cpus, None, resources.nodes, resources.parts
 
         return self._frame(column, texts, cells, _SCHEMA, _RESOURCES)
 
@@ -166,23 +166,23 @@ class Cells:
         nothing = (None,) * len(schema)
         rows = [(text, *(parse(text) or nothing)) for text in different]
         known = pl.DataFrame(rows, schema={"key": pl.String, **schema}, orient="row")
-        found = keys.to_frame().join(known, on="key", how="left", maintain_order="left")
-        read = found.select(pl.any_horizontal(pl.col(list(schema)).is_not_null())).to_series()
+        parsed = keys.to_frame().join(known, on="key", how="left", maintain_order="left")
+        read = parsed.select(pl.any_horizontal(pl.col(list(schema)).is_not_null())).to_series()
         self.refuse(keys.is_not_null() & ~read, column, rule)
-        return found.drop("key")
+        return parsed.drop("key")
 
     def instant(self, column: str) -> pl.Series:
         """Return nanoseconds since 1970, in the zone of the file or in UTC; null where there is none, or no time."""
         if (seconds := self._seconds(column)) is not None:
-            found = seconds * 1_000_000
+            instants = seconds * 1_000_000
         else:
             text = self.text(column)
-            found = _microseconds(text)
-            self.refuse(told(text) & found.is_null(), column, "is not a time like 2026-03-01T12:00:00")
-        year = found.cast(pl.Datetime("us")).dt.year()
+            instants = _microseconds(text)
+            self.refuse(told(text) & instants.is_null(), column, "is not a time like 2026-03-01T12:00:00")
+        year = instants.cast(pl.Datetime("us")).dt.year()
         self.refuse(~year.is_between(*_YEARS), column, f"must lie in the years {_YEARS[0]} to {_YEARS[1]}")
         within = year.is_between(*_YEARS).fill_null(False)
-        return found.zip_with(within, _NO_NUMBER) * 1000
+        return instants.zip_with(within, _NO_NUMBER) * 1000
 
     def refuse_mixed_zones(self, columns: Sequence[str]) -> None:
         """Refuse the rarer kind where times with a zone (or counted since 1970) stand beside local ones."""
@@ -204,12 +204,12 @@ class Cells:
             return pl.Series("fate", [FATES.index(Fate.FINISHED)] * self.frame.height, dtype=pl.Int64)
 
         def place(text: str) -> int | None:
-            found = slurm.fate(text)
-            return None if found is None else FATES.index(found)
+            state = slurm.fate(text)
+            return None if state is None else FATES.index(state)
 
-        found = self.looked_up("State", place, pl.Int64, "is not a state of a job")
+        states = self.looked_up("State", place, pl.Int64, "is not a state of a job")
         self.refuse(self.text("State").is_null(), "State", "is empty")
-        return found.alias("fate")
+        return states.alias("fate")
 
 
 def told(times: pl.Series) -> pl.Series:
@@ -243,8 +243,8 @@ def _bounded(size_bytes: int | None) -> int | None:
 
 
 def _span(text: str) -> int | None:
-    found = slurm.span(text)
-    return None if found is None or found >= 2**62 else found
+    length = slurm.span(text)
+    return None if length is None or length >= 2**62 else length
 
 
 def seconds(values: pl.Series) -> pl.Series:

@@ -1,7 +1,7 @@
-"""What each row of a Slurm job table says, typed: when, how long, what it holds, and how it ended.
+"""Parse each row of a Slurm job table: when, how long, what it holds, and how it ended.
 
 A row is one attempt of a job. The rules it must keep are applied here; what belongs together is put together in
-``slurm_fold``.
+``slurm_merge``.
 """
 
 import polars as pl
@@ -157,8 +157,8 @@ def _memory(cells: Cells, frame: pl.DataFrame) -> pl.Series:
 
     def total(key: str) -> int | None:
         text, own_cpus, own_nodes = key.rsplit(" ", 2)
-        found = slurm.requested_memory(text, int(own_cpus), int(own_nodes))
-        return found if found is not None and found <= 2**55 else None
+        amount = slurm.requested_memory(text, int(own_cpus), int(own_nodes))
+        return amount if amount is not None and amount <= 2**55 else None
 
     asked = keyed.looked_up("ReqMem", total, pl.Int64, "")
     cells.refuse(keyed.broken.is_not_null(), "ReqMem", "is not a size like 64G, 4Gc or 64Gn")

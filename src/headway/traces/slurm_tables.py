@@ -1,4 +1,4 @@
-"""What Slurm wrote about jobs, whichever command wrote it, as one table with the columns of ``sacct``.
+"""Convert what any Slurm command wrote about jobs to one table with the columns of ``sacct``.
 
 ``sacct --parsable2`` is such a table; ``scontrol show job`` and the log of jobcomp/filetxt are lines of ``Key=value``;
 ``sacct --json`` and ``squeue --json`` are JSON. Nothing is judged here, only brought into one shape.
@@ -127,16 +127,16 @@ def _values(records: pl.Series) -> pl.DataFrame:
     key, which is left for the records that are like no other.
     """
     left = pl.DataFrame({"text": records, "words": records.str.split(" ")}).with_row_index("row")
-    found = []
+    values = []
     for _ in range(_LAYOUTS):
         if left.is_empty():
             break
         cells, alike = _at_places(left["words"][0])
         like = left.select(alike.fill_null(False)).to_series()
-        found.append(left.filter(like).select("row", **cells))
+        values.append(left.filter(like).select("row", **cells))
         left = left.filter(~like)
-    found.append(left.select("row", **{name: _searched(name) for name in _KEYS}))
-    return pl.concat(found).sort("row").drop("row")
+    values.append(left.select("row", **{name: _searched(name) for name in _KEYS}))
+    return pl.concat(values).sort("row").drop("row")
 
 
 def _at_places(words: pl.Series) -> tuple[dict[str, pl.Expr], pl.Expr]:

@@ -1,4 +1,4 @@
-"""The Standard Workload Format of the Parallel Workloads Archive: ``;`` comments, then 18 fields a job, -1 unknown.
+"""Read the Standard Workload Format of the Parallel Workloads Archive: ``;`` comments, 18 fields a job, -1 unknown.
 
 Its machines have processors, not GPUs: a job asks for so many CPUs. Processors are a pool there; a cluster
 of one node with as many CPUs (``MaxProcs`` in the header) behaves the same. The requested time becomes

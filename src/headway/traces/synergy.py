@@ -1,4 +1,4 @@
-"""Synergy's job lists: iterations and the time of one at a fair share of CPU and memory (Mohan et al., OSDI 2022).
+"""Read Synergy's job lists: iterations and the time of one at a fair share of CPU and memory (Mohan et al., OSDI 2022).
 
 ``job_id,model,arrival_s,total_iters,iter_time_s_at_fair_share,gpus``. A job's work is iterations times iteration
 time, rounded to whole seconds, as the published simulator does.

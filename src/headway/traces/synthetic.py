@@ -1,4 +1,4 @@
-"""Workloads of any size that look like those of large training clusters.
+"""Draw workloads of any size that look like those of large training clusters.
 
 The shapes follow what was published of Philly (Jeon et al., ATC 2019) and Helios (Hu et al., SC 2021): most jobs use
 one GPU, durations are heavy-tailed, a few tenants submit most of the work, days and weeks have a rhythm, and nearly

@@ -1,4 +1,4 @@
-"""Workloads as Synergy's simulator draws them, and what the jobs of other traces might train.
+"""Draw workloads as Synergy's simulator does, and assign models to the jobs of other traces.
 
 Jobs arrive as a Poisson process; four of five take half an hour to sixteen hours and the rest up to a week; each is of
 a class (image, language, speech) and trains one of its models (Mohan et al., OSDI 2022). Traces of clusters do not say
@@ -38,15 +38,15 @@ _LONGEST_SPAN = 2**62
 def parse_split(text: str, what: str = "split") -> tuple[float, ...]:
     """Parse ``50,0,50`` into the shares of image, language and speech jobs; they sum to 1."""
     parts = [_number(part) for part in text.split(",")]
-    found = [part for part in parts if part is not None]
-    if len(found) != len(parts) or len(found) != len(CLASSES):
+    known = [part for part in parts if part is not None]
+    if len(known) != len(parts) or len(known) != len(CLASSES):
         raise ExperimentError(
             f"{what} {text!r} is not understood: write percentages of image, language and speech jobs, like 20,70,10"
         )
-    whole = sum(found, Fraction())
-    if whole != 100 and not (len(set(found)) == 1 and abs(whole - 100) <= _SLACK):
+    whole = sum(known, Fraction())
+    if whole != 100 and not (len(set(known)) == 1 and abs(whole - 100) <= _SLACK):
         raise ExperimentError(f"{what} {text!r}: percentages must add up to 100, not {float(whole):g}")
-    return tuple(float(part / whole) for part in found)
+    return tuple(float(part / whole) for part in known)
 
 
 def parse_rate(text: str) -> float:

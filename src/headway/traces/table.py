@@ -1,4 +1,4 @@
-"""A file as a table of text, with the line each row came from: the part that all readers share.
+"""Read a file as a table of text, with the line that each row came from: the part that all readers share.
 
 Everything is read as text first and typed afterwards, column by column, so that one bad cell costs one row and can
 be named. Whatever is wrong with the file itself (missing, truncated, not text, empty) is one line of ``TraceError``.

@@ -1,4 +1,4 @@
-"""What a reader hands over: jobs, and an honest account of what was not taken from the file."""
+"""Hold what a reader returns: jobs, and an account of what was not taken from the file."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence

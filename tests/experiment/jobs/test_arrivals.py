@@ -176,7 +176,7 @@ def test_profiles_alone_mean_that_they_count(jobs: Path) -> None:
 
 
 def test_a_profile_that_changes_is_read_again_and_is_another_cell_of_a_sweep(jobs: Path) -> None:
-    each = identity.in_place(_experiment(trace={"path": "jobs.csv"}, speed={"profiles": "mine.toml"}))
+    each = identity.with_absolute_paths(_experiment(trace={"path": "jobs.csv"}, speed={"profiles": "mine.toml"}))
     _mine(jobs.parent, 1.7)
     before = identity.digest(each), prepare(each).speed().profiles["gnmt"].most_ppm
     _mine(jobs.parent, 1.25)
@@ -184,7 +184,7 @@ def test_a_profile_that_changes_is_read_again_and_is_another_cell_of_a_sweep(job
     assert before[0] != after[0]
     assert (before[1], after[1]) == (1_700_000, 1_250_000)
     (jobs.parent / "mine.toml").rename(jobs.parent / "moved.toml")
-    moved = identity.in_place(_experiment(trace={"path": "jobs.csv"}, speed={"profiles": ["moved.toml"]}))
+    moved = identity.with_absolute_paths(_experiment(trace={"path": "jobs.csv"}, speed={"profiles": ["moved.toml"]}))
     assert identity.digest(moved) == after[0], "what it is called does not matter"
 
 

@@ -171,11 +171,11 @@ def test_a_wrong_setting_is_refused_before_anything_runs(folder: Path, keys: dic
 
 
 def test_what_a_result_depends_on_includes_the_rows_of_the_table_but_not_its_place(folder: Path) -> None:
-    first = identity.in_place(asked(interference="mine.json"))
+    first = identity.with_absolute_paths(asked(interference="mine.json"))
     assert first.cluster.interference == str(folder / "mine.json")
     (folder / "other.json").write_bytes((folder / "mine.json").read_bytes())
-    same = identity.in_place(asked(interference="other.json"))
-    assert identity.digest(first) == identity.digest(same) != identity.digest(identity.in_place(asked()))
+    same = identity.with_absolute_paths(asked(interference="other.json"))
+    assert identity.digest(first) == identity.digest(same) != identity.digest(identity.with_absolute_paths(asked()))
     (folder / "other.json").write_text(json.dumps([pair("x", "y", 2)]))
     assert identity.digest(first) != identity.digest(same)
 

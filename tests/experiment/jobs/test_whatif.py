@@ -676,7 +676,7 @@ def test_where_nothing_can_be_written_is_noticed_before_the_work(
     run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")
-    monkeypatch.setattr("headway.experiment.jobs.asking.what_if", lambda *_, **__: pytest.fail("it works already"))
+    monkeypatch.setattr("headway.experiment.jobs.questions.what_if", lambda *_, **__: pytest.fail("it works already"))
     capsys.readouterr()
     place = tmp_path / "file" / "out"
     assert command("whatif", str(run_folder), "--at", "1h", "--policy", "fifo", "--out", str(place)) == 2

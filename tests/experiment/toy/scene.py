@@ -13,7 +13,7 @@ from headway.core.named import chosen
 from headway.core.tape import Tape
 from headway.core.tasks import Far
 from headway.errors import ExperimentError
-from headway.experiment.domain import Begun, Scene
+from headway.experiment.domain import RunParts, Scene
 from headway.experiment.folder import Limits
 from headway.files import write_whole
 from headway.formats.run_settings import MeasureTable, RunTable, Variant
@@ -84,29 +84,29 @@ class ToyScene(Scene):
         """Return its name."""
         return self.policy().name
 
-    def given(self) -> Mapping[str, Sequence[Any]]:
+    def inputs(self) -> Mapping[str, Sequence[Any]]:
         """Return the tasks."""
         return {"task": self.tasks}
 
-    def begin(self) -> Begun:
+    def begin(self) -> RunParts:
         """Make an idle server."""
-        return Begun(ServerState(len(self.tasks)), self.policy(), Server(self.tasks))
+        return RunParts(ServerState(len(self.tasks)), self.policy(), Server(self.tasks))
 
     def store(self, folder: Path) -> ToyExperiment:
         """Write the tasks."""
         write_whole(folder / TASKS_NAME, json.encode(self.tasks))
         return self.experiment
 
-    def far(self, state: ServerState, now: int) -> Far:
+    def progress(self, state: ServerState, now: int) -> Far:
         """Count tasks."""
         waiting, running, total = len(state.waiting), int(state.running is not None), len(self.tasks)
         return Far(now, self.tasks[-1].arrival, total, total - state.to_come - waiting - running, waiting, running)
 
-    def rows(self) -> tuple[type[IntEnum], Limits]:
+    def row_kinds(self) -> tuple[type[IntEnum], Limits]:
         """Return the kinds of rows, all of them about tasks."""
         return Kind, {"subject": (len(self.tasks), tuple(int(kind) for kind in Kind))}
 
-    def about(self, row: Sequence[int]) -> str:
+    def row_subject(self, row: Sequence[int]) -> str:
         """Return the task of a row."""
         return f"task {row[2]}"
 

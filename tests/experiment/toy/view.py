@@ -52,7 +52,7 @@ class ToyView(View):
             result.scene.notes,
         )
 
-    def how_far(self, result: RunResult) -> str:
+    def stopped_line(self, result: RunResult) -> str:
         """Say how far a run got."""
         return f"{result.policy} stopped at {format_duration(result.reached)}"
 

@@ -113,7 +113,9 @@ def test_the_figures_are_about_the_requests_that_the_table_is_about(runs: list[S
         assert float(np.percentile(times.slowdown, 95)) == pytest.approx(run.row["slowdown_p95"])
         assert sum(times.parts.values()) == pytest.approx(run.row["latency_mean_s"])
         width = 10**12
-        held = sum(stay.until(times.passages.horizon) - stay.begin for stay in times.passages.stays.values())
+        held = sum(
+            batch_run.until(times.history.horizon) - batch_run.begin for batch_run in times.history.batch_runs.values()
+        )
         assert figures.held(times, width)[:, 0].sum() * width == pytest.approx(held)
 
 

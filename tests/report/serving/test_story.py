@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 from headway.core.tape import Tape
 from headway.metrics.serving.ledger import Ledger
-from headway.report.serving.passages import Passages
+from headway.report.serving.history import TaskHistory
 from headway.report.serving.story import RequestStory, story
 from headway.serving.actions import DropRequest, MoveTask, PlaceRequest, RunBatch
 from headway.serving.catalogue import Catalogue, Model
@@ -22,8 +22,8 @@ from tests.serving.worlds import Run, World, chain, drive, function, workers, wo
 MB = 10**6
 
 
-def passages_of(run: Run) -> Passages:
-    return Passages(run.world.catalogue, run.world.requests, run.tape)
+def passages_of(run: Run) -> TaskHistory:
+    return TaskHistory(run.world.catalogue, run.world.requests, run.tape)
 
 
 def told(run: Run, number: int, tape: Tape | None = None) -> RequestStory:
@@ -39,19 +39,21 @@ def lines(run: Run, number: int, tape: Tape | None = None) -> str:
 def test_stays_and_ends_are_those_of_the_ledger_and_latencies_add_up(world: World, seed: int) -> None:
     run = drive(Restless(seed), world)
     found, ledger = passages_of(run), Ledger(world.catalogue, world.fleet, world.requests, run.tape)
-    stays = list(found.stays.values())
-    assert [stay.begin for stay in stays] == ledger.began.tolist()
-    assert [stay.until(found.horizon) for stay in stays] == ledger.batch_end.tolist()
-    assert [stay.tasks for stay in stays] == ledger.batch_size.tolist()
-    assert [stay.end >= 0 for stay in stays] == ledger.finished.tolist()
-    assert [stay.start for stay in stays if stay.end >= 0] == ledger.computed_from[ledger.finished].tolist()
+    batch_runs = list(found.batch_runs.values())
+    assert [batch_run.begin for batch_run in batch_runs] == ledger.began.tolist()
+    assert [batch_run.until(found.horizon) for batch_run in batch_runs] == ledger.batch_end.tolist()
+    assert [batch_run.tasks for batch_run in batch_runs] == ledger.batch_size.tolist()
+    assert [batch_run.end >= 0 for batch_run in batch_runs] == ledger.finished.tolist()
+    assert [batch_run.start for batch_run in batch_runs if batch_run.end >= 0] == ledger.computed_from[
+        ledger.finished
+    ].tolist()
     assert {request for request, hit in enumerate(ledger.answered.tolist()) if hit} == set(found.answered)
     assert {request for request, hit in enumerate(ledger.dropped.tolist()) if hit} == set(found.dropped)
-    for passage in found:
-        for _, since, until in passage.stops:
+    for attempt in found:
+        for _, since, until in attempt.queues:
             assert since <= until  # nobody stands in a queue when all is over
-        if passage.stay is not None:
-            assert 0 <= passage.ready <= passage.stay.begin
+        if attempt.batch_run is not None:
+            assert 0 <= attempt.ready <= attempt.batch_run.begin
     for request in world.requests:
         spent, answered = found.spent(request.id), found.answered.get(request.id)
         assert min(spent.values()) >= 0

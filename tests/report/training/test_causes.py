@@ -23,7 +23,7 @@ from headway.training.policies.registry import build
 from headway.training.replay import Walk
 from headway.units import HOUR, SECOND
 from tests.drive import World, drive, seconds_of
-from tests.metrics.runs import Recorded, recorded
+from tests.metrics.training.runs import Recorded, recorded
 from tests.strategies import specs, worlds
 
 CROWDED = World(uniform(4, 4), tuple(philly_like(150, gpus=16, load=3.0, seed=3)))

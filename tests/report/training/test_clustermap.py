@@ -12,14 +12,15 @@ from hypothesis import given, settings, strategies as st
 from headway.core.tape import Tape
 from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.timeline import timeline
-from headway.report.packing import blob, deflated, differences, folded, varints
+from headway.report.page import deflated
 from headway.report.training import clustermap
+from headway.report.training.packing import blob, differences, folded, varints
 from headway.training.cluster import Cluster, Level, Node, Partition, uniform
 from headway.training.job import Job, workload
 from headway.training.replay import placement_of
 from headway.training.rows import Kind
 from headway.units import DAY, SECOND
-from tests.metrics.runs import Recorded, recorded
+from tests.metrics.training.runs import Recorded, recorded
 
 CLOSES = {Kind.FINISHED, Kind.FAILED, Kind.CANCELLED, Kind.PREEMPT, Kind.EVICTED, Kind.MIGRATE}
 ROOM = 10**9

@@ -16,7 +16,7 @@ from headway.experiment.play import run
 from headway.formats import toml
 from headway.formats.training.settings import Experiment
 from headway.metrics.training.ledger import Ledger
-from headway.report.training.expected import LEAST_HISTORY, Lasting, expected_start
+from headway.report.training.expected import LEAST_HISTORY, WorkDistribution, expected_start
 from headway.report.training.explanation import Explanation, explain, moment_to_ask
 from headway.report.training.story import Waiting, story
 from headway.sim.copies import Copies
@@ -179,14 +179,14 @@ def test_the_future_of_the_trace_is_not_looked_at() -> None:
 def test_jobs_last_at_least_as_long_as_they_have_and_like_others_of_their_size() -> None:
     world = World(uniform(1, 8), seconds_of(*((i * 20, 1 + i % 10, 1 + i % 2 * 7) for i in range(100))))
     ledger = Ledger(drive("fifo", world).tape, world.jobs, world.cluster)
-    lasting = Lasting.until(ledger, (), 0)
+    lasting = WorkDistribution.until(ledger, (), 0)
     random = small_stream(0, "test")
     narrow = Job(0, 0, 999 * SECOND, 1)
     drawn = {lasting.drawn(narrow, 0, random) for _ in range(200)}
     assert drawn == {job.work for job in world.jobs if job.gpus == 1}
     assert all(lasting.drawn(narrow, 6 * SECOND, random) > 6 * SECOND for _ in range(50))
     assert all(lasting.drawn(narrow, HOUR, random) > HOUR for _ in range(50))
-    few = Lasting.until(Ledger(drive("fifo", world).tape.until(5 * SECOND), world.jobs, world.cluster), (), 0)
+    few = WorkDistribution.until(Ledger(drive("fifo", world).tape.until(5 * SECOND), world.jobs, world.cluster), (), 0)
     assert few.history < LEAST_HISTORY
     assert few.drawn(Job(0, 0, 5, estimate=7 * SECOND), 0, random) == 7 * SECOND
     assert not few.from_trace

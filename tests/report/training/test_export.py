@@ -26,9 +26,9 @@ from headway.formats import toml
 from headway.formats.training.settings import Experiment
 from headway.metrics.series import Series, exact_dot
 from headway.metrics.training.ledger import Ledger
-from headway.report.export import check_file, check_folder, write_perfetto, write_tables
+from headway.report.export import check_file, check_folder, write_tables
 from headway.report.trace_events import microseconds
-from headway.report.training.export import tables
+from headway.report.training.export import tables, write_perfetto
 from headway.report.training.perfetto import FIRST_NODE_PID, thinned, trace_events
 from headway.report.training.slots import slots
 from headway.sim.faults import FailureModel, Faults
@@ -39,7 +39,7 @@ from headway.training.rows import Kind
 from headway.units import SECOND
 from tests.docs.pages import tables as tables_of_page
 from tests.drive import World, drive, seconds_of
-from tests.metrics.runs import Recorded, recorded
+from tests.metrics.training.runs import Recorded, recorded
 
 ROOT = Path(__file__).resolve().parents[3]
 TABLES = ("jobs", "holds", "tape", "timeline", "tenants", "nodes")
@@ -291,7 +291,7 @@ def test_a_failure_half_way_leaves_what_was_there(tmp_path: Path, monkeypatch: p
         yield "{"
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("headway.report.export.trace_events", broken)
+    monkeypatch.setattr("headway.report.training.export.trace_events", broken)
     with pytest.raises(KeyboardInterrupt):
         write_perfetto(ledger, path)
     assert path.read_text() == "mine"

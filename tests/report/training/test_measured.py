@@ -5,8 +5,7 @@ import re
 import polars as pl
 import pytest
 
-from headway.report import figures, page
-from headway.report.training import first_screen as first
+from headway.report.training import figures, first_screen as first, page
 from headway.report.training.headline import warnings
 from headway.report.training.measured import Comparison, Measured
 from headway.units import HOUR

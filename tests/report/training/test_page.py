@@ -16,11 +16,11 @@ from hypothesis import given, strategies as st
 
 from headway.cli import main
 from headway.metrics.series import Series
-from headway.report import figures, page
-from headway.report.thin import MOST_CDF_POINTS, bucketed, cdf
-from headway.report.training import headline
+from headway.report.downsample import MOST_CDF_POINTS, bucketed, cdf
+from headway.report.formatting import duration, percent
+from headway.report.page import MARK, get_plotlyjs
+from headway.report.training import figures, headline, page
 from headway.report.training.measured import Comparison, Measured
-from headway.report.words import duration, percent
 from headway.units import SECOND, format_duration, seconds
 from tests.report.made import BUSY, leave, opened
 from tests.report.pages import Page
@@ -73,7 +73,7 @@ def test_a_page_refers_to_nothing_outside_of_itself(built: str) -> None:
         for name in ("src", "href", "data", "poster", "action", "srcset"):
             address = attributes.get(name) or ""
             assert not address or address.startswith(("#", "data:")), (tag, name, address)
-    own = built.replace(page.get_plotlyjs(), "")
+    own = built.replace(get_plotlyjs(), "")
     assert not re.search(r"https?://|@import|url\(", own)
 
 
@@ -116,7 +116,7 @@ def test_where_the_runs_lie_is_not_in_the_page(folders: dict[str, Path], built: 
 
 
 def test_plotly_is_there_once(built: str) -> None:
-    assert built.count(page.get_plotlyjs()) == 1
+    assert built.count(get_plotlyjs()) == 1
 
 
 def test_names_from_a_trace_stay_text(tmp_path: Path) -> None:
@@ -364,7 +364,7 @@ def test_the_command_writes_a_report_of_all_runs_in_a_folder(
     assert run(str(folders["fifo"].parent), "-o", str(target), "--baseline", "srtf", "--title", "A <b>title</b>") == 0
     text = target.read_text()
     assert text.startswith("<!DOCTYPE html>")
-    assert page.MARK in text[:400]
+    assert MARK in text[:400]
     assert "A &lt;b&gt;title&lt;/b&gt;" in text
     assert [each["label"] for each in Page(text).facts()["runs"]] == ["fifo", "las", "srtf"]
     told = capsys.readouterr()

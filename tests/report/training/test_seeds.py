@@ -14,11 +14,10 @@ from headway.experiment.jobs import view
 from headway.experiment.pages import folders, opened
 from headway.metrics.compare import Row
 from headway.metrics.training.summary import from_json
-from headway.report import page
-from headway.report.page import silent
-from headway.report.training import headline
+from headway.report.formatting import change
+from headway.report.training import headline, page
 from headway.report.training.measured import Comparison, Measured
-from headway.report.words import change
+from headway.report.training.page import silent
 from tests.cli.test_jobs import call
 from tests.report.made import leave, opened as measured
 from tests.report.pages import Page

@@ -12,14 +12,14 @@ from headway.core.audit import Finding
 from headway.core.tape import Tape
 from headway.core.tasks import Far
 from headway.errors import TapeError
-from headway.experiment.domain import Begun, Scene, with_table
+from headway.experiment.domain import RunParts, Scene, with_table
 from headway.experiment.folder import Limits, kept_file
 from headway.files import write_whole
 from headway.formats import pairs as pair_file
 from headway.formats.serving.settings import ServingExperiment, check
 from headway.formats.training.cluster_table import within
 from headway.formats.training.settings import span
-from headway.plugins import anchored, as_named, disarmed, is_disarmed, is_from_outside, of_run, resolve
+from headway.plugins import anchored, as_named, is_from_outside, is_untrusted, marked_untrusted, of_run, resolve
 from headway.scenarios import file as scenario_file
 from headway.scenarios.file import Built
 from headway.scenarios.limits import check_rate
@@ -56,13 +56,13 @@ class FleetScene(Scene):
         """Return the policy as it was written; one from a file by its own name."""
         return policy_name(self.experiment)
 
-    def given(self) -> Mapping[str, Sequence[Any]]:
+    def inputs(self) -> Mapping[str, Sequence[Any]]:
         """Return graphs, functions, models, workers and requests."""
         catalogue = self.built.catalogue
         parts = {"graph": catalogue.graphs, "function": catalogue.functions, "model": catalogue.models}
         return {**parts, "worker": self.built.fleet.workers, "request": self.requests}
 
-    def rows(self) -> tuple[type[IntEnum], Limits]:
+    def row_kinds(self) -> tuple[type[IntEnum], Limits]:
         """Return the kinds of rows about requests and workers, and how many there are of both."""
         known = max((request.id for request in self.requests), default=-1) + 1
         workers = len(self.built.fleet.workers)
@@ -97,13 +97,13 @@ class FleetScene(Scene):
         last = self.requests[-1].arrival if self.requests else 0
         return faults_of(self.experiment, len(self.built.fleet.workers), last)
 
-    def begin(self) -> Begun:
+    def begin(self) -> RunParts:
         """Return state, policy and executor before the first event."""
         state, policy = self.state(), self.policy()
         policy.bind(state)
-        return Begun(state, policy, SimulatedFleet(self.requests, state, self.experiment.run.seed, self.faults()))
+        return RunParts(state, policy, SimulatedFleet(self.requests, state, self.experiment.run.seed, self.faults()))
 
-    def far(self, state: ServingState, now: int) -> Far:
+    def progress(self, state: ServingState, now: int) -> Far:
         """Count the requests that were answered, wait and run."""
         alive, total = len(state.requests), len(self.requests)
         running = sum(len(worker.running) for worker in state.workers)
@@ -113,7 +113,7 @@ class FleetScene(Scene):
         """Return the numbers of its requests."""
         return f"0 to {len(self.requests) - 1}"
 
-    def left(self, state: ServingState) -> list[str]:
+    def unfinished(self, state: ServingState) -> list[str]:
         """Return the requests that are not answered."""
         return [f"request {number}" for number in state.requests]
 
@@ -121,7 +121,7 @@ class FleetScene(Scene):
         """Count the requests that are not answered; several tasks of one may run at a time."""
         return len(state.requests)
 
-    def about(self, row: Sequence[int]) -> str:
+    def row_subject(self, row: Sequence[int]) -> str:
         """Return the request or worker of a row."""
         return about(row)
 
@@ -181,7 +181,7 @@ def prepare(experiment: ServingExperiment) -> FleetScene:
 def policy_name(experiment: ServingExperiment) -> str:
     """Return the policy of an experiment as it was written; one from a file by its own name."""
     spec = experiment.policy.name
-    return describe(policy_of(experiment)) if is_from_outside(spec) and not is_disarmed(spec) else as_named(spec)
+    return describe(policy_of(experiment)) if is_from_outside(spec) and not is_untrusted(spec) else as_named(spec)
 
 
 def load(experiment: ServingExperiment, folder: Path, *, trust: bool) -> FleetScene:
@@ -206,5 +206,5 @@ def _files_in_folder(experiment: ServingExperiment, folder: Path, trust: bool) -
         if not (folder / value).is_file() or (folder / value).resolve().parent != folder.resolve():
             raise TapeError(f"run folder {folder}: {value} is missing beside the tape")
         file = str(folder / value)
-        files[key] = disarmed(file) if file.endswith(scenario_file.PYTHON) and not trust else file
+        files[key] = marked_untrusted(file) if file.endswith(scenario_file.PYTHON) and not trust else file
     return files

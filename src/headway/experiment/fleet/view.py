@@ -16,6 +16,7 @@ from headway.formats.serving.settings import warmup_share
 from headway.metrics.compare import Replication
 from headway.metrics.serving.summary import messages, summarise
 from headway.report.export import Tables, Written, write_pieces
+from headway.report.figures import labels, latencies, line_style
 from headway.report.names import shortened
 from headway.report.serving import export as serving_export, figures, page as serving_page, tables as serving_tables
 from headway.report.serving.perfetto import trace_events
@@ -64,7 +65,7 @@ class FleetView(View):
         }
         return Outcome(row, _notes(scene, row))
 
-    def how_far(self, result: RunResult) -> str:
+    def stopped_line(self, result: RunResult) -> str:
         """Count the requests that had arrived and were answered."""
         kinds = result.tape.column("kind")
         arrived, done = int((kinds == Kind.ARRIVED).sum()), int((kinds == Kind.DONE).sum())
@@ -96,11 +97,11 @@ class FleetView(View):
 
     def figures(self, runs: Sequence[Shown], baseline: int) -> Mapping[str, Callable[[], dict[str, Any]]]:
         """Return distributions of latency and slow-down, where time goes, and requests under way."""
-        names = figures.labels(shortened([run.label for run in runs]))
-        lines = [figures.line_of(index, baseline, len(runs)) for index in range(len(runs))]
+        names = labels(shortened([run.label for run in runs]))
+        lines = [line_style(index, baseline, len(runs)) for index in range(len(runs))]
         times = [figures.Times(*_parts(run.stored)) for run in runs]
         return {
-            "latency": lambda: figures.latencies(names, lines, [each.latency_s for each in times]),
+            "latency": lambda: latencies(names, lines, [each.latency_s for each in times]),
             "slowdown": lambda: figures.slowdowns(names, lines, [each.slowdown for each in times]),
             "spent": lambda: figures.spent(names, times),
             "over-time": lambda: figures.under_way(names, lines, times),

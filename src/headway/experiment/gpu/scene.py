@@ -16,7 +16,7 @@ from headway.core.audit import Finding
 from headway.core.tape import Tape
 from headway.core.tasks import Far
 from headway.errors import ExperimentError
-from headway.experiment.domain import Begun, Scene, Tell, with_table
+from headway.experiment.domain import RunParts, Scene, Tell, with_table
 from headway.experiment.folder import Limits
 from headway.experiment.gpu.sources import Source, program_of
 from headway.experiment.play import play
@@ -30,7 +30,7 @@ from headway.kernels.replay import about, fresh_state, replay
 from headway.kernels.rows import CLIENT_KINDS, KERNEL_KINDS, Kind
 from headway.kernels.state import KernelsState
 from headway.metrics.kernels import summarise
-from headway.plugins import anchored, as_named, is_disarmed, resolve
+from headway.plugins import anchored, as_named, is_untrusted, resolve
 from headway.sim.kernels import SimulatedGpu
 from headway.streams import stream
 from headway.units import MILLISECOND, SECOND, format_duration
@@ -86,9 +86,9 @@ class GpuScene(Scene):
 
     def policy_name(self) -> str:
         """Return the policy with the options that differ from their defaults; as named where it is not trusted."""
-        return as_named(self.setting.policy) if is_disarmed(self.setting.policy) else describe(self.policy())
+        return as_named(self.setting.policy) if is_untrusted(self.setting.policy) else describe(self.policy())
 
-    def given(self) -> Mapping[str, Sequence[Any]]:
+    def inputs(self) -> Mapping[str, Sequence[Any]]:
         """Return the clients."""
         return {"client": self.clients}
 
@@ -96,20 +96,20 @@ class GpuScene(Scene):
         """Return False: a decision takes about as long as reading the clock."""
         return False
 
-    def rows(self) -> tuple[type[IntEnum], Limits]:
+    def row_kinds(self) -> tuple[type[IntEnum], Limits]:
         """Return the kinds of rows about clients and kernels, and how many there are of both."""
         count, kernels = len(self.clients), max(len(client.program.kernels) for client in self.clients)
         held_up = (int(Kind.HELD_UP),)
         return Kind, {"subject": (count, CLIENT_KINDS), "place": (kernels, KERNEL_KINDS), "detail": (count, held_up)}
 
-    def begin(self) -> Begun:
+    def begin(self) -> RunParts:
         """Return state, policy and executor before the first event."""
         policy = self.policy()
         state = fresh_state(self.clients, self.setting.device, policy)
         executor = SimulatedGpu(state, policy.sharing, raised=policy.raised, horizon=self.setting.horizon)
-        return Begun(state, policy, executor)
+        return RunParts(state, policy, executor)
 
-    def far(self, state: KernelsState, now: int) -> Far:
+    def progress(self, state: KernelsState, now: int) -> Far:
         """Return the progress in time: programs go on until the run ends."""
         horizon = self.setting.horizon
         return Far(now, horizon, horizon, min(now, horizon), len(state.waiting), len(self.clients) - len(state.waiting))
@@ -118,7 +118,7 @@ class GpuScene(Scene):
         """Return the names of its programs."""
         return ", ".join(client.name for client in self.clients)
 
-    def left(self, state: KernelsState) -> list[str]:
+    def unfinished(self, state: KernelsState) -> list[str]:
         """Return the programs that have not left."""
         return [f"program {each.client.name}" for each in state.clients if not each.left]
 
@@ -130,7 +130,7 @@ class GpuScene(Scene):
         kernel_clients.write(self.clients, folder / kernel_clients.NAME)
         return self.experiment
 
-    def about(self, row: Sequence[int]) -> str:
+    def row_subject(self, row: Sequence[int]) -> str:
         """Return the client of a row."""
         return about(row)
 

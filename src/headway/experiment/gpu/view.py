@@ -33,7 +33,7 @@ class GpuView(View):
         """Take slow-down above, harvest below, and each program by itself."""
         return Outcome(numbers(result.scene, result.tape, complete=not result.stopped), result.scene.notes)
 
-    def how_far(self, result: RunResult) -> str:
+    def stopped_line(self, result: RunResult) -> str:
         """Say how much of the time was played."""
         horizon = format_duration(result.scene.setting.horizon)
         return f"{result.policy} stopped at {format_duration(result.reached)} of {horizon}"

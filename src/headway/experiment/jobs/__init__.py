@@ -1,11 +1,11 @@
-"""The scale of training jobs on a cluster."""
+"""Define the scale of training jobs on a cluster."""
 
 from pathlib import Path
 from typing import Any
 
 from headway.experiment.domain import Domain
 from headway.experiment.jobs.flags import AXES, EXAMPLES, FLAGS, WORK
-from headway.experiment.jobs.parts import policy_of
+from headway.experiment.jobs.policy import policy_of
 from headway.experiment.jobs.scene import JobsScene, checked, draws, load, prepare, same_jobs
 from headway.formats import pairs as pair_file
 from headway.formats.training import profile_file
@@ -55,7 +55,7 @@ class JobsDomain(Domain):
         """Return whether jobs, models, failures, estimates, profiles or placement are drawn from the seed."""
         return draws(experiment)
 
-    def together(self, experiments: Any) -> Any:
+    def comparable_variants(self, experiments: Any) -> Any:
         """Leave out of all variants what one of them could never run, where that is asked for."""
         return same_jobs(experiments)
 

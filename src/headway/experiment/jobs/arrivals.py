@@ -1,4 +1,4 @@
-"""The workload of an experiment: read or drawn, scaled, with estimates, less the jobs that could never run."""
+"""Make the workload of an experiment: read or draw jobs, scale arrivals, set estimates, drop infeasible jobs."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -31,14 +31,14 @@ Key = tuple[Any, ...]
 def source(table: TraceTable, gpus: int) -> tuple[Key, Key]:
     """Return what jobs are read from, and how they are drawn; exactly one of the two says something."""
     given = {"path": table.path, "synthetic table": table.synthetic, "synergy table": table.synergy}
-    found = [name for name, value in given.items() if value]
-    if len(found) != 1:
+    named = [name for name, value in given.items() if value]
+    if len(named) != 1:
         none = (
             "no jobs: name a trace (headway jobs simulate TRACE …; in an experiment file trace.path), and a cluster: "
             "--cluster FILE, or --nodes and --gpus-per-node"
         )
-        both = f"both a {' and a '.join(found)}: give one"
-        raise ExperimentError(f"the experiment has {both if found else none}")
+        both = f"both a {' and a '.join(named)}: give one"
+        raise ExperimentError(f"the experiment has {both if named else none}")
     drawn: Key = ()
     if table.synthetic is not None:
         philly = check_synthetic(table.synthetic)
@@ -54,7 +54,7 @@ def source(table: TraceTable, gpus: int) -> tuple[Key, Key]:
 def arrivals(
     file: Key, drawn: Key, load: float | str, estimates: str, models: str, seed: int
 ) -> tuple[tuple[Job, ...], tuple[str, ...]]:
-    """Jobs after load and estimates, and what a reader of results should know; kept for the next policy."""
+    """Return jobs after load and estimates, and notes for readers of results; cached for the next policy."""
     path, format, columns, strict, skip_bad_rows, _ = file
     notes: list[str] = []
     if drawn:
@@ -84,7 +84,7 @@ def _drawn(drawn: Key, seed: int) -> tuple[Job, ...]:
 
 
 def anywhere(cluster: Cluster, jobs: tuple[Job, ...], notes: list[str]) -> tuple[Job, ...]:
-    """On a cluster without partitions those that the trace names mean nothing."""
+    """Return jobs without their partitions where the cluster has none."""
     named = sum(1 for job in jobs if job.partition)
     if cluster.partitions or not named:
         return jobs
@@ -95,28 +95,32 @@ def anywhere(cluster: Cluster, jobs: tuple[Job, ...], notes: list[str]) -> tuple
 def feasible(
     cluster: Cluster, jobs: tuple[Job, ...], policy: ComposedPolicy, skip: bool
 ) -> tuple[tuple[Job, ...], tuple[str, ...]]:
-    """The jobs that could run on the empty cluster, and the names of those that could not."""
-    found = hopeless(cluster, jobs, policy, "drops such jobs" if not skip else "", "no job of the trace")
-    names = tuple(label(each) for each in found)
+    """Return the jobs that could run on the empty cluster, and the names of those that could not."""
+    infeasible_jobs = never_feasible(
+        cluster, jobs, policy, "drops such jobs" if not skip else "", "no job of the trace"
+    )
+    names = tuple(label(each) for each in infeasible_jobs)
     return without(jobs, set(names)) if names else jobs, names
 
 
-def hopeless(cluster: Cluster, jobs: Sequence[Job], policy: ComposedPolicy, skipping: str, none: str) -> list[Job]:
+def never_feasible(
+    cluster: Cluster, jobs: Sequence[Job], policy: ComposedPolicy, skipping: str, none: str
+) -> list[Job]:
     """Return the jobs that could never run on a cluster.
 
     Any is an error, with what ``skipping`` them does; without that, an error where there are no others: ``none``.
     """
-    found = infeasible(cluster, _waiting_for(policy, jobs), policy.placement.place)
-    if found and skipping:
-        others = f" ({len(found):,} such jobs in all)" if len(found) > 1 else ""
-        raise InfeasibleJobError(f"{found[0]}{others}; --skip-infeasible {skipping} and counts them")
-    if found and len(found) == len(jobs):
-        raise InfeasibleJobError(f"{none} could ever run; {found[0]}")
-    return [each.job for each in found]
+    refused = infeasible(cluster, _waiting_for(policy, jobs), policy.placement.place)
+    if refused and skipping:
+        others = f" ({len(refused):,} such jobs in all)" if len(refused) > 1 else ""
+        raise InfeasibleJobError(f"{refused[0]}{others}; --skip-infeasible {skipping} and counts them")
+    if refused and len(refused) == len(jobs):
+        raise InfeasibleJobError(f"{none} could ever run; {refused[0]}")
+    return [each.job for each in refused]
 
 
 def _waiting_for(policy: ComposedPolicy, jobs: Sequence[Job]) -> Sequence[Job]:
-    """The jobs with what they wait for: under an allocation those with GPUs wait for GPUs, and are granted the rest."""
+    """Return the jobs with what they wait for: under an allocation, GPUs alone where they ask for any."""
     if policy.allocation is None:
         return jobs
     asks = any(job.gpus and (job.cpu_milli or job.memory_bytes) for job in jobs)
@@ -129,7 +133,7 @@ def label(job: Job) -> str:
 
 
 def without(jobs: tuple[Job, ...], names: set[str]) -> tuple[Job, ...]:
-    """The jobs but these, the first of them submitted at time 0."""
+    """Return the jobs but these, the first of them submitted at time 0."""
     kept = [job for job in jobs if label(job) not in names]
     if not kept:
         raise ExperimentError("trace.leave_out leaves no job")
@@ -138,7 +142,7 @@ def without(jobs: tuple[Job, ...], names: set[str]) -> tuple[Job, ...]:
 
 
 def check_span(jobs: Sequence[Job], cluster: Cluster) -> None:
-    """Time is kept in 63 bits; a trace that comes near is a mistake."""
+    """Refuse a trace whose times come near the limit of 63 bits: it is a mistake."""
     busy = sum(gpu_time(jobs).values()) // (1000 * max(1, cluster.gpus))
     end = jobs[-1].submit + max(job.work for job in jobs) + busy
     if end > _LARGEST_TIME:

@@ -1,4 +1,4 @@
-"""A site's own history through a policy, against the starts that it recorded."""
+"""Replay a site's recorded jobs through a policy, and compare the starts with the recorded ones."""
 
 from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
@@ -28,7 +28,7 @@ def answer(document: toml.Document, policies: Sequence[str], config: str | PathL
     if config is None and SITE in policies:
         notes.append(f"without --config the site is taken for {WITHOUT_CONFIG} with default parameters")
     waits = recorded(typed(document, "settings"))
-    found: list[Backtest] = []
+    backtests: list[Backtest] = []
     stopped = ""
     for spec in policies:
         toml.put(document, "policy.name", site.policy if spec == SITE else spec)
@@ -37,17 +37,19 @@ def answer(document: toml.Document, policies: Sequence[str], config: str | PathL
         if result.stopped:
             stopped = f"{result.policy} was stopped; nothing of it is shown"
             break
-        found.append(compared)
+        backtests.append(compared)
         notes.extend(note for note in result.scene.notes if note not in notes)
-    shown = [*spaced(list(tables(found, policies[: len(found)]))), "", verdict(found[0])] if found else []
-    if found:
-        shown += [*missed(found[0]), *([f"site: {found[0].policy}"] if policies[0] == SITE else [])]
-    return Answer([each.record() for each in found], shown, [f"note: {note}" for note in notes], stopped=stopped)
+    shown = (
+        [*spaced(list(tables(backtests, policies[: len(backtests)]))), "", verdict(backtests[0])] if backtests else []
+    )
+    if backtests:
+        shown += [*missed(backtests[0]), *([f"site: {backtests[0].policy}"] if policies[0] == SITE else [])]
+    return Answer([each.record() for each in backtests], shown, [f"note: {note}" for note in notes], stopped=stopped)
 
 
-def recorded(each: Experiment) -> Mapping[str, int]:
+def recorded(experiment: Experiment) -> Mapping[str, int]:
     """Return how long each job of the trace really waited for its first start, by its name, in nanoseconds."""
-    table = each.trace
+    table = experiment.trace
     if not table.path:
         raise ExperimentError("a backtest needs a history: name a trace (headway jobs backtest TRACE …)")
     if str(table.load) != "1" or table.estimates != "trace":
@@ -61,9 +63,9 @@ def recorded(each: Experiment) -> Mapping[str, int]:
 
 
 def replayed(
-    each: Experiment, waits: Mapping[str, int], progress: Progress | None = None
+    experiment: Experiment, waits: Mapping[str, int], progress: Progress | None = None
 ) -> tuple[Backtest, RunResult]:
-    """The history played through a policy, and how far it is from what was recorded."""
-    result = run(each, progress)
+    """Return the history replayed through a policy, and its distance from what was recorded."""
+    result = run(experiment, progress)
     ledger = Ledger(result.tape, result.scene.jobs, result.scene.cluster)
     return backtest(ledger, waits, result.policy), result

@@ -1,4 +1,4 @@
-"""What is to be different from a time on, as a person says it, and the scene that it makes of a run's scene.
+"""Parse the changes of a what-if, and apply them to the scene of a run.
 
 Nodes keep their numbers: added ones come last, removed ones stay as machines without GPUs that take no jobs. What is
 not named stays as it was, later arrivals included.
@@ -16,9 +16,9 @@ import msgspec
 from headway.errors import ExperimentError, unknown_name
 from headway.experiment.domain import with_table
 from headway.experiment.jobs.arrivals import LOADS
-from headway.experiment.jobs.division import check_division
-from headway.experiment.jobs.parts import divides, policy_of
+from headway.experiment.jobs.policy import divides, policy_of
 from headway.experiment.jobs.scene import JobsScene, with_paths
+from headway.experiment.jobs.speed import check_division
 from headway.formats import toml
 from headway.formats.training.cluster_table import FASTEST, MOST_GPUS_A_NODE, MOST_NODES, within
 from headway.formats.training.settings import Experiment, PolicyTable
@@ -84,7 +84,7 @@ class Plan:
 
 
 def plan(scene: JobsScene, at: int, changes: Changes) -> Plan:
-    """The scene that changes make from a time on."""
+    """Return the scene with the changes applied from a time on."""
     told: list[str] = []
     notes: list[str] = []
     experiment = _experiment(scene.experiment, changes, told)
@@ -120,8 +120,8 @@ def plan(scene: JobsScene, at: int, changes: Changes) -> Plan:
 # --- the experiment -----------------------------------------------------------------------------------------------
 
 
-def _experiment(was: Experiment, changes: Changes, told: list[str]) -> Experiment:
-    """The tables with another policy, other failures, and what was set key by key."""
+def _experiment(was: Experiment, changes: Changes, described: list[str]) -> Experiment:
+    """Return the tables with another policy, other failures, and what was set key by key."""
     now = was
     if changes.policy:
         now = msgspec.structs.replace(now, policy=PolicyTable(name=anchored(changes.policy)))
@@ -130,13 +130,13 @@ def _experiment(was: Experiment, changes: Changes, told: list[str]) -> Experimen
         if (name := policy_of(now).name) == (before := policy_of(was).name):
             now = was
         else:
-            told.append(f"policy {name} instead of {before}")
+            described.append(f"policy {name} instead of {before}")
     if changes.failures is not None:
         failures = msgspec.structs.replace(now.failures, **{"mtbf": "", **changes.failures})
         said = ", ".join(f"{key} {value}" for key, value in changes.failures.items())
         if failures != now.failures:
             now = msgspec.structs.replace(now, failures=failures)
-            told.append(f"nodes fail with {said}" if said else "nodes fail no more")
+            described.append(f"nodes fail with {said}" if said else "nodes fail no more")
     if not changes.overrides:
         return now
     document: toml.Document = msgspec.convert(msgspec.to_builtins(now), dict[str, Any])
@@ -148,15 +148,15 @@ def _experiment(was: Experiment, changes: Changes, told: list[str]) -> Experimen
     for key in sorted(key for key in {*leaves, *after} if leaves.get(key) != after.get(key)):
         if not key.startswith(SETTABLE):
             raise ExperimentError(f"--set {key}: cannot change in the middle of a run; what can: {', '.join(SETTABLE)}")
-        told.append(f"{key} {_said(after.get(key))} instead of {_said(leaves.get(key))}")
+        described.append(f"{key} {_said(after.get(key))} instead of {_said(leaves.get(key))}")
     return msgspec.structs.replace(made, policy=with_paths(made.policy, anchored))
 
 
-def _same_sensitivity(before: JobsScene, after: JobsScene, told: list[str]) -> bool:
+def _same_sensitivity(before: JobsScene, after: JobsScene, described: list[str]) -> bool:
     """Return whether jobs make the same of CPUs, memory and storage in both; told where they do not."""
     was, now = before.speed().sensitivity, after.speed().sensitivity
     if was is None and now is not None:
-        told.append(f"jobs run as fast as the CPUs and the memory that they are given let them ({now.name})")
+        described.append(f"jobs run as fast as the CPUs and the memory that they are given let them ({now.name})")
     alike = type(was) is type(now) and (was is None or now is None or was.profiles == now.profiles)
     return alike and before.speed().profiles == after.speed().profiles
 
@@ -165,8 +165,8 @@ def _said(value: Any) -> str:
     return "none" if value in (None, "") else str(value)
 
 
-def _arrivals(jobs: tuple[Job, ...], at: int, load: str, told: list[str], notes: list[str]) -> tuple[Job, ...]:
-    """The jobs with those after ``at`` arriving so many times as fast."""
+def _arrivals(jobs: tuple[Job, ...], at: int, load: str, described: list[str], notes: list[str]) -> tuple[Job, ...]:
+    """Return the jobs, with arrivals after ``at`` scaled by ``load``."""
     if not load:
         return jobs
     here = sum(job.submit <= at for job in jobs)
@@ -176,7 +176,7 @@ def _arrivals(jobs: tuple[Job, ...], at: int, load: str, told: list[str], notes:
     if not later:
         notes.append(f"--load {load} changes nothing: no job arrives after that time")
         return jobs
-    told.append(f"{counted(len(later), 'job')} arrive{'s' if len(later) == 1 else ''} {load} times as fast")
+    described.append(f"{counted(len(later), 'job')} arrive{'s' if len(later) == 1 else ''} {load} times as fast")
     times = (at + max(IN_FORCE_AFTER, job.submit) for job in later)  # rounded down, but not to where the run has been
     return (*jobs[:here], *(replace(job, submit=time) for job, time in zip(later, times, strict=True)))
 
@@ -184,8 +184,8 @@ def _arrivals(jobs: tuple[Job, ...], at: int, load: str, told: list[str], notes:
 # --- nodes --------------------------------------------------------------------------------------------------------
 
 
-def _without(cluster: Cluster, text: str, told: list[str]) -> tuple[Cluster, tuple[int, ...]]:
-    """The cluster with some nodes empty shells, and which."""
+def _without(cluster: Cluster, text: str, described: list[str]) -> tuple[Cluster, tuple[int, ...]]:
+    """Return the cluster with some nodes emptied, and which."""
     if not text:
         return cluster, ()
     names = {node.name: index for index, node in enumerate(cluster.nodes)}
@@ -208,25 +208,25 @@ def _without(cluster: Cluster, text: str, told: list[str]) -> tuple[Cluster, tup
     for index in removed:
         nodes[index] = replace(nodes[index], gpus=0, **nothing)
     gone = sum(cluster.nodes[index].gpus for index in removed)
-    told.append(f"{len(removed)} of {len(names)} nodes removed ({_gpus(gone)}): {_listed(cluster, removed)}")
-    tenants = _within_capacity(cluster.tenants, sum(node.gpus for node in nodes), told)
+    described.append(f"{len(removed)} of {len(names)} nodes removed ({_gpus(gone)}): {_listed(cluster, removed)}")
+    tenants = _within_capacity(cluster.tenants, sum(node.gpus for node in nodes), described)
     return replace(cluster, nodes=tuple(nodes), tenants=tenants), removed
 
 
-def _within_capacity(tenants: tuple[Tenant, ...], gpus: int, told: list[str]) -> tuple[Tenant, ...]:
-    """Tenants whose guarantees so many GPUs can keep: lowered in proportion where they cannot."""
+def _within_capacity(tenants: tuple[Tenant, ...], gpus: int, described: list[str]) -> tuple[Tenant, ...]:
+    """Return tenants with guarantees that fit into these GPUs: lowered in proportion where they do not."""
     promised = {tenant.name: tenant.guaranteed_gpus or 0 for tenant in tenants if tenant.guaranteed_gpus}
     if sum(promised.values()) <= gpus:
         return tenants
     kept = apportion(gpus, promised)
-    told.append(f"guaranteed GPUs lowered in proportion, from {sum(promised.values())} to {gpus} in all")
+    described.append(f"guaranteed GPUs lowered in proportion, from {sum(promised.values())} to {gpus} in all")
     return tuple(replace(t, guaranteed_gpus=kept.get(t.name, t.guaranteed_gpus)) for t in tenants)
 
 
 def _upgraded(
-    cluster: Cluster, upgrade: Mapping[str, str], removed: Iterable[int], told: list[str]
+    cluster: Cluster, upgrade: Mapping[str, str], removed: Iterable[int], described: list[str]
 ) -> tuple[Cluster, tuple[int, ...]]:
-    """The cluster with GPUs of one type replaced by another, and on which nodes."""
+    """Return the cluster with GPUs of one type replaced by another, and on which nodes."""
     types = {node.gpu_type for node in cluster.nodes}
     changed = []
     nodes = list(cluster.nodes)
@@ -235,16 +235,18 @@ def _upgraded(
             raise ExperimentError(f"--upgrade {old}={new}: {_unknown('GPU type', old, types)}")
         if old == new:  # nobody touches a machine for that
             continue
-        found = [i for i, node in enumerate(cluster.nodes) if node.gpu_type == old and i not in set(removed)]
-        for index in found:
+        upgraded = [i for i, node in enumerate(cluster.nodes) if node.gpu_type == old and i not in set(removed)]
+        for index in upgraded:
             nodes[index] = replace(nodes[index], gpu_type=new)
-        changed.extend(found)
-        told.append(f"{counted(len(found), 'node')} of type {old} get{'s' if len(found) == 1 else ''} {new} GPUs")
+        changed.extend(upgraded)
+        described.append(
+            f"{counted(len(upgraded), 'node')} of type {old} get{'s' if len(upgraded) == 1 else ''} {new} GPUs"
+        )
     return replace(cluster, nodes=tuple(nodes)), tuple(sorted(changed))
 
 
-def _with(scene: JobsScene, cluster: Cluster, texts: Sequence[str], told: list[str]) -> Cluster:
-    """The cluster with more nodes at its end, each in the partitions of the node that it is a copy of."""
+def _with(scene: JobsScene, cluster: Cluster, texts: Sequence[str], described: list[str]) -> Cluster:
+    """Return the cluster with nodes added at its end, each in the partitions of the node that it copies."""
     for text in texts:
         match = _ADDED.fullmatch(text.strip())
         if match is None:
@@ -273,12 +275,12 @@ def _with(scene: JobsScene, cluster: Cluster, texts: Sequence[str], told: list[s
         cluster = replace(cluster, nodes=(*cluster.nodes, *new), partitions=partitions)
         where = f" in {', '.join(homes)}" if homes else ""
         each = " each" if count > 1 else ""
-        told.append(f"{counted(count, 'node')} added with {_gpus(gpus)} of type {new[0].gpu_type}{each}{where}")
+        described.append(f"{counted(count, 'node')} added with {_gpus(gpus)} of type {new[0].gpu_type}{each}{where}")
     return cluster
 
 
 def _pattern(cluster: Cluster, gpu_type: str | None, partition: str | None) -> tuple[Node, list[str]]:
-    """The last node of the most common kind (of this type, in this partition, where there is one), and where it is."""
+    """Return the last node of the most common kind (of a type, in a partition, where given), and its partitions."""
     known = {each.name: each.nodes for each in cluster.partitions}
     if partition and partition not in known:
         line = _unknown("partition", partition, known) if known else f"no partition {partition!r}: the cluster has none"
@@ -292,12 +294,12 @@ def _pattern(cluster: Cluster, gpu_type: str | None, partition: str | None) -> t
         return node.gpus, node.gpu_type, *(getattr(node, field) for field, _ in FIELDS)
 
     common, _ = Counter(map(kind, places)).most_common(1)[0]
-    found = max(index for index in places if kind(index) == common)
-    return cluster.nodes[found], [partition] if partition else [n for n, nodes in known.items() if found in nodes]
+    chosen = max(index for index in places if kind(index) == common)
+    return cluster.nodes[chosen], [partition] if partition else [n for n, nodes in known.items() if chosen in nodes]
 
 
 def _whole(what: str, digits: str) -> int:
-    """A whole number of a length that can be one."""
+    """Return a whole number; an error where it has too many digits."""
     if len(digits) > _MOST_DIGITS:
         raise ExperimentError(f"{what} {digits[:_MOST_DIGITS]}… is too large")
     return int(digits)
@@ -320,7 +322,7 @@ def _listed(cluster: Cluster, nodes: Sequence[int], most: int = 6) -> str:
 
 
 def _with_speeds(
-    cluster: Cluster, table: Mapping[str, float], changes: Changes, told: list[str], notes: list[str]
+    cluster: Cluster, table: Mapping[str, float], changes: Changes, described: list[str], notes: list[str]
 ) -> Cluster:
     types = {node.gpu_type for node in cluster.nodes}
     known = dict(cluster.gpu_speed_ppm)
@@ -332,13 +334,15 @@ def _with_speeds(
             raise ExperimentError(f"--gpu-speed {name}: {_unknown('GPU type', name, types)}")
         known[name] = ppm
         if name in changes.gpu_speed:  # what was set in the table has been told
-            told.append(f"a GPU of type {name} is {speed:g} times as fast as the reference")
+            described.append(f"a GPU of type {name} is {speed:g} times as fast as the reference")
     for new in sorted({new for old, new in changes.upgrade.items() if new != old} - set(known)):
         notes.append(f"GPUs of type {new} run at reference speed; --gpu-speed {new}=2 says otherwise")
     return replace(cluster, gpu_speed_ppm=known)
 
 
-def _with_tenants(scene: JobsScene, cluster: Cluster, changes: Changes, told: list[str], notes: list[str]) -> Cluster:
+def _with_tenants(
+    scene: JobsScene, cluster: Cluster, changes: Changes, described: list[str], notes: list[str]
+) -> Cluster:
     tenants = {tenant.name: tenant for tenant in cluster.tenants}
     known = {*tenants, *(job.tenant for job in scene.jobs)}
     for flag, key, given in (
@@ -356,7 +360,7 @@ def _with_tenants(scene: JobsScene, cluster: Cluster, changes: Changes, told: li
                 continue
             tenants[name] = replace(before, **{key: gpus})  # type: ignore[arg-type]
             what = "quota" if key == "guaranteed_gpus" else "limit"
-            told.append(f"{what} of {name}: {_gpus(gpus)} instead of {_gpus(was)}")
+            described.append(f"{what} of {name}: {_gpus(gpus)} instead of {_gpus(was)}")
     promised = any(tenant.guaranteed_gpus is not None and not tenant.borrow for tenant in tenants.values())
     if changes.add_nodes and promised and not changes.quota:
         notes.append("quotas stay as they are: tenants that may not borrow hold no more GPUs than before (--quota)")
@@ -368,7 +372,7 @@ def _gpus(gpus: int | None) -> str:
 
 
 def _unknown(what: str, name: str, valid: Iterable[str], most: int = 12) -> str:
-    """The line for a name that does not exist; of hundreds of valid ones only some are listed."""
+    """Return the message for a name that does not exist; of hundreds of valid ones only some are listed."""
     line, listed = unknown_name(what, name, valid), sorted(valid)
     if len(listed) <= most:
         return line

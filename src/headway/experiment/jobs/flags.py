@@ -1,4 +1,4 @@
-"""The settings of a run of jobs that have a flag. Whatever has none is set by its key: --set cluster.tenancy=walls."""
+"""Define the flags of a run of jobs. A setting without a flag is set by its key: --set cluster.tenancy=walls."""
 
 from headway.experiment.common_flags import WARMUP
 from headway.experiment.flags import Flag

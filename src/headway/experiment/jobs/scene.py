@@ -16,7 +16,8 @@ from headway.errors import ExperimentError
 from headway.experiment.domain import Scene, with_table
 from headway.experiment.folder import Limits, kept_file, kept_record
 from headway.experiment.jobs.arrivals import anywhere, arrivals, check_span, feasible, source, without
-from headway.experiment.jobs.division import (
+from headway.experiment.jobs.policy import PARTS, PolicyFacts, costs_of, facts_of, policy_of
+from headway.experiment.jobs.speed import (
     check_division,
     completions_of,
     keep_profiles,
@@ -25,13 +26,12 @@ from headway.experiment.jobs.division import (
     unknown_models,
     unknown_programs,
 )
-from headway.experiment.jobs.parts import PARTS, PolicyFacts, costs_of, facts_of, policy_of
 from headway.files import write_whole
 from headway.formats.run_settings import check_measure
 from headway.formats.training import cluster_file, cluster_table
 from headway.formats.training.settings import LEAST_MTBF, MOST_FAILURES, Experiment, FailuresTable, PolicyTable, span
 from headway.metrics.training.window import check_texts, window_of
-from headway.plugins import GIVEN, TRUST, anchored, is_disarmed, is_from_outside, of_run
+from headway.plugins import GIVEN, TRUST, anchored, is_from_outside, is_untrusted, of_run
 from headway.sim.faults import FailureModel, Faults, Maintenance
 from headway.sim.resume import Moment
 from headway.sim.training import SimulatedCluster
@@ -87,10 +87,10 @@ class JobsScene(Scene):
         return policy.named_order, policy.backfill, policy.rule, policy.migration, policy.allocation
 
     def times_decisions(self, policy: ComposedPolicy) -> bool:
-        """Time decisions with an allocation only, where they take long enough for a clock."""
+        """Return whether decisions are timed: with an allocation only, where they take long enough for a clock."""
         return policy.allocation is not None
 
-    def given(self) -> Mapping[str, Sequence[Any]]:
+    def inputs(self) -> Mapping[str, Sequence[Any]]:
         """Return jobs and nodes."""
         return {"job": self.jobs, "node": self.cluster.nodes}
 
@@ -128,24 +128,24 @@ class JobsScene(Scene):
         write_workload(self.jobs, folder / JOBS_NAME)
         return self.experiment
 
-    def far(self, state: TrainingState, now: int) -> Far:
+    def progress(self, state: TrainingState, now: int) -> Far:
         """Count the jobs that have ended, wait and run."""
         waiting, running, total = state.queue.size, len(state.running), len(self.jobs)
         return Far(now, self.jobs[-1].submit, total, total - state.to_come - waiting - running, waiting, running)
 
-    def rows(self) -> tuple[type[IntEnum], Limits]:
+    def row_kinds(self) -> tuple[type[IntEnum], Limits]:
         """Return the kinds of rows about jobs and nodes, and how many there are of both."""
         return Kind, {"subject": (len(self.jobs), JOB_KINDS), "place": (len(self.cluster.nodes), PLACED_KINDS)}
 
-    def about(self, row: Sequence[int]) -> str:
+    def row_subject(self, row: Sequence[int]) -> str:
         """Return the job or node of a row."""
         return about(row)
 
-    def left(self, state: TrainingState) -> list[str]:
+    def unfinished(self, state: TrainingState) -> list[str]:
         """Return the jobs that have not ended."""
         return [f"job {number}" for number in state.jobs]
 
-    def untold(self, verb: str) -> list[str]:
+    def omissions(self, verb: str) -> list[str]:
         """Say what only the policy itself could tell."""
         if self.kept_facts is None:
             return []
@@ -205,7 +205,7 @@ def check_failures(model: FailureModel | None, cluster: Cluster, jobs: Sequence[
     widest = max([node.gpus for node in cluster.nodes], default=0) or 1
 
     def expected(job: Job) -> float:
-        """Failures of its nodes on the way from one checkpoint to the next."""
+        """Return the expected failures of its nodes between two checkpoints."""
         return min(job.ends_after, job.checkpoint_every) * max(job.nodes, -(-job.gpus // widest), 1) / model.mtbf
 
     job = max(jobs, key=expected)
@@ -293,8 +293,8 @@ def load(experiment: Experiment, folder: Path, *, trust: bool) -> JobsScene:
     policy = with_paths(experiment.policy, lambda spec: of_run(spec, folder, trust=trust))
     experiment = msgspec.structs.replace(experiment, policy=policy)
     jobs = traces.load(file, "headway", strict=True).jobs
-    disarmed = any(is_disarmed(getattr(policy, key)) for key in PARTS)
-    facts = kept_record(folder / POLICY_NAME, PolicyFacts) if disarmed else None
+    marked_untrusted = any(is_untrusted(getattr(policy, key)) for key in PARTS)
+    facts = kept_record(folder / POLICY_NAME, PolicyFacts) if marked_untrusted else None
     return JobsScene(experiment, cluster_table.build(experiment.cluster), jobs, kept_facts=facts)
 
 
@@ -313,9 +313,9 @@ def _from_files(experiment: Experiment) -> tuple[Experiment, tuple[str, ...]]:
                 f"cluster: {key} = {value!r} stands beside {', '.join(files)}, which says what each node has: "
                 "leave it out"
             )
-    found, notes = cluster_file.read(files)
+    described, notes = cluster_file.read(files)
     own = {key: value for key in table.__struct_fields__ if (value := getattr(table, key)) != _PLAIN[key]}
-    written = msgspec.structs.replace(found, **{**own, "file": ""})
+    written = msgspec.structs.replace(described, **{**own, "file": ""})
     return msgspec.structs.replace(experiment, cluster=written), notes
 
 
@@ -326,9 +326,9 @@ def same_jobs(experiments: Sequence[tuple[str, Experiment]]) -> list[tuple[str, 
     """Return variants that are to serve the same jobs: what one of them could never run is left out of all."""
     if not all(each.trace.same_jobs for _, each in experiments):
         return list(experiments)
-    hopeless = {name for _, each in experiments for name in prepare(each).skipped}
+    never_feasible = {name for _, each in experiments for name in prepare(each).skipped}
     return [
-        (name, with_table(each, "trace", leave_out=sorted({*each.trace.leave_out, *hopeless})))
+        (name, with_table(each, "trace", leave_out=sorted({*each.trace.leave_out, *never_feasible})))
         for name, each in experiments
     ]
 

@@ -11,24 +11,24 @@ from rich.table import Table
 from headway.errors import TapeError
 from headway.experiment.answer import Answer
 from headway.experiment.domain import Outcome, Row, RunResult, Shown, StoredRun, Tell, View
-from headway.experiment.jobs import asking
+from headway.experiment.jobs import questions
 from headway.experiment.jobs.scene import JobsScene
-from headway.metrics import compare
 from headway.metrics.bootstrap import UNKNOWN, mean_interval, quantile_interval
-from headway.metrics.compare import Batches, Change, Sample
+from headway.metrics.compare import Batches, Sample, change, known
 from headway.metrics.series import FloatArray
-from headway.metrics.training.jobs import job_table, preempted_free
+from headway.metrics.training.changes import DIFFERENT_JOBS, Change, changed, changed_batches, changed_over_seeds
+from headway.metrics.training.jobs import job_table, preemptions_were_free
 from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.summary import REPLICATION, as_json, of_ledger, percentile
 from headway.metrics.training.tenants import by_partition, by_tenant
 from headway.metrics.training.window import Window, window_of
-from headway.report import figures, page, pivot
-from headway.report.bars import bars
-from headway.report.export import Tables, Written, write_perfetto
+from headway.report.export import Tables, Written
 from headway.report.progress import progress_bar, share_bar
-from headway.report.training import export as notebook, tables
+from headway.report.training import export as notebook, figures, page, tables
+from headway.report.training.bars import bars
 from headway.report.training.explanation import Explanation
 from headway.report.training.measured import Comparison, Measured
+from headway.report.training.pivot import pivot
 from headway.report.training.story import Story, story
 from headway.training.job import Job
 from headway.training.policies.registry import describe
@@ -71,7 +71,7 @@ class JobsView(View):
         row |= _groups(ledger, window)
         return Outcome(row, _notes(scene, row, ledger), sample=_sample(ledger, window))
 
-    def how_far(self, result: RunResult) -> str:
+    def stopped_line(self, result: RunResult) -> str:
         """Count the jobs that had arrived and ended."""
         kinds = result.tape.column("kind")
         arrived = int((kinds == Kind.ARRIVED).sum())
@@ -113,7 +113,7 @@ class JobsView(View):
         lines = []
         for row in rows:
             name, over = row.get("variant") or row["policy"], row.get("jct_change_over")
-            if over == compare.DIFFERENT_JOBS:
+            if over == DIFFERENT_JOBS:
                 lines.append(f"{name}: measures other jobs than {row['baseline']}; its change has no interval")
             elif over:
                 lines.append(f"{name}: its change against {row['baseline']} is over {over}")
@@ -121,7 +121,7 @@ class JobsView(View):
 
     def pivot(self, rows: Sequence[Row], across: str) -> Table | None:
         """Return mean times to completion, a line for each combination of the other keys."""
-        return pivot.pivot(rows, across)
+        return pivot(rows, across)
 
     def sweep_remarks(self, rows: Sequence[Row]) -> list[str]:
         """Count combinations that are overloaded, whose queue grows, or whose change is not over everything."""
@@ -130,8 +130,8 @@ class JobsView(View):
             "have a queue that grows all through what is measured": "growing",
             "change over some of the seeds, or between different jobs: jct_change_over in --json": "jct_change_over",
         }
-        found = [(sum(1 for row in rows if row.get(key)), what) for what, key in counts.items()]
-        return [f"{count:,} of {len(rows):,} combinations {what}" for count, what in found if count]
+        counted = [(sum(1 for row in rows if row.get(key)), what) for what, key in counts.items()]
+        return [f"{count:,} of {len(rows):,} combinations {what}" for count, what in counted if count]
 
     def picture(self, rows: Sequence[Row]) -> str:
         """Draw mean times to completion as bars."""
@@ -155,7 +155,7 @@ class JobsView(View):
     def explain(self, stored: StoredRun, subject: str, at: str | None, draws: int | None) -> Explanation:
         """Say why a job does not run at a time, which moves would admit it, and when to expect its start."""
         job = job_number(stored.scene.jobs, subject)
-        time = asking.moment_of(stored, at, job)
+        time = questions.moment_of(stored, at, job)
         with share_bar("explain") as tell:
 
             def resuming(now: int, _state: object) -> None:
@@ -164,12 +164,12 @@ class JobsView(View):
             def drawing(done: int, count: int) -> None:
                 tell(f"going on: {done} of {count} continuations", done / count)
 
-            return asking.explain(stored, job, time, draws, resuming, drawing)
+            return questions.explain(stored, job, time, draws, resuming, drawing)
 
     def whatif(self, stored: StoredRun, at: str, folder: Path | None, changes: Mapping[str, Any]) -> Answer:
         """Continue a run from a moment of it under changes, and say who gains and who loses."""
         with progress_bar(f"from {at} on") as told:
-            return asking.ask(stored, at, changes, folder, told)
+            return questions.ask(stored, at, changes, folder, told)
 
     def page(self, runs: Sequence[Shown], baseline: int, title: str, tell: Tell) -> str:
         """Make the page: answer, distributions, causes of waiting, fairness, losses, a map of every GPU."""
@@ -187,7 +187,7 @@ class JobsView(View):
 
     def trace_events(self, stored: StoredRun, path: Path, tell: Tell) -> Written:
         """Write every GPU over time."""
-        return write_perfetto(_ledger(stored), path, stored.folder.name, lambda share: tell(path.name, share))
+        return notebook.write_perfetto(_ledger(stored), path, stored.folder.name, lambda share: tell(path.name, share))
 
     def tables(self, stored: StoredRun) -> Tables:
         """Return jobs, stays, tenants, nodes and the timeline."""
@@ -243,7 +243,7 @@ def _notes(scene: JobsScene, row: Row, ledger: Ledger) -> tuple[str, ...]:
         notes.append(f"overload: {row['overload']}")
     if row["growing"]:
         notes.append(row["growing"])
-    if row["preemptions"] and preempted_free(ledger, scene.costs()):
+    if row["preemptions"] and preemptions_were_free(ledger, scene.costs()):
         notes.append("preemptions cost nothing here: --preemption-cost 60s charges them")
     return tuple(notes)
 
@@ -252,13 +252,13 @@ def _intervals(ledger: Ledger, window: Window | None, level: float) -> dict[str,
     """Return how sure the mean and two percentiles of JCT and the mean wait are; None where there is no saying."""
     jct = _jct(ledger, window)
     wait = np.where(ledger.completed, ledger.wait / SECOND, np.nan)[_chosen(window)]
-    found = {
+    intervals = {
         "jct_mean": mean_interval(jct, level=level) if level else UNKNOWN,
         "jct_p50": quantile_interval(jct, 0.5, level=level) if level else UNKNOWN,
         "jct_p99": quantile_interval(jct, 0.99, level=level) if level else UNKNOWN,
         "wait_mean": mean_interval(wait, level=level) if level else UNKNOWN,
     }
-    sure = {name: compare.known(interval) or (None, None) for name, interval in found.items()}
+    sure = {name: known(interval) or (None, None) for name, interval in intervals.items()}
     return {f"{name}_{end}_s": sure[name][side] for name in sure for side, end in enumerate(("low", "high"))}
 
 
@@ -267,7 +267,7 @@ def _chosen(window: Window | None) -> slice:
 
 
 def _jct(ledger: Ledger, window: Window | None) -> FloatArray:
-    """JCTs of measured jobs in submission order; nan for those that did not complete."""
+    """Return the JCTs of measured jobs in submission order; nan for those that did not complete."""
     jct: FloatArray = np.where(ledger.completed, (ledger.end - ledger.submit) / SECOND, np.nan)[_chosen(window)]
     return jct
 
@@ -278,7 +278,7 @@ def _sample(ledger: Ledger, window: Window | None) -> Sample:
 
 
 def _groups(ledger: Ledger, window: Window | None) -> dict[str, Any]:
-    """A row a tenant and a partition, where there are several but not so many that nobody would read them."""
+    """Return a row a tenant and a partition, where there are several but not too many to read."""
     several = range(2, MOST_GROUPS + 1)
     jobs = ledger.jobs[_chosen(window)]
     groups = {"tenants": {job.tenant for job in jobs}, "partitions": {job.partition for job in jobs}}
@@ -296,7 +296,7 @@ def _changed(outcome: Outcome, reference: Outcome) -> Change:
     if "runs" not in row and "runs" not in other and (not outcome.drawn or row["seed"] == other["seed"]):
         mine, base = outcome.sample, reference.sample
         if isinstance(mine, Sample) and isinstance(base, Sample):
-            return compare.changed(mine, base, level)
+            return changed(mine, base, level)
         if isinstance(mine, Batches) and isinstance(base, Batches):
-            return compare.changed_batches(mine, base, compare.change(row["jct_mean_s"], other["jct_mean_s"]), level)
-    return compare.changed_over_seeds(row, other, level, (outcome.drawn, reference.drawn))
+            return changed_batches(mine, base, change(row["jct_mean_s"], other["jct_mean_s"]), level)
+    return changed_over_seeds(row, other, level, (outcome.drawn, reference.drawn))

@@ -1,4 +1,4 @@
-"""What if: a stored run continued from a moment of it under changes, beside what it was without them.
+"""Continue a stored run from a moment on, with changes and without, and compare the two.
 
 Up to and including that time the run is what it was. A nanosecond later nodes that go are emptied, another one later
 the changes hold, and the policy is asked at once where they concern it. ``moment_at`` alone is a run taken up in the
@@ -19,7 +19,7 @@ from headway.core.tape import Tape, TapeWriter
 from headway.errors import ExperimentError, InputError, TapeError
 from headway.experiment.domain import Progress, RunResult, StoredRun, with_table
 from headway.experiment.folder import CONTINUATION_NAME, WHATIF_NAME, origin, whole_or_nothing
-from headway.experiment.jobs.arrivals import hopeless
+from headway.experiment.jobs.arrivals import never_feasible
 from headway.experiment.jobs.changes import IN_FORCE_AFTER, Changes, Plan, plan
 from headway.experiment.jobs.scene import JobsScene, check_failures, failure_model
 from headway.experiment.play import play
@@ -64,7 +64,7 @@ class WhatIf:
 
 
 def time_of(text: str, stored: StoredRun) -> int:
-    """The time that ``2d``, ``36h``, ``50%`` or ``end`` means for a run; it has to lie within what is recorded.
+    """Return the time that ``2d``, ``36h``, ``50%`` or ``end`` means for a run; it must lie within what is recorded.
 
     The last step of a run that was cut short may be half a step: its end is the step before that.
     """
@@ -107,11 +107,11 @@ def _duration(text: str) -> int:
 def moment_at(
     scene: JobsScene, tape: Tape, at: int, *, policy: JobsScene | None = None, progress: Progress | None = None
 ) -> Moment:
-    """A run after everything up to and including a time: its policy with its memory, or that of another scene, new."""
+    """Return a run after everything up to and including a time: its policy with its memory, or another scene's, new."""
 
     def told(now: int, state: TrainingState) -> None:
         if progress is not None:
-            progress(scene.far(state, now))
+            progress(scene.progress(state, now))
 
     with no_collection():
         return resume(
@@ -149,7 +149,7 @@ def what_if(
         )
     at = _clear_of_steps(stored.tape, at)
     planned = plan(scene, at, changes)
-    left_out = _hopeless(stored, at, planned, skip_infeasible)
+    left_out = _never_feasible(stored, at, planned, skip_infeasible)
     before = stored.tape
     if not stored.complete or left_out:
         unchanged = _continued(stored, at, plan(scene, at, Changes()), left_out, None, progress)
@@ -161,7 +161,7 @@ def what_if(
 
 
 def _clear_of_steps(tape: Tape, at: int) -> int:
-    """The time itself, unless a step follows within the nanoseconds that belong to the changes: then that step's."""
+    """Return the time itself, or that of a step that follows within the nanoseconds reserved for the changes."""
     later = tape.column("time")[len(tape.until(at)) :]
     for time in map(int, later):
         if time > at + IN_FORCE_AFTER:
@@ -183,7 +183,7 @@ def _continued(
     folder: Path | None,
     progress: Progress | None,
 ) -> RunResult:
-    """The run to its end; nothing is written before it is clear that it can be taken up."""
+    """Return the run continued to its end; nothing is written before it is clear that it can be continued."""
     scene = planned.scene
     other = None if planned.same_policy else scene
     moment = moment_at(stored.scene, stored.tape, at, policy=other, progress=progress)
@@ -209,19 +209,19 @@ def _continued(
         return play(made, into, progress, begin)
 
 
-def _hopeless(stored: StoredRun, at: int, planned: Plan, skip: bool) -> tuple[int, ...]:
-    """Jobs, live at that time or to come, that could never run under the changes; an error unless they are to go."""
+def _never_feasible(stored: StoredRun, at: int, planned: Plan, skip: bool) -> tuple[int, ...]:
+    """Return jobs, live or to come, that could never run under the changes; an error unless they are to be skipped."""
     if planned.same_cluster and planned.same_policy:
         return ()
     scene = planned.scene
     ended = Ledger(stored.tape.until(at), stored.scene.jobs, stored.scene.cluster).ended.tolist()
     jobs = [job for job in scene.jobs if not ended[job.id]]
     skipping = "leaves such jobs out" if not skip else ""
-    return tuple(job.id for job in hopeless(scene.cluster, jobs, scene.policy(), skipping, "no job that is left"))
+    return tuple(job.id for job in never_feasible(scene.cluster, jobs, scene.policy(), skipping, "no job that is left"))
 
 
 def _change(moment: Moment, planned: Plan, left_out: Sequence[int]) -> None:
-    """Bring the changes into force, right after the moment; what they do to nodes and jobs goes onto the tape."""
+    """Apply the changes right after the moment; their effects on nodes and jobs go onto the tape."""
     if planned.nothing and not left_out:
         return
     now = moment.time + IN_FORCE_AFTER
@@ -242,7 +242,7 @@ def _change(moment: Moment, planned: Plan, left_out: Sequence[int]) -> None:
     for node in (*came_back, *planned.added):
         happen(state, executor, now, NodeRecovered(node))
     _change_faults(now, moment, planned)
-    made_room = _send_away(now, moment, left_out)
+    made_room = _cancel_jobs(now, moment, left_out)
     if left_out or not planned.same_arrivals:
         gone, here = set(left_out), len(scene.jobs) - len(executor.to_come)
         moment.expect([job for job in scene.jobs[here:] if job.id not in gone])
@@ -253,7 +253,7 @@ def _change(moment: Moment, planned: Plan, left_out: Sequence[int]) -> None:
 
 
 def _change_faults(now: int, moment: Moment, planned: Plan) -> None:
-    """Failures by another model, of nodes that are new, and none of nodes that are gone."""
+    """Draw failures by another model or for new nodes, and cancel those of removed nodes."""
     executor, scene = moment.executor, planned.scene
     gone = set(planned.removed)
     executor.give_up(gone)
@@ -274,8 +274,8 @@ def _change_faults(now: int, moment: Moment, planned: Plan) -> None:
     )
 
 
-def _send_away(now: int, moment: Moment, jobs: Sequence[int]) -> bool:
-    """Cancel what lives of these jobs; whether any did."""
+def _cancel_jobs(now: int, moment: Moment, jobs: Sequence[int]) -> bool:
+    """Cancel those of these jobs that are live; return whether any was."""
     state = moment.state
     here = [job for job in jobs if job in state.jobs]
     for job in here:
@@ -287,24 +287,24 @@ def _send_away(now: int, moment: Moment, jobs: Sequence[int]) -> bool:
 # --- what is kept -------------------------------------------------------------------------------------------------
 
 
-def store(folder: Path, found: WhatIf, difference: dict[str, Any]) -> str:
+def store(folder: Path, what_if_run: WhatIf, difference: dict[str, Any]) -> str:
     """Put the difference into a folder that may hold the new run already; in one line, what is there.
 
     Where one scene describes the whole run it was written there while it went on. Otherwise there is no run, which an
     audit would call broken, but the tape of what followed the changes.
     """
-    if auditable(found.plan, found.left_out):
-        if not found.plan.nothing:
+    if auditable(what_if_run.plan, what_if_run.left_out):
+        if not what_if_run.plan.nothing:
             _write(folder, difference)
         return f"{folder}: the whole run, from its beginning"
     tape = folder / CONTINUATION_NAME
     with whole_or_nothing(folder):
         _write(folder, difference)
         writer = TapeWriter(tape)
-        for row in found.continuation.rows.tolist():
+        for row in what_if_run.continuation.rows.tolist():
             writer.append(tuple(row))
         writer.close()
-    why = "jobs were left out" if found.plan.same_cluster else "its cluster changed"
+    why = "jobs were left out" if what_if_run.plan.same_cluster else "its cluster changed"
     return f"{folder}: the difference, and the tape of what followed; not a run, because {why} on the way"
 
 

@@ -1,4 +1,4 @@
-"""Pods and nodes as ``kubectl get … -o json`` writes them, for traces and live engines alike.
+"""Parse pods and nodes as ``kubectl get … -o json`` writes them, for traces and live engines alike.
 
 ``objects`` reads a file, ``pod`` says in one flat record what a pod asked for and what became of it, ``cluster`` says
 what the nodes are. ``resources`` knows Kubernetes' quantities and the many names of a GPU.

@@ -1,4 +1,4 @@
-"""Nodes of a Kubernetes cluster: what they have to give, which GPUs, how these are shared, and the pool of each."""
+"""Parse the nodes of a Kubernetes cluster: capacity, GPUs, how GPUs are shared, and the node pool."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -44,7 +44,7 @@ def describes(text: str) -> bool:
 
 def cluster(text: str, where: str) -> Described:
     """Return the nodes in a file."""
-    found: dict[str, Item] = {}
+    nodes_by_name: dict[str, Item] = {}
     kinds: set[str] = set()
     for position, item in enumerate(objects(text.encode(), where, ExperimentError), start=1):
         if isinstance(item, ObjectError) and item.kind in ("Node", ""):
@@ -53,15 +53,15 @@ def cluster(text: str, where: str) -> Described:
         if isinstance(item, Item) and item.kind == "Node":
             if not item.metadata.name:
                 raise ExperimentError(f"{where}: item {position}: metadata.name is missing: a node needs a name")
-            found[item.metadata.name] = item
-    if not found:
+            nodes_by_name[item.metadata.name] = item
+    if not nodes_by_name:
         holds = ", ".join(sorted(kinds)) or "nothing"
         raise ExperimentError(f"{where}: holds no node ({holds}): write one with kubectl get nodes -o json")
     try:
-        nodes = tuple(_node(item) for item in found.values())
+        nodes = tuple(_node(item) for item in nodes_by_name.values())
     except ObjectError as problem:
         raise ExperimentError(f"{where}: {problem}") from None
-    return Described(nodes=nodes, notes=tuple(_notes(found.values())))
+    return Described(nodes=nodes, notes=tuple(_notes(nodes_by_name.values())))
 
 
 @lru_cache(maxsize=1024)

@@ -1,4 +1,4 @@
-"""Kubernetes objects from JSON: the fields that matter here, typed, and nothing else of them.
+"""Decode Kubernetes objects from JSON: only the fields that headway uses, typed.
 
 A file holds a list, one object, several of either one after the other, or watch events. A list without a fault is
 decoded at once; otherwise objects are decoded one by one, so that a bad one costs one object and can be named.

@@ -1,4 +1,4 @@
-"""A pod in one flat record: what it asked for, whose it was, which gang it belonged to, and what became of it.
+"""Flatten a pod to one record: its requests, its owner, its gang, and how it ended.
 
 Nothing is left out or made up here: times that the object does not tell are None, and what becomes of such pods is for
 the reader of the record to decide. Times are nanoseconds since 1970.

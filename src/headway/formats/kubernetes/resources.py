@@ -1,4 +1,4 @@
-"""What a pod asks for and a node has, in Kubernetes' terms: quantities, effective requests, and GPUs by any name.
+"""Compute what a pod requests and a node offers, by Kubernetes' rules: quantities, effective requests, GPU resources.
 
 Amounts are integers in thousandths (of a CPU, a byte, a device), rounded up as Kubernetes rounds. A GPU may be asked
 for as a device, a MIG slice, a time-sliced replica, a percentage, a fraction or an amount of its memory; all of them
@@ -214,7 +214,7 @@ def slice_milli(profile: str) -> int:
 
 def gpu_request(asked: Amounts, slicing: Slicing = WHOLE) -> GpuRequest:
     """Return the GPUs among amounts. More than one device in parts is rounded up to whole ones."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for name, amount in asked.items():
         if name in _ORDINARY:
             continue
@@ -224,10 +224,10 @@ def gpu_request(asked: Amounts, slicing: Slicing = WHOLE) -> GpuRequest:
         if amount % 1000 and kind in ("devices", "slices", "replicas"):
             raise ObjectError(name, f"{amount}m", "must be a whole number of devices")
         if kind in ("percent", "each"):
-            found[kind] = max(found.get(kind, 0), ceil(amount * milli / 1000))
+            counts[kind] = max(counts.get(kind, 0), ceil(amount * milli / 1000))
         else:
-            found[kind] = found.get(kind, 0) + amount // 1000 * (milli or 1)
-    return _request(found, slicing) if found else NONE
+            counts[kind] = counts.get(kind, 0) + amount // 1000 * (milli or 1)
+    return _request(counts, slicing) if counts else NONE
 
 
 @lru_cache(maxsize=1024)

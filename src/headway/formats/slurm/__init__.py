@@ -1,1 +1,1 @@
-"""Text and JSON that Slurm prints: jobs, nodes, partitions, its configuration."""
+"""Parse text and JSON that Slurm prints: jobs, nodes, partitions, its configuration."""

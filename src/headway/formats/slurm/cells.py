@@ -1,4 +1,4 @@
-"""The small texts that Slurm writes in its cells: spans of time, sizes, trackable resources, generic resources, states.
+"""Parse the values in Slurm's cells: time spans, sizes, trackable resources, generic resources, states.
 
 Everything here takes one cell and returns a value, or None where the cell cannot be understood; who reads the file
 knows the line and says so. Slurm counts in powers of two: its M is 2**20 bytes.
@@ -60,8 +60,8 @@ def requested_memory(text: str, cpus: int, nodes: int) -> int | None:
     """Parse a ``ReqMem`` into bytes for the whole job: ``4Gc`` is a CPU's, ``64Gn`` a node's, ``64G`` the job's."""
     plain = text.strip()
     times = {"c": cpus, "n": nodes}.get(plain[-1:], 1)
-    found = size(plain[:-1] if plain[-1:] in ("c", "n", "?") else plain)
-    return None if found is None else found * max(1, times)
+    amount = size(plain[:-1] if plain[-1:] in ("c", "n", "?") else plain)
+    return None if amount is None else amount * max(1, times)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class _Count:
 
 
 def tres(text: str) -> Resources | None:
-    """``billing=8,cpu=8,gres/gpu:a100=4,gres/gpu=4,mem=64G,node=2``; None where a part that matters is unreadable."""
+    """Parse ``billing=8,cpu=8,gres/gpu:a100=4,gres/gpu=4,mem=64G,node=2``; None where a needed part is unreadable."""
     if absent(text):
         return Resources()
     plain: dict[str, int] = {}
@@ -112,8 +112,8 @@ def tres(text: str) -> Resources | None:
             gpus.typed[kind] = number
         else:
             gpus.total = number
-    found = gpus.resources()
-    return Resources(found.gpus, found.gpu_types, plain.get("cpu"), plain.get("mem"), plain.get("node"), parts)
+    resources = gpus.resources()
+    return Resources(resources.gpus, resources.gpu_types, plain.get("cpu"), plain.get("mem"), plain.get("node"), parts)
 
 
 def _whole(text: str) -> int | None:

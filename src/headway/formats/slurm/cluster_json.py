@@ -1,4 +1,4 @@
-"""Nodes and partitions from Slurm's JSON: ``sinfo --json``, ``scontrol show nodes --json``, ``show partitions --json``.
+"""Parse nodes and partitions from Slurm's JSON: ``sinfo --json``, ``scontrol show nodes|partitions --json``.
 
 Up to 22.05 ``sinfo --json`` lists ``nodes``, as ``scontrol`` does since; newer ones list groups of nodes that are
 alike, under ``sinfo``, once for each partition.
@@ -64,12 +64,12 @@ def cluster(text: str, where: str) -> Described:
 
 
 def _numbered(listed: list[Any] | None, what: str, where: str) -> list[tuple[str, dict[str, Any]]]:
-    found = []
+    numbered = []
     for position, each in enumerate(listed or [], start=1):
         if not isinstance(each, dict):
             raise ExperimentError(f"{where}: {what} {position} is no object")
-        found.append((f"{where}: {what} {position}", each))
-    return found
+        numbered.append((f"{where}: {what} {position}", each))
+    return numbered
 
 
 def _node(record: dict[str, Any], place: str, notes: list[str]) -> NodeRecord:
@@ -106,8 +106,8 @@ def _sizes(cpus: Any, memory: Any, place: str) -> tuple[int | None, int | None]:
 
 
 def _count(value: Any, key: str, place: str) -> int | None:
-    found = number(value)
+    count = number(value)
     told = value is not None and not isinstance(value, dict)
-    if (found is None and told) or (found is not None and found < 0):
+    if (count is None and told) or (count is not None and count < 0):
         raise ExperimentError(f"{place}: {key} {value!r} must be a whole number, 0 or more")
-    return found or None
+    return count or None

@@ -1,4 +1,4 @@
-"""Jobs as Slurm's JSON tells them, as the cells that ``sacct --parsable2`` would print.
+"""Convert jobs from Slurm's JSON to the cells that ``sacct --parsable2`` would print.
 
 ``sacct --json`` and ``squeue --json`` (or ``scontrol show jobs --json``) name things differently, and each version a
 little otherwise: a number may be plain or ``{"set": true, "infinite": false, "number": 5}``, a state a word or a list.
@@ -165,8 +165,8 @@ def number(value: Any) -> int | None:
 
 def words(value: Any) -> list[str]:
     """Return a text or a list of texts as a list."""
-    found = value if isinstance(value, list) else [value]
-    return [each for each in found if isinstance(each, str)]
+    values = value if isinstance(value, list) else [value]
+    return [each for each in values if isinstance(each, str)]
 
 
 def within(value: Any, *keys: str) -> Any:
@@ -231,10 +231,10 @@ def _whole(values: Sequence[_Number]) -> Sequence[int | None]:
 
 def _either(values: Sequence[_Number], jobs: list[_Job], other_key: str) -> Sequence[int | None]:
     """Return whole numbers; where there is none, the one that another version keeps elsewhere."""
-    found = _whole(values)
-    if isinstance(found, array) or None not in found:
-        return found
-    return [number(getattr(job, other_key)) if value is None else value for value, job in zip(found, jobs, strict=True)]
+    whole = _whole(values)
+    if isinstance(whole, array) or None not in whole:
+        return whole
+    return [number(getattr(job, other_key)) if value is None else value for value, job in zip(whole, jobs, strict=True)]
 
 
 def _filled(texts: Sequence[str | None], jobs: list[_Job], *others: str) -> Sequence[str | None]:
@@ -251,8 +251,8 @@ def _state(job: _Job) -> str | None:
 
 
 def _list(nodes: Any) -> str | None:
-    found = within(nodes, "list")
-    return None if found is None else str(found)
+    names = within(nodes, "list")
+    return None if names is None else str(names)
 
 
 def _ids(jobs: list[_Job]) -> list[str | None]:
@@ -278,14 +278,14 @@ def _id(job: _Job, array: int, leader: int) -> str:
 
 
 def _first(value: _Number, other: _Number) -> int | None:
-    found = number(value)
-    return number(other) if found is None else found
+    first = number(value)
+    return number(other) if first is None else first
 
 
 def _tres(jobs: list[_Job]) -> list[tuple[str, str]]:
     """Return what each job requested and what it was given."""
     known: dict[bytes, tuple[str, str]] = {b"": ("", "")}
-    found: list[tuple[str, str]] = []
+    parts: list[tuple[str, str]] = []
     for job in jobs:
         text = bytes(job.tres)
         if text not in known:
@@ -293,15 +293,15 @@ def _tres(jobs: list[_Job]) -> list[tuple[str, str]]:
                 told = _resources(text) or _Resources()
             except msgspec.ValidationError as problem:
                 rule, _, rest = str(problem).partition(" - at `$")
-                place = f"$.jobs[{len(found)}].tres{rest.rstrip('`')}"
+                place = f"$.jobs[{len(parts)}].tres{rest.rstrip('`')}"
                 raise msgspec.ValidationError(f"{rule} - at `{place}`") from None
             known[text] = _spelt(told.requested), _spelt(told.allocated)
-        found.append(known[text])
-    return found
+        parts.append(known[text])
+    return parts
 
 
 def _spelt(listed: list[_Resource] | None) -> str:
-    """``[{"type": "gres", "name": "gpu", "count": 4}]`` as ``gres/gpu=4``; memory is counted in MiB."""
+    """Return ``[{"type": "gres", "name": "gpu", "count": 4}]`` as ``gres/gpu=4``; memory is counted in MiB."""
     parts = []
     for each in listed or ():
         count = number(each.count)

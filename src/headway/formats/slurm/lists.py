@@ -1,4 +1,4 @@
-"""Slurm's short forms for many names: hosts ``n[01-16,20],m3`` and tasks of an array ``5-10,20-30:2%4``."""
+"""Expand Slurm's short forms of lists: hosts ``n[01-16,20],m3`` and tasks of an array ``5-10,20-30:2%4``."""
 
 import re
 from collections.abc import Iterator
@@ -54,14 +54,14 @@ def _names(part: str, text: str) -> list[str]:
 
 
 def _numbers(inside: str, text: str) -> list[str]:
-    found: list[str] = []
+    numbers: list[str] = []
     for part in inside.split(","):
         match = _RANGE.fullmatch(part.strip())
         if match is None:
             raise InputError(f"list {text!r} is not understood: {part!r} is no number and no range like 01-16")
         first, last, step = match[1], match[2] or match[1], int(match[3] or 1)
-        if not step or int(last) < int(first) or (int(last) - int(first)) // step + len(found) >= MOST:
+        if not step or int(last) < int(first) or (int(last) - int(first)) // step + len(numbers) >= MOST:
             raise InputError(f"list {text!r} is not understood: {part!r} is no range that can be counted")
         width = len(first) if len(first) == len(last) or first.startswith("0") else 0
-        found.extend(f"{number:0{width}d}" for number in range(int(first), int(last) + 1, step))
-    return found
+        numbers.extend(f"{number:0{width}d}" for number in range(int(first), int(last) + 1, step))
+    return numbers

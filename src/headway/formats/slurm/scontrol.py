@@ -1,4 +1,4 @@
-"""Nodes and partitions as ``scontrol show node`` and ``scontrol show partition`` print them, with -o or without.
+"""Parse nodes and partitions as ``scontrol show node`` and ``scontrol show partition`` print them, with -o or without.
 
 A record is ``Key=value`` pairs; a value may hold blanks (``OS=Linux 6.1 #1 SMP``), so it lasts until the next key.
 """
@@ -77,11 +77,11 @@ def records(text: str) -> Iterator[tuple[int, dict[str, str]]]:
 
 def pairs(text: str) -> dict[str, str]:
     """Return the ``Key=value`` pairs of a text; of a key that occurs again the first value counts."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     keys = list(_KEY.finditer(text))
     for match, after in zip(keys, [*(key.start() for key in keys[1:]), len(text)], strict=False):
-        found.setdefault(match[1], text[match.end() : after].strip())
-    return found
+        values.setdefault(match[1], text[match.end() : after].strip())
+    return values
 
 
 def names(text: str, place: str) -> tuple[str, ...]:
@@ -115,20 +115,20 @@ def node(record: dict[str, str], name: str, place: str, notes: list[str]) -> Nod
 
 def devices(text: str, name: str, place: str, notes: list[str]) -> tuple[int, str]:
     """Return a node's GPUs and their type; of several types the most frequent."""
-    found = slurm.gres(text)
-    if found is None:
+    resources = slurm.gres(text)
+    if resources is None:
         raise ExperimentError(f"{place}: Gres {text!r} is not understood: it should be like gpu:a100:4")
-    if len(found.gpu_types) > 1:
-        counts = {kind: _count(text, kind) for kind in found.gpu_types}
+    if len(resources.gpu_types) > 1:
+        counts = {kind: _count(text, kind) for kind in resources.gpu_types}
         most = max(counts, key=counts.__getitem__)
         notes.append(f"node {name} has GPUs of several types ({', '.join(counts)}): all taken as {most}")
-        return found.gpus or 0, most
-    return found.gpus or 0, (*found.gpu_types, "gpu")[0]
+        return resources.gpus or 0, most
+    return resources.gpus or 0, (*resources.gpu_types, "gpu")[0]
 
 
 def _count(text: str, kind: str) -> int:
-    parts = [found for found in map(slurm.gres, re.sub(r"\([^)]*\)", "", text).split(",")) if found]
-    return sum(found.gpus or 0 for found in parts if found.gpu_types == (kind,))
+    parts = [part for part in map(slurm.gres, re.sub(r"\([^)]*\)", "", text).split(",")) if part]
+    return sum(part.gpus or 0 for part in parts if part.gpu_types == (kind,))
 
 
 def whole(text: str | None, key: str, place: str) -> int | None:
@@ -143,8 +143,8 @@ def whole(text: str | None, key: str, place: str) -> int | None:
 
 def mebibytes(text: str | None, key: str, place: str) -> int | None:
     """Parse memory that is counted in MiB into bytes."""
-    found = whole(text, key, place)
-    return None if found is None else found * _MEBIBYTE
+    size = whole(text, key, place)
+    return None if size is None else size * _MEBIBYTE
 
 
 def gone(state: str) -> bool:

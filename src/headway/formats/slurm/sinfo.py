@@ -1,4 +1,4 @@
-"""Nodes and partitions as ``sinfo`` prints them: ``-N``, ``--long``, ``-o "%N %P %c %m %G %t"``, or without -N.
+"""Parse nodes and partitions as ``sinfo`` prints them: ``-N``, ``--long``, ``-o "%N %P %c %m %G %t"``, or without -N.
 
 A column is known by its heading. Without headings (``-h``) two layouts can be told apart: that of plain ``sinfo -N``,
 and that of ``%N %P %c %m %G %t``. A table without GRES does not say how many GPUs a node has: it describes partitions.
@@ -51,12 +51,12 @@ def cluster(text: str, where: str) -> Described:
         away.update(dict.fromkeys(hosts if gone(row.get("STATE", "")) else ()))
         if "GRES" in columns:
             nodes.update((host, _node(row, host, place, notes)) for host in hosts if host not in nodes)
-    found = tuple(PartitionRecord(name, tuple(hosts)) for name, hosts in members.items() if not slurm.absent(name))
+    partitions = tuple(PartitionRecord(name, tuple(hosts)) for name, hosts in members.items() if not slurm.absent(name))
     if "GRES" not in columns:
         notes.append(f"{where}: has no column GRES: it tells partitions, not what a node holds (use {_ADVICE})")
     if not any(members.values()):
         raise ExperimentError(f"{where}: names no node")
-    return Described(tuple(nodes.values()), found, (*dict.fromkeys(notes), *away_note(tuple(away), where)))
+    return Described(tuple(nodes.values()), partitions, (*dict.fromkeys(notes), *away_note(tuple(away), where)))
 
 
 def _layout(text: str) -> tuple[tuple[str, ...], int, bool] | None:

@@ -1,4 +1,4 @@
-"""A Slurm site's own parameters, from ``slurm.conf`` or ``scontrol show config``, as the nearest policy.
+"""Convert a Slurm site's parameters, from ``slurm.conf`` or ``scontrol show config``, to the nearest policy.
 
 The weights, ages and periods of priority/multifactor are taken over; priority/basic is first come, first served.
 sched/backfill plans a start for each of the first ``bf_max_job_test`` jobs every ``bf_interval`` seconds, which is
@@ -63,8 +63,8 @@ def parse(text: str) -> dict[str, str]:
     settings = {}
     for line in text.replace("\\\n", " ").splitlines():
         plain = re.split(r"(?<!\\)#", line, maxsplit=1)[0]
-        if found := re.match(r"\s*([A-Za-z][\w\[\]]*)\s*=\s*(.*?)\s*$", plain):
-            settings[found[1].lower()] = "" if found[2] == "(null)" else found[2]
+        if setting := re.match(r"\s*([A-Za-z][\w\[\]]*)\s*=\s*(.*?)\s*$", plain):
+            settings[setting[1].lower()] = "" if setting[2] == "(null)" else setting[2]
     return settings
 
 
@@ -150,7 +150,7 @@ def _parameter(parameters: Mapping[str, str], name: str, default: int) -> int:
 
 
 def _span(text: str, key: str) -> int:
-    found = span(text)
-    if found is None:
+    length = span(text)
+    if length is None:
         raise ExperimentError(f"config: {key} {text!r} is not a time like 5, 00:05:00 or 7-0")
-    return found
+    return length

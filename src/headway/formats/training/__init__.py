@@ -1,1 +1,1 @@
-"""Files about training clusters and jobs: experiment tables, clusters, profiles."""
+"""Parse files about training clusters and jobs: experiment tables, clusters, profiles."""

@@ -1,4 +1,4 @@
-"""Clusters from files that other systems write: what their nodes and partitions are, as the ``[cluster]`` table.
+"""Convert cluster descriptions of other systems (their nodes and partitions) to the ``[cluster]`` table.
 
 Several files may describe one cluster together (nodes in one, partitions in another). A parser of such a file is a
 module with ``describes(text)`` and ``cluster(text, where)``; it is listed in ``SOURCES``.
@@ -38,11 +38,11 @@ SOURCES: tuple[Source, ...] = (kubernetes, openb, slurm_scontrol, slurm_sinfo, s
 def read(paths: Sequence[str]) -> tuple[ClusterTable, tuple[str, ...]]:
     """Return the cluster that files describe together, and what a reader of results should know about them."""
     tables = [_table(Path(path)) for path in paths if path.endswith(".toml")]
-    found = [_described(path) for path in paths if not path.endswith(".toml")]
+    described = [_described(path) for path in paths if not path.endswith(".toml")]
     if len(tables) > 1:
         raise ExperimentError("cluster files: only one of them may be a TOML file")
     base = tables[0] if tables else ClusterTable()
-    return merged(found, base) if found else base, tuple(note for each in found for note in each.notes)
+    return merged(described, base) if described else base, tuple(note for each in described for note in each.notes)
 
 
 def merged(described: Sequence[Described], base: ClusterTable) -> ClusterTable:

@@ -1,4 +1,4 @@
-"""What a file of another system says about a cluster: its nodes and partitions, one record each."""
+"""Define the records that parsers of cluster files return: one a node, one a partition."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The ``[cluster]`` table of an experiment: nodes, topology, partitions and tenants, as a person writes them."""
+"""Build a cluster from the ``[cluster]`` table of an experiment: nodes, topology, partitions and tenants."""
 
 from itertools import pairwise
 from typing import Any
@@ -218,13 +218,13 @@ def _levels(table: ClusterTable) -> tuple[list[tuple[str, int]], tuple[Level, ..
 
 def positions(text: str, what: str) -> list[int]:
     """Parse positions like ``0-15,32`` into a list."""
-    found: list[int] = []
+    indices: list[int] = []
     for part in text.split(","):
         first, dash, last = (piece.strip() for piece in part.partition("-"))
         if not first.isdecimal() or (dash and not last.isdecimal()):
             raise ExperimentError(f"{what} {text!r} is not understood: write positions like 0-15,32")
-        found.extend(range(int(first), within(what, int(last or first), int(first), MOST_NODES) + 1))
-    return found
+        indices.extend(range(int(first), within(what, int(last or first), int(first), MOST_NODES) + 1))
+    return indices
 
 
 def _positions(partition: PartitionTable, count: int) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Alibaba's openb v2023 node lists, ``sn,cpu_milli,memory_mib,gpu,model``, as a cluster.
+"""Read Alibaba's openb v2023 node lists, ``sn,cpu_milli,memory_mib,gpu,model``, as a cluster.
 
 GPU types keep their published names, which are those of the pods' ``gpu_spec``. CPUs are counted in whole ones.
 """

@@ -1,4 +1,4 @@
-"""Profile files: what CPUs, memory and storage do for a program, as TOML; a folder of them, or the shipped ones.
+"""Read profile files: a program's speed by CPUs, memory and storage, as TOML; a folder of them, or the shipped ones.
 
 ``throughput`` holds a row for each number of CPUs a GPU and in it a cell for each size of memory a GPU, relative to the
 throughput at ``reference``; the other keys describe the program and its data.

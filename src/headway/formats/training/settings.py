@@ -1,4 +1,4 @@
-"""The tables of an experiment file, typed. What is left out of a file has the default here.
+"""Define the typed tables of an experiment file for training jobs, with their defaults.
 
 Durations are text like ``5m`` or a number of seconds, sizes text like ``500GB``; empty text means: not given.
 """

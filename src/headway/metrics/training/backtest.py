@@ -1,6 +1,4 @@
-"""How far simulated starts are from recorded ones: what a replay of a site's own history is worth.
-
-Guide: docs/guides/backtest.md.
+"""Compare simulated starts with recorded ones: how far a replay of a site's history is off (docs/guides/backtest.md).
 
 The error of a job is its simulated start less its recorded one: above 0 the simulation has it wait longer than it did.
 """

@@ -1,4 +1,4 @@
-"""Time that jobs stand still to write their periodic checkpoints.
+"""Compute the time that jobs stand still to write periodic checkpoints.
 
 The tape has no rows for it, which would outnumber all others: it follows from a job's speed, from what it had done and
 from its own interval and writing time. Only jobs whose checkpoints take time are looked at, one by one.
@@ -38,8 +38,11 @@ class Written:
 def written(
     ledger: "Ledger", hold: npt.NDArray[np.intp], rows: npt.NDArray[np.intp], base: IntArray, still: IntArray
 ) -> Written:
-    """What writing took, over paces: of which hold, set by which row, from when on without any writing, and how long
-    the job stands still at that row for other reasons."""
+    """Return what writing took, over paces.
+
+    Each pace says of which hold, set by which row, from when on without any writing, and how long the job stands still
+    at that row for other reasons.
+    """
     periodic = (ledger.of_jobs("checkpoint") > 0) & (ledger.of_jobs("checkpoint_every") > 0)
     base, (held, rest) = base.copy(), np.zeros((2, len(ledger.hold_row)), dtype=np.int64)
     stood: list[tuple[int, int, int, int]] = []

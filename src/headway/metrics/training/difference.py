@@ -1,4 +1,4 @@
-"""Two ways in which one run could go on, job by job: who gains, who loses, and what it comes to for each tenant.
+"""Compare two continuations of one run job by job: which jobs gain or lose, and the sums for each tenant.
 
 Both ledgers are of the whole run and have the same jobs; they are the same up to a time. Compared are jobs that were
 not over by then, and, of these, those that completed both ways. Jobs that could never run under the changes are in
@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from headway.metrics.bootstrap import LEVEL
-from headway.metrics.compare import Sample, change, changed
+from headway.metrics.compare import Sample, change
 from headway.metrics.series import FloatArray, IntArray
+from headway.metrics.training.changes import changed
 from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.timeline import timeline
 from headway.training.rows import Kind
@@ -46,12 +47,12 @@ class Difference:
 
     @property
     def both(self) -> npt.NDArray[np.bool_]:
-        """Of these, those that completed both ways: what all means are over."""
+        """Return which of these jobs completed both ways: all means are over them."""
         return self.compared & self.before.completed & self.after.completed
 
     @property
     def gains_s(self) -> FloatArray:
-        """By how much each job's JCT is shorter with the changes; 0 where it did not complete both ways, or hardly."""
+        """Return how much shorter each JCT is with the changes; 0 if hardly, or if one way did not complete."""
         gained = self.before.jct - self.after.jct
         return np.where(self.both & (np.abs(gained) >= _NOTICED), gained, 0) / SECOND
 
@@ -59,35 +60,38 @@ class Difference:
 def difference(
     before: Ledger, after: Ledger, at: int, left_out: Sequence[int] = (), recorded: Ledger | None = None
 ) -> Difference:
-    """What differs after ``at``; jobs that are left out are not compared, but told with what ``recorded`` has."""
+    """Return what differs after ``at``.
+
+    Jobs that are left out are not compared, but listed with their values in ``recorded``.
+    """
     compared = ~(before.ended & (before.end <= at))
     compared[list(left_out)] = False
     return Difference(before, after, at, compared, tuple(left_out), recorded)
 
 
-def as_json(found: Difference, level: float = LEVEL) -> dict[str, Any]:
+def as_json(difference: Difference, level: float = LEVEL) -> dict[str, Any]:
     """Return all of it, flat where it can be: numbers before and after with the relative change, tenants, jobs.
 
     ``level`` is how sure the intervals are; 0 for none.
     """
-    both = found.both
-    gains = found.gains_s
-    sides = (("before", found.before), ("after", found.after))
-    until = min(_last_end(ledger, found.at) for _, ledger in sides)
-    whole = {name: _side(found, ledger, both, until) for name, ledger in sides}
+    both = difference.both
+    gains = difference.gains_s
+    sides = (("before", difference.before), ("after", difference.after))
+    until = min(_last_end(ledger, difference.at) for _, ledger in sides)
+    whole = {name: _side(difference, ledger, both, until) for name, ledger in sides}
     return {
-        "jobs": int(found.compared.sum()),
+        "jobs": int(difference.compared.sum()),
         "completed": int(both.sum()),
-        "left_out": len(found.left_out),
+        "left_out": len(difference.left_out),
         "better": int((gains > 0).sum()),
         "worse": int((gains < 0).sum()),
         **whole,
         "change": {key: change(whole["after"][key], value) for key, value in whole["before"].items()},
         "confidence": level or None,
-        **_interval(found, both, level),
-        "tenants": list(_tenants(found, level)),
-        "gain": _named(found, np.argsort(-gains, kind="stable"), gains > 0),
-        "lose": [*_never_run(found), *_named(found, np.argsort(gains, kind="stable"), gains < 0)],
+        **_interval(difference, both, level),
+        "tenants": list(_tenants(difference, level)),
+        "gain": _named(difference, np.argsort(-gains, kind="stable"), gains > 0),
+        "lose": [*_never_run(difference), *_named(difference, np.argsort(gains, kind="stable"), gains < 0)],
     }
 
 
@@ -95,13 +99,15 @@ def _last_end(ledger: Ledger, at: int) -> int:
     return max(int(ledger.end.max(initial=at)), at)
 
 
-def _side(found: Difference, ledger: Ledger, jobs: npt.NDArray[np.bool_], until: int) -> dict[str, float | int | None]:
+def _side(
+    difference: Difference, ledger: Ledger, jobs: npt.NDArray[np.bool_], until: int
+) -> dict[str, float | int | None]:
     """Return the numbers of one way: of jobs over their whole life, of the cluster after the time.
 
     How busy it is is told of the same stretch both ways, while both have jobs: else one that ends late counts as idle
     GPUs on its side alone.
     """
-    at = found.at
+    at = difference.at
     jct, wait = _of(ledger.jct, jobs), _of(ledger.wait, jobs)
     late = ledger.time > at
     held = timeline(ledger).allocated
@@ -112,7 +118,7 @@ def _side(found: Difference, ledger: Ledger, jobs: npt.NDArray[np.bool_], until:
         "jct_p99_s": _quantile(jct, 0.99),
         "wait_mean_s": _mean(wait),
         "wait_p99_s": _quantile(wait, 0.99),
-        "never_started": int((found.compared & ledger.ended & (ledger.first_start < 0)).sum()),
+        "never_started": int((difference.compared & ledger.ended & (ledger.first_start < 0)).sum()),
         "end_s": _seconds(_last_end(ledger, at)),
         "gpus": gpus,
         "gpu_utilisation": held.mean(at, until) / gpus if gpus and until > at else None,
@@ -123,43 +129,43 @@ def _side(found: Difference, ledger: Ledger, jobs: npt.NDArray[np.bool_], until:
     }
 
 
-def _interval(found: Difference, jobs: npt.NDArray[np.bool_], level: float) -> dict[str, float | None]:
-    """Where the relative change of the mean JCT of these jobs lies, each with and without the changes being a pair."""
-    after, before = (Sample((), _of(ledger.jct, jobs)) for ledger in (found.after, found.before))
+def _interval(difference: Difference, jobs: npt.NDArray[np.bool_], level: float) -> dict[str, float | None]:
+    """Return the interval of the relative change of these jobs' mean JCT, paired by job."""
+    after, before = (Sample((), _of(ledger.jct, jobs)) for ledger in (difference.after, difference.before))
     low, high = changed(after, before, level).interval or (None, None)
     return {"jct_change_low": low, "jct_change_high": high}
 
 
-def _tenants(found: Difference, level: float) -> list[dict[str, Any]]:
+def _tenants(difference: Difference, level: float) -> list[dict[str, Any]]:
     """Return a row a tenant that has a job to compare or one that is left out, by name."""
-    names, codes = found.before.codes("tenant")
+    names, codes = difference.before.codes("tenant")
     left_out = np.zeros(len(codes), dtype=np.bool_)
-    left_out[list(found.left_out)] = True
+    left_out[list(difference.left_out)] = True
     rows = []
     for code in sorted(range(len(names)), key=names.__getitem__):
-        theirs = found.compared & (codes == code)
+        theirs = difference.compared & (codes == code)
         without = int((left_out & (codes == code)).sum())
         if not theirs.any() and not without:
             continue
-        both = found.both & theirs
+        both = difference.both & theirs
         counts = {"jobs": int(theirs.sum()), "completed": int(both.sum()), "left_out": without}
         row: dict[str, Any] = {"tenant": names[code], **counts}
         for key in ("jct", "wait"):
-            first, second = (_mean(_of(getattr(ledger, key), both)) for ledger in (found.before, found.after))
+            first, second = (_mean(_of(getattr(ledger, key), both)) for ledger in (difference.before, difference.after))
             row |= {f"{key}_before_s": first, f"{key}_after_s": second, f"{key}_change": change(second, first)}
-        rows.append(row | _interval(found, both, level))
+        rows.append(row | _interval(difference, both, level))
     return rows
 
 
-def _named(found: Difference, order: IntArray, which: npt.NDArray[np.bool_]) -> list[dict[str, Any]]:
+def _named(difference: Difference, order: IntArray, which: npt.NDArray[np.bool_]) -> list[dict[str, Any]]:
     """Return the first of these jobs in an order, with what they came to both ways."""
-    return [_job(job, found.before, found.after) for job in order[which[order]][:MOST_JOBS].tolist()]
+    return [_job(job, difference.before, difference.after) for job in order[which[order]][:MOST_JOBS].tolist()]
 
 
-def _never_run(found: Difference) -> list[dict[str, Any]]:
+def _never_run(difference: Difference) -> list[dict[str, Any]]:
     """Return the widest of the jobs that are left out: they lose whatever they had."""
-    recorded = found.recorded or found.before
-    widest = sorted(found.left_out, key=lambda job: -recorded.jobs[job].width_milli)
+    recorded = difference.recorded or difference.before
+    widest = sorted(difference.left_out, key=lambda job: -recorded.jobs[job].width_milli)
     return [_job(job, recorded, None) for job in widest[:MOST_JOBS]]
 
 

@@ -1,4 +1,4 @@
-"""What is used in each domain of a topology after each change: the ground under all measures of fragmentation.
+"""Track how much is used in each domain of a topology after each change: the input of all fragmentation measures.
 
 A measure over domains is a sum of a function of what is free and used in each. A change touches one domain, so the sum
 changes by that domain's value after minus before: with the changes of each domain in order of time, one
@@ -29,7 +29,7 @@ class Cells:
 
     @property
     def up(self) -> IntArray:
-        """1 while the node takes jobs, else 0."""
+        """Return 1 where the node takes jobs after the change, else 0."""
         return 1 + self.other
 
     def changes(
@@ -60,7 +60,7 @@ class Domains:
     def cells(
         self, place: npt.NDArray[np.intp], domain: IntArray, used: IntArray, first: IntArray, count: IntArray
     ) -> Cells:
-        """Use (taken at the start of each place's hold, given back at its end) and being up, domain by domain.
+        """Return use (from the start of each place's hold to its end) and availability, domain by domain.
 
         ``first`` and ``count`` say which domains each node has.
         """
@@ -78,7 +78,7 @@ class Domains:
     def taken(
         self, place: npt.NDArray[np.intp], domain: IntArray, used: IntArray
     ) -> tuple[IntArray, IntArray, IntArray]:
-        """(domain, tick, amount) of what these places take and give back."""
+        """Return (domain, tick, amount) of what these places take and release."""
         hold = self.ledger.place_hold[place]
         closed = self.ledger.hold_closed[hold]
         return (
@@ -109,7 +109,7 @@ class Domains:
         return Cells(domain, tick, first, over_time(used), over_time(other))
 
     def shared(self) -> Cells:
-        """Devices that jobs with a share ran on. Others are free or wholly used, and never partly in use."""
+        """Return the use of devices that jobs with a share ran on. All other devices are free or wholly used."""
         ledger = self.ledger
         first = np.cumsum(self.gpus) - self.gpus
         place, gpu = gpu_bits(ledger, np.flatnonzero(ledger.place_shared))

@@ -1,4 +1,4 @@
-"""The measure of fragmentation gradient descent (Weng et al., ATC 2023) over a whole run.
+"""Compute the measure of fragmentation gradient descent (Weng et al., ATC 2023) over a whole run.
 
 ``headway.training.fragmentation`` says what it is, for one moment; this is the same for every moment at once. A job
 drawn from the workload cannot use what is free on a node where it may not run or that has too few whole GPUs for it,
@@ -66,7 +66,7 @@ def _tables(ledger: Ledger, largest: int) -> tuple[IntArray, FloatArray, FloatAr
 
 
 def _more(sizes: IntArray, largest: int) -> FloatArray:
-    """For each number up to ``largest``: how many are above it."""
+    """Return, for each number up to ``largest``, how many sizes are above it."""
     counts = np.bincount(sizes, minlength=largest + 1)
     return (len(sizes) - np.cumsum(counts)).astype(np.float64)
 

@@ -1,4 +1,4 @@
-"""Fragmentation over time: how much of what is free lies where something is in use, by level; and fgd's measure."""
+"""Compute fragmentation over time: the share of free GPUs in partly used domains, by level; and fgd's measure."""
 
 from dataclasses import dataclass
 
@@ -59,7 +59,7 @@ def fragmentation(ledger: Ledger) -> Fragmentation:
 
 
 def _check(ledger: Ledger, node: Cells, capacity: IntArray) -> None:
-    """No node holds more than it has; else every number here would be nonsense."""
+    """Raise if a node holds more than it has: every number here would be wrong."""
     over = np.flatnonzero(node.used > capacity[node.domain])
     if len(over):
         held, named = node.used[over[0]] / WHOLE_GPU_MILLI, ledger.cluster.nodes[int(node.domain[over[0]])]

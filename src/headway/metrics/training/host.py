@@ -1,4 +1,4 @@
-"""What jobs held besides GPUs: CPUs, memory and storage bandwidth, over time.
+"""Compute what jobs held besides GPUs: CPUs, memory and storage bandwidth, over time.
 
 A job holds what it asked for, unless the tape says what it was given: GRANT and STORAGE rows after its start or its
 move, and again whenever that was changed in the middle of a hold.
@@ -89,11 +89,11 @@ def host(ledger: Ledger) -> list[Series | None]:
     of = ledger.gpus[ledger.hold_job[held.hold[stretch]]]
     closed = held.closed[stretch]
     times = (held.begin[stretch], held.end[stretch][closed])
-    found: list[Series | None] = []
+    lines: list[Series | None] = []
     for (_, unit), counted, amounts in zip(FIELDS, counts, held.amounts, strict=True):
         part = np.where(counted[node[where]], _part(amounts[stretch], gpus[where], of), 0)
-        found.append(joined(times, (part, -part[closed]), unit) if counted.any() else None)
-    return found
+        lines.append(joined(times, (part, -part[closed]), unit) if counted.any() else None)
+    return lines
 
 
 def _part(amount: IntArray, gpus: IntArray, of: IntArray) -> IntArray:

@@ -1,4 +1,4 @@
-"""What became of each job: one row a job, in the units that people read."""
+"""Make the job table: one row a job, in units that people read."""
 
 import numpy as np
 import numpy.typing as npt
@@ -52,7 +52,7 @@ def job_table(ledger: Ledger) -> pl.DataFrame:
 
 
 def outcomes(ledger: Ledger) -> npt.NDArray[np.str_]:
-    """How each job ended, or where it is: finished, failed, cancelled, running, waiting; empty before it arrived."""
+    """Return the state of each job: finished, failed, cancelled, running, waiting; empty before it arrived."""
     names = np.full(len(ledger.jobs), "waiting", dtype="<U9")
     names[ledger.hold_job[~ledger.hold_closed]] = "running"
     for kind, name in ((Kind.FINISHED, "finished"), (Kind.FAILED, "failed"), (Kind.CANCELLED, "cancelled")):
@@ -62,7 +62,7 @@ def outcomes(ledger: Ledger) -> npt.NDArray[np.str_]:
 
 
 def slowdown(ledger: Ledger) -> FloatArray:
-    """JCT over the time the job takes alone at reference speed; nan for jobs that did not complete."""
+    """Return JCT over the time that the job takes alone at reference speed; nan for jobs that did not complete."""
     return _over(ledger, ledger.ideal.astype(np.float64))
 
 
@@ -73,12 +73,12 @@ def bounded_slowdown(ledger: Ledger) -> FloatArray:
 
 
 def finish_time_fairness(ledger: Ledger) -> FloatArray:
-    """Themis' rho: JCT over the time the job would take on its fair part of the cluster; nan if it did not complete."""
+    """Return Themis' rho: JCT over the time on a fair part of the cluster; nan if the job did not complete."""
     return _over(ledger, ledger.ideal * contention(ledger))
 
 
 def contention(ledger: Ledger) -> FloatArray:
-    """How much longer each job takes on a 1/n part of the cluster, n being the mean number of live jobs in its life.
+    """Return how much longer each job takes on 1/n of the cluster, n being the mean number of live jobs in its life.
 
     1 while that part is no narrower than the job, beyond that its width over the part.
     """
@@ -96,22 +96,27 @@ def gpu_seconds(ledger: Ledger, length: IntArray) -> FloatArray:
 
 
 def lost_gpu_seconds(ledger: Ledger) -> FloatArray:
-    """GPU time of each job without lasting progress: standstill after a start, a move or a change of what it holds,
-    writing of periodic checkpoints, work lost to failed nodes."""
+    """Return the GPU time of each job without lasting progress.
+
+    That is standstill after a start, a move or a change of its resources, writing of periodic checkpoints, and work
+    lost to failed nodes.
+    """
     still = ledger.summed(ledger.hold_job, ledger.standstill)
     evicted = ledger.rows(Kind.EVICTED)
     return gpu_seconds(ledger, still + ledger.summed(ledger.subject[evicted], ledger.detail[evicted]))
 
 
-def preempted_free(ledger: Ledger, costs: Costs) -> bool:
-    """Whether jobs were preempted, and none stands still for it: moves, changes and failures may still cost something,
-    and a job that was charged may not have stood still yet."""
+def preemptions_were_free(ledger: Ledger, costs: Costs) -> bool:
+    """Return whether jobs were preempted and none was charged a standstill for it.
+
+    Moves, changes and failures may still cost something, and a job that was charged may not have stood still yet.
+    """
     preempted = np.flatnonzero(ledger.counted(Kind.PREEMPT)).tolist()
     return bool(preempted) and not any(costs.of_preemption(ledger.jobs[job]) for job in preempted)
 
 
 def failed_gpu_seconds(ledger: Ledger) -> FloatArray:
-    """GPU time, at reference speed, of attempts that failed by themselves."""
+    """Return the GPU time, at reference speed, of attempts that failed by themselves."""
     failed = ledger.rows(Kind.FAILED)
     return gpu_seconds(ledger, ledger.summed(ledger.subject[failed], ledger.value[failed]))
 

@@ -1,4 +1,4 @@
-"""Who held which GPUs from when to when, and how each job ended: a tape read once, as arrays, for all metrics to share.
+"""Read a tape once into arrays that all metrics share: every hold of GPUs, and how each job ended.
 
 A *hold* is one stretch under one lease: from a start or a move to whatever came next for that job (its end, a
 preemption, an eviction, the next move), or to the last row of a tape that ends early. Nothing here loops over rows.
@@ -65,7 +65,7 @@ class Ledger:
         return np.fromiter(map(attrgetter(field), self.jobs), np.int64, len(self.jobs))
 
     def codes(self, *fields: str) -> tuple[list[Any], IntArray]:
-        """The distinct values (of several fields: tuples), in order of appearance, and each job's position in them."""
+        """Return the distinct values (tuples of several fields) in order of appearance, and each job's position."""
         values = list(map(attrgetter(*fields), self.jobs))
         position = {name: index for index, name in enumerate(dict.fromkeys(values))}
         return list(position), np.fromiter(map(position.__getitem__, values), np.int64, len(values))
@@ -112,7 +112,7 @@ class Ledger:
 
     @cached_property
     def span(self) -> tuple[int, int]:
-        """First arrival and last completion; the last row instead when jobs are unfinished or still to come."""
+        """Return first arrival and last completion; the last row instead when jobs are unfinished."""
         if not self.arrived.any():
             return 0, 0
         start = int(self.submit[self.arrived].min())
@@ -153,7 +153,7 @@ class Ledger:
     # --- holds ------------------------------------------------------------------------------------------------
 
     def _holds(self) -> None:
-        """Sorted by job, then by time."""
+        """Fill the arrays of holds, sorted by job, then by time."""
         rows = self.rows(*_OPENS, *_CLOSES)
         rows = rows[np.argsort(self.subject[rows], kind="stable")]
         opens = _among(_OPENS)[self.kind[rows]]
@@ -177,8 +177,10 @@ class Ledger:
 
     @cached_property
     def paces(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], IntArray]:
-        """(hold, row, base), by hold and in order, of each row that set a speed: a start, a move, a change. From
-        ``base`` on the job makes progress at that speed; until then it stands still."""
+        """Return (hold, row, base) of each row that set a speed: a start, a move, a change; by hold, in order.
+
+        From ``base`` on the job makes progress at that speed; until then it stands still.
+        """
         hold, rows, base, _ = self._paces
         return hold, rows, base if self.written is None else self.written.base
 
@@ -191,7 +193,7 @@ class Ledger:
 
     @cached_property
     def _paces(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], IntArray, IntArray]:
-        """Paces as if no checkpoints were written, and how long the job is to stand still at each."""
+        """Return paces as if no checkpoints were written, and how long the job is to stand still at each."""
         changes = self.rows(Kind.RESPEED, Kind.REALLOCATE)
         hold = np.concatenate((np.arange(len(self.hold_row)), self.holds_of(changes)))
         rows = np.concatenate((self.hold_row, changes))
@@ -209,19 +211,21 @@ class Ledger:
 
     def added(self, rows: npt.NDArray[np.intp], kind: Kind, problem: str) -> IntArray:
         """Return what a row of this kind, after each of these rows and of the same lease, adds to it; 0 without one."""
-        found = np.zeros(len(rows), dtype=np.int64)
+        sums = np.zeros(len(rows), dtype=np.int64)
         more = self.rows(kind)
         if len(more):
             before = np.searchsorted(rows, more) - 1
             if before.min() < 0 or bool((self.lease[rows[before]] != self.lease[more]).any()):
                 raise TapeError(f"the tape has {problem}")
-            found[before] = self.value[more]
-        return found
+            sums[before] = self.value[more]
+        return sums
 
     @cached_property
     def standstill(self) -> IntArray:
-        """Nanoseconds of each hold in which the job made no progress: first of all, when what it holds changed, or
-        while it wrote periodic checkpoints."""
+        """Return the nanoseconds of each hold without progress.
+
+        That is at its start, when its resources changed, and while it wrote periodic checkpoints.
+        """
         return self.stood_first + self.paused + self.writing
 
     @cached_property
@@ -252,14 +256,17 @@ class Ledger:
         if not len(rows):
             return np.empty(0, dtype=np.intp)
         leases = self.hold_lease[self._by_lease]
-        found = np.searchsorted(leases, self.lease[rows])
-        if found.max(initial=-1) >= len(leases) or bool((leases[found] != self.lease[rows]).any()):
+        positions = np.searchsorted(leases, self.lease[rows])
+        if positions.max(initial=-1) >= len(leases) or bool((leases[positions] != self.lease[rows]).any()):
             raise TapeError("the tape has a row under a lease that no start or move took")
-        holds: npt.NDArray[np.intp] = self._by_lease[found]
+        holds: npt.NDArray[np.intp] = self._by_lease[positions]
         return holds
 
     def _placements(self) -> None:
-        """A *place* is one word of GPUs of one node under one hold: a start's own row, then its PLACE rows."""
+        """Fill the arrays of places.
+
+        A *place* is one word of GPUs of one node under one hold: a start's own row, then its PLACE rows.
+        """
         more = self.rows(Kind.PLACE)
         own = np.arange(len(self.hold_row), dtype=np.intp)
         self.place_hold = np.concatenate((own, self.holds_of(more)))
@@ -277,7 +284,7 @@ class Ledger:
 
     @cached_property
     def node_changes(self) -> tuple[IntArray, IntArray, IntArray]:
-        """(time, node, +1 or -1) whenever a node comes up or stops taking jobs (failed or drained)."""
+        """Return (time, node, +1 or -1) whenever a node comes up or stops taking jobs (failed or drained)."""
         rows = self.rows(Kind.NODE_FAILED, Kind.NODE_RECOVERED, Kind.NODE_DRAINED)
         rows = rows[np.argsort(self.subject[rows], kind="stable")]
         node = self.subject[rows]

@@ -1,4 +1,4 @@
-"""Little's law as an identity: the queue's length over time adds up to the waits of the jobs, to the nanosecond."""
+"""Check Little's law as an identity: the integral of the queue length equals the sum of all waits, exactly."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from headway.training.job import Job
 
 
 def little(tape: Tape, jobs: Sequence[Job]) -> tuple[int, int]:
-    """(integral of the queue length, sum of all waits), both in job-nanoseconds up to the last row.
+    """Return (integral of the queue length, sum of all waits), both in job-nanoseconds up to the last row.
 
     The first adds up who joined and left the queue, the second is each job's life less what it held; on a sound
     tape they are equal.

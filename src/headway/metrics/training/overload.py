@@ -1,4 +1,4 @@
-"""Whether arrivals outgrow the cluster: then waits measure how long the trace is, not how good the policy is.
+"""Detect overload, where arrivals exceed capacity: waits then measure the length of the trace, not the policy.
 
 Work that arrives is compared with what the cluster could do by then if nothing were ever idle or lost, so the answer is
 about the workload and the cluster, whatever the policy. A partition is looked at in the same way, with the jobs that
@@ -53,11 +53,10 @@ def overload(ledger: Ledger) -> str | None:
 
 
 def _load(ledger: Ledger, lasting: FloatArray, members: npt.NDArray[np.bool_], gpus: int) -> float:
-    """GPU time asked for over GPU time there was, first to last arrival; 0 when there is no overload. Each job asks for
-    its GPUs for as long as ``lasting`` says.
+    """Return GPU time asked for over GPU time available, first to last arrival; 0 without overload.
 
-    Overload is a load above 1 whose backlog, at the last arrival, is larger than after a quarter of that time: one
-    large batch that is being worked off is none.
+    Each job asks for its GPUs for as long as ``lasting`` says. Overload is a load above 1 whose backlog at the last
+    arrival is larger than after a quarter of that time: one large batch that is being worked off is none.
     """
     order = np.argsort(ledger.submit[members], kind="stable")
     time = ledger.submit[members][order]
@@ -72,7 +71,7 @@ def _load(ledger: Ledger, lasting: FloatArray, members: npt.NDArray[np.bool_], g
 
 
 def _backlog(time: IntArray, work: FloatArray, gpus: int, until: int) -> float:
-    """GPU time that arrived before ``until`` and cannot be done by then, even on GPUs that are never idle in vain."""
+    """Return the GPU time that arrived before ``until`` and cannot be done by then, even without idle GPUs."""
     count = int(np.searchsorted(time, until, side="left"))
     if not count:
         return 0.0
@@ -92,7 +91,7 @@ def _work(ledger: Ledger) -> IntArray:
 
 
 def _taken(ledger: Ledger) -> FloatArray:
-    """How long each job really held its GPUs; of those that have not ended, what their work takes at others' speed."""
+    """Return how long each job held its GPUs; for jobs that have not ended, their work at the others' speed."""
     reference, held = _work(ledger).astype(np.float64), ledger.held.astype(np.float64)
     done = ledger.completed
     ideal = float((reference * ledger.width)[done].sum())

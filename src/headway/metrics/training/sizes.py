@@ -1,4 +1,4 @@
-"""Jobs of like width: the classes in which tables, figures and forecasts put jobs by the GPUs that they ask for."""
+"""Classify jobs by the GPUs that they ask for, for tables, figures and forecasts."""
 
 from headway.units import WHOLE_GPU_MILLI
 

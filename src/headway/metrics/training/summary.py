@@ -1,4 +1,7 @@
-"""A run in one record: the numbers that a table shows and ``--json`` prints. Definitions: docs/reference/metrics.md."""
+"""Summarise a run in one record: the numbers that a table shows and ``--json`` prints.
+
+Definitions: docs/reference/metrics.md.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
@@ -121,7 +124,7 @@ class Summary:
 
 
 def spread(values: FloatArray | IntArray, unit: int = 1) -> Spread:
-    """Mean, percentiles and maximum, divided by a unit; what is nan does not count."""
+    """Return mean, percentiles and maximum, divided by a unit; nan values do not count."""
     known: FloatArray | IntArray = values[~np.isnan(values)]
     if not len(known):
         return Spread(None, None, None, None, None)
@@ -131,7 +134,7 @@ def spread(values: FloatArray | IntArray, unit: int = 1) -> Spread:
 
 
 def percentile(ordered: FloatArray | IntArray, percent: int) -> float:
-    """Linear between the two nearest ranks; the rank itself is computed in integers."""
+    """Return the percentile, linear between the two nearest ranks; the rank is computed in integers."""
     rank, hundredths = divmod(percent * (len(ordered) - 1), 100)
     if not hundredths:
         return float(ordered[rank])
@@ -145,7 +148,7 @@ def summarise(tape: Tape, jobs: Sequence[Job], cluster: Cluster) -> Summary:
 
 
 def of_ledger(ledger: Ledger, window: Window | None = None) -> Summary:
-    """The same from a tape that was already taken apart; with a window, over the jobs and the time that it measures."""
+    """Return the summary of a tape that was read already; with a window, of the jobs and time that it measures."""
     lines, fragments = timeline(ledger), fragmentation(ledger)
     start, end = span_of(ledger, window)
     _, last = arrivals_of(ledger, window)
@@ -228,7 +231,7 @@ def _over_time(ledger: Ledger, lines: Timeline, start: int, end: int) -> dict[st
 
 
 def _while_arriving(means: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the means over time that are also taken while jobs arrive, by their names."""
+    """Return those means over time that are also taken while jobs arrive, by their names."""
     names = {each.name for each in fields(Summary)}
     return {name: value for key, value in means.items() if (name := f"{key}{WHILE_ARRIVING}") in names}
 
@@ -250,16 +253,16 @@ def as_json(summary: Summary, policy: str) -> Json:
 
 def from_json(flat: Mapping[str, Any]) -> Summary:
     """Return the numbers in such an object, an earlier version's included; what else it holds is not looked at."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for each in fields(Summary):
         if each.type is Spread:
-            found[each.name] = Spread(**{part: flat[key] for part, key in _keys(each.name).items()})
+            values[each.name] = Spread(**{part: flat[key] for part, key in _keys(each.name).items()})
         elif each.name == "fragmentation":
             levels = [key for key in flat if key.startswith("fragmentation_") and key != "fragmentation_mean"]
-            found[each.name] = {key.removeprefix("fragmentation_"): flat[key] for key in levels}
+            values[each.name] = {key.removeprefix("fragmentation_"): flat[key] for key in levels}
         elif each.name in flat or each.default is MISSING:
-            found[each.name] = flat[each.name]
-    return Summary(**found)
+            values[each.name] = flat[each.name]
+    return Summary(**values)
 
 
 def _keys(name: str) -> dict[str, str]:

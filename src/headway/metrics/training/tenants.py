@@ -1,4 +1,4 @@
-"""Who got what: tables a tenant and a partition, and Jain's index of fairness."""
+"""Make the tables of tenants and partitions, and compute Jain's index of fairness."""
 
 import numpy as np
 import polars as pl
@@ -49,7 +49,7 @@ def _share() -> pl.Expr:
 
 
 def jain(values: FloatArray) -> float | None:
-    """Jain's index: 1 when all are equal, 1/n when one has everything; None of nothing, 1 when all are 0."""
+    """Return Jain's index: 1 when all are equal, 1/n when one has everything; None without values, 1 when all are 0."""
     if not len(values):
         return None
     largest = float(values.max())
@@ -60,7 +60,7 @@ def jain(values: FloatArray) -> float | None:
 
 
 def tenant_fairness(ledger: Ledger, chosen: slice = slice(None)) -> float | None:
-    """Jain's index over tenants that have submitted a job (one of these), of GPU time received over weight."""
+    """Return Jain's index of GPU time over weight, over tenants that submitted one of these jobs."""
     weights = {tenant.name: tenant.weight for tenant in ledger.cluster.tenants}
     names, codes = ledger.codes("tenant")
     codes = codes[chosen]

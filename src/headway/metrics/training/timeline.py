@@ -1,4 +1,4 @@
-"""What went on over time, as step functions: GPUs, queue, running jobs, CPUs, memory and storage, nodes.
+"""Compute step functions of a run: GPUs, queue, running jobs, CPUs, memory and storage, nodes.
 
 Each is built from changes (a time and by how much), never by replaying the tape.
 """
@@ -73,7 +73,7 @@ def waiting(ledger: Ledger, weights: IntArray, unit: int = 1) -> Series:
 
 
 def living(ledger: Ledger) -> Series:
-    """Live jobs, waiting or running."""
+    """Return the number of live jobs, waiting or running, over time."""
     here, gone = np.flatnonzero(ledger.arrived), np.flatnonzero(ledger.ended)
     return joined((ledger.submit[here], ledger.end[gone]), (np.ones_like(here), -np.ones_like(gone)))
 

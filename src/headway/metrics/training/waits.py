@@ -1,4 +1,4 @@
-"""Every stretch of waiting of every job, as arrays: from an arrival or a stop to the next start, or to the end."""
+"""List every interval of waiting of every job: from an arrival or a stop to the next start, or to the end."""
 
 from dataclasses import dataclass
 

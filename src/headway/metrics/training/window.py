@@ -1,4 +1,4 @@
-"""Which jobs are measured: all, those after a warm-up, or a stretch of them in a steady state.
+"""Select the jobs that are measured: all, those after a warm-up, or a range in a steady state.
 
 Jobs that are not measured load the system like all others; they are only not asked how they fared. What is a property
 of time and not of jobs (utilisation, queue) is taken from the first measured submission to the last measured end; what
@@ -51,7 +51,7 @@ def check_texts(jobs: str, warmup: str | int | float) -> None:
 
 
 def window_of(jobs: Sequence[Job], numbers: str, warmup: str | int | float) -> Window | None:
-    """The jobs that ``4000:5000``, or a warm-up of ``10%`` or ``2d``, leaves to be measured; None for all of them."""
+    """Return the jobs to be measured: ``4000:5000``, or after a warm-up of ``10%`` or ``2d``; None for all."""
     check_texts(numbers, warmup)
     if numbers:
         first, last = _range(numbers)
@@ -92,7 +92,7 @@ def _length(text: str) -> int:
 
 
 def span_of(ledger: Ledger, window: Window | None) -> tuple[int, int]:
-    """First measured submission and last measured end; the last row instead when measured jobs have not ended."""
+    """Return first measured submission and last measured end; the last row instead when some have not ended."""
     if window is None:
         return ledger.span
     arrived = ledger.arrived[window.jobs]
@@ -104,7 +104,7 @@ def span_of(ledger: Ledger, window: Window | None) -> tuple[int, int]:
 
 
 def arrivals_of(ledger: Ledger, window: Window | None) -> tuple[int, int]:
-    """First and last measured submission; the last row instead while measured jobs are still to come."""
+    """Return first and last measured submission; the last row instead while measured jobs have not arrived."""
     chosen = slice(None) if window is None else window.jobs
     start, end = span_of(ledger, window)
     arrived = ledger.arrived[chosen]
@@ -117,7 +117,7 @@ def grew(early: float, late: float) -> bool:
 
 
 def still_growing(ledger: Ledger, window: Window | None) -> str | None:
-    """One line when the queue grows all through the time in which measured jobs arrive: that is no steady state."""
+    """Return a warning when the queue grows all the time in which measured jobs arrive: that is no steady state."""
     if window is None or not ledger.arrived[window.jobs].any():
         return None
     submitted = ledger.submit[window.jobs][ledger.arrived[window.jobs]]

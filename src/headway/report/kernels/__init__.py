@@ -1,1 +1,1 @@
-"""Reports of programs that share one GPU: page, tables, stories, exports, timelines."""
+"""Make reports of programs that share one GPU: page, tables, stories, exports, timelines."""

@@ -16,13 +16,12 @@ from headway.core.tape import Tape
 from headway.kernels.device import Device
 from headway.kernels.program import Client
 from headway.profiling.kernels_summary import readable
-from headway.report import sections
-from headway.report.kernels.passages import Passage, passages
-from headway.report.names import cut_apart, shortened
+from headway.report import figures, sections
+from headway.report.formatting import percent, plain
+from headway.report.kernels.history import ProgramHistory, program_histories
+from headway.report.names import cut_distinct, shortened
 from headway.report.page import assembled
 from headway.report.sections import figure, for_run
-from headway.report.serving import figures
-from headway.report.words import percent, plain
 from headway.units import MILLISECOND, SECOND
 
 QUESTIONS = (
@@ -48,16 +47,16 @@ class Shown:
     tape: Tape
 
     @cached_property
-    def passages(self) -> list[Passage]:
+    def histories(self) -> list[ProgramHistory]:
         """Return each program's launches and requests."""
-        return passages(self.clients, self.tape)
+        return program_histories(self.clients, self.tape)
 
     @cached_property
-    def above(self) -> Passage:
+    def above(self) -> ProgramHistory:
         """Return the first program of the highest priority that has requests; else the first of them."""
         highest = min(client.priority for client in self.clients)
-        found = [each for each in self.passages if each.client.priority == highest]
-        return next((each for each in found if len(each.latency)), found[0])
+        highest_priority = [history for history in self.histories if history.client.priority == highest]
+        return next((history for history in highest_priority if len(history.latency)), highest_priority[0])
 
 
 def build(runs: Sequence[Shown], baseline: int = 0, title: str = "") -> str:
@@ -78,9 +77,9 @@ class _Page:
         self.runs, self.baseline = runs, baseline
         self.several = len(runs) > 1
         short = shortened([run.label for run in runs])
-        self.names = [plain(name) for name in cut_apart(short, _LETTERS)]
+        self.names = [plain(name) for name in cut_distinct(short, _LETTERS)]
         self.labels = figures.labels(short)
-        self.lines = [figures.line_of(index, baseline, len(runs)) for index in range(len(runs))]
+        self.lines = [figures.line_style(index, baseline, len(runs)) for index in range(len(runs))]
 
     def assembled(self, title: str) -> str:
         """Return the page around its sections."""
@@ -158,7 +157,7 @@ class _Page:
         for index, run in enumerate(self.runs):
             ended, latency = run.above.request_ended, run.above.latency
             pieces = np.array_split(np.arange(len(ended)), min(MOST_POINTS, max(1, len(ended))))
-            points = [(float(ended[each].mean()), float(np.median(latency[each]))) for each in pieces if len(each)]
+            points = [(float(ended[piece].mean()), float(np.median(latency[piece]))) for piece in pieces if len(piece)]
             data.append(
                 {
                     "type": "scatter",
@@ -203,18 +202,18 @@ class _Page:
         heads = ("program", "priority", "requests", "slow-down, p50", "p99", "rate, of alone", "held back", "held up")
         rows = [
             sections.row(
-                plain(each["client"]),
+                plain(client["client"]),
                 (
-                    str(each["priority"]),
-                    f"{each['requests']:,}",
-                    _times(each["slowdown_p50"]),
-                    _times(each["slowdown_p99"]),
-                    percent(each["throughput_share"]),
-                    _ms(each["gated_s"]),
-                    _ms(each["held_up_s"]),
+                    str(client["priority"]),
+                    f"{client['requests']:,}",
+                    _times(client["slowdown_p50"]),
+                    _times(client["slowdown_p99"]),
+                    percent(client["throughput_share"]),
+                    _ms(client["gated_s"]),
+                    _ms(client["held_up_s"]),
                 ),
             )
-            for each in run.row["clients"]
+            for client in run.row["clients"]
         ]
         note = '<p class="note"><code>headway story RUN PROGRAM</code> tells of its slowest requests.</p>'
         return sections.table(heads, rows) + note
@@ -222,11 +221,11 @@ class _Page:
     def _delays(self, run: Shown) -> str:
         rows = [
             sections.row(
-                plain(each["client"]),
+                plain(client["client"]),
                 (plain(cause["client"]), escape(readable(cause["kernel"])), _ms(cause["delay_s"])),
             )
-            for each in run.row["clients"]
-            for cause in each["held_up_by"]
+            for client in run.row["clients"]
+            for cause in client["held_up_by"]
         ]
         if not rows:
             return "<p>Nobody waited for another.</p>"

@@ -1,4 +1,4 @@
-"""Kernel traces as a timeline that Perfetto (ui.perfetto.dev) and chrome://tracing open.
+"""Write kernel traces as a timeline that Perfetto (ui.perfetto.dev) and chrome://tracing open.
 
 A process is a client, a program that shares the GPU. Its threads: what it launched, with an arrow from each launch to
 its kernel; what ran on the GPU, as many threads as ran at once; when it waited for the GPU; and when a launch of it was

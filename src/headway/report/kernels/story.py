@@ -16,7 +16,7 @@ from headway.kernels import alone
 from headway.kernels.device import Device
 from headway.kernels.program import Client
 from headway.profiling.kernels_summary import readable
-from headway.report.kernels.passages import Passage, passages
+from headway.report.kernels.history import ProgramHistory, program_histories
 from headway.report.kernels.perfetto import reason_name
 from headway.units import MICROSECOND, MILLISECOND, SECOND, format_duration
 
@@ -90,7 +90,7 @@ class Story:
         if self.gated:
             why = ", ".join(f"{count:,} {name}" for name, count in self.reasons.items())
             lines.append(f"  {_short(self.gated)} at the gate in all; let go: {why}")
-        return [*lines, *(f"  {each.line()}" for each in self.told)]
+        return [*lines, *(f"  {request.line()}" for request in self.told)]
 
     def record(self) -> dict[str, Any]:
         """Return it as JSON."""
@@ -104,7 +104,7 @@ class Story:
             "latency_alone_p50_s": self.alone / SECOND if self.alone else None,
             "gated_s": self.gated / SECOND,
             "reasons": self.reasons,
-            "told": [each.record() for each in self.told],
+            "told": [request.record() for request in self.told],
         }
 
 
@@ -115,34 +115,36 @@ def story(clients: Sequence[Client], device: Device, tape: Tape, subject: str) -
     name, colon, number = (subject, "", "") if whole else subject.rpartition(":")
     if name not in names:
         raise TapeError(unknown_name("program", name, names))
-    each = passages(clients, tape)[names.index(name)]
-    count = len(each.request_ended)
+    history = program_histories(clients, tape)[names.index(name)]
+    count = len(history.request_ended)
     if colon and not (number.isdecimal() and int(number) < count):
         which = f"its {count:,} requests go from 0 to {count - 1}" if count else "it ended none"
         raise TapeError(f"request {number!r} of {name} is not in this run: {which}")
     horizon = int(tape.column("time")[-1]) if len(tape) else 0
-    times = [request.ended - request.began for request in alone.requests(each.client, device, horizon)]
+    times = [request.ended - request.began for request in alone.requests(history.client, device, horizon)]
     usual = int(np.median(times)) if times else 0
-    chosen = [int(number)] if colon else np.argsort(-each.latency, kind="stable")[:SLOWEST].tolist()
+    chosen = [int(number)] if colon else np.argsort(-history.latency, kind="stable")[:SLOWEST].tolist()
     reasons = Counter(
-        reason_name(reason) for reason, gated in zip(each.reason.tolist(), each.gated.tolist(), strict=True) if gated
+        reason_name(reason)
+        for reason, gated in zip(history.reason.tolist(), history.gated.tolist(), strict=True)
+        if gated
     )
     return Story(
         name,
-        each.client.priority,
+        history.client.priority,
         count,
-        int(np.percentile(each.latency, 50)) if count else 0,
-        int(np.percentile(each.latency, 99)) if count else 0,
+        int(np.percentile(history.latency, 50)) if count else 0,
+        int(np.percentile(history.latency, 99)) if count else 0,
         usual,
-        int(each.gated.sum()),
+        int(history.gated.sum()),
         dict(reasons.most_common()),
-        tuple(_request(clients, each, at, usual) for at in chosen),
+        tuple(_request(clients, history, at, usual) for at in chosen),
     )
 
 
-def _request(clients: Sequence[Client], each: Passage, at: int, usual: int) -> RequestStory:
-    first, last = each.within(at)
-    inside = each.held[(each.held[:, 0] >= first) & (each.held[:, 0] < last)]
+def _request(clients: Sequence[Client], history: ProgramHistory, at: int, usual: int) -> RequestStory:
+    first, last = history.within(at)
+    inside = history.held[(history.held[:, 0] >= first) & (history.held[:, 0] < last)]
     delays: Counter[tuple[int, int]] = Counter()
     for _, by, kernel, delay in inside.tolist():
         delays[by, kernel] += delay
@@ -151,8 +153,8 @@ def _request(clients: Sequence[Client], each: Passage, at: int, usual: int) -> R
         for (by, kernel), delay in delays.most_common(MOST_CAUSES)
         if delay
     )
-    gated = int(each.gated[first:last].sum())
-    return RequestStory(at, int(each.request_began[at]), int(each.latency[at]), usual, last - first, gated, held)
+    gated = int(history.gated[first:last].sum())
+    return RequestStory(at, int(history.request_began[at]), int(history.latency[at]), usual, last - first, gated, held)
 
 
 def _short(time: int) -> str:

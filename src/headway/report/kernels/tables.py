@@ -1,4 +1,4 @@
-"""Runs of kernels on one GPU, for a terminal: policies side by side, and the clients of one run."""
+"""Make terminal tables of kernel runs on one GPU: policies side by side, and the clients of one run."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -80,12 +80,12 @@ def clients(row: Row) -> Table:
     for name in ("priority", "requests", "slow-down p50", "slow-down p99", "throughput", "gated", "held up"):
         table.add_column(name, justify="right")
     table.add_column("most by")
-    for each in row["clients"]:
-        worst = each["held_up_by"][0] if each["held_up_by"] else None
+    for client in row["clients"]:
+        worst = client["held_up_by"][0] if client["held_up_by"] else None
         table.add_row(
-            *(each["client"], str(each["priority"]), f"{each['requests']:,}"),
-            *(_ratio(each["slowdown_p50"]), _ratio(each["slowdown_p99"]), _share(each["throughput_share"])),
-            *(_ms(each["gated_s"]), _ms(each["held_up_s"])),
+            *(client["client"], str(client["priority"]), f"{client['requests']:,}"),
+            *(_ratio(client["slowdown_p50"]), _ratio(client["slowdown_p99"]), _share(client["throughput_share"])),
+            *(_ms(client["gated_s"]), _ms(client["held_up_s"])),
             f"{readable(worst['kernel'])} ({_ms(worst['delay_s'])})" if worst else "",
         )
     return table
@@ -100,5 +100,5 @@ def prediction(modes: Mapping[str, Row], below: int) -> Table:
     for name, row in modes.items():
         times = [_ratio(row[key]) or "–" for key in ("slowdown_p50", "slowdown_p99")]
         shares = [row["low_share"], row["busy_share"]]
-        table.add_row(name, *times, *("–" if each is None else f"{100 * each:.0f} %" for each in shares))
+        table.add_row(name, *times, *("–" if share is None else f"{100 * share:.0f} %" for share in shares))
     return table

@@ -1,4 +1,4 @@
-"""What the shim recorded of one or several programs, as one timeline: ``headway share run --timeline`` and the like.
+"""Merge shim traces of one or several programs into one timeline (``headway share run --timeline``).
 
 Every process writes a file of its own beside the timeline's name; they share the machine's clock, so that two programs
 on one GPU lie on one axis, with the stretches in which one was held back for the other.
@@ -31,12 +31,12 @@ def check(path: Path) -> None:
 def write(path: Path) -> Path:
     """Write the timeline of all programs that were started with this environment and have ended; remove their files."""
     stem = _stem(path)
-    files = sorted(each for each in stem.parent.glob(f"{stem.name}.*") if each.suffix[1:].isdigit())
+    files = sorted(file for file in stem.parent.glob(f"{stem.name}.*") if file.suffix[1:].isdigit())
     if not files:
         raise ProfileError(f"timeline {path}: nothing was recorded: no program launched a kernel and ended by itself")
-    made = write_recorded(path, [read(each) for each in files])
-    for each in files:
-        each.unlink(missing_ok=True)
+    made = write_recorded(path, [read(file) for file in files])
+    for file in files:
+        file.unlink(missing_ok=True)
     return made
 
 
@@ -48,16 +48,16 @@ def write_recorded(path: Path, recorded: Sequence[Recorded], names: Sequence[str
 
 
 def clients_of(recorded: Sequence[Recorded], names: Sequence[str] = ()) -> list[Client]:
-    """Recorded processes as clients on one axis, which begins with the first launch of any."""
-    traces = [trace_of(each, whole=True) for each in recorded]
+    """Return recorded processes as clients on one axis, which begins with the first launch of any."""
+    traces = [trace_of(process, whole=True) for process in recorded]
     first = min(int(trace.metadata["began_ns"]) for trace in traces)
     made = []
-    for index, (each, trace) in enumerate(zip(recorded, traces, strict=True)):
+    for index, (process, trace) in enumerate(zip(recorded, traces, strict=True)):
         began = int(trace.metadata["began_ns"])
-        spans = zip(*(each.gates[key].tolist() for key in ("begin_ns", "end_ns", "reason")), strict=True)
+        spans = zip(*(process.gates[key].tolist() for key in ("begin_ns", "end_ns", "reason")), strict=True)
         gated = [Gated(begin - began, end - began, reason) for begin, end, reason in spans]
-        name = names[index] if index < len(names) else each.about.get("name", "") or trace.program or "program"
-        made.append(Client(f"{name} ({each.process})", trace, began - first, gated))
+        name = names[index] if index < len(names) else process.about.get("name", "") or trace.program or "program"
+        made.append(Client(f"{name} ({process.process})", trace, began - first, gated))
     return made
 
 

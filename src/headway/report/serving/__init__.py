@@ -1,1 +1,1 @@
-"""Reports of an inference fleet: page, figures, tables, stories, exports, plans."""
+"""Make reports of an inference fleet: page, figures, tables, stories, exports, plans."""

@@ -1,4 +1,4 @@
-"""A fleet's run as tables for notebooks: requests, tasks, batches and workers, as Parquet or CSV."""
+"""Make tables of a fleet's run for notebooks: requests, tasks, batches and workers."""
 
 from collections.abc import Callable, Sequence
 
@@ -6,7 +6,7 @@ import polars as pl
 
 from headway.core.tape import Tape
 from headway.metrics.serving.summary import critical_paths
-from headway.report.serving.passages import PARTS, Passages
+from headway.report.serving.history import PARTS, TaskHistory
 from headway.serving.catalogue import Catalogue
 from headway.serving.fleet import Fleet
 from headway.serving.latency import LatencyModel
@@ -18,12 +18,14 @@ def tables(
     catalogue: Catalogue, fleet: Fleet, requests: Sequence[Request], tape: Tape
 ) -> dict[str, Callable[[], pl.DataFrame]]:
     """Return each table by name; times are seconds since the run began, what does not exist is empty."""
-    found = Passages(catalogue, requests, tape)
+    history = TaskHistory(catalogue, requests, tape)
     return {
-        "requests": lambda: _requests(catalogue, fleet, [each for each in requests if each.id in found.arrived], found),
-        "tasks": lambda: _tasks(fleet, found),
-        "batches": lambda: _batches(catalogue, fleet, found),
-        "workers": lambda: _workers(fleet, found),
+        "requests": lambda: _requests(
+            catalogue, fleet, [request for request in requests if request.id in history.arrived], history
+        ),
+        "tasks": lambda: _tasks(fleet, history),
+        "batches": lambda: _batches(catalogue, fleet, history),
+        "workers": lambda: _workers(fleet, history),
     }
 
 
@@ -31,11 +33,11 @@ def _s(time: int | None) -> float | None:
     return None if time is None or time < 0 else time / SECOND
 
 
-def _requests(catalogue: Catalogue, fleet: Fleet, requests: Sequence[Request], found: Passages) -> pl.DataFrame:
+def _requests(catalogue: Catalogue, fleet: Fleet, requests: Sequence[Request], history: TaskHistory) -> pl.DataFrame:
     least = critical_paths(catalogue, LatencyModel(catalogue, fleet))
-    answered = [found.answered.get(each.id, (-1, 0))[0] for each in requests]
-    dropped = [found.dropped.get(each.id, -1) for each in requests]
-    spent = [found.spent(each.id) if time >= 0 else {} for each, time in zip(requests, answered, strict=True)]
+    answered = [history.answered.get(each.id, (-1, 0))[0] for each in requests]
+    dropped = [history.dropped.get(each.id, -1) for each in requests]
+    spent = [history.spent(each.id) if time >= 0 else {} for each, time in zip(requests, answered, strict=True)]
     latency = [time - each.arrival if time >= 0 else None for each, time in zip(requests, answered, strict=True)]
     path = [int(least[each.graph]) for each in requests]
     ends = list(zip(answered, dropped, strict=True))
@@ -63,7 +65,7 @@ def _requests(catalogue: Catalogue, fleet: Fleet, requests: Sequence[Request], f
     return pl.DataFrame(columns, schema_overrides={**dict.fromkeys(floats, pl.Float64), **types, **whole})
 
 
-def _tasks(fleet: Fleet, found: Passages) -> pl.DataFrame:
+def _tasks(fleet: Fleet, history: TaskHistory) -> pl.DataFrame:
     """Return one row for each attempt at a task."""
     schema = {
         "request": pl.Int64,
@@ -80,21 +82,29 @@ def _tasks(fleet: Fleet, found: Passages) -> pl.DataFrame:
     names = [worker.name for worker in fleet.workers]
     rows = [
         (
-            each.request,
-            found.graphs[each.request].tasks[each.task].name,
-            names[stay.worker] if stay is not None else names[each.stops[-1][0]] if each.stops else None,
-            None if stay is None else stay.lease,
-            _s(each.ready),
-            _s(each.stops[-1][1]) if each.stops else None,
-            *((None, None, None) if stay is None else (_s(stay.begin), _s(stay.start), _s(stay.end))),
-            _s(each.lost),
+            attempt.request,
+            history.graphs[attempt.request].tasks[attempt.task].name,
+            names[batch_run.worker]
+            if batch_run is not None
+            else names[attempt.queues[-1][0]]
+            if attempt.queues
+            else None,
+            None if batch_run is None else batch_run.lease,
+            _s(attempt.ready),
+            _s(attempt.queues[-1][1]) if attempt.queues else None,
+            *(
+                (None, None, None)
+                if batch_run is None
+                else (_s(batch_run.begin), _s(batch_run.start), _s(batch_run.end))
+            ),
+            _s(attempt.lost),
         )
-        for each, stay in ((passage, passage.stay) for passage in found)
+        for attempt, batch_run in ((attempt, attempt.batch_run) for attempt in history)
     ]
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
-def _batches(catalogue: Catalogue, fleet: Fleet, found: Passages) -> pl.DataFrame:
+def _batches(catalogue: Catalogue, fleet: Fleet, history: TaskHistory) -> pl.DataFrame:
     schema = {
         "batch": pl.Int64,
         "worker": pl.String,
@@ -113,31 +123,31 @@ def _batches(catalogue: Catalogue, fleet: Fleet, found: Passages) -> pl.DataFram
     }
     rows = [
         (
-            each.lease,
-            fleet.workers[each.worker].name,
-            catalogue.functions[each.function].name,
-            *(each.tasks, each.cpus, each.slices),
-            *(_s(each.begin), _s(each.start), _s(each.end), _s(each.lost)),
-            sum(time for _, time in each.loads) / SECOND,
-            each.cold / SECOND,
-            len(each.loads),
-            len(each.evicted),
+            batch_run.lease,
+            fleet.workers[batch_run.worker].name,
+            catalogue.functions[batch_run.function].name,
+            *(batch_run.tasks, batch_run.cpus, batch_run.slices),
+            *(_s(batch_run.begin), _s(batch_run.start), _s(batch_run.end), _s(batch_run.lost)),
+            sum(time for _, time in batch_run.loads) / SECOND,
+            batch_run.cold / SECOND,
+            len(batch_run.loads),
+            len(batch_run.evicted),
         )
-        for each in found.stays.values()
+        for batch_run in history.batch_runs.values()
     ]
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
-def _workers(fleet: Fleet, found: Passages) -> pl.DataFrame:
+def _workers(fleet: Fleet, history: TaskHistory) -> pl.DataFrame:
     """Return one row a worker: what it is, and how long it was held, computed and was down."""
     count = len(fleet.workers)
     batches, held, ran, down = ([0] * count for _ in range(4))
-    for stay in found.stays.values():
-        batches[stay.worker] += 1
-        held[stay.worker] += (stay.until(found.horizon) - stay.begin) * stay.slices
-        if stay.end >= 0:
-            ran[stay.worker] += (stay.end - stay.start) * stay.slices
-    for worker, since, until in found.down:
+    for batch_run in history.batch_runs.values():
+        batches[batch_run.worker] += 1
+        held[batch_run.worker] += (batch_run.until(history.horizon) - batch_run.begin) * batch_run.slices
+        if batch_run.end >= 0:
+            ran[batch_run.worker] += (batch_run.end - batch_run.start) * batch_run.slices
+    for worker, since, until in history.down:
         down[worker] += until - since
     workers = fleet.workers
     return pl.DataFrame(

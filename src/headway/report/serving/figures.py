@@ -1,4 +1,4 @@
-"""The figures of a fleet's report, as what plotly.js draws; colours are names of the page's palette.
+"""Draw the figures of a fleet's report, as what plotly.js reads; colours are names of the page's palette.
 
 Runs, pipelines and workers have numbers for places on an axis and their names as its labels: two of the same name stay
 apart, and a name is never read as a number or a date.
@@ -6,7 +6,6 @@ apart, and a name is never read as a number or a date.
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -14,12 +13,11 @@ import numpy as np
 from headway.core.tape import Tape
 from headway.metrics.series import FloatArray, IntArray, Series, from_changes
 from headway.metrics.serving.summary import critical_paths
-from headway.report.figures import Figure, layout_of, line_style
-from headway.report.names import cut_apart
-from headway.report.serving.passages import PARTS, Passages
+from headway.report.downsample import bucketed, rounded
+from headway.report.figures import Figure, distribution, labels, layout_of, least
+from headway.report.formatting import axis_of
+from headway.report.serving.history import PARTS, TaskHistory
 from headway.report.serving.tables import with_texts
-from headway.report.thin import bucketed, cdf, rounded
-from headway.report.words import axis_of
 from headway.serving.catalogue import Catalogue
 from headway.serving.fleet import Fleet
 from headway.serving.latency import LatencyModel
@@ -45,9 +43,9 @@ class Times:
         self, catalogue: Catalogue, fleet: Fleet, requests: Sequence[Request], tape: Tape, skip: int = 0
     ) -> None:
         self.catalogue, self.fleet, self.requests, self.tape = catalogue, fleet, requests, tape
-        self.passages = Passages(catalogue, requests, tape)
-        answered = self.passages.answered
-        self.measured = [each for each in requests[skip:] if each.id in answered]
+        self.history = TaskHistory(catalogue, requests, tape)
+        answered = self.history.answered
+        self.measured = [request for request in requests[skip:] if request.id in answered]
         """Those that were answered."""
 
     @cached_property
@@ -57,21 +55,21 @@ class Times:
 
     @cached_property
     def latency_s(self) -> FloatArray:
-        """Of each measured request."""
-        answered = self.passages.answered
-        times = [answered[each.id][0] - each.arrival for each in self.measured]
+        """Return the latency of each measured request."""
+        answered = self.history.answered
+        times = [answered[request.id][0] - request.arrival for request in self.measured]
         return np.array(times, dtype=np.float64) / SECOND
 
     @cached_property
     def slowdown(self) -> FloatArray:
-        """Of each measured request, against its critical path."""
-        least = [self.least[each.graph] for each in self.measured]
+        """Return the slow-down of each measured request against its critical path."""
+        least = [self.least[request.graph] for request in self.measured]
         return self.latency_s * SECOND / np.maximum(np.array(least, dtype=np.float64), 1.0)
 
     @cached_property
     def spent(self) -> list[dict[str, int]]:
         """Return where the time of each measured request went."""
-        return [self.passages.spent(each.id) for each in self.measured]
+        return [self.history.spent(each.id) for each in self.measured]
 
     @cached_property
     def parts(self) -> dict[str, float]:
@@ -82,21 +80,11 @@ class Times:
     @cached_property
     def alive(self) -> Series:
         """Return how many requests are under way over time."""
-        found = self.passages
-        begun = list(found.arrived.values())
-        ended = [time for time, _ in found.answered.values()] + list(found.dropped.values())
+        history = self.history
+        begun = list(history.arrived.values())
+        ended = [time for time, _ in history.answered.values()] + list(history.dropped.values())
         changes = np.array([1] * len(begun) + [-1] * len(ended), dtype=np.int64)
         return from_changes(np.array(begun + ended, dtype=np.int64), changes)
-
-
-def labels(names: Sequence[str], most: int = LONGEST) -> list[str]:
-    """Return names as plotly takes them: it reads a little HTML, so none is left."""
-    return [escape(name, quote=False) for name in cut_apart([name or "(no name)" for name in names], most)]
-
-
-def line_of(index: int, baseline: int, runs: int) -> dict[str, Any]:
-    """Return how the line of a run looks; only the baseline of a comparison has plain dashes."""
-    return line_style(index, baseline, runs, ("solid", "dot", "dashdot"))
 
 
 def _places(names: Sequence[str], every: int = 1) -> dict[str, Any]:
@@ -109,53 +97,10 @@ def _places(names: Sequence[str], every: int = 1) -> dict[str, Any]:
 # --- distributions ----------------------------------------------------------------------------------------------
 
 
-def latencies(names: Sequence[str], lines: Sequence[Mapping[str, Any]], values: Sequence[FloatArray]) -> Figure:
-    """Return the share of requests up to a latency in seconds, one line a run."""
-    return distribution(names, lines, values, max(_least(values, 1e-3), 1e-9), "latency, seconds", " s")
-
-
 def slowdowns(names: Sequence[str], lines: Sequence[Mapping[str, Any]], values: Sequence[FloatArray]) -> Figure:
     """Return the share of requests up to a slow-down, one line a run."""
-    floor = max(min(_least(values, 1.0), 1.0), 1e-3)
+    floor = max(min(least(values, 1.0), 1.0), 1e-3)
     return distribution(names, lines, values, floor, "latency / critical path", "×")
-
-
-def _least(values: Sequence[FloatArray], otherwise: float) -> float:
-    return min((float(each.min()) for each in values if len(each)), default=otherwise)
-
-
-def distribution(
-    names: Sequence[str],
-    lines: Sequence[Mapping[str, Any]],
-    values: Sequence[FloatArray],
-    floor: float,
-    what: str,
-    unit: str,
-) -> Figure:
-    """Return the share of requests up to a value, one line a run."""
-    top = max((float(each.max()) for each in values if len(each)), default=floor)
-    data = []
-    for index, (name, each) in enumerate(zip(names, values, strict=True)):
-        x, share = cdf(each, floor)
-        if len(x):  # from nothing at the left to everything at the right
-            x, share = np.concatenate(([x[0]], x, [top])), np.concatenate(([0.0], share, [1.0]))
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "x": rounded(x),
-                "y": rounded(100 * share),
-                "name": name,
-                "line": {**lines[index], "shape": "hv" if len(x) < 200 else "linear"},
-                "meta": index,
-                "hovertemplate": "%{y:.1f} % within %{x:.3~g}" + unit + "<extra>%{fullData.name}</extra>",
-            }
-        )
-    percents = {"title": {"text": "requests"}, "range": [0, 101], "ticksuffix": " %", "dtick": 25}
-    ends = [float(np.log10(floor)) - 0.02, float(np.log10(max(top, floor * 2))) + 0.02]
-    dtick = 1 if ends[1] - ends[0] > 3 else "D2"
-    axis = {"type": "log", "title": {"text": what}, "range": ends, "tickformat": "~g", "dtick": dtick}
-    return {"data": data, "layout": layout_of(340, xaxis=axis, yaxis=percents)}
 
 
 # --- where time goes --------------------------------------------------------------------------------------------
@@ -183,21 +128,21 @@ def spent(names: Sequence[str], runs: Sequence[Times]) -> Figure:
 
 def under_way(names: Sequence[str], lines: Sequence[Mapping[str, Any]], runs: Sequence[Times]) -> Figure:
     """Draw the requests that have arrived and not ended, over time; a line a run."""
-    end = max((run.passages.horizon for run in runs), default=0)
+    end = max((run.history.horizon for run in runs), default=0)
     size, unit = axis_of(max(end / SECOND, 1e-9))
-    stretches = [bucketed(run.alive, 0, max(1, run.passages.horizon)) for run in runs]
+    stretches = [bucketed(run.alive, 0, max(1, run.history.horizon)) for run in runs]
     data = [
         {
             "type": "scatter",
             "mode": "lines",
-            "x": rounded(each.middles / SECOND / size),
-            "y": rounded(each.mean, 3),
+            "x": rounded(stretch.middles / SECOND / size),
+            "y": rounded(stretch.mean, 3),
             "name": names[index],
             "line": dict(lines[index]),
             "meta": index,
             "hovertemplate": f"%{{y:,.3~g}} at %{{x:.4~g}} {unit}<extra>%{{fullData.name}}</extra>",
         }
-        for index, each in enumerate(stretches)
+        for index, stretch in enumerate(stretches)
     ]
     axes = {"xaxis": _time(end, size, unit), "yaxis": {"title": {"text": "requests"}, "rangemode": "tozero"}}
     return {"data": data, "layout": layout_of(280, **axes)}
@@ -213,12 +158,12 @@ def _time(end: int, size: float, unit: str) -> dict[str, Any]:
 
 
 def held(run: Times, width: int) -> FloatArray:
-    """By worker and stretch of time: which share of its GPU batches held."""
-    end = run.passages.horizon
+    """Return the share of each worker's GPU that batches held, by worker and interval of time."""
+    end = run.history.horizon
     busy = np.zeros((len(run.fleet.workers), BUCKETS))
-    for stay in run.passages.stays.values():
-        share = stay.slices / max(1, run.fleet.workers[stay.worker].gpu.slices)
-        _spread(busy[stay.worker], stay.begin, stay.until(end), width, share)
+    for batch_run in run.history.batch_runs.values():
+        share = batch_run.slices / max(1, run.fleet.workers[batch_run.worker].gpu.slices)
+        _spread(busy[batch_run.worker], batch_run.begin, batch_run.until(end), width, share)
     return np.minimum(busy, 1.0)
 
 
@@ -232,7 +177,7 @@ def _spread(row: FloatArray, since: int, until: int, width: int, amount: float) 
 
 def workers(run: Times) -> Figure:
     """Draw how busy each worker was over time: a row a worker; where it was out of service in another colour."""
-    end = run.passages.horizon
+    end = run.history.horizon
     width = max(1, -(-end // BUCKETS))
     size, unit = axis_of(max(end / SECOND, 1e-9))
     names = labels([worker.name for worker in run.fleet.workers])
@@ -258,9 +203,9 @@ def workers(run: Times) -> Figure:
             "hovertemplate": f"{where}%{{z}} % held<extra></extra>",
         }
     ]
-    if run.passages.down:
+    if run.history.down:
         down = np.zeros((count, BUCKETS))
-        for worker, since, until in run.passages.down:
+        for worker, since, until in run.history.down:
             _spread(down[worker], since, until, width, 1.0)
         gone = [[1 if share >= 0.5 else None for share in row] for row in down.tolist()]
         colour = {"z": gone, "zmin": 0, "zmax": 1, "colorscale": [[0, "@wait"], [1, "@wait"]]}
@@ -276,26 +221,26 @@ def workers(run: Times) -> Figure:
 def by_graph(
     names: Sequence[str], lines: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]], key: str
 ) -> Figure | None:
-    """A number of each pipeline, a dot a run: ``slowdown_mean`` or ``slo_hit_rate``; None where nobody has it."""
-    whole = [str(each["graph"]) for row in rows for each in row.get("graphs", ()) if each.get(key) is not None]
+    """Draw a number of each pipeline, a dot a run: ``slowdown_mean`` or ``slo_hit_rate``; None where no run has it."""
+    whole = [str(graph["graph"]) for row in rows for graph in row.get("graphs", ()) if graph.get(key) is not None]
     graphs = list(dict.fromkeys(whole))
     if not graphs:
         return None
     share = key == "slo_hit_rate"
     data: list[Figure] = []
     for index, row in enumerate(rows):
-        own = [with_texts(each) for each in row.get("graphs", ()) if each.get(key) is not None]
+        known = [with_texts(graph) for graph in row.get("graphs", ()) if graph.get(key) is not None]
         data.append(
             {
                 "type": "scatter",
                 "mode": "markers",
-                "x": [float(f"{(100 if share else 1) * each[key]:.5g}") for each in own],
-                "y": [graphs.index(str(each["graph"])) for each in own],
+                "x": [float(f"{(100 if share else 1) * graph[key]:.5g}") for graph in known],
+                "y": [graphs.index(str(graph["graph"])) for graph in known],
                 "name": names[index],
                 "marker": {"color": lines[index]["color"], "size": 11},
-                "customdata": [labels([str(each["graph"])])[0] for each in own],
+                "customdata": [labels([str(graph["graph"])])[0] for graph in known],
                 "meta": index,
-                "text": [f", {each.get('dropped_of_all', 'none')} dropped" for each in own] if share else [],
+                "text": [f", {graph.get('dropped_of_all', 'none')} dropped" for graph in known] if share else [],
                 "hovertemplate": ("%{x:.1f} % in time%{text}" if share else "%{x:.2f}×")
                 + "<extra>%{fullData.name}, %{customdata}</extra>",
             }
@@ -307,7 +252,7 @@ def by_graph(
 
 
 def _slow_axis(values: Sequence[float]) -> dict[str, Any]:
-    """From nothing on, or in logarithms where that would leave most dots in a corner."""
+    """Return an axis from 0, or a logarithmic one where that would leave most dots in a corner."""
     axis = {"title": {"text": "mean slow-down"}, "tickformat": "~g"}
     if max(values) > 10 * max(min(values), 1e-9):
         return {**axis, "type": "log", "dtick": 1 if max(values) > 1000 * min(values) else "D2"}

@@ -1,4 +1,4 @@
-"""The report of runs of a fleet: one HTML file, in the template that the other reports have.
+"""Make the report of runs of a fleet: one HTML file, in the template that all reports have.
 
 The answer in a sentence; the runs side by side; how long requests take and how far that is from their critical path;
 where the time went; what each worker did over time; which pipelines and which requests suffer.
@@ -13,12 +13,13 @@ from typing import Any
 
 from headway.core.tape import Tape
 from headway.report import sections
-from headway.report.names import cut_apart, shortened
+from headway.report.figures import labels, latencies, line_style
+from headway.report.formatting import change, count, duration, listed, percent, plain, three_digits
+from headway.report.names import cut_distinct, shortened
 from headway.report.page import ABOUT_ONE, assembled
 from headway.report.sections import figure, for_run
 from headway.report.serving import figures
 from headway.report.serving.tables import FORMATS, dropped_of_all, telling, with_texts
-from headway.report.words import change, count, duration, listed, percent, plain, three_digits
 from headway.serving.catalogue import Catalogue
 from headway.serving.fleet import Fleet
 from headway.serving.request import Request
@@ -86,7 +87,7 @@ def build(runs: Sequence[Shown], baseline: int = 0, title: str = "") -> str:
 
 
 def best_of(runs: Sequence[Shown]) -> int:
-    """The run with most requests in time, where there are deadlines, at the least cost; else the least slow-down."""
+    """Return the run with most requests in time at the least cost; without deadlines, of least slow-down."""
     rows = [run.row for run in runs]
     known = ([row.get(key) for row in rows] for key in ("slowdown_mean", "cost_per_request_usd"))
     slow, costs = ([math.inf if value is None else value for value in values] for values in known)
@@ -101,8 +102,8 @@ class _Page:
     def __init__(self, runs: Sequence[Shown], baseline: int) -> None:
         self.runs, self.baseline, self.best = runs, baseline, best_of(runs)
         self.several = len(runs) > 1
-        self.names = [plain(name) for name in cut_apart(shortened([run.label for run in runs]), _LETTERS)]
-        self.lines = [figures.line_of(index, baseline, len(runs)) for index in range(len(runs))]
+        self.names = [plain(name) for name in cut_distinct(shortened([run.label for run in runs]), _LETTERS)]
+        self.lines = [line_style(index, baseline, len(runs)) for index in range(len(runs))]
         self.times = [figures.Times(run.catalogue, run.fleet, run.requests, run.tape, run.skip) for run in runs]
         self.timed = all(run.row.get("slo_hit_rate") is not None for run in runs)
         """Whether all requests of all runs have deadlines, so that these say which is best."""
@@ -218,7 +219,7 @@ class _Page:
         )
 
     def _tiles(self) -> str:
-        """Four numbers of the best run, each beside the baseline's."""
+        """Return four numbers of the best run, each beside the baseline's."""
         tiles = [
             ("slow-down, mean", "slowdown_mean"),
             ("99th percentile of latency", "latency_p99_s"),
@@ -241,18 +242,18 @@ class _Page:
 
     def _figures(self) -> dict[str, Any]:
         rows = [run.row for run in self.runs]
-        names = figures.labels(shortened([run.label for run in self.runs]))
+        names = labels(shortened([run.label for run in self.runs]))
         drawn = {
             "spent": figures.spent(names, self.times),
             "over-time": figures.under_way(names, self.lines, self.times),
-            **{f"workers-{index}": figures.workers(each) for index, each in enumerate(self.times)},
+            **{f"workers-{index}": figures.workers(times) for index, times in enumerate(self.times)},
         }
-        if any(each.measured for each in self.times):
-            drawn["latency"] = figures.latencies(names, self.lines, [each.latency_s for each in self.times])
-            drawn["slowdown"] = figures.slowdowns(names, self.lines, [each.slowdown for each in self.times])
+        if any(times.measured for times in self.times):
+            drawn["latency"] = latencies(names, self.lines, [times.latency_s for times in self.times])
+            drawn["slowdown"] = figures.slowdowns(names, self.lines, [times.slowdown for times in self.times])
         for anchor, key in (("graphs-slow", "slowdown_mean"), ("graphs-late", "slo_hit_rate")):
-            if (found := figures.by_graph(names, self.lines, rows, key)) is not None:
-                drawn[anchor] = found
+            if (dots := figures.by_graph(names, self.lines, rows, key)) is not None:
+                drawn[anchor] = dots
         return drawn
 
     def _bodies(self, drawn: Mapping[str, Any]) -> dict[str, str]:
@@ -284,7 +285,7 @@ class _Page:
 
     def _workers(self, index: int) -> str:
         about = "The share of each GPU that batches held: computing, or fetching what they need."
-        if self.times[index].passages.down:
+        if self.times[index].history.down:
             about += " Where a worker was out of service, its row is orange."
         return figure(f"workers-{index}", "Share of each worker that batches held, over time", about)
 

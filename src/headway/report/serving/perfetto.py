@@ -1,4 +1,4 @@
-"""A run of a fleet as a trace that Perfetto (ui.perfetto.dev) and chrome://tracing open.
+"""Write a run of a fleet as a trace that Perfetto (ui.perfetto.dev) and chrome://tracing open.
 
 A process is a worker. Its threads hold batches, as many threads as ran at once, each batch with what it loaded and what
 it computed below it; weights and processes that nobody waited for yet have threads of their own. Tasks that wait and
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, count
 
 from headway.core.tape import Tape
-from headway.report.serving.passages import Passage, Passages, Stay
+from headway.report.serving.history import Attempt, BatchRun, TaskHistory
 from headway.report.trace_events import Lanes, counter, instant, microseconds, named, ordered, span, whole_file
 from headway.serving.catalogue import Catalogue
 from headway.serving.fleet import Fleet
@@ -28,20 +28,20 @@ def trace_events(
     catalogue: Catalogue, fleet: Fleet, requests: Sequence[Request], tape: Tape, title: str = ""
 ) -> Iterator[str]:
     """Return the file, piece by piece."""
-    drawn = _Drawn(catalogue, fleet, Passages(catalogue, requests, tape))
+    drawn = _Drawn(catalogue, fleet, TaskHistory(catalogue, requests, tape))
     parts = (drawn.names(), drawn.batches(), drawn.fetches(), drawn.waits(), drawn.moments(), drawn.counters())
     return whole_file(chain.from_iterable(parts), title)
 
 
 class _Drawn:
-    def __init__(self, catalogue: Catalogue, fleet: Fleet, passages: Passages) -> None:
-        self.catalogue, self.fleet, self.passages = catalogue, fleet, passages
+    def __init__(self, catalogue: Catalogue, fleet: Fleet, history: TaskHistory) -> None:
+        self.catalogue, self.fleet, self.history = catalogue, fleet, history
         gpu, ahead = ([Lanes() for _ in fleet.workers] for _ in range(2))
-        stays = sorted(passages.stays.values(), key=lambda stay: (stay.begin, stay.lease))
-        held = [(stay, stay.until(passages.horizon)) for stay in stays]
-        self.stays = [(s, until, gpu[s.worker].place(s.begin, until)) for s, until in held if until > s.begin]
-        asked = [each for each in passages.ahead.values() if each.end > each.begin]
-        self.ahead = [(each, ahead[each.worker].place(each.begin, each.end)) for each in asked]
+        batch_runs = sorted(history.batch_runs.values(), key=lambda batch_run: (batch_run.begin, batch_run.lease))
+        held = [(batch_run, batch_run.until(history.horizon)) for batch_run in batch_runs]
+        self.batch_runs = [(s, until, gpu[s.worker].place(s.begin, until)) for s, until in held if until > s.begin]
+        asked = [each for each in history.prefetches.values() if each.end > each.begin]
+        self.prefetches = [(each, ahead[each.worker].place(each.begin, each.end)) for each in asked]
         # no thread has the number of a process: viewers take such a one for its main thread and put it first
         numbers = count(FIRST_PID + len(fleet.workers))
         self.threads = [
@@ -54,7 +54,7 @@ class _Drawn:
         ]
 
     def names(self) -> Iterator[str]:
-        """Processes and threads."""
+        """Yield the names of processes and threads."""
         yield named("process_name", FLEET_PID, 0, "fleet")
         yield ordered("process", FLEET_PID)
         for index, worker in enumerate(self.fleet.workers):
@@ -67,90 +67,95 @@ class _Drawn:
 
     def batches(self) -> Iterator[str]:
         """Yield what held the GPU, and within it: loading, then computing."""
-        for stay, until, lane in self.stays:
-            where = FIRST_PID + stay.worker, self.threads[stay.worker]["GPU", lane]
-            ended = "done" if stay.end >= 0 else "lost" if stay.lost >= 0 else "running"
+        for batch_run, until, lane in self.batch_runs:
+            where = FIRST_PID + batch_run.worker, self.threads[batch_run.worker]["GPU", lane]
+            ended = "done" if batch_run.end >= 0 else "lost" if batch_run.lost >= 0 else "running"
             args = {
-                "batch": stay.tasks,
-                "cpus": stay.cpus,
-                "slices": stay.slices,
-                "requests": [request for request, _ in stay.members],
+                "batch": batch_run.tasks,
+                "cpus": batch_run.cpus,
+                "slices": batch_run.slices,
+                "requests": [request for request, _ in batch_run.members],
                 "ended": ended,
             }
-            yield span(self.catalogue.functions[stay.function].name, "batch", stay.begin, until, *where, args)
-            computing = self._computes_from(stay, until)
-            if computing > stay.begin:
-                models = [self.catalogue.models[model].name for model, _ in stay.loads]
-                told = {"models": models, "process_ms": stay.cold / 1e6}
-                yield span("load", "load", stay.begin, computing, *where, told)
+            yield span(self.catalogue.functions[batch_run.function].name, "batch", batch_run.begin, until, *where, args)
+            computing = self._computes_from(batch_run, until)
+            if computing > batch_run.begin:
+                models = [self.catalogue.models[model].name for model, _ in batch_run.loads]
+                told = {"models": models, "process_ms": batch_run.cold / 1e6}
+                yield span("load", "load", batch_run.begin, computing, *where, told)
             if until > computing:
                 yield span("run", "run", computing, until, *where, {})
 
-    def _computes_from(self, stay: Stay, until: int) -> int:
-        """One that was cut off before it had all it needed computed nothing; one that needed nothing did so at once."""
-        if stay.start >= 0:
-            return min(stay.start, until)
-        return until if stay.loads or stay.cold or stay.inputs > stay.begin else stay.begin
+    def _computes_from(self, batch_run: BatchRun, until: int) -> int:
+        """Return when a batch began to compute.
+
+        A batch cut off before all inputs were there computed nothing; one that needed nothing computed at once.
+        """
+        if batch_run.start >= 0:
+            return min(batch_run.start, until)
+        return until if batch_run.loads or batch_run.cold or batch_run.inputs > batch_run.begin else batch_run.begin
 
     def fetches(self) -> Iterator[str]:
         """Yield weights and processes that came before anybody waited for them."""
-        for each, lane in self.ahead:
+        for fetch, lane in self.prefetches:
             models, functions = self.catalogue.models, self.catalogue.functions
-            name = f"fetch {models[each.model].name}" if each.model >= 0 else f"start {functions[each.function].name}"
-            where = FIRST_PID + each.worker, self.threads[each.worker]["ahead", lane]
-            yield span(name, "ahead", each.begin, each.end, *where, {})
+            name = (
+                f"fetch {models[fetch.model].name}" if fetch.model >= 0 else f"start {functions[fetch.function].name}"
+            )
+            where = FIRST_PID + fetch.worker, self.threads[fetch.worker]["ahead", lane]
+            yield span(name, "ahead", fetch.begin, fetch.end, *where, {})
 
     def waits(self) -> Iterator[str]:
-        """Inputs under way to a worker, and tasks in its queue; tasks that may go anywhere wait at the fleet."""
+        """Yield inputs in transfer to a worker, and tasks in its queue; tasks without a worker wait at the fleet."""
         numbers = count(1)
-        for passage in self.passages:
-            for what, since, until, pid in self._waits(passage):
+        for attempt in self.history:
+            for what, since, until, pid in self._waits(attempt):
                 if until > since:
-                    task = self.passages.graphs[passage.request].tasks[passage.task].name
-                    name = json.dumps(f"{what}: {task} of request {passage.request}")
+                    task = self.history.graphs[attempt.request].tasks[attempt.task].name
+                    name = json.dumps(f"{what}: {task} of request {attempt.request}")
                     same = f'"cat":"{what}","id":{next(numbers)},"name":{name},"pid":{pid},"tid":{pid}'
                     yield f'{{"ph":"b",{same},"ts":{microseconds(since)}}}'
                     yield f'{{"ph":"e",{same},"ts":{microseconds(until)}}}'
 
-    def _waits(self, passage: Passage) -> Iterator[tuple[str, int, int, int]]:
-        """(what, since, until, process)."""
-        horizon = self.passages.horizon
-        since = passage.ready
-        for worker, queued, until in passage.stops:
+    def _waits(self, attempt: Attempt) -> Iterator[tuple[str, int, int, int]]:
+        """Yield (kind of wait, since, until, process)."""
+        horizon = self.history.horizon
+        since = attempt.ready
+        for worker, queued, until in attempt.queues:
             if 0 <= since < queued:
                 yield "transfer", since, queued, FIRST_PID + worker
             since = until if until >= 0 else horizon
             yield "wait", queued, since, FIRST_PID + worker
-        stay = passage.stay
-        if not passage.stops and since >= 0:
-            given_up = self.passages.dropped.get(passage.request, horizon) if passage.lost < 0 else passage.lost
-            yield "wait", since, given_up if stay is None else stay.begin, FLEET_PID
-        if stay is not None and stay.start > stay.begin and stay.inputs >= stay.start:
-            yield "transfer", stay.begin, stay.start, FIRST_PID + stay.worker
+        batch_run = attempt.batch_run
+        if not attempt.queues and since >= 0:
+            given_up = self.history.dropped.get(attempt.request, horizon) if attempt.lost < 0 else attempt.lost
+            yield "wait", since, given_up if batch_run is None else batch_run.begin, FLEET_PID
+        if batch_run is not None and batch_run.start > batch_run.begin and batch_run.inputs >= batch_run.start:
+            yield "transfer", batch_run.begin, batch_run.start, FIRST_PID + batch_run.worker
 
     def moments(self) -> Iterator[str]:
-        """Workers that fail and come back, requests that are given up."""
-        for worker, since, until in sorted(self.passages.down, key=lambda each: (each[1], each[0])):
+        """Yield failures and recoveries of workers, and dropped requests."""
+        for worker, since, until in sorted(self.history.down, key=lambda each: (each[1], each[0])):
             pid = FIRST_PID + worker
             yield instant("worker failed", "p", since, pid, pid)
-            if until < self.passages.horizon:
+            if until < self.history.horizon:
                 yield instant("worker back", "p", until, pid, pid)
-        for request, time in self.passages.dropped.items():
+        for request, time in self.history.dropped.items():
             yield instant(f"request {request} given up", "p", time, FLEET_PID, FLEET_PID)
 
     def counters(self) -> Iterator[str]:
         """Yield requests that live, workers that are up, tasks in each queue."""
-        found = self.passages
-        ended = {**{request: time for request, (time, _) in found.answered.items()}, **found.dropped}
-        alive = [(time, 1) for time in found.arrived.values()] + [(time, -1) for time in ended.values()]
+        history = self.history
+        ended = {**{request: time for request, (time, _) in history.answered.items()}, **history.dropped}
+        alive = [(time, 1) for time in history.arrived.values()] + [(time, -1) for time in ended.values()]
         yield from _counter("requests", "alive", FLEET_PID, alive)
-        if found.down:
-            up = [(0, len(self.fleet.workers))] + [(since, -1) for _, since, _ in found.down]
-            up += [(until, 1) for _, _, until in found.down if until < found.horizon]
+        if history.down:
+            up = [(0, len(self.fleet.workers))] + [(since, -1) for _, since, _ in history.down]
+            up += [(until, 1) for _, _, until in history.down if until < history.horizon]
             yield from _counter("workers", "up", FLEET_PID, up)
         queues: list[list[Change]] = [[] for _ in self.fleet.workers]
-        for passage in found:
-            for worker, since, until in passage.stops:
+        for attempt in history:
+            for worker, since, until in attempt.queues:
                 queues[worker] += [(since, 1)] + ([(until, -1)] if until >= 0 else [])
         for worker, changes in enumerate(queues):
             yield from _counter("queue", "tasks", FIRST_PID + worker, changes)

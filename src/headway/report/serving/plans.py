@@ -1,4 +1,4 @@
-"""Plans for a terminal: how many workers of which kind are enough, side by side, and the best in a sentence."""
+"""Make the terminal table of capacity plans: how many workers of which kind are enough, and the best in a sentence."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What happened to one request: each task's way through the fleet, and where the time went, from the tape alone."""
+"""Tell what happened to one request, from the tape: each task's queues and batches, and where the time went."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from headway.core.tape import Tape, TapeRow
-from headway.report.serving.passages import Passage, Passages, Stay
-from headway.report.words import clipped, listed
+from headway.report.formatting import clipped, listed
+from headway.report.serving.history import Attempt, BatchRun, TaskHistory
 from headway.serving.catalogue import Catalogue
 from headway.serving.fleet import Fleet
 from headway.serving.latency import LatencyModel
@@ -59,7 +59,7 @@ class RequestStory:
     """Nanoseconds of the chain of tasks that decided when it was answered, by what they were spent on."""
 
     def lines(self) -> Iterator[str]:
-        """For a terminal."""
+        """Yield the story as lines for a terminal."""
         request = self.request
         name = f"request {request.id}: {clipped(self.graph)}"
         if not self.arrived:
@@ -94,7 +94,7 @@ class RequestStory:
         return f", {_ms(over)} late" if over > 0 else f", {_ms(-over)} before its deadline"
 
     def record(self) -> dict[str, Any]:
-        """For a program."""
+        """Return the story as JSON, for a program."""
         return {
             "request": self.request.id,
             "graph": self.graph,
@@ -123,7 +123,7 @@ class _Teller:
         self.names = [clipped(task.name) for task in self.graph.tasks]
         self.workers = [clipped(worker.name) for worker in fleet.workers]
         self.steps: list[Step] = []
-        self.passages = Passages(catalogue, requests, tape)
+        self.history = TaskHistory(catalogue, requests, tape)
         self.latency = LatencyModel(catalogue, fleet)
         own = np.flatnonzero(tape.column("subject") == request.id).tolist()
         self.rows = [(index, TapeRow(*tape.rows[index].tolist())) for index in own]
@@ -135,7 +135,7 @@ class _Teller:
             self.batches[int(tape.column("kind")[index]), int(tape.column("lease")[index])] = index
 
     def tell(self) -> RequestStory:
-        found, number = self.passages, self.request.id
+        history, number = self.history, self.request.id
         placed: dict[int, list[tuple[int, TapeRow]]] = {}
         for index, row in self.rows:
             self._read(index, row)
@@ -143,21 +143,21 @@ class _Teller:
                 placed.setdefault(row.time, []).append((index, row))
         for time, rows in placed.items():
             self._place(time, rows)
-        for passage in (each for attempts in found.tasks.get(number, ()) for each in attempts):
-            self._pass(passage)
+        for attempt in (each for attempts in history.tasks.get(number, ()) for each in attempts):
+            self._pass(attempt)
         self.steps.sort(key=lambda step: (step.time, step.row))
         least = self.latency.critical_path(self.graph)
         return RequestStory(
             self.request,
             self.graph.name,
             tuple(self.steps),
-            number in found.arrived,
-            found.answered.get(number, (-1, 0))[0],
-            found.dropped.get(number, -1),
-            found.horizon,
+            number in history.arrived,
+            history.answered.get(number, (-1, 0))[0],
+            history.dropped.get(number, -1),
+            history.horizon,
             tuple(self._left()),
             least,
-            found.spent(number),
+            history.spent(number),
         )
 
     # --- what was decided about it ---
@@ -187,8 +187,8 @@ class _Teller:
             return "its deadline has passed" if self.request.deadline else "the policy gave no reason"
         starts = [self._process_in(task.function, now) for task in self.graph.tasks]
         needs = [
-            0 if attempts[-1].stay is not None else starts[task] + self._fastest(self.graph.functions[task])
-            for task, attempts in enumerate(self.passages.tasks[self.request.id])
+            0 if attempts[-1].batch_run is not None else starts[task] + self._fastest(self.graph.functions[task])
+            for task, attempts in enumerate(self.history.tasks[self.request.id])
         ]
         least = self.graph.critical_path(needs)
         if least <= left:
@@ -203,10 +203,14 @@ class _Teller:
 
     def _process_in(self, function: int, now: int) -> int:
         """Return how long it is at least until a process of a function can compute; 0: one was there."""
-        stays = (each.start for each in self.passages.stays.values() if each.function == function and each.begin <= now)
-        asked = (each.end for each in self.passages.ahead.values() if each.function == function and each.begin <= now)
+        batch_runs = (
+            each.start for each in self.history.batch_runs.values() if each.function == function and each.begin <= now
+        )
+        asked = (
+            each.end for each in self.history.prefetches.values() if each.function == function and each.begin <= now
+        )
         whole = now + self.catalogue.functions[function].cold_start
-        return max(0, min([whole, *(start for start in (*stays, *asked) if start >= 0)]) - now)
+        return max(0, min([whole, *(start for start in (*batch_runs, *asked) if start >= 0)]) - now)
 
     def _fastest(self, function: int) -> int:
         """Return what one task of a function takes at least, on any GPU of the fleet."""
@@ -215,26 +219,26 @@ class _Teller:
 
     # --- what became of each task ---
 
-    def _pass(self, passage: Passage) -> None:
-        """One attempt at a task: where it waited, what it got, how it ended."""
-        name, stay = self.names[passage.task], passage.stay
-        begin = stay.begin if stay is not None else -1
-        for index, (worker, since, until) in enumerate(passage.stops):
+    def _pass(self, attempt: Attempt) -> None:
+        """Add the steps of one attempt at a task: where it waited, what it got, how it ended."""
+        name, batch_run = self.names[attempt.task], attempt.batch_run
+        begin = batch_run.begin if batch_run is not None else -1
+        for index, (worker, since, until) in enumerate(attempt.queues):
             if since != begin:
                 came = (
-                    "" if index or since <= passage.ready else f", its inputs {_ms(since - passage.ready)} on their way"
+                    "" if index or since <= attempt.ready else f", its inputs {_ms(since - attempt.ready)} on their way"
                 )
-                row = self._row(passage.task, since, Kind.TASK_ARRIVED, Kind.QUEUED)
+                row = self._row(attempt.task, since, Kind.TASK_ARRIVED, Kind.QUEUED)
                 self._say(since, row, f"{name} is queued at {self.workers[worker]}{came}")
-            if until >= 0 and until not in (begin, passage.lost):
-                row = self._row(passage.task, until, *_LEAVES)
+            if until >= 0 and until not in (begin, attempt.lost):
+                row = self._row(attempt.task, until, *_LEAVES)
                 text = f"{name} leaves the queue of {self.workers[worker]} after {_ms(until - since)}"
                 self._say(until, row + 0.5, text)  # that row is why
-        if stay is not None:
-            self._ran(passage, stay, name)
-        if passage.lost >= 0:
-            row = self._row(passage.task, passage.lost, Kind.LOST)
-            self._say(passage.lost, row, self._lost(passage, name))
+        if batch_run is not None:
+            self._ran(attempt, batch_run, name)
+        if attempt.lost >= 0:
+            row = self._row(attempt.task, attempt.lost, Kind.LOST)
+            self._say(attempt.lost, row, self._lost(attempt, name))
 
     def _row(self, task: int, time: int, *kinds: int) -> int:
         """Return the next row of the tape on which something of these kinds befell a task at a time."""
@@ -249,61 +253,71 @@ class _Teller:
         self.last[task] = found
         return found
 
-    def _ran(self, passage: Passage, stay: Stay, name: str) -> None:
-        since = passage.stops[-1][1] if passage.stops else passage.ready
-        waited = f" after {_ms(stay.begin - since)} of waiting{self._behind(stay, since)}" if stay.begin > since else ""
-        row = self._row(passage.task, stay.begin, Kind.TASK)
-        self._say(stay.begin, row, f"{name} is taken up by {self.workers[stay.worker]}{waited}: {self._given(stay)}")
-        if stay.start > stay.begin and (before := self._before_start(stay)):
-            self._say(stay.start, self.batches[Kind.LOADED, stay.lease], f"{name} has {before}")
-        if stay.end >= 0:
+    def _ran(self, attempt: Attempt, batch_run: BatchRun, name: str) -> None:
+        since = attempt.queues[-1][1] if attempt.queues else attempt.ready
+        waited = (
+            f" after {_ms(batch_run.begin - since)} of waiting{self._behind(batch_run, since)}"
+            if batch_run.begin > since
+            else ""
+        )
+        row = self._row(attempt.task, batch_run.begin, Kind.TASK)
+        self._say(
+            batch_run.begin,
+            row,
+            f"{name} is taken up by {self.workers[batch_run.worker]}{waited}: {self._given(batch_run)}",
+        )
+        if batch_run.start > batch_run.begin and (before := self._before_start(batch_run)):
+            self._say(batch_run.start, self.batches[Kind.LOADED, batch_run.lease], f"{name} has {before}")
+        if batch_run.end >= 0:
             self._say(
-                stay.end, self.batches[Kind.FINISHED, stay.lease], f"{name} is done, in {_ms(stay.end - stay.start)}"
+                batch_run.end,
+                self.batches[Kind.FINISHED, batch_run.lease],
+                f"{name} is done, in {_ms(batch_run.end - batch_run.start)}",
             )
 
-    def _lost(self, passage: Passage, name: str) -> str:
-        stay = passage.stay
-        if stay is None:
-            where = f"{self.workers[passage.stops[-1][0]]} fails" if passage.stops else "its worker fails"
+    def _lost(self, attempt: Attempt, name: str) -> str:
+        batch_run = attempt.batch_run
+        if batch_run is None:
+            where = f"{self.workers[attempt.queues[-1][0]]} fails" if attempt.queues else "its worker fails"
             return f"{where}: {name} must go elsewhere"
-        which = self.workers[stay.worker]
-        if stay.lost >= 0:
-            return f"{which} fails: {name} is lost after {_ms(stay.lost - stay.begin)}, and must run again"
+        which = self.workers[batch_run.worker]
+        if batch_run.lost >= 0:
+            return f"{which} fails: {name} is lost after {_ms(batch_run.lost - batch_run.begin)}, and must run again"
         return f"{which} fails: the result of {name} is lost, and {name} must run again"
 
-    def _given(self, stay: Stay) -> str:
-        batch = "alone" if stay.tasks == 1 else f"in a batch of {stay.tasks}"
-        cpus = "1 CPU" if stay.cpus == 1 else f"{stay.cpus} CPUs"
-        whole = self.fleet.workers[stay.worker].gpu.slices
-        share = "the whole GPU" if stay.slices == whole else f"{stay.slices} of {whole} slices"
+    def _given(self, batch_run: BatchRun) -> str:
+        batch = "alone" if batch_run.tasks == 1 else f"in a batch of {batch_run.tasks}"
+        cpus = "1 CPU" if batch_run.cpus == 1 else f"{batch_run.cpus} CPUs"
+        whole = self.fleet.workers[batch_run.worker].gpu.slices
+        share = "the whole GPU" if batch_run.slices == whole else f"{batch_run.slices} of {whole} slices"
         return f"{batch}, {cpus}, {share}"
 
-    def _before_start(self, stay: Stay) -> str:
+    def _before_start(self, batch_run: BatchRun) -> str:
         parts = []
-        if stay.cold:
-            parts.append(f"its process after {_ms(stay.cold)}")
-        for model, time in stay.loads:
+        if batch_run.cold:
+            parts.append(f"its process after {_ms(batch_run.cold)}")
+        for model, time in batch_run.loads:
             weights = self.catalogue.models[model]
             parts.append(
                 f"the weights of {clipped(weights.name)} ({format_size(weights.size_bytes)}) after {_ms(time)}"
             )
-        if stay.evicted:
-            gone = [clipped(self.catalogue.models[model].name) for model in stay.evicted]
+        if batch_run.evicted:
+            gone = [clipped(self.catalogue.models[model].name) for model in batch_run.evicted]
             parts.append(f"room where {listed(gone)} {'was' if len(gone) == 1 else 'were'}")
-        if not stay.cold and not stay.loads:
-            what = "its inputs" if stay.inputs >= stay.start else "weights that were on their way"
-            parts.append(f"{what} after {_ms(stay.start - stay.begin)}")
+        if not batch_run.cold and not batch_run.loads:
+            what = "its inputs" if batch_run.inputs >= batch_run.start else "weights that were on their way"
+            parts.append(f"{what} after {_ms(batch_run.start - batch_run.begin)}")
         return ", ".join(parts)
 
-    def _behind(self, stay: Stay, since: int) -> str:
+    def _behind(self, batch_run: BatchRun, since: int) -> str:
         """Return what its worker did meanwhile."""
-        horizon = self.passages.horizon
+        horizon = self.history.horizon
         others = [
             other
-            for other in self.passages.stays.values()
-            if other.worker == stay.worker
-            and other.lease != stay.lease
-            and other.begin < stay.begin
+            for other in self.history.batch_runs.values()
+            if other.worker == batch_run.worker
+            and other.lease != batch_run.lease
+            and other.begin < batch_run.begin
             and other.until(horizon) > since
         ]
         if not others:
@@ -314,18 +328,18 @@ class _Teller:
 
     def _left(self) -> Iterator[str]:
         """Yield where its tasks are when the tape ends."""
-        for attempts in self.passages.tasks.get(self.request.id, ()):
-            passage = attempts[-1]
-            name, stay = self.names[passage.task], passage.stay
-            if stay is not None:
-                if stay.end < 0:
-                    yield f"{name} runs on {self.workers[stay.worker]}"
-            elif passage.stops and passage.stops[-1][2] < 0:
-                yield f"{name} waits at {self.workers[passage.stops[-1][0]]}"
-            elif passage.ready >= 0:
+        for attempts in self.history.tasks.get(self.request.id, ()):
+            attempt = attempts[-1]
+            name, batch_run = self.names[attempt.task], attempt.batch_run
+            if batch_run is not None:
+                if batch_run.end < 0:
+                    yield f"{name} runs on {self.workers[batch_run.worker]}"
+            elif attempt.queues and attempt.queues[-1][2] < 0:
+                yield f"{name} waits at {self.workers[attempt.queues[-1][0]]}"
+            elif attempt.ready >= 0:
                 yield f"{name} is ready, and waits for a worker"
             else:
-                before = self.graph.predecessors[passage.task]
+                before = self.graph.predecessors[attempt.task]
                 yield f"{name} waits for {listed([self.names[task] for task in before])}"
 
     def _say(self, time: int, row: float, text: str) -> None:
@@ -333,5 +347,5 @@ class _Teller:
 
 
 def _ms(time: int) -> str:
-    """Milliseconds, or where that is less than a tenth of one, the microseconds that it is."""
+    """Return a time in milliseconds; in microseconds below a tenth of one."""
     return f"{time / MILLISECOND:,.1f} ms" if time >= MILLISECOND // 10 or not time else f"{time / 1000:,.1f} µs"

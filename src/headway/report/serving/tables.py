@@ -1,4 +1,4 @@
-"""Runs of a fleet side by side, for a terminal."""
+"""Make terminal tables that compare runs of a fleet."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -7,9 +7,9 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from headway.report.formatting import clipped, signed
 from headway.report.names import labels, shortened
 from headway.report.terminal import fitted, framed
-from headway.report.words import clipped, signed
 from headway.units import format_size
 
 Row = Mapping[str, Any]
@@ -41,7 +41,7 @@ def _bytes(value: float | None) -> str:
 
 
 def change_text(value: float | None) -> str:
-    """With its sign; what rounds to nothing has none."""
+    """Return a change with its sign; what rounds to 0 has none."""
     return "" if value is None else f"{signed(value)} %"
 
 
@@ -104,7 +104,7 @@ def telling(rows: Sequence[Row], key: str) -> bool:
 
 
 def with_texts(row: Row) -> Row:
-    """The row with some numbers as texts: requests dropped of all, and where the mean slow-down lies over seeds.
+    """Return the row with some numbers as text: requests dropped of all, and the interval of the mean slow-down.
 
     Drops are told wherever there are deadlines, though there be none: what is in time is of measured requests alone.
     """
@@ -170,9 +170,9 @@ def graphs(row: Row) -> Table:
         ("dropped", "dropped_when", _text),
         ("$/1000", "cost_per_request_usd", _usd),
     )
-    found = [with_texts(each) for each in row.get("graphs", ())]
-    shown = [column for column in columns if any(each.get(column[1]) is not None for each in found)]
+    pipelines = [with_texts(pipeline) for pipeline in row.get("graphs", ())]
+    shown = [column for column in columns if any(pipeline.get(column[1]) is not None for pipeline in pipelines)]
     table = framed(["graph"], [heading for heading, _, _ in shown])
-    for each in found:
-        table.add_row(clipped(str(each["graph"])), *(written(each.get(key)) for _, key, written in shown))
+    for pipeline in pipelines:
+        table.add_row(clipped(str(pipeline["graph"])), *(written(pipeline.get(key)) for _, key, written in shown))
     return table

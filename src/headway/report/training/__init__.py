@@ -1,1 +1,1 @@
-"""Reports of training jobs on a cluster: page, figures, tables, stories, exports."""
+"""Make reports of training jobs on a cluster: page, figures, tables, stories, exports."""

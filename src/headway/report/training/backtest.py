@@ -1,4 +1,4 @@
-"""A backtest for a terminal: how far the simulation is from what was recorded, in all, by size and by partition."""
+"""Make the terminal tables of a backtest: errors of simulated starts, in all, by size and by partition."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -32,32 +32,34 @@ def signed(time_s: float) -> str:
     return text if text == "0.0 s" else f"{'+' if time_s > 0 else '-'}{text}"
 
 
-def tables(found: Sequence[Backtest], names: Sequence[str]) -> Iterator[Table]:
+def tables(backtests: Sequence[Backtest], names: Sequence[str]) -> Iterator[Table]:
     """Yield all tables: policies side by side under these names, then those of the first by size and partition."""
-    whole = [replace(each.whole, group=name) for name, each in zip(names, found, strict=True)]
+    whole = [replace(backtest.whole, group=name) for name, backtest in zip(names, backtests, strict=True)]
     yield errors_table("", whole, "policy")
-    first = found[0]
-    whose = f", {names[0]}" if len(found) > 1 else ""
+    first = backtests[0]
+    whose = f", {names[0]}" if len(backtests) > 1 else ""
     yield errors_table(f"by size{whose}", first.by_size, "size")
     if len(first.by_partition) > 1:
         yield errors_table(f"by partition{whose}", first.by_partition, "partition")
 
 
-def missed(found: Backtest) -> list[str]:
+def missed(backtest: Backtest) -> list[str]:
     """Return a line about jobs that are compared with nothing, where there are such."""
     parts = [
-        *([f"{found.only_recorded:,} started only in the record"] if found.only_recorded else []),
-        *([f"{found.only_simulated:,} only in the simulation"] if found.only_simulated else []),
+        *([f"{backtest.only_recorded:,} started only in the record"] if backtest.only_recorded else []),
+        *([f"{backtest.only_simulated:,} only in the simulation"] if backtest.only_simulated else []),
     ]
-    return [f"({' and '.join(parts)}; {found.jobs:,} jobs in all)"] if parts else []
+    return [f"({' and '.join(parts)}; {backtest.jobs:,} jobs in all)"] if parts else []
 
 
-def verdict(found: Backtest) -> str:
+def verdict(backtest: Backtest) -> str:
     """Return one sentence on what to believe."""
-    if not found.compared:
+    if not backtest.compared:
         return "no job started in both: there is nothing to believe"
-    rank = "" if found.rank_correlation is None else f"; the order of waits agrees to {found.rank_correlation:.2f}"
+    half, most = said(backtest.whole.error_p50_s), said(backtest.whole.error_p90_s)
+    correlation = backtest.rank_correlation
+    rank = "" if correlation is None else f"; the order of waits agrees to {correlation:.2f}"
     return (
-        f"half of the {found.compared:,} jobs start within {said(found.whole.error_p50_s)} of their recorded start, "
-        f"nine of ten within {said(found.whole.error_p90_s)}{rank}"
+        f"half of the {backtest.compared:,} jobs start within {half} of their recorded start, "
+        f"nine of ten within {most}{rank}"
     )

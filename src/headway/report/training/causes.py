@@ -1,4 +1,4 @@
-"""Who waited, and why: the waiting time of a run split by cause, tenant and size of job.
+"""Estimate why jobs waited: the waiting time of a run split by cause, tenant and size of job.
 
 Asking why each job waits at each instant would take far longer than the run did, so points are drawn instead, evenly in
 waiting time: one point stands for as many job-hours as any other of its tenant and size. The tape is walked once, and
@@ -80,9 +80,9 @@ class WaitCauses:
 
     def by(self, *keys: str) -> list[dict[str, Any]]:
         """Return records for each cause, tenant or size (or several of these), most waiting time first."""
-        found: dict[tuple[str, ...], list[WaitRow]] = {}
+        grouped: dict[tuple[str, ...], list[WaitRow]] = {}
         for row in self.rows:
-            found.setdefault(tuple(getattr(row, key) for key in keys), []).append(row)
+            grouped.setdefault(tuple(getattr(row, key) for key in keys), []).append(row)
         whole = "cause" not in keys
         records: list[dict[str, Any]] = [
             {
@@ -91,7 +91,7 @@ class WaitCauses:
                 "share": sum(row.share for row in rows),
                 "error": 0.0 if whole else sqrt(sum(row.error**2 for row in rows)),
             }
-            for names, rows in found.items()
+            for names, rows in grouped.items()
         ]
         return sorted(records, key=lambda record: -record["job_hours"])
 
@@ -207,7 +207,7 @@ def _draw(strata: _Strata, samples: int, seed: int) -> tuple[IntArray, IntArray,
 def _asked(
     walk: Walk, wanted: list[tuple[int, int, int]], *, guess: bool, progress: Callable[[int], None] | None
 ) -> Iterator[tuple[int, list[str]]]:
-    """(stratum, kinds of causes) of each (step, job, stratum) that is wanted, in order of steps."""
+    """Yield (stratum, kinds of causes) of each (step, job, stratum) in ``wanted``, in order of steps."""
     grouped = groupby(wanted, key=lambda point: point[0])
     due, points = next(grouped)
     for count, step in enumerate(walk):
@@ -216,7 +216,7 @@ def _asked(
         if step.time < due:
             continue
         walk.act()
-        policy = _stand_in(step.time, walk.state, walk.policy) if guess else walk.policy
+        policy = _with_approximate_memory(step.time, walk.state, walk.policy) if guess else walk.policy
         for _, job, stratum in points:
             causes = why_waiting(step.time, walk.state, policy, walk.state.jobs[job])
             yield stratum, [str(cause.kind) for cause in causes]
@@ -232,9 +232,12 @@ def _remembers(policy: ComposedPolicy) -> bool:
     return policy.backfill.reserves or once_a_round or any(part.remembers for part in parts)
 
 
-def _stand_in(now: int, state: TrainingState, policy: ComposedPolicy) -> ComposedPolicy:
-    """The policy as if it had been asked all along, nearly: a round's one instant of preemption counts as past, and
-    jobs with reservations are those to which it would give one now."""
+def _with_approximate_memory(now: int, state: TrainingState, policy: ComposedPolicy) -> ComposedPolicy:
+    """Return a copy of the policy that approximates its memory.
+
+    A round's one instant of preemption counts as past, and the jobs with reservations are those that it would reserve
+    for now.
+    """
     other = copy(policy)
     other.preempts = policy.preempts and not policy.order.one_instant
     if policy.backfill.reserves:
@@ -259,7 +262,7 @@ class _Tally:
         self.squares: dict[str, float] = {}
 
     def add(self, kinds: Sequence[str]) -> None:
-        """One more point, whose causes share it."""
+        """Count one more point, whose causes share it."""
         self.points += 1
         for kind in kinds:
             part = _PARTS // len(kinds)
@@ -276,7 +279,7 @@ class _Tally:
         return given
 
     def error(self, kind: str) -> float:
-        """Standard error of a cause's share; one point more that says half of it keeps this above 0 where all agree."""
+        """Return the standard error of a cause's share. One added point that is half this cause keeps it above 0."""
         count = self.points
         mean = (self.parts[kind] / _PARTS + 0.5) / (count + 1)
         square = (self.squares[kind] + 0.5) / (count + 1)

@@ -1,4 +1,4 @@
-"""The cluster map: every GPU over time, packed small enough for a page to hold; ``clustermap.js`` draws it.
+"""Pack the cluster map, every GPU over time, small enough for a page; ``clustermap.js`` draws it.
 
 Time is counted in ticks. What is packed is the state at the end of each tick, exactly: a hold that begins and ends
 within one tick is in no such state and left out. A longer tick therefore makes a smaller map of the same truth.
@@ -15,8 +15,10 @@ import numpy as np
 from headway.metrics.series import IntArray
 from headway.metrics.training.ledger import Ledger, gpu_bits
 from headway.metrics.training.timeline import Timeline
-from headway.report.packing import blob, deflated, differences, folded, varints
-from headway.report.thin import BUCKETS, stretched
+from headway.report.downsample import BUCKETS
+from headway.report.page import deflated
+from headway.report.training.downsample import stretched
+from headway.report.training.packing import blob, differences, folded, varints
 from headway.training.cluster import Cluster
 from headway.training.job import Job
 from headway.training.rows import Kind
@@ -108,7 +110,7 @@ def _packed(ledger: Ledger, lines: Timeline, shown: int, tick: int) -> bytes:
 
 
 def _runs(ledger: Ledger, kept: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Runs a hold; for each run the GPUs between it and the end of the one before (of the hold), and its length."""
+    """Return the number of GPU runs of each hold; for each run the gap to the run before, and its length."""
     counts = np.array([node.gpus for node in ledger.cluster.nodes], dtype=np.int64)
     first_gpu = np.cumsum(np.append(0, counts))  # of each node, and of all GPUs last
     rank = np.full(len(ledger.hold_row), -1, dtype=np.int64)
@@ -129,9 +131,9 @@ def _runs(ledger: Ledger, kept: IntArray) -> tuple[IntArray, IntArray, IntArray]
 
 
 def _down(ledger: Ledger, tick: int) -> IntArray:
-    """(node, since, how long or 0 for until the end, 1 failed or 2 drained) for each stretch without new jobs."""
+    """Return (node, since, length or 0 until the end, 1 failed or 2 drained) for each interval without new jobs."""
     rows = ledger.rows(Kind.NODE_FAILED, Kind.NODE_DRAINED, Kind.NODE_RECOVERED)
-    found: list[tuple[int, int, int, int]] = []
+    stretches: list[tuple[int, int, int, int]] = []
     since: dict[int, tuple[int, int]] = {}
     for time, kind, node in zip(
         (ledger.time[rows] // tick).tolist(), ledger.kind[rows].tolist(), ledger.subject[rows].tolist(), strict=True
@@ -139,11 +141,11 @@ def _down(ledger: Ledger, tick: int) -> IntArray:
         if node in since:
             began, how = since.pop(node)
             if time > began:
-                found.append((node, began, time - began, how))
+                stretches.append((node, began, time - began, how))
         if kind in _DOWN:
             since[node] = (time, _DOWN[kind])
-    found.extend((node, began, 0, how) for node, (began, how) in since.items())
-    return np.array(sorted(found, key=lambda each: (each[1], each[0])), dtype=np.int64).reshape(-1, 4)
+    stretches.extend((node, began, 0, how) for node, (began, how) in since.items())
+    return np.array(sorted(stretches, key=lambda each: (each[1], each[0])), dtype=np.int64).reshape(-1, 4)
 
 
 # --- what runs share ------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A what-if for a terminal: the run without and with the changes, tenant by tenant, and the jobs that it matters to."""
+"""Make the terminal tables of a what-if: without and with the changes, by tenant, and the jobs most affected."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -6,9 +6,9 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from headway.report.scale import in_unit, time_unit
+from headway.report.formatting import signed
 from headway.report.terminal import framed
-from headway.report.words import signed
+from headway.report.time_unit import in_unit, time_unit
 from headway.units import DAY, HOUR, MILLISECOND, MINUTE, SECOND, format_duration, seconds
 
 Row = Mapping[str, Any]
@@ -37,31 +37,31 @@ _SHOWN = ((DAY, HOUR), (HOUR, MINUTE), (MINUTE, SECOND), (10 * SECOND, 10 * MILL
 """From which length on a duration is shown to which unit."""
 
 
-def tables(found: Row) -> Iterator[Table]:
+def tables(difference: Row) -> Iterator[Table]:
     """Yield all of it: the whole, tenants where there are several, jobs that gain and jobs that lose."""
-    yield _whole(found)
-    if len(found["tenants"]) > 1:
-        yield _tenants(found)
+    yield _whole(difference)
+    if len(difference["tenants"]) > 1:
+        yield _tenants(difference)
     for key, title in (("gain", "jobs that gain most"), ("lose", "jobs that lose most")):
-        if found[key]:
-            yield _jobs(found[key], title)
+        if difference[key]:
+            yield _jobs(difference[key], title)
 
 
-def _whole(found: Row) -> Table:
-    sure = _range(found)
-    table = framed([""], ["before", "after", "change", *([_level(found)] if sure else [])])
-    before, after = found["before"], found["after"]
+def _whole(difference: Row) -> Table:
+    sure = _range(difference)
+    table = framed([""], ["before", "after", "change", *([_level(difference)] if sure else [])])
+    before, after = difference["before"], difference["after"]
     for name, key in _LINES:
         if key in _ALWAYS or before[key] != after[key]:
             cells = (_said(key, before[key], before), _said(key, after[key], before))
-            changed = _change(found["change"][key], less_is_better=key.endswith("_s"))
+            changed = _change(difference["change"][key], less_is_better=key.endswith("_s"))
             table.add_row(name, *cells, changed, *([sure] if sure and key == "jct_mean_s" else []))
     return table
 
 
-def _level(found: Row) -> str:
+def _level(difference: Row) -> str:
     """Return how sure the intervals are, as the head of their column says it."""
-    return f"{100 * (found['confidence'] or 0):.4g} %"
+    return f"{100 * (difference['confidence'] or 0):.4g} %"
 
 
 def _range(row: Row) -> str:
@@ -71,7 +71,7 @@ def _range(row: Row) -> str:
 
 
 def _duration(value_s: float | None) -> str:
-    """A duration rounded to the unit that is shown, where all else would cut it off; a dash where there is none."""
+    """Return a duration rounded to the unit that is shown; a dash where there is none."""
     if value_s is None:
         return "–"
     time = seconds(float(value_s))
@@ -89,13 +89,13 @@ def _said(key: str, value: float | None, before: Row) -> str:
     return in_unit(value, *time_unit(before[key] or 0)) if key.endswith("_s") else f"{value:,}"
 
 
-def _tenants(found: Row) -> Table:
-    rows: Sequence[Row] = found["tenants"]
+def _tenants(difference: Row) -> Table:
+    rows: Sequence[Row] = difference["tenants"]
     most = sorted(rows, key=lambda row: -int(row["jobs"] + row["left_out"]))[:MOST_TENANTS]
     shown = sorted(most, key=lambda row: str(row["tenant"]))
     more = f", the {MOST_TENANTS} of {len(rows)} with most jobs" if len(rows) > MOST_TENANTS else ""
     sure = any(_range(row) for row in shown)
-    of_jct = ["JCT before", "after", "change", *([_level(found)] if sure else [])]
+    of_jct = ["JCT before", "after", "change", *([_level(difference)] if sure else [])]
     gone = ["never run"] if any(row["left_out"] for row in shown) else []
     heads = ["jobs", *gone, *of_jct, "wait before", "after", "change"]
     table = framed(["tenant"], heads, f"by tenant{more}")

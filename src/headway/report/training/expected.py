@@ -1,4 +1,4 @@
-"""When a waiting job will start, as an operator could have told at that time: an interval from many continuations.
+"""Predict when a waiting job will start, from what was known at that time: an interval over many continuations.
 
 The run is continued again and again under its own policy until the job starts, each time with other run times: jobs
 last as long as jobs of their size did until then, given how long they have run already; where users announced run
@@ -68,7 +68,7 @@ class Expected:
     """Whether too few had ended, and run times that nobody announced were taken from the trace."""
 
     def record(self) -> dict[str, Any]:
-        """For machines."""
+        """Return it as JSON, for a program."""
         times = {"p10_s": self.p10, "p50_s": self.p50, "p90_s": self.p90}
         return {
             **{name: None if time is None else to_seconds(time) for name, time in times.items()},
@@ -89,10 +89,13 @@ def expected_start(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Expected:
-    """When a job that waits at a moment starts. ``ledger`` is of the tape up to there; the moment is left as it is."""
+    """Return when a job that waits at a moment starts.
+
+    ``ledger`` is of the tape up to there; the moment is not changed.
+    """
     count = draws or (DRAWS if len(moment.state.jobs) <= MANY_JOBS else FEW_DRAWS)
-    lasting = Lasting.until(ledger, moment.state.jobs.values(), moment.time)
-    arriving = _Arriving(moment, ledger)
+    lasting = WorkDistribution.until(ledger, moment.state.jobs.values(), moment.time)
+    arriving = _ArrivalSampler(moment, ledger)
     copies = Copies(moment)
     starts: list[int] = []
     with no_collection():
@@ -113,7 +116,9 @@ def _quantile(ordered: Sequence[int], count: int, part: float) -> int | None:
     return ordered[rank - 1] if rank <= len(ordered) else None
 
 
-def _start(moment: Moment, job: int, lasting: "Lasting", arriving: "_Arriving", random: Random) -> int | None:
+def _start(
+    moment: Moment, job: int, lasting: "WorkDistribution", arriving: "_ArrivalSampler", random: Random
+) -> int | None:
     """Return when the job starts in one continuation."""
     executor, state = moment.executor, moment.state
     executor.replace_faults(None, (), cancel=lambda event: isinstance(event, NodeFailed))
@@ -142,12 +147,15 @@ def _start(moment: Moment, job: int, lasting: "Lasting", arriving: "_Arriving", 
 # --- how long jobs last ---------------------------------------------------------------------------------------
 
 
-class Lasting:
+class WorkDistribution:
     """How much work jobs turn out to be, by size, from those that ended in a stretch of tape and those that run."""
 
-    def __init__(self, seen: Sequence[tuple[Job, int, bool]], whole: "Lasting | None" = None) -> None:
-        """``seen`` are jobs, how much of each was done, and whether it was over then; those that were not say that
-        such jobs last longer than that. ``whole`` is what they are a sample of, for where that has too few."""
+    def __init__(self, seen: Sequence[tuple[Job, int, bool]], whole: "WorkDistribution | None" = None) -> None:
+        """Estimate from jobs seen.
+
+        ``seen`` are jobs, how much of each was done, and whether it had ended; a job that had not ended lasts longer
+        than that. ``whole`` is the estimate that this one resamples, used where this one has too few jobs.
+        """
         self._seen = seen
         self._whole = whole
         self.from_trace = False
@@ -160,22 +168,22 @@ class Lasting:
                 work.setdefault(size, []).append((done, over))
                 if job.estimate:
                     parts.setdefault(size, []).append((done / job.estimate, over))
-        self._work = {size: _Survival(found) for size, found in work.items()}
-        self._parts = {size: _Survival(found) for size, found in parts.items()}
+        self._work = {size: _Survival(lengths) for size, lengths in work.items()}
+        self._parts = {size: _Survival(lengths) for size, lengths in parts.items()}
         """Of what was announced."""
 
     @classmethod
-    def until(cls, ledger: Ledger, live: Iterable[JobState], now: int) -> "Lasting":
-        """From the last jobs that ended up to a time, and from those that live then."""
+    def until(cls, ledger: Ledger, live: Iterable[JobState], now: int) -> "WorkDistribution":
+        """Return the distribution of work from the last jobs that ended up to a time, and from those that live then."""
         ended = np.flatnonzero(ledger.completed & (ledger.ideal > 0))
         ended = ended[np.argsort(ledger.end[ended], kind="stable")][-MOST_HISTORY:]
         over = [(ledger.jobs[job], int(ledger.ideal[job]), True) for job in ended.tolist()]
         running = [(js.job, done, False) for js in live if (done := js.done_at(now)) > 0]
         return cls([*over, *running])
 
-    def again(self, random: Random) -> "Lasting":
-        """From as many jobs drawn from the same: how much else the history might have said."""
-        return Lasting(random.choices(self._seen, k=len(self._seen)), self) if self._seen else self
+    def again(self, random: Random) -> "WorkDistribution":
+        """Return the distribution of a resample of the same jobs: how much else the history might have said."""
+        return WorkDistribution(random.choices(self._seen, k=len(self._seen)), self) if self._seen else self
 
     def redrawn(self, now: int, js: JobState, random: Random) -> Job:
         """Return a live job as it may turn out: it runs on for as long as some that had run as long as it has."""
@@ -183,7 +191,7 @@ class Lasting:
         return replace(js.job, work=work, **_FINISHES)
 
     def drawn(self, job: Job, done: int, random: Random) -> int:
-        """Work in all of a job of which so much is done.
+        """Return a drawn total work of a job of which ``done`` is done.
 
         Before enough jobs have ended it is what was announced, and where nothing was, what the trace says: the one
         case in which the future is looked at, which ``from_trace`` then says.
@@ -236,7 +244,7 @@ class _Survival:
 # --- who arrives ----------------------------------------------------------------------------------------------
 
 
-class _Arriving:
+class _ArrivalSampler:
     """Arrivals of the week before a moment, to draw later ones from."""
 
     def __init__(self, moment: Moment, ledger: Ledger) -> None:
@@ -247,8 +255,8 @@ class _Arriving:
         recent = [job for job in here if job.submit > moment.time - WEEK]
         self.past = recent if len(recent) >= LEAST_HISTORY else here[-LEAST_HISTORY:]
 
-    def draw(self, lasting: Lasting, random: Random) -> Iterator[Job]:
-        """In stretches as they came, from now on."""
+    def draw(self, lasting: WorkDistribution, random: Random) -> Iterator[Job]:
+        """Yield drawn arrivals from now on, in blocks of consecutive recorded jobs."""
         past = self.past
         if len(past) < 2:
             return

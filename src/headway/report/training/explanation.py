@@ -1,4 +1,4 @@
-"""One job at one moment of a run: why it does not run now, what would make room for it, and when it will start.
+"""Explain one job at one moment of a run: why it does not run, what would make room for it, and when it will start.
 
 The run is taken up at that moment, with the policy's memory. Causes are those of ``training.explain``, as they were at
 the end of the last instant; what would make room was tried on the state (``training.openings``), and the policy was
@@ -55,7 +55,7 @@ class Way:
     """Whether the policy, asked right after, starts the job; else it has other plans for the room."""
 
     def line(self) -> str:
-        """As a person reads it."""
+        """Return it as a line for a terminal."""
         verb, where = ("preempt", "{} ({})") if self.kind == PREEMPTION else ("move", "{} to {}")
         listed = [where.format(job, _nodes(nodes)) for job, nodes in zip(self.jobs, self.where, strict=True)]
         what = f"{verb} job{'s' if len(self.jobs) > 1 else ''} {_some(listed)}"
@@ -64,7 +64,7 @@ class Way:
         return f"{what}: {cost:.3g} GPU-hours of standstill; the policy then {then}"
 
     def record(self) -> dict[str, Any]:
-        """For machines."""
+        """Return it as JSON, for a program."""
         return {
             "kind": self.kind,
             "jobs": list(self.jobs),
@@ -97,22 +97,22 @@ class Explanation:
     recorded_told: str = ""
 
     def lines(self) -> list[str]:
-        """Plain text for a terminal."""
-        found = [described(self.job), self.told]
+        """Return it as lines for a terminal."""
+        lines = [described(self.job), self.told]
         if self.status != "waiting":
-            return found
-        found += ["why not now", *(f"  {cause}" for cause in self.causes), "what would make room now"]
+            return lines
+        lines += ["why not now", *(f"  {cause}" for cause in self.causes), "what would make room now"]
         if self.fits_now:
-            found.append("  nothing is needed: it would fit")
-        found += [f"  {way.line()}" for way in self.ways]
-        found += [f"  by {kind}: {why}" for kind, why in self.none.items()]
+            lines.append("  nothing is needed: it would fit")
+        lines += [f"  {way.line()}" for way in self.ways]
+        lines += [f"  by {kind}: {why}" for kind, why in self.none.items()]
         if self.expected is not None:
-            found += ["expected start", *(f"  {line}" for line in _forecast(self.expected, self.at))]
-        return [*found, f"in the run it {self.recorded_told}"]
+            lines += ["expected start", *(f"  {line}" for line in _forecast(self.expected, self.at))]
+        return [*lines, f"in the run it {self.recorded_told}"]
 
     def record(self) -> dict[str, Any]:
-        """For machines: times in seconds since the run began."""
-        found: dict[str, Any] = {
+        """Return it as JSON: times in seconds since the run began."""
+        record: dict[str, Any] = {
             "job": self.job.id,
             "name": self.job.name,
             "policy": self.policy,
@@ -121,8 +121,8 @@ class Explanation:
             "told": self.told,
         }
         if self.status != "waiting":
-            return found
-        return found | {
+            return record
+        return record | {
             "waited_s": to_seconds(self.at - (self.waiting_since or 0)),
             "causes": recorded_causes(self.causes),
             "fits_now": self.fits_now,
@@ -134,7 +134,7 @@ class Explanation:
 
 
 def moment_to_ask(ledger: Ledger, job: int) -> int:
-    """The middle of a job's first wait; without one, when it arrived or when the tape ends, whichever is first."""
+    """Return the middle of a job's first wait; without one, when it arrived or the tape ends, whichever is first."""
     stretches = waits(ledger)
     mine = np.flatnonzero(stretches.job == job)
     if len(mine):
@@ -255,15 +255,15 @@ def _run_times(expected: Expected) -> str:
 
 
 def _ways(moment: Moment, js: JobState) -> tuple[tuple[Way, ...], dict[str, str]]:
-    """Ways to make room, fewest jobs first, and for each kind without one the reason."""
+    """Return ways to make room, fewest jobs first, and for each kind without one the reason."""
     state, rule = moment.state, copy(moment.policy.placement)
     copies = Copies(moment)
     ways: list[Way] = []
     none: dict[str, str] = {}
     for kind, search in ((PREEMPTION, by_preemption), (MOVES, by_moves)):
-        found = search(state, js, rule)
-        ways.extend(_way(kind, moment, copies, js, opening) for opening in found)
-        if not found:
+        way = search(state, js, rule)
+        ways.extend(_way(kind, moment, copies, js, opening) for opening in way)
+        if not way:
             none[kind] = _why_none(kind, state, js)
     return tuple(ways), none
 

@@ -1,10 +1,11 @@
-"""A run as tables for notebooks: what became of jobs, who held what, the tape with names, what changed over time.
+"""Write a run of training jobs for other programs: tables of jobs, holds, tape and timeline; a trace for Perfetto.
 
 ``docs/guides/export.md`` says what each column is.
 """
 
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -17,13 +18,19 @@ from headway.metrics.training.jobs import job_table
 from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.tenants import by_tenant
 from headway.metrics.training.timeline import timeline
-from headway.report.training.perfetto import ENDED, waited_before
+from headway.report.export import Written, write_pieces
+from headway.report.training.perfetto import ENDED, trace_events, waited_before
 from headway.report.training.slots import slots
 from headway.training.rows import WORD_BITS, Kind
 from headway.units import HOUR, REFERENCE_SPEED_PPM, SECOND, WHOLE_GPU_MILLI
 
 _ABOUT_NODES = (Kind.NODE_FAILED, Kind.NODE_RECOVERED, Kind.NODE_DRAINED)
 _ABOUT_NOBODY = (Kind.WOKE, Kind.WAKE_AT)
+
+
+def write_perfetto(ledger: Ledger, path: Path, title: str = "", tell: Callable[[float], None] | None = None) -> Written:
+    """Write the run as Chrome trace events; packed when the name ends in ``.gz``."""
+    return write_pieces(path, trace_events(ledger, title, tell))
 
 
 def tables(ledger: Ledger, tape: Tape) -> dict[str, Callable[[], pl.DataFrame]]:

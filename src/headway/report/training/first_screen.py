@@ -1,22 +1,28 @@
-"""The first screen of a report: the answer, the mean times as bars, four numbers, and what was run."""
+"""Make the first screen of a report: the answer, mean times as bars, four numbers, and what was run."""
 
 from dataclasses import dataclass
 
 import polars as pl
 
 from headway.report import sections
+from headway.report.formatting import change, duration, durations, hours, percent, plain
 from headway.report.training import headline
+from headway.report.training.formatting import size_labels
 from headway.report.training.measured import Comparison, Measured
-from headway.report.words import change, duration, durations, hours, percent, plain, size_labels
 
 _LONGEST = 40
 """Letters of the name of a run."""
 
 
-def hero(both: Comparison) -> str:
+def hero(compared: Comparison) -> str:
     """Return the answer, what it is about, and the mean times as bars."""
-    pictures = _bars(both) + _tiles(both)
-    told = headline.answer(both), " ".join(headline.details(both)), headline.facts(both), headline.warnings(both)
+    pictures = _bars(compared) + _tiles(compared)
+    told = (
+        headline.answer(compared),
+        " ".join(headline.details(compared)),
+        headline.facts(compared),
+        headline.warnings(compared),
+    )
     return sections.hero(*told, pictures)
 
 
@@ -34,15 +40,15 @@ class Bar:
     """``base``, ``best``, or nothing."""
 
 
-def _bars(both: Comparison) -> str:
-    """Mean time to completion, split into waiting and running: of each run, or of each size of job in one run."""
-    if len(both.runs) > 1:
-        lines, what = [_of_run(both, index) for index in range(len(both.runs))], "Mean time to completion"
-    elif both.baseline.seeds:
-        lines, what = [_of_run(both, 0)], "Mean time to completion"
+def _bars(compared: Comparison) -> str:
+    """Return bars of the mean time to completion: of each run, or of each size of job in one run."""
+    if len(compared.runs) > 1:
+        lines, what = [_of_run(compared, index) for index in range(len(compared.runs))], "Mean time to completion"
+    elif compared.baseline.seeds:
+        lines, what = [_of_run(compared, 0)], "Mean time to completion"
     else:
-        lines, what = [_of_run(both, 0), *_of_sizes(both.baseline)], "Mean time to completion, by size of job"
-    seeds = max(len(run.seeds) for run in both.runs)
+        lines, what = [_of_run(compared, 0), *_of_sizes(compared.baseline)], "Mean time to completion, by size of job"
+    seeds = max(len(run.seeds) for run in compared.runs)
     what = f"{what}, over {seeds} seeds" if seeds else what
     known = [line.mean for line in lines if line.mean is not None]
     if not known:
@@ -50,22 +56,22 @@ def _bars(both: Comparison) -> str:
     longest = max([*known, *(line.interval[1] for line in lines if line.interval), 1e-12])
     told = durations([line.mean for line in lines])
     rows = [_bar(line, 100 / longest, shown) for line, shown in zip(lines, told, strict=True)]
-    level = f'<span class="swatch whisker">{percent(both.baseline.level, 0)} interval</span>'
+    level = f'<span class="swatch whisker">{percent(compared.baseline.level, 0)} interval</span>'
     return (
         f'<figure class="bars" aria-label="{what}, split into waiting and running"><figcaption><b>{what}</b>'
         '<span class="swatch wait">waiting</span><span class="swatch run">running</span>'
-        f"{level if both.baseline.level else ''}</figcaption>"
+        f"{level if compared.baseline.level else ''}</figcaption>"
         f'<div class="rows">{"".join(rows)}</div></figure>'
     )
 
 
-def _of_run(both: Comparison, index: int) -> Bar:
-    run, several = both.runs[index], len(both.runs) > 1
-    shown = both.cut(_LONGEST)[index]
+def _of_run(compared: Comparison, index: int) -> Bar:
+    run, several = compared.runs[index], len(compared.runs) > 1
+    shown = compared.cut(_LONGEST)[index]
     summary = run.numbers
-    role = "base" if several and index == both.base else "best" if index == both.best else ""
+    role = "base" if several and index == compared.base else "best" if index == compared.best else ""
     tag = f" <small>{'baseline' if role == 'base' else 'best'}</small>" if role and several else ""
-    moved, interval = both.changes[index].value, both.changes[index].interval
+    moved, interval = compared.changes[index].value, compared.changes[index].interval
     told = f'<small title="{headline.signed(interval) if interval else ""}">{change(moved)}</small>'
     return Bar(
         f"<span{headline.in_full(run, shown)}>{plain(shown)}</span>{tag}" if several else "all jobs",
@@ -78,16 +84,20 @@ def _of_run(both: Comparison, index: int) -> Bar:
 
 
 def _of_sizes(run: Measured) -> list[Bar]:
-    """Completed jobs by size, the smallest first."""
+    """Return bars of completed jobs by size, the smallest first."""
     done = run.table.filter(pl.col("end_s").is_not_null() & pl.col("first_start_s").is_not_null())
     means = done.group_by("size").agg(pl.col("jct_s").mean(), pl.col("wait_s").mean(), pl.len())
-    found = {size: (jct, wait, jobs) for size, jct, wait, jobs in means.iter_rows()}
-    if len(found) < 2:
+    by_size = {size: (jct, wait, jobs) for size, jct, wait, jobs in means.iter_rows()}
+    if len(by_size) < 2:
         return []
     return [
-        Bar(f"{name} <small>{percent(found[name][2] / len(done), 0)} of jobs</small>", found[name][0], found[name][1])
+        Bar(
+            f"{name} <small>{percent(by_size[name][2] / len(done), 0)} of jobs</small>",
+            by_size[name][0],
+            by_size[name][1],
+        )
         for name in size_labels()
-        if name in found
+        if name in by_size
     ]
 
 
@@ -107,9 +117,9 @@ def _bar(line: Bar, scale: float, shown: str) -> str:
     )
 
 
-def _tiles(both: Comparison) -> str:
-    """Four numbers of the best run, each beside the baseline's."""
-    best, base = both.runs[both.best], both.baseline
+def _tiles(compared: Comparison) -> str:
+    """Return four numbers of the best run, each beside the baseline's."""
+    best, base = compared.runs[compared.best], compared.baseline
     new, old = best.numbers, base.numbers
     tiles = [
         ("mean wait", duration(new.wait_s.mean), duration(old.wait_s.mean)),
@@ -121,7 +131,7 @@ def _tiles(both: Comparison) -> str:
         ),
         ("GPU-hours lost", hours(new.lost_gpu_hours), hours(old.lost_gpu_hours)),
     ]
-    was = both.cut(24)[both.base]
+    was = compared.cut(24)[compared.base]
     whose = f"<small{headline.in_full(base, was)}>{plain(was)}: "
     cells = "".join(
         f"<div><dd>{value}</dd><dt>{what}</dt>{'' if best is base else f'{whose}{before}</small>'}</div>"

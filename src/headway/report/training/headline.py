@@ -1,4 +1,4 @@
-"""What a report says first: the answer in a sentence, what was run, and what to be careful about; all computed."""
+"""Write the first sentences of a report: the answer, what was run, and what to be careful about."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -6,12 +6,10 @@ from html import escape
 from pathlib import PurePath
 
 from headway.errors import InputError
-from headway.metrics.compare import Change
-from headway.metrics.training.jobs import preempted_free
+from headway.metrics.training.changes import Change
+from headway.metrics.training.jobs import preemptions_were_free
 from headway.metrics.training.summary import Summary
-from headway.report.names import shortened
-from headway.report.training.measured import Comparison, Measured
-from headway.report.words import (
+from headway.report.formatting import (
     THIN,
     change,
     count,
@@ -24,6 +22,8 @@ from headway.report.words import (
     plain,
     three_digits,
 )
+from headway.report.names import shortened
+from headway.report.training.measured import Comparison, Measured
 from headway.training.cluster import Cluster
 
 _NOTICEABLE = 0.05
@@ -37,18 +37,18 @@ _WHOLE = 400
 
 
 def _times(share: float) -> str:
-    """Return how much a change is, without its sign."""
+    """Return the size of a change, without its sign."""
     size = abs(100 * share)
     return f"{size:.0f}{THIN}%" if size >= 9.5 else f"{size:.1f}{THIN}%"
 
 
 def name(run: Measured) -> str:
-    """Return a run as a text names it."""
+    """Return the name of a run, in bold."""
     return f"<b{in_full(run)}>{plain(run.label)}</b>"
 
 
 def in_full(run: Measured, shown: str = "") -> str:
-    """Return the attribute of an element that shows a run by a shorter name: pointing at it gives the whole one."""
+    """Return a title attribute with the full name of a run, where a shorter one is shown."""
     full = run.name or run.label
     return "" if full == (shown or run.label) else f' title="{plain(full, _WHOLE)}"'
 
@@ -56,18 +56,18 @@ def in_full(run: Measured, shown: str = "") -> str:
 # --- the answer -----------------------------------------------------------------------------------------------
 
 
-def answer(both: Comparison) -> str:
+def answer(compared: Comparison) -> str:
     """Return one sentence, as HTML."""
-    if len(both.runs) == 1:
-        return _of_one(both.baseline)
-    best, base = both.runs[both.best], both.baseline
+    if len(compared.runs) == 1:
+        return _of_one(compared.baseline)
+    best, base = compared.runs[compared.best], compared.baseline
     if best.numbers.jct_s.mean is None:
         return "No job has completed in any of these runs yet."
-    if not both.same_jobs:
-        return _unlike(both)
+    if not compared.same_jobs:
+        return _different_jobs(compared)
     if best is base:
-        return _unbeaten(both)
-    moved, interval = both.claim.value, both.claim.interval
+        return _baseline_is_best(compared)
+    moved, interval = compared.claim.value, compared.claim.interval
     if moved is None:
         return f"Under {name(base)} no job has completed; under {name(best)} they take {_jct(best)} on average."
     if interval is not None and interval[1] >= 0:
@@ -90,27 +90,27 @@ def _of_one(run: Measured) -> str:
     return f"Under {name(run)} the average job takes {duration(mean)}, of which it waits {duration(wait)}."
 
 
-def _unbeaten(both: Comparison) -> str:
-    others = [(each.value, index) for index, each in enumerate(both.changes) if each.value is not None]
+def _baseline_is_best(compared: Comparison) -> str:
+    others = [(change.value, index) for index, change in enumerate(compared.changes) if change.value is not None]
     if not others:
-        return f"Only under {name(both.baseline)} have jobs completed: {_jct(both.baseline)} on average."
+        return f"Only under {name(compared.baseline)} have jobs completed: {_jct(compared.baseline)} on average."
     closest, index = min(others)
     if closest == 0:
-        return f"{name(both.baseline)} and {name(both.runs[index])} finish jobs equally soon."
-    unsure = verdict(both.changes[index]) == TOO_CLOSE
+        return f"{name(compared.baseline)} and {name(compared.runs[index])} finish jobs equally soon."
+    unsure = ", within its uncertainty" if verdict(compared.changes[index]) == TOO_CLOSE else ""
     return (
-        f"No other policy finishes jobs sooner than {name(both.baseline)}; {name(both.runs[index])} comes closest, "
-        f"{_times(closest)} later{', within its uncertainty' if unsure else ''}."
+        f"No other policy finishes jobs sooner than {name(compared.baseline)}; "
+        f"{name(compared.runs[index])} comes closest, {_times(closest)} later{unsure}."
     )
 
 
-def _unlike(both: Comparison) -> str:
+def _different_jobs(compared: Comparison) -> str:
     """Return the sentence for runs over different jobs: no winner is named."""
-    known = [run for run in both.runs if run.numbers.jct_s.mean is not None]
+    known = [run for run in compared.runs if run.numbers.jct_s.mean is not None]
     low, high = (pick(known, key=lambda run: run.numbers.jct_s.mean or 0.0) for pick in (min, max))
     if low is high:
         return f"Jobs have completed only under {name(low)}: {_jct(low)} on average."
-    text = f"{len(both.runs)} runs over different jobs, which take between {_jct(low)} ({name(low)})"
+    text = f"{len(compared.runs)} runs over different jobs, which take between {_jct(low)} ({name(low)})"
     return f"{text} and {_jct(high)} ({name(high)}) on average."
 
 
@@ -118,27 +118,27 @@ def _jct(run: Measured) -> str:
     return duration(run.numbers.jct_s.mean)
 
 
-def details(both: Comparison) -> list[str]:
+def details(compared: Comparison) -> list[str]:
     """Return a few sentences more, as HTML: what it gains, what it costs."""
-    best, base = both.runs[both.best], both.baseline
-    if best.numbers.jct_s.mean is None or not both.same_jobs:
+    best, base = compared.runs[compared.best], compared.baseline
+    if best.numbers.jct_s.mean is None or not compared.same_jobs:
         return []
     if best is base:
         return [*_alone(best)]
-    return [*_against(best, base), *_use(best, base), *_chosen(both)]
+    return [*_against(best, base), *_use(best, base), *_chosen(compared)]
 
 
-def _chosen(both: Comparison) -> Iterator[str]:
-    """Yield what the difference is worth, the best run having been picked from several after the fact."""
-    if both.claim.value is None or not both.claim_level:
+def _chosen(compared: Comparison) -> Iterator[str]:
+    """Yield how sure the difference is, given that the best of several runs was picked after the fact."""
+    if compared.claim.value is None or not compared.claim_level:
         return
-    if both.claim.interval is None:
+    if compared.claim.interval is None:
         yield "There are too few jobs or runs to tell how sure that is."
-    elif len(both.runs) > 2:
-        sure = percent(both.claim_level, 1 if both.claim_level < 0.999 else 2)
-        yield f"It is the best of {len(both.runs)} by this mean, so its difference is judged by a {sure} interval."
-        if both.rivals and both.claim.interval[1] < 0:
-            yield f"Too close to it to call: {listed([name(run) for run in both.rivals])}."
+    elif len(compared.runs) > 2:
+        sure = percent(compared.claim_level, 1 if compared.claim_level < 0.999 else 2)
+        yield f"It is the best of {len(compared.runs)} by this mean, so its difference is judged by a {sure} interval."
+        if compared.rivals and compared.claim.interval[1] < 0:
+            yield f"Too close to it to call: {listed([name(run) for run in compared.rivals])}."
 
 
 def _alone(run: Measured) -> Iterator[str]:
@@ -227,9 +227,9 @@ def _use(best: Measured, base: Measured) -> Iterator[str]:
 # --- what was run ---------------------------------------------------------------------------------------------
 
 
-def facts(both: Comparison) -> list[tuple[str, str]]:
-    """(what, which), both as HTML."""
-    runs = both.runs
+def facts(compared: Comparison) -> list[tuple[str, str]]:
+    """Return (name, value) of what was run, both as HTML."""
+    runs = compared.runs
     policies = shortened([run.policy for run in runs])
     divided = [("Allocation", _each([plain(run.allocation) if run.allocation else "none" for run in runs]))]
     return [
@@ -253,10 +253,10 @@ def _each(values: list[str]) -> str:
 
 
 def _seeds(run: Measured) -> str:
-    found = [int(row["seed"]) for row in run.seeds] or [run.stored.scene.experiment.run.seed]
-    if len(found) > 2 and found == [*range(found[0], found[-1] + 1)]:
-        return f"{found[0]} to {found[-1]}"
-    return listed([str(seed) for seed in found])
+    seeds = [int(row["seed"]) for row in run.seeds] or [run.stored.scene.experiment.run.seed]
+    if len(seeds) > 2 and seeds == [*range(seeds[0], seeds[-1] + 1)]:
+        return f"{seeds[0]} to {seeds[-1]}"
+    return listed([str(seed) for seed in seeds])
 
 
 def _jobs(run: Measured) -> str:
@@ -272,7 +272,7 @@ def _arriving(summary: Summary) -> float:
 
 
 def _spans(lengths: list[float]) -> str:
-    """Lengths of time in several runs: the shortest and the longest."""
+    """Return the shortest and the longest of some durations."""
     if duration(min(lengths)) == duration(max(lengths)):
         return duration(max(lengths))
     return " to ".join(durations([min(lengths), max(lengths)]))
@@ -306,24 +306,24 @@ def _cluster(cluster: Cluster) -> str:
 # --- what to be careful about ---------------------------------------------------------------------------------
 
 
-def warnings(both: Comparison) -> list[str]:
+def warnings(compared: Comparison) -> list[str]:
     """Return lines as HTML; what holds for all runs is said once."""
     said: dict[str, list[str]] = {}
-    for run in both.runs:
+    for run in compared.runs:
         for line in _warnings(run):
             said.setdefault(line, []).append(name(run))
-    everywhere = len(both.runs)
+    everywhere = len(compared.runs)
     told = [line if len(names) == everywhere else f"{listed(names)}: {line}" for line, names in said.items()]
-    return [*_between(both), *told]
+    return [*_between(compared), *told]
 
 
-def _between(both: Comparison) -> Iterator[str]:
-    if not both.same_jobs:
+def _between(compared: Comparison) -> Iterator[str]:
+    if not compared.same_jobs:
         yield "These runs did not serve the same jobs: more than the policy differs, and changes have no interval."
-    if not both.same_cluster:
+    if not compared.same_cluster:
         yield "These runs did not have the same nodes."
-    for run, moved in zip(both.runs, both.changes, strict=True):
-        if moved.over and both.same_jobs:
+    for run, moved in zip(compared.runs, compared.changes, strict=True):
+        if moved.over and compared.same_jobs:
             yield f"The change of {name(run)} is over {escape(moved.over)}."
 
 
@@ -344,14 +344,14 @@ def _warnings(run: Measured) -> Iterator[str]:
         yield f"{count(summary.unfinished, 'job')} had not ended; means leave them out."
     if run.skipped:
         yield f"{count(run.skipped, 'job')} that could never run {'was' if run.skipped == 1 else 'were'} left out."
-    if summary.preemptions and _preempted_free(run):
+    if summary.preemptions and _preemptions_were_free(run):
         yield "Preemptions cost nothing here: no checkpoint or restore time was charged."
 
 
-def _preempted_free(run: Measured) -> bool:
+def _preemptions_were_free(run: Measured) -> bool:
     """Return whether preemptions cost nothing; not where the policy is gone and nothing is known of it."""
     try:
-        return preempted_free(run.ledger, run.stored.scene.costs())
+        return preemptions_were_free(run.ledger, run.stored.scene.costs())
     except InputError:
         return False
 

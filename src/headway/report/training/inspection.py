@@ -1,4 +1,4 @@
-"""What a trace holds, as text for a terminal: the record of ``headway.traces.inspect`` in lines."""
+"""Format the record of ``headway.traces.inspect``, what a trace holds, as lines for a terminal."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -127,7 +127,7 @@ def _chart_of(record: Record, key: str, unit: str, title: str) -> Iterator[str]:
 
 
 def chart(values: Sequence[float], rows: int = CHART_ROWS) -> Iterator[str]:
-    """Values as columns of blocks, the largest as high as the chart, with the scale at the left."""
+    """Yield values as columns of blocks, the largest as high as the chart, with the scale at the left."""
     top = max(values) or 1.0
     eighths = [max(round(8 * rows * value / top), 1 if value > 0 else 0) for value in values]
     for row in reversed(range(rows)):
@@ -141,14 +141,14 @@ def chart(values: Sequence[float], rows: int = CHART_ROWS) -> Iterator[str]:
 def _owners(record: Record) -> Iterator[str]:
     by_time = record["gpu_hours"] > 0
     for key, title in _OWNERS:
-        found = record[key]
-        if not found["count"]:
+        owners = record[key]
+        if not owners["count"]:
             continue
-        shares = [each["gpu_hours_share"] if by_time else each["jobs"] / record["jobs"] for each in found["top"]]
-        names = [_short(each["name"]) for each in found["top"]]
+        shares = [owner["gpu_hours_share"] if by_time else owner["jobs"] / record["jobs"] for owner in owners["top"]]
+        names = [_short(owner["name"]) for owner in owners["top"]]
         top = ", ".join(f"{name} {100 * share:.0f} %" for name, share in zip(names, shares, strict=True))
-        more = ", …" if found["count"] > len(found["top"]) else ""
-        yield f"  {title:<13} {found['count']:,}; of the {'GPU time' if by_time else 'jobs'}: {top}{more}"
+        more = ", …" if owners["count"] > len(owners["top"]) else ""
+        yield f"  {title:<13} {owners['count']:,}; of the {'GPU time' if by_time else 'jobs'}: {top}{more}"
 
 
 def _short(name: str) -> str:
@@ -159,9 +159,9 @@ def _short(name: str) -> str:
 
 def _outcomes(record: Record) -> Iterator[str]:
     parts = [
-        f"{100 * found['jobs_share']:.1f} % {verb} ({100 * found['gpu_hours_share']:.1f} % of the GPU time)"
+        f"{100 * outcome['jobs_share']:.1f} % {verb} ({100 * outcome['gpu_hours_share']:.1f} % of the GPU time)"
         for key, verb in _OUTCOMES
-        if (found := record["outcomes"][key])["jobs"]
+        if (outcome := record["outcomes"][key])["jobs"]
     ]
     all_finish = record["outcomes"]["finishes"]["jobs"] == record["jobs"]
     told = "all jobs finish, or the trace does not say" if all_finish else ", ".join(parts)

@@ -1,4 +1,4 @@
-"""The numbers of a report: each run measured once, and how far apart runs are, with how sure that is."""
+"""Measure the runs of a report once each, and compute the differences between them with their intervals."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,8 +14,9 @@ from headway.core.tape import Tape
 from headway.errors import InputError
 from headway.formats.training.settings import Experiment
 from headway.metrics.bootstrap import Interval, mean_interval
-from headway.metrics.compare import Change, Row, Sample, change, changed, changed_over_seeds, known, over_seeds
+from headway.metrics.compare import Row, Sample, change, known, over_seeds
 from headway.metrics.series import FloatArray, IntArray
+from headway.metrics.training.changes import Change, changed, changed_over_seeds
 from headway.metrics.training.fragmentation import Fragmentation, fragmentation
 from headway.metrics.training.jobs import failed_gpu_seconds, gpu_seconds, job_table
 from headway.metrics.training.ledger import Ledger
@@ -25,8 +26,8 @@ from headway.metrics.training.tenants import by_tenant
 from headway.metrics.training.timeline import Timeline, timeline
 from headway.metrics.training.window import Window, window_of
 from headway.plugins import as_named
-from headway.report.names import cut_apart
-from headway.report.words import size_label
+from headway.report.names import cut_distinct
+from headway.report.training.formatting import size_label
 from headway.training.cluster import Cluster
 from headway.training.job import Job
 from headway.training.policies.compose import ComposedPolicy
@@ -154,12 +155,12 @@ class Measured:
 
     @cached_property
     def lines(self) -> Timeline:
-        """Step functions."""
+        """Return the step functions of the run."""
         return timeline(self.ledger)
 
     @cached_property
     def fragments(self) -> Fragmentation:
-        """Fragmentation over time."""
+        """Return fragmentation over time."""
         return fragmentation(self.ledger)
 
     @cached_property
@@ -217,7 +218,7 @@ class Measured:
 
     @cached_property
     def allocation(self) -> str:
-        """What divides CPUs, memory and storage, and what speed they give; empty where jobs hold what they ask for."""
+        """Return what divides CPUs, memory and storage, with its speeds; empty where jobs hold what they ask for."""
         scene = self.stored.scene
         try:
             policy, sensitivity = scene.policy(), scene.speed().sensitivity
@@ -268,7 +269,7 @@ class Comparison:
 
     def cut(self, most: int) -> list[str]:
         """Return what the runs are called where there is room for so many letters."""
-        return cut_apart([run.label for run in self.runs], most)
+        return cut_distinct([run.label for run in self.runs], most)
 
     @cached_property
     def best(self) -> int:
@@ -306,8 +307,10 @@ class Comparison:
 
     @property
     def claim_level(self) -> float:
-        """How sure a difference has to be that is told of the best run: the more there are to choose from, the likelier
-        one of them looks good by chance (Bonferroni's correction)."""
+        """Return the confidence level for the difference of the best run.
+
+        It is Bonferroni's correction: of more runs, one more likely looks good by chance.
+        """
         level = self.baseline.level
         return 1 - (1 - level) / max(1, len(self.runs) - 1) if level else 0.0
 

@@ -1,4 +1,4 @@
-"""A run as a trace that Perfetto (ui.perfetto.dev) and chrome://tracing open: the JSON of Chrome's trace events.
+"""Write a run as a trace that Perfetto (ui.perfetto.dev) and chrome://tracing open: Chrome's trace events as JSON.
 
 A process is a node and a thread one of its GPUs; a slice is a job that holds it. Times are microseconds, with decimals
 where the run has nanoseconds. Failures, drains, preemptions and moves are instants, a move also an arrow from where the

@@ -1,4 +1,4 @@
-"""Which job held which GPU from when to when, one row a GPU and hold: what a picture with a line a GPU draws.
+"""List which job held which GPU when, one row a GPU and hold, for timelines with one line a GPU.
 
 The tape says which GPUs a job got, so nothing is guessed. Jobs that hold part of a GPU run side by side on it; each
 then has a *lane* of its own, the lowest that is free, so that nothing on one lane of one GPU overlaps. Jobs without

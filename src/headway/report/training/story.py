@@ -1,4 +1,4 @@
-"""The story of one job: what happened to it and, for each stretch of waiting, why.
+"""Tell what happened to one job, and for each interval of waiting, why.
 
 A pure function of a tape and of the policy that wrote it: the job's own rows say when it ran, where and how fast; for
 the times between, the tape is replayed and each instant at which it waits is asked for the causes
@@ -12,7 +12,7 @@ import numpy as np
 
 from headway.core.tape import Tape, TapeRow
 from headway.errors import TapeError
-from headway.report.words import holdings
+from headway.report.training.formatting import holdings
 from headway.training.actions import Grant
 from headway.training.cluster import Cluster
 from headway.training.explain import Cause, why_waiting
@@ -41,7 +41,7 @@ _STOPS = {
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """It waited, all the time for the same causes."""
+    """An interval of waiting, all the time for the same causes."""
 
     start: int
     end: int | None
@@ -50,18 +50,18 @@ class Waiting:
     """As they were when the stretch began; their numbers may have changed since."""
 
     def lines(self) -> list[str]:
-        """As a person reads it."""
+        """Return it as lines for a terminal."""
         first = f"{_span(self.start, self.end)}  waits"
         return [first, *(f"      {cause}" for cause in self.causes)]
 
     def record(self) -> dict[str, object]:
-        """For machines."""
+        """Return it as JSON, for a program."""
         return {"what": "waiting", **_record_span(self.start, self.end), "causes": recorded_causes(self.causes)}
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """It ran, on one placement at one speed, holding the same all the time."""
+    """An interval of running: one placement, one speed, the same resources."""
 
     start: int
     end: int | None
@@ -81,7 +81,7 @@ class Running:
     """How long it stood still to write periodic checkpoints."""
 
     def lines(self) -> list[str]:
-        """As a person reads it."""
+        """Return it as lines for a terminal."""
         where = ", ".join(f"{name} ({gpus})" for name, gpus in self.placement)
         held = "" if self.grant is None else f" with {holdings(self.grant)}"
         pace, before = (ppm / REFERENCE_SPEED_PPM for ppm in (self.speed_ppm, self.speed_before_ppm))
@@ -94,7 +94,7 @@ class Running:
         return [f"{_span(self.start, self.end)}  runs on {where}{held}{speed}{still}{wrote}{stopped}"]
 
     def record(self) -> dict[str, object]:
-        """For machines."""
+        """Return it as JSON, for a program."""
         return {
             "what": "running",
             **_record_span(self.start, self.end),
@@ -118,7 +118,7 @@ class Story:
     """finished, failed or cancelled; waits, runs or to come where the tape ends before that."""
 
     def lines(self, most: int = 200) -> list[str]:
-        """Plain text for a terminal; of more stretches than ``most`` those in the middle are left out."""
+        """Return plain text for a terminal; beyond ``most`` intervals those in the middle are left out."""
         head = described(self.job, f", partition {self.job.partition}" if self.job.partition else "")
         left_out = max(0, len(self.stretches) - most)
         first, last = self.stretches[: most - most // 2], self.stretches[most - most // 2 + left_out :]
@@ -136,7 +136,7 @@ class Story:
         return sum(s.end - s.start for s in self.stretches if isinstance(s, Waiting) and s.end is not None)
 
     def waited_for(self) -> dict[str, int]:
-        """How long each cause was among those that kept it waiting, the longest first; together more than it waited."""
+        """Return how long each cause kept it waiting, the longest first; causes overlap, so they sum to more."""
         total: dict[str, int] = {}
         for stretch in self.stretches:
             if isinstance(stretch, Waiting) and stretch.end is not None:
@@ -145,7 +145,7 @@ class Story:
         return dict(sorted(total.items(), key=lambda item: (-item[1], item[0])))
 
     def record(self) -> dict[str, object]:
-        """For machines: times in seconds."""
+        """Return it as JSON: times in seconds."""
         return {
             "job": self.job.id,
             "name": self.job.name,
@@ -169,7 +169,7 @@ def story(
     costs: Costs | None = None,
     name: str = "",
 ) -> Story:
-    """What a tape tells about one job. ``policy`` is the one that wrote it, fresh; it is asked again along the way.
+    """Return the story of one job. ``policy`` is a fresh copy of the one that wrote the tape; it is asked again.
 
     Without it (then ``name`` is what it is called) the story does not say why the job waited.
     """
@@ -215,7 +215,7 @@ class _Timeline:
         self._outcome = "to come"
 
     def add(self, row: TapeRow) -> None:
-        """The job's next row."""
+        """Read the job's next row."""
         match row.kind:
             case Kind.ARRIVED:
                 self._wait(row.time)
@@ -270,7 +270,7 @@ class _Timeline:
         self._outcome = "waits"
 
     def _stop(self, row: TapeRow, done: int | None = None) -> None:
-        """It goes from waiting or running to something else; ``done`` is the work that it keeps, where that is told."""
+        """End the current run or wait; ``done`` is the work that the job keeps, where the row says it."""
         if self._run is not None:
             run = self._wrote(self._run, row.time)
             self._runs.append(replace(run, end=row.time, stopped=_STOPS[Kind(row.kind)]))
@@ -292,7 +292,7 @@ class _Timeline:
             self._pace.speed = max(1, row.value)
 
     def _pause(self, now: int, length: int) -> None:
-        """Its work is counted up to now; it goes on after so long."""
+        """Count the work done up to now; progress resumes after ``length``."""
         if self._pace is not None:
             self._whole = max(self._whole, now + self._pace.settle(now))
             self._pace.base += length
@@ -318,7 +318,7 @@ class _Causes:
         self._at = 0
 
     def note(self, time: int, causes: tuple[Cause, ...]) -> None:
-        """The causes at the end of an instant."""
+        """Note the causes at the end of an instant."""
         while (end := self._waits[self._at][1]) is not None and end <= time:
             self._at += 1
         if self._noted:

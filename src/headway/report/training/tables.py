@@ -1,4 +1,4 @@
-"""Tables for a terminal: runs side by side, and the parts that policies are made of."""
+"""Make terminal tables: runs side by side, and the parts that policies are made of."""
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,11 +10,11 @@ from rich.text import Text
 
 from headway.errors import ExperimentError, unknown_name
 from headway.kernels.policies import registry as kernels
-from headway.metrics.compare import changes
+from headway.metrics.training.changes import changes
+from headway.report.formatting import signed
 from headway.report.names import shortened
-from headway.report.scale import in_unit, time_unit
 from headway.report.terminal import fitted, framed
-from headway.report.words import signed
+from headway.report.time_unit import in_unit, time_unit
 from headway.serving.policies import registry as serving
 from headway.training.policies import registry
 from headway.units import format_duration, seconds
@@ -66,7 +66,7 @@ def fitting(rows: Sequence[Row], width: int) -> tuple[Table, int]:
 
 
 def legend(rows: Sequence[Row], table: Table) -> str:
-    """Over what time use is counted, for those who read this table of these runs; empty where it shows none."""
+    """Return a line on the time over which use is counted; empty where the table shows no use."""
     shown = [str(column.header) for column in table.columns]
     used = [name for name in ("GPU use", "CPUs", "memory") if name in shown]
     if not used:
@@ -219,11 +219,11 @@ def _levels(rows: Sequence[Row]) -> Iterator[tuple[str, None, list[float | None]
 
 
 def _members(rows: Sequence[Row], group: str) -> Iterator[tuple[str, int, list[float | None]]]:
-    found: dict[str, list[Row | None]] = {}
+    by_name: dict[str, list[Row | None]] = {}
     for position, row in enumerate(rows):
         for member in row.get(f"{group}s", ()):
-            found.setdefault(str(member[group]), [None] * len(rows))[position] = member
-    for name, members in sorted(found.items()):
+            by_name.setdefault(str(member[group]), [None] * len(rows))[position] = member
+    for name, members in sorted(by_name.items()):
         jobs = max(member["jobs"] for member in members if member)
         yield name or "(any)", jobs, [member["jct_mean_s"] if member else None for member in members]
 
@@ -257,11 +257,11 @@ def parts() -> list[dict[str, Any]]:
 
 def _options(part: Any) -> dict[str, str]:
     hints = get_type_hints(part.__init__)
-    found = {}
+    options = {}
     for name, parameter in inspect.signature(part).parameters.items():
         if name in hints and parameter.default is not inspect.Parameter.empty:
-            found[name] = registry.written(parameter.default, hints[name])
-    return found
+            options[name] = registry.written(parameter.default, hints[name])
+    return options
 
 
 def parts_table() -> Table:

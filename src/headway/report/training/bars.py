@@ -1,4 +1,4 @@
-"""A comparison as one picture: a bar a run, mean time to completion split into waiting and running, as plain SVG.
+"""Draw a comparison as SVG: a bar a run, the mean time to completion split into waiting and running.
 
 It is a file that opens anywhere without a network. Colours are from Okabe and Ito's palette, safe for colour-blind
 readers, and follow the reader's light or dark setting.
@@ -9,8 +9,8 @@ from html import escape
 from typing import Any
 
 from headway.errors import printable
-from headway.report.names import cut_apart, shortened
-from headway.report.scale import time_unit
+from headway.report.names import cut_distinct, shortened
+from headway.report.time_unit import time_unit
 
 _WIDTH, _LABEL, _ROW, _TOP = 860, 240, 30, 74
 _LETTERS = 30
@@ -40,7 +40,7 @@ def bars(rows: Sequence[Mapping[str, Any]], title: str) -> str:
         f'<text class="quiet" x="{_LABEL + 110}" y="56">running: together the mean time to completion</text>',
     ]
     names = [str(row.get("variant") or row["policy"]) for row in known]
-    both = zip(names, cut_apart(shortened(names), _LETTERS), strict=True)
+    both = zip(names, cut_distinct(shortened(names), _LETTERS), strict=True)
     for index, (row, called) in enumerate(zip(known, both, strict=True)):
         parts.extend(_bar(row, called, _TOP + _ROW * index, scale, unit, size))
     return "\n".join([*parts, "</svg>", ""])

@@ -1,4 +1,4 @@
-"""Fewer points that draw the same line: distributions and step functions, made small enough for a page."""
+"""Reduce distributions and step functions to the few points that a page needs to draw them."""
 
 from dataclasses import dataclass
 
@@ -9,8 +9,6 @@ from headway.metrics.series import FloatArray, IntArray, Series
 MOST_CDF_POINTS = 500
 BUCKETS = 300
 """Stretches of time that a step function is averaged over; with its extremes two points each."""
-TAIL_BUCKETS = 100
-"""The same for the long end of a run, where only a few jobs are left."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,7 +27,7 @@ class Buckets:
         return (self.edges[1:] + self.edges[:-1]) / 2
 
     def then(self, later: "Buckets") -> "Buckets":
-        """These stretches and those that follow, which may be of another length."""
+        """Return these intervals followed by later ones, which may be of another length."""
         return Buckets(
             np.concatenate((self.edges, later.edges[1:])),
             np.concatenate((self.mean, later.mean)),
@@ -80,12 +78,6 @@ def bucketed(series: Series, start: int, end: int, buckets: int = BUCKETS) -> Bu
     return Buckets(edges, np.clip(mean, low, high), low, high)
 
 
-def stretched(series: Series, shown: int, horizon: int) -> Buckets:
-    """Return a step function over stretches up to where it is shown, and, where it goes on, over some beyond."""
-    found = bucketed(series, 0, min(shown, horizon))
-    return found.then(bucketed(series, shown, horizon, TAIL_BUCKETS)) if horizon > shown else found
-
-
 def _extremes(values: FloatArray, index: IntArray, at_edge: FloatArray, buckets: int) -> tuple[FloatArray, FloatArray]:
     """Return the least and largest value in each stretch: those that begin in it, and the one that it begins with."""
     low, high = at_edge[:-1].copy(), at_edge[:-1].copy()
@@ -100,14 +92,6 @@ def _extremes(values: FloatArray, index: IntArray, at_edge: FloatArray, buckets:
     return low[:buckets], high[:buckets]
 
 
-def without_tail(bulk: int, whole: int) -> int:
-    """Return how much of a run is shown at first: a few jobs that run on and on would leave all others a sliver.
-
-    ``bulk`` is when nearly all is over; the whole run if that is not much longer.
-    """
-    return bulk + bulk // 20 if bulk < 0.7 * whole else whole
-
-
 def rounded(values: FloatArray, digits: int = 4) -> list[float]:
-    """As JSON takes them: so many significant digits, which no screen shows more of."""
+    """Return values for JSON, rounded to some significant digits: no screen shows more."""
     return [float(f"{value:.{digits}g}") for value in values.tolist()]

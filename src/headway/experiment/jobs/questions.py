@@ -1,4 +1,4 @@
-"""Ask a stored run of jobs: why does a job not run at a time, and what if something were different from then on?"""
+"""Answer questions about a stored run of jobs: why a job does not run at a time, and what-ifs."""
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -103,25 +103,25 @@ def ask(
         check_writable(folder)
     time = time_of(at, stored)
     with claimed(folder):
-        found = what_if(
+        what_if_run = what_if(
             stored, time, changes, skip_infeasible=bool(given.get("skip_infeasible")), folder=folder, progress=progress
         )
-        if found.after.stopped:
-            return Answer(None, (), stopped=_stopped(found, folder))
-        result = _result(stored, found)
-        kept = _keep(folder, found, result)
-    shown = [*_headline(found, result), "", *spaced(list(tables(result)))]
-    return Answer(result, shown, [*_notes(stored, found), *kept])
+        if what_if_run.after.stopped:
+            return Answer(None, (), stopped=_stopped(what_if_run, folder))
+        result = _result(stored, what_if_run)
+        kept = _keep(folder, what_if_run, result)
+    shown = [*_headline(what_if_run, result), "", *spaced(list(tables(result)))]
+    return Answer(result, shown, [*_notes(stored, what_if_run), *kept])
 
 
-def _headline(found: WhatIf, result: Mapping[str, Any]) -> Iterator[str]:
+def _headline(what_if_run: WhatIf, result: Mapping[str, Any]) -> Iterator[str]:
     """Say what changes, for how many jobs, and which are compared with nothing."""
-    yield f"From {format_duration(found.at)} on: {'; '.join(found.plan.told) or 'nothing changes'}"
+    yield f"From {format_duration(what_if_run.at)} on: {'; '.join(what_if_run.plan.told) or 'nothing changes'}"
     jobs = f"{counted(result['jobs'], 'job')} {'was' if result['jobs'] == 1 else 'were'} not over by then or came later"
     sooner = "ends sooner after it arrives" if result["better"] == 1 else "end sooner after they arrive"
     yield f"{jobs}: {result['better']:,} of them {sooner}, {result['worse']:,} later"
-    if found.left_out:
-        left = [found.jobs[job] for job in found.left_out]
+    if what_if_run.left_out:
+        left = [what_if_run.jobs[job] for job in what_if_run.left_out]
         named = [job.name or str(job.id) for job in left[:_MOST_NAMED]]
         more = f" and {len(left) - _MOST_NAMED:,} more" if len(left) > _MOST_NAMED else ""
         yield (
@@ -130,53 +130,53 @@ def _headline(found: WhatIf, result: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
-def _notes(stored: StoredRun, found: WhatIf) -> Iterator[str]:
-    if found.plan.nothing:
-        same = "the same" if found.after.tape.digest == found.before.digest else "NOT the same"
+def _notes(stored: StoredRun, what_if_run: WhatIf) -> Iterator[str]:
+    if what_if_run.plan.nothing:
+        same = "the same" if what_if_run.after.tape.digest == what_if_run.before.digest else "NOT the same"
         yield f"note: nothing was to change: the rest of the tape is {same}, row for row"
     last = stored.scene.jobs[-1].submit
-    if found.at >= last and not found.plan.nothing:
+    if what_if_run.at >= last and not what_if_run.plan.nothing:
         yield f"note: all jobs had arrived by {format_duration(last)}; an earlier --at concerns more of them"
     if not stored.complete:
         yield "note: the run was cut short; what it is compared with is its continuation without changes"
-    yield from (f"note: {note}" for note in found.plan.notes)
-    if not found.plan.same_failures:
+    yield from (f"note: {note}" for note in what_if_run.plan.notes)
+    if not what_if_run.plan.same_failures:
         yield (
             "note: failures are drawn: the difference is that of one draw. The same for runs with other seeds "
             "(--seed) tells how much of it is chance"
         )
-    if found.left_out:
-        jobs = counted(len(found.left_out), "job")
+    if what_if_run.left_out:
+        jobs = counted(len(what_if_run.left_out), "job")
         yield f"note: before is the run continued without {jobs} that can never run after the change"
 
 
-def _stopped(found: WhatIf, target: Path | None) -> str:
-    whole = target is not None and auditable(found.plan, found.left_out)
+def _stopped(what_if_run: WhatIf, target: Path | None) -> str:
+    whole = target is not None and auditable(what_if_run.plan, what_if_run.left_out)
     kept = f"the tape is in {target}" if whole else "nothing is kept"
-    return f"stopped at {format_duration(found.after.reached)}; {kept}"
+    return f"stopped at {format_duration(what_if_run.after.reached)}; {kept}"
 
 
-def _keep(target: Path | None, found: WhatIf, result: dict[str, Any]) -> tuple[str, ...]:
+def _keep(target: Path | None, what_if_run: WhatIf, result: dict[str, Any]) -> tuple[str, ...]:
     if target is None:
         return ()
-    if found.after.folder is not None:
-        numbers(found.after)  # and into the folder with them
-    return (store(target, found, result),)
+    if what_if_run.after.folder is not None:
+        numbers(what_if_run.after)  # and into the folder with them
+    return (store(target, what_if_run, result),)
 
 
-def _result(stored: StoredRun, found: WhatIf) -> dict[str, Any]:
-    before = Ledger(found.before, found.jobs, stored.scene.cluster)
-    after = Ledger(found.after.tape, found.after.scene.jobs, found.after.scene.cluster)
-    recorded = Ledger(found.recorded, found.jobs, stored.scene.cluster) if found.left_out else None
-    differs = difference(before, after, found.at, found.left_out, recorded)
+def _result(stored: StoredRun, what_if_run: WhatIf) -> dict[str, Any]:
+    before = Ledger(what_if_run.before, what_if_run.jobs, stored.scene.cluster)
+    after = Ledger(what_if_run.after.tape, what_if_run.after.scene.jobs, what_if_run.after.scene.cluster)
+    recorded = Ledger(what_if_run.recorded, what_if_run.jobs, stored.scene.cluster) if what_if_run.left_out else None
+    differs = difference(before, after, what_if_run.at, what_if_run.left_out, recorded)
     return {
         "run": str(stored.folder),
-        "at_s": found.at / SECOND,
+        "at_s": what_if_run.at / SECOND,
         "policy_before": stored.scene.policy_name(),
-        "policy_after": found.after.policy,
-        "changes": list(found.plan.told),
+        "policy_after": what_if_run.after.policy,
+        "changes": list(what_if_run.plan.told),
         **as_json(differs, stored.scene.experiment.measure.confidence),
-        "digest": found.after.tape.digest,
+        "digest": what_if_run.after.tape.digest,
     }
 
 
@@ -218,19 +218,19 @@ def _pairs(flag: str, given: Any, read: Callable[[str], Value]) -> dict[str, Val
     """Read ``a=1,b=2``, in one text or several, or a mapping."""
     if isinstance(given, Mapping):
         given = [f"{name}={'none' if value is None else value}" for name, value in given.items()]
-    found: dict[str, Value] = {}
+    pairs: dict[str, Value] = {}
     for part in (part for text in _listed(given) for part in text.split(",")):
         name, _, value = (piece.strip() for piece in part.rpartition("="))
         if not name or not value:
             raise ExperimentError(f"{flag} {part!r} is not understood: write it like {flag} NAME=VALUE")
-        if name in found:
+        if name in pairs:
             raise ExperimentError(f"{flag}: {name} is given twice")
         try:
-            found[name] = read(value)
+            pairs[name] = read(value)
         except ValueError:
             kind = "a number" if read is float else "a whole number"
             raise ExperimentError(f"{flag} {part[:60]}: {value[:40]!r} is not {kind}") from None
-    return found
+    return pairs
 
 
 def _gpus(text: str) -> int | None:

@@ -1,12 +1,9 @@
-"""Numbers as a page says them: the same few formats everywhere."""
+"""Format numbers for pages and terminals: durations, shares, counts, lists."""
 
 from collections.abc import Sequence
 from html import escape
 
 from headway.errors import printable
-from headway.metrics.training.sizes import SIZE_CLASSES
-from headway.training.actions import Grant
-from headway.units import format_size
 
 _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _LONG = {"d": "days", "h": "hours", "min": "minutes", "s": "seconds", "ms": "ms", "µs": "µs", "ns": "ns"}
@@ -16,7 +13,7 @@ THIN = "\N{NO-BREAK SPACE}"
 
 
 def duration(seconds: float | None) -> str:
-    """``28 min``, ``2.3 h``, ``3.1 d``: two or three digits that count."""
+    """Return a duration with two or three significant digits: ``28 min``, ``2.3 h``, ``3.1 d``."""
     if seconds is None:
         return NOTHING
     if seconds <= 0:
@@ -44,7 +41,7 @@ def axis_of(seconds: float) -> tuple[float, str]:
 
 
 def three_digits(value: float) -> str:
-    """A number with thousands marked, or with as many decimals as make three digits; no trailing zeros after ten."""
+    """Return a number with thousands marked, or with as many decimals as make three digits."""
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
@@ -58,12 +55,12 @@ def percent(share: float | None, digits: int = 1) -> str:
 
 
 def change(value: float | None) -> str:
-    """Return a change as a percentage with its sign; what rounds to nothing has none."""
+    """Return a change as a percentage with its sign; what rounds to 0 has none."""
     return NOTHING if value is None else f"{signed(value)}{THIN}%".replace("-", "−")
 
 
 def signed(share: float, digits: int = 1) -> str:
-    """Return a share in hundredths with its sign; what rounds to nothing has none."""
+    """Return a share in percent with its sign; what rounds to 0 has none."""
     text = f"{100 * share:+.{digits}f}"
     return text if float(text) else text[1:]
 
@@ -79,33 +76,14 @@ def number(value: float) -> str:
 
 
 def count(value: float, one: str, many: str = "") -> str:
-    """``1 job``, ``2,000 jobs``."""
+    """Return a number of things: ``1 job``, ``2,000 jobs``."""
     shown = number(value) if isinstance(value, int) else three_digits(value)
     return f"{shown} {one if value == 1 else many or one + 's'}"
 
 
 def listed(names: list[str]) -> str:
-    """``a``, ``a and b``, ``a, b and c``."""
+    """Return names as a list in a sentence: ``a``, ``a and b``, ``a, b and c``."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def size_label(size: str) -> str:
-    """Return a class of sizes as a page says it."""
-    return size.replace("-", "–")
-
-
-def size_labels() -> list[str]:
-    """Return the labels of all sizes, the smallest first."""
-    return [size_label(name) for name in SIZE_CLASSES]
-
-
-def holdings(grant: Grant) -> str:
-    """Return what a job holds besides GPUs, as far as it is counted: ``12 CPUs and 125 GB``."""
-    cpu_milli, memory_bytes, storage = grant
-    told = [f"{cpu_milli / 1000:g} CPU{'' if cpu_milli == 1000 else 's'}"] if cpu_milli else []
-    told += [format_size(memory_bytes)] if memory_bytes else []
-    told += [f"{format_size(storage)}/s of storage"] if storage else []
-    return listed(told) if told else "nothing else"
 
 
 def plain(text: str, most: int = 60) -> str:

@@ -1,22 +1,18 @@
-"""Integers as few bytes: columns of variable-length numbers, deflated and written as text for a page to unpack.
+"""Pack columns of integers as variable-length numbers, for a page to unpack.
 
 A column is a run of LEB128 numbers: seven bits a byte, the lowest first, the top bit says that more follow. What may be
 negative is folded first (0, -1, 1, -2, …); what grows slowly is stored as differences. The page's ``clustermap.js``
 reads the same.
 """
 
-import base64
 import json
 import struct
-import zlib
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from headway.metrics.series import IntArray
-
-_DEFLATE_LEVEL = 9
 
 
 def varints(values: IntArray) -> bytes:
@@ -52,8 +48,3 @@ def blob(head: Mapping[str, Any], columns: Mapping[str, bytes]) -> bytes:
     lengths = {name: len(data) for name, data in columns.items()}
     text = json.dumps({**head, "columns": lengths}, separators=(",", ":"), ensure_ascii=False).encode()
     return b"".join((struct.pack("<I", len(text)), text, *columns.values()))
-
-
-def deflated(data: bytes) -> str:
-    """As text that ``DecompressionStream("deflate")`` unpacks once it is decoded."""
-    return base64.b64encode(zlib.compress(data, _DEFLATE_LEVEL)).decode("ascii")

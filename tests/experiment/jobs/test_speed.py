@@ -6,7 +6,7 @@ import pytest
 
 from headway.errors import ExperimentError, InfeasibleJobError
 from headway.experiment.jobs.arrivals import feasible
-from headway.experiment.jobs.division import check_division
+from headway.experiment.jobs.speed import check_division
 from headway.formats.training.settings import Experiment
 from headway.training.cluster import Cluster, Node
 from headway.training.job import Job, workload

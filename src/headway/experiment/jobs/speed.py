@@ -1,4 +1,4 @@
-"""Wiring of how fast jobs run: what CPUs, memory and storage do for them, and what they cost each other on one GPU.
+"""Build the speed model of a run: profiles of CPUs, memory and storage, and interference on shared GPUs.
 
 Profiles and the table of pairs are read from where an experiment names them, and kept in the folder of its run.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 from headway.errors import ExperimentError, TapeError, unknown_name
 from headway.experiment.domain import with_table
 from headway.experiment.folder import kept_file
-from headway.experiment.jobs.parts import PolicyFacts, divides, facts_of
+from headway.experiment.jobs.policy import PolicyFacts, divides, facts_of
 from headway.files import stamp, write_whole
 from headway.formats import pairs as pair_file
 from headway.formats.training import profile_file
@@ -33,7 +33,7 @@ PROFILES_NAME = "profiles"
 
 
 def completions_of(experiment: Experiment, facts: PolicyFacts) -> int:
-    """Ends are noticed at multiples of this; 0: at once."""
+    """Return the interval at which ends are noticed; 0: at once."""
     if experiment.run.completions not in COMPLETIONS:
         raise ExperimentError(unknown_name("completions", experiment.run.completions, COMPLETIONS))
     if experiment.run.completions == "exact":
@@ -71,12 +71,12 @@ def check_division(experiment: Experiment, cluster: Cluster, policy: ComposedPol
 
 
 def unknown_models(experiment: Experiment, jobs: Sequence[Job]) -> list[str]:
-    """A note on jobs of which nothing is known, for which there is nothing to divide by."""
+    """Return a note on jobs whose model has no profile: no allocation can be computed for them."""
     known = profiles_of(_files(experiment)) if divides(experiment) else {}
     unknown = [job for job in jobs if job.gpus and job.model not in known]
     if not known or not unknown:
         return []
-    what = what_they_train(unknown, "profile", "a column model, or --models")
+    what = models_of_jobs(unknown, "profile", "a column model, or --models")
     return [f"{len(unknown):,} of {len(jobs):,} jobs {what}: they run at one speed, whatever they are granted"]
 
 
@@ -111,7 +111,7 @@ def _files(experiment: Experiment) -> list[str]:
 
 
 def profiles_of(files: Sequence[str]) -> dict[str, Profile]:
-    """The shipped profiles, and those of these files in front of them."""
+    """Return the shipped profiles, overridden by those of these files."""
     return _profiles(tuple((str(path), stamp(str(path))) for path in profile_file.listed(files)))
 
 
@@ -121,7 +121,7 @@ def _profiles(files: tuple[tuple[str, tuple[int, ...]], ...]) -> dict[str, Profi
 
 
 def keep_profiles(experiment: Experiment, folder: Path) -> None:
-    """Copy the profiles that an experiment names into the folder of its run, in their order, and its table of pairs."""
+    """Copy the profiles and the interference table that an experiment names into the folder of its run, in order."""
     keep_pairs(experiment, folder)
     for number, path in enumerate(profile_file.listed(_files(experiment))):
         target = folder / PROFILES_NAME / f"{number:03d}-{path.name}"
@@ -130,7 +130,7 @@ def keep_profiles(experiment: Experiment, folder: Path) -> None:
 
 
 def kept_profiles(experiment: Experiment, folder: Path) -> Experiment:
-    """An experiment that was stored, with the profiles and the table of pairs that lie in its folder."""
+    """Return a stored experiment with the profiles and the interference table from its folder."""
     experiment = kept_pairs(experiment, folder)
     kept = folder / PROFILES_NAME
     if not _files(experiment):
@@ -144,7 +144,7 @@ def kept_profiles(experiment: Experiment, folder: Path) -> Experiment:
 
 
 def pairs_of(experiment: Experiment) -> PairTable | None:
-    """The table that an experiment names; None where it names none."""
+    """Return the interference table that an experiment names; None where it names none."""
     table = experiment.cluster
     if not table.interference:
         if table.programs:
@@ -162,18 +162,18 @@ def _read_pairs(path: str, _stamp: tuple[int, ...], names: tuple[tuple[str, str]
 
 
 def unknown_programs(experiment: Experiment, jobs: Sequence[Job]) -> list[str]:
-    """A note on jobs on parts of a GPU of which the table knows nothing."""
+    """Return a note on jobs with a share of a GPU that the interference table does not know."""
     table = pairs_of(experiment)
     shared = [job for job in jobs if job.shared] if table is not None else []
     unknown = [job for job in shared if table is not None and not table.knows(job.model)]
     if table is None or not unknown:
         return []
-    what = what_they_train(unknown, "pair", "a column model")
+    what = models_of_jobs(unknown, "pair", "a column model")
     factor = table.default_ppm / REFERENCE_SPEED_PPM
     return [f"{len(unknown):,} of {len(shared):,} jobs on parts of a GPU {what}: beside each, {factor:.3g}× as long"]
 
 
-def what_they_train(jobs: Sequence[Job], table: str, remedy: str) -> str:
+def models_of_jobs(jobs: Sequence[Job], table: str, remedy: str) -> str:
     """Say of jobs that a table knows nothing of which models they name, or how to name them."""
     names = sorted({job.model for job in jobs if job.model})
     if not names:
@@ -182,13 +182,13 @@ def what_they_train(jobs: Sequence[Job], table: str, remedy: str) -> str:
 
 
 def keep_pairs(experiment: Experiment, folder: Path) -> None:
-    """Copy the table into the folder of a run: stores grow and shipped tables change."""
+    """Copy the interference table into the folder of a run: stores grow and shipped tables change."""
     if experiment.cluster.interference:
         write_whole(folder / pair_file.NAME, pair_file.path_of(experiment.cluster.interference).read_bytes())
 
 
 def kept_pairs(experiment: Experiment, folder: Path) -> Experiment:
-    """An experiment that was stored, with the table that lies in its folder."""
+    """Return a stored experiment with the interference table from its folder."""
     if not experiment.cluster.interference:
         return experiment
     return with_table(experiment, "cluster", interference=str(kept_file(folder, pair_file.NAME)))

@@ -1,4 +1,4 @@
-"""Take a tape of kernels apart: the launches and requests of each program, and what held them up. numpy only."""
+"""Split a kernel tape by program: its launches, its requests, and what delayed them. numpy only."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _LEASE, _PLACE, _DETAIL, _VALUE = 3, 4, 5, 6
 
 
 @dataclass(frozen=True)
-class Passage:
+class ProgramHistory:
     """One program on the tape: an entry a launch, and an entry a request."""
 
     client: Client
@@ -52,15 +52,15 @@ class Passage:
         return int(np.searchsorted(self.reached, began)), int(np.searchsorted(self.launched, ended))
 
 
-def passages(clients: Sequence[Client], tape: Tape) -> list[Passage]:
+def program_histories(clients: Sequence[Client], tape: Tape) -> list[ProgramHistory]:
     """Return each program's launches and requests."""
-    return [_passage(client, tape.rows[tape.column("subject") == index]) for index, client in enumerate(clients)]
+    return [_history_of(client, tape.rows[tape.column("subject") == index]) for index, client in enumerate(clients)]
 
 
-def _passage(client: Client, rows: Longs) -> Passage:
+def _history_of(client: Client, rows: Longs) -> ProgramHistory:
     kind = rows[:, 1]
     went = rows[(kind == Kind.LAUNCHED) | (kind == Kind.LET_GO)]
-    finished, ends, held = (rows[kind == each] for each in (Kind.FINISHED, Kind.REQUEST_ENDED, Kind.HELD_UP))
+    finished, ends, held = (rows[kind == event] for event in (Kind.FINISHED, Kind.REQUEST_ENDED, Kind.HELD_UP))
     reached = went[:, 0].copy()
     asked = rows[kind == Kind.REACHED]
     known = asked[asked[:, _LEASE] < len(went)]
@@ -68,7 +68,7 @@ def _passage(client: Client, rows: Longs) -> Passage:
     started, ended = np.full(len(went), NEVER), np.full(len(went), NEVER)
     started[finished[:, _LEASE]], ended[finished[:, _LEASE]] = finished[:, _VALUE], finished[:, 0]
     reason = np.where(went[:, 1] == Kind.LET_GO, went[:, _DETAIL], 0)
-    return Passage(
+    return ProgramHistory(
         client,
         went[:, 0],
         went[:, _PLACE],

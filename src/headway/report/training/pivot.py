@@ -1,16 +1,13 @@
-"""The results of a sweep: a table with what is compared from left to right, and files that other programs read."""
+"""Make the table of a sweep over training jobs: mean JCT, with the compared setting from left to right."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-import polars as pl
 from rich.table import Table
 from rich.text import Text
 
-from headway.files import replacing
-from headway.report.scale import in_unit, time_unit
 from headway.report.terminal import framed
+from headway.report.time_unit import in_unit, time_unit
 
 Row = Mapping[str, Any]
 MOST_ACROSS = 8
@@ -18,7 +15,7 @@ MOST_ACROSS = 8
 
 
 def pivot(rows: Sequence[Row], across: str) -> Table | None:
-    """Mean JCT, its interval and change, a line for each combination of the other keys; None where that is no help."""
+    """Return mean JCT, interval and change, a line for each combination of the other keys; None if there are none."""
     columns = list(dict.fromkeys(str(row["values"].get(across, "")) for row in rows))
     others = [key for key in rows[0]["values"] if key != across]
     if not across or not others or not 2 <= len(columns) <= MOST_ACROSS:
@@ -48,27 +45,3 @@ def _cell(row: Row | None, best: float | None, unit: str, size: int) -> Text:
     if row.get("jct_change") is not None:
         text += f" ({100 * row['jct_change']:+.1f} %)"
     return Text(text, style="bold green" if row["jct_mean_s"] == best else "")
-
-
-def store(rows: Sequence[Row], folder: Path) -> None:
-    """``results.parquet`` and ``results.csv``: a row a cell."""
-    table = frame(rows)
-    for name in ("results.parquet", "results.csv"):
-        with replacing(folder / name) as file:
-            table.write_parquet(file) if name.endswith("parquet") else table.write_csv(file)
-
-
-def frame(rows: Sequence[Row]) -> pl.DataFrame:
-    """Return flat rows as a frame, each column of one kind."""
-    keys = dict.fromkeys(key for row in rows for key in row)
-    return pl.DataFrame([_column(key, [row.get(key) for row in rows]) for key in keys])
-
-
-def _column(key: str, values: list[Any]) -> pl.Series:
-    """Return a column of one kind: whole numbers, numbers, true or false, or text where they are mixed."""
-    kinds = {type(value) for value in values if value is not None}
-    if kinds <= {int, float} and kinds != {int}:
-        return pl.Series(key, values, dtype=pl.Float64, strict=False)
-    if len(kinds) == 1:
-        return pl.Series(key, values)
-    return pl.Series(key, [None if value is None else str(value) for value in values], dtype=pl.String)

@@ -1,4 +1,4 @@
-"""Take what Python users give: a frame of jobs instead of a file, an object instead of a policy's name, any number."""
+"""Convert what Python users pass (a frame of jobs, a policy object, any number) to what an experiment file holds."""
 
 import atexit
 import os
@@ -108,28 +108,28 @@ def policy_names(policies: Any) -> list[str]:
     if isinstance(policies, str):
         return split_policies(policies)
     given = list(policies) if isinstance(policies, Iterable) and not isinstance(policies, type) else [policies]
-    found = [policy_name(policy) for policy in given]
-    if not found:
+    names = [policy_name(policy) for policy in given]
+    if not names:
         raise ExperimentError("no policies: name at least one")
-    for index, name in enumerate(found):
-        if name in found[:index]:
+    for index, name in enumerate(names):
+        if name in names[:index]:
             raise ExperimentError(f"policies: {name} is named twice; name each once")
-    return found
+    return names
 
 
 def axis(key: str, values: Any) -> list[Any]:
     """Return the values of a key that a sweep varies; policies are text: their files say whether a cell is done."""
     if isinstance(values, str | Mapping) or not isinstance(values, Iterable):
         raise ExperimentError(f"vary {key} is {values!r}: it must be a list of values")
-    found = list(values)
-    for value in found if key == "policy.name" else ():
+    listed = list(values)
+    for value in listed if key == "policy.name" else ():
         if not isinstance(value, str) or GIVEN in value:
             what = value if isinstance(value, str) else getattr(value, "__name__", type(value).__name__)
             raise ExperimentError(
                 f"policy {what}: a sweep keeps results by the contents of files: put the class into one and name it "
                 "./mine.py:MyPolicy"
             )
-    return [plain(value, key) for value in found]
+    return [plain(value, key) for value in listed]
 
 
 def axes(vary: Any) -> dict[str, list[Any]]:

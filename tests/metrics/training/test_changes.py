@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headway.metrics.compare import DIFFERENT_JOBS, Sample, changed, changed_over_seeds, changes
+from headway.metrics.compare import Sample
+from headway.metrics.training.changes import DIFFERENT_JOBS, changed, changed_over_seeds, changes
 
 RUNS: list[dict[str, str | int | float | bool | None]] = [
     {"policy": "fifo", "jct_mean_s": 7200.0, "preemptions": 0, "ftf_mean": None},

@@ -15,8 +15,8 @@ from headway.metrics.training.overload import overload
 from headway.metrics.training.summary import as_json, summarise
 from headway.metrics.training.timeline import timeline
 from headway.training.rows import Kind
-from tests.metrics.naive import Walk
-from tests.metrics.runs import PLAIN, Recorded, recorded
+from tests.metrics.training.naive import Walk
+from tests.metrics.training.runs import PLAIN, Recorded, recorded
 
 RUNS = settings(max_examples=60)
 

@@ -1,4 +1,4 @@
-"""The proof that a policy from outside the package changed nothing of what it was given or shown.
+"""Check that a policy from outside the package changed nothing in the state that it was shown.
 
 Headway's own policies are held to it by tests. Others are watched. What a run is given (jobs, graphs, programs) is
 written down before the run and looked at again afterwards, so that a policy that makes its jobs shorter has no result.
@@ -74,7 +74,7 @@ def refuse_findings(policy: str, findings: Sequence[Finding]) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """A value as nested tuples, which nobody else can change."""
+    """Return a value as nested tuples, which nobody else can change."""
     if type(value) in _SCALARS:
         return value
     if names := _names(type(value)):
@@ -87,9 +87,9 @@ def _plain(value: Any) -> Any:
 
 
 def _names(kind: type) -> Collection[str]:
-    """The fields of a dataclass or a named tuple, in order; none for anything else."""
-    found: Collection[str] = getattr(kind, "__dataclass_fields__", ())
-    return found or getattr(kind, "_fields", ())
+    """Return the fields of a dataclass or a named tuple, in order; none for anything else."""
+    fields: Collection[str] = getattr(kind, "__dataclass_fields__", ())
+    return fields or getattr(kind, "_fields", ())
 
 
 def _difference(was: Any, thing: Any) -> str:

@@ -1,4 +1,4 @@
-"""From the tables of an experiment to its policy and what stopping and moving cost."""
+"""Build the policy of an experiment, and the costs of preemption and migration, from its tables."""
 
 import re
 
@@ -25,7 +25,7 @@ PARTS = ("name", "backfill", "placement", "allocation")
 
 
 def policy_of(experiment: Experiment) -> ComposedPolicy:
-    """The policy that the table names, new."""
+    """Return a new policy as the table names it."""
     table = experiment.policy
     if table.preemption not in SWITCH:
         raise ExperimentError(unknown_name("preemption", table.preemption, ("on", "off")))
@@ -56,7 +56,7 @@ def _often(policy: ComposedPolicy, what: str, every: int, otherwise: str) -> Non
 
 
 def _seeded(spec: str, seed: int) -> str:
-    """Placement at random draws from the run's seed, unless it names one of its own."""
+    """Return the policy's name with the run's seed for random placement, unless it names a seed itself."""
     return re.sub(r"(?<![\w-])random(?![\w(-]|[^()]*\))", f"random(seed={seed})", spec) if seed else spec
 
 
@@ -72,7 +72,7 @@ class PolicyFacts(msgspec.Struct, frozen=True):
 
 
 def facts_of(experiment: Experiment) -> PolicyFacts:
-    """The same, asked of the policy itself."""
+    """Return the properties of the policy, asked of the policy itself."""
     policy = policy_of(experiment)
     charged = policy.migration is None or policy.migration.charged
     return PolicyFacts(policy.name, charged, policy.round_length, divides(experiment))
@@ -89,7 +89,7 @@ def costs_of(experiment: Experiment, facts: PolicyFacts) -> Costs:
 
 
 def allocation_of(experiment: Experiment) -> str | None:
-    """The allocation that is asked for; where the speed of jobs is and none is named, the one that clusters have."""
+    """Return the allocation that is asked for; with a speed model and no name, the default of clusters."""
     if experiment.policy.allocation:
         return resolve(experiment.policy.allocation)
     table = experiment.speed

@@ -1,4 +1,4 @@
-"""What a user asks of the profiler, read and checked against what the machine has before anything is run."""
+"""Parse what a user asks of the profiler, and check it against the machine before anything runs."""
 
 import re
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ _RANGE = re.compile(r"\s*([\d.]+[^-]*?)\s*-\s*([\d.]+.*?)\s*")
 
 
 @dataclass(frozen=True)
-class Asked:
+class Options:
     """One profile that is to be made; sizes in bytes, memory a GPU."""
 
     command: tuple[str, ...]
@@ -46,7 +46,7 @@ class Asked:
 
     @property
     def name(self) -> str:
-        """The model's name: as given, or the script's."""
+        """Return the model's name: as given, or the script's."""
         if self.model:
             return self.model
         scripts = [word for word in self.command if word.endswith((".py", ".sh"))]
@@ -99,30 +99,30 @@ class Asked:
 
 def cpus_of(text: str) -> tuple[tuple[float, ...], bool]:
     """Parse ``0.5-16`` into two ends, ``0.5,1,2`` or ``2`` into just these points; return whether it is the latter."""
-    found = re.fullmatch(r"\s*([\d.]+)\s*-\s*([\d.]+)\s*", text)
+    bounds = re.fullmatch(r"\s*([\d.]+)\s*-\s*([\d.]+)\s*", text)
     try:
-        given = tuple(map(float, found.groups() if found else text.split(",")))
+        given = tuple(map(float, bounds.groups() if bounds else text.split(",")))
     except ValueError:
         raise ProfileError(f"--cpus {text!r} is not understood: write 0.5-16, or 0.5,1,2 for just these") from None
-    if found and given[0] > given[1]:
+    if bounds and given[0] > given[1]:
         raise ProfileError(f"--cpus {text}: the lower end comes first")
     if not all(each >= LEAST_CPUS for each in given):  # nor what is no number
         raise ProfileError(f"--cpus {text}: at least {LEAST_CPUS:g} CPUs")
-    return (given, False) if found and given[0] < given[1] else (tuple(sorted(set(given))), True)
+    return (given, False) if bounds and given[0] < given[1] else (tuple(sorted(set(given))), True)
 
 
 def memory_of(text: str) -> tuple[tuple[int, ...], bool]:
     """Parse ``20GB-250GB`` into two ends, ``20GB,60GB`` into just these sizes; return whether it is the former."""
-    found = _RANGE.fullmatch(text)
+    bounds = _RANGE.fullmatch(text)
     try:
-        sizes = tuple(parse_size(part, what="--memory") for part in (found.groups() if found else text.split(",")))
+        sizes = tuple(parse_size(part, what="--memory") for part in (bounds.groups() if bounds else text.split(",")))
     except InputError as problem:
         raise ProfileError(f"{problem}; write 20GB-250GB, or 20GB,60GB for just these") from None
     if min(sizes) <= 0:
         raise ProfileError(f"--memory {text}: sizes must be above 0")
-    if found and sizes[0] >= sizes[1]:
+    if bounds and sizes[0] >= sizes[1]:
         raise ProfileError(f"--memory {text}: the lower end comes first")
-    return tuple(sorted(set(sizes))), found is not None
+    return tuple(sorted(set(sizes))), bounds is not None
 
 
 def dataset_of(text: str) -> tuple[Path | None, int]:
@@ -142,12 +142,12 @@ def dataset_of(text: str) -> tuple[Path | None, int]:
 def pattern_of(text: str) -> "re.Pattern[str]":
     """Compile a regular expression; one that matches nothing at all is refused."""
     try:
-        found = re.compile(text)
+        pattern = re.compile(text)
     except re.error as problem:
         raise ProfileError(f"--pattern {text!r} is no regular expression: {problem}") from None
-    if found.match(""):
+    if pattern.match(""):
         raise ProfileError(f"--pattern {text!r} matches nothing at all, so everywhere; write it like 'step (\\d+)'")
-    return found
+    return pattern
 
 
 def check_memory(memory: tuple[int, ...], gpus: int, limits: Limits) -> None:

@@ -1,4 +1,4 @@
-"""What a profiler left that was killed with no time to clean up (``kill -9``): swept when the next profiling starts.
+"""Clean up after a profiler that was killed (``kill -9``), when the next profiling starts.
 
 Its program ends with it, but not what the program had started: processes with the profiler's mark in their environment,
 and control groups with its number in their names. Only those of a profiler that is gone are touched, and nothing that
@@ -21,7 +21,7 @@ _MARK = re.compile(rf"(?:^|\0){MARK}=((\d+)-[0-9a-f]+)".encode())
 _LONGEST_S = 5.0
 
 
-def leftovers(room: cgroups.Room | None) -> None:
+def remove_leftovers(room: cgroups.Room | None) -> None:
     """Kill what a killed profiler's program left running, and take its groups away."""
     cgroups.kill_all(_marked, _LONGEST_S)
     for parent in set(room.folders.values()) if room is not None else ():
@@ -38,19 +38,19 @@ def _marked() -> Iterator[int]:
         if not folder.name.isdecimal() or int(folder.name) == os.getpid():
             continue
         with suppress(OSError):
-            found = _MARK.search((folder / "environ").read_bytes())
-            if found and found[1] != mine and ended(int(found[2])) and _seen_here(int(folder.name)):
+            mark = _MARK.search((folder / "environ").read_bytes())
+            if mark and mark[1] != mine and ended(int(mark[2])) and _seen_here(int(folder.name)):
                 yield int(folder.name)
 
 
 def _groups(parent: Path) -> list[Path]:
     """Return groups of profilers that are gone; one with our own number that we did not make is an earlier one's."""
-    found = []
+    groups = []
     for folder in parent.glob("headway-*"):
         name = _GROUP.fullmatch(folder.name)
         if name and folder.name not in cgroups.own and (int(name[1]) == os.getpid() or ended(int(name[1]))):
-            found.append(folder)
-    return found
+            groups.append(folder)
+    return groups
 
 
 def _seen_here(process: int) -> bool:

@@ -1,10 +1,10 @@
-"""The unit that times are shown in, the same in tables and pictures."""
+"""Choose the unit that times are shown in, the same in tables and pictures."""
 
 _UNITS = (("h", 3600), ("min", 60), ("s", 1))
 
 
 def time_unit(longest_s: float) -> tuple[str, int]:
-    """A unit for times up to this long, and its length in seconds: one for all, so that they compare at a glance."""
+    """Return one unit for times up to this long, and its length in seconds, so that they compare at a glance."""
     return next((name, size) for name, size in _UNITS if longest_s >= 2 * size or size == 1)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from headway.cli import main
 from headway.errors import ChangedInputError, InfeasibleActionError, StalledRunError
-from headway.experiment.unchanged import unchanged
+from headway.experiment.mutation_check import unchanged
 
 JOBS = "submit_s,work_s,gpus,gpu_types\n" + "".join(f"{30 * i},{100 + 37 * i % 400},{1 + i % 3},\n" for i in range(20))
 FLAGS = ("jobs.csv", "--nodes", "2", "--gpus-per-node", "4")

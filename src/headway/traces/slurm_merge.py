@@ -1,5 +1,4 @@
-"""Rows of Slurm jobs put together: steps with their job, attempts of one job, tasks of an array, parts of a
-heterogeneous job. One row for each job is left, and the rows that broke a rule."""
+"""Merge rows of Slurm jobs into one row a job: steps, attempts, tasks of an array, parts of a heterogeneous job."""
 
 import polars as pl
 

@@ -1,4 +1,4 @@
-"""The commands about runs that were kept: report, story, explain, whatif, export, audit and replay."""
+"""Define the commands about stored runs: report, story, explain, whatif, export, audit and replay."""
 
 import webbrowser
 from functools import partial
@@ -71,7 +71,7 @@ def story(
         known = f" ({stored.scene.subjects()})" if stored.scene.subjects() else ""
         raise ExperimentError(f"story of which {what}? Write headway story {folder} {what.upper()}{known}")
     told = Run(stored).story(job)
-    for line in stored.scene.untold("story"):
+    for line in stored.scene.omissions("story"):
         console.note(line)
     show_answer(told, as_json)
 
@@ -167,8 +167,8 @@ def export(
 
     headway export runs/srtf --parquet tables --csv sheets
     """
-    found = opened(folder, "what is there is exported", trust=trust, note=console.note)
-    for file in Run(found).export(perfetto=perfetto, parquet=parquet, csv=csv, force=force):
+    stored_run = opened(folder, "what is there is exported", trust=trust, note=console.note)
+    for file in Run(stored_run).export(perfetto=perfetto, parquet=parquet, csv=csv, force=force):
         what = "events" if file.path.suffix in (".json", ".gz") else "rows"
         console.say(f"{file.path}: {file.rows:,} {what}, {format_size(file.size_bytes)}")
 
@@ -194,7 +194,7 @@ def audit(folder: RunArgument, trust: TrustFlag = False) -> None:
     """
     stored = opened(folder, "what is there was checked", trust=trust, note=console.note)
     findings = Run(stored).audit()
-    for line in stored.scene.untold("audit"):
+    for line in stored.scene.omissions("audit"):
         console.note(line)
     for finding in findings[:20]:
         console.note(str(finding))

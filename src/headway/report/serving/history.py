@@ -1,0 +1,286 @@
+"""Reconstruct every attempt at every task of a serving run from the tape, for stories, pages, traces and tables.
+
+An ``Attempt`` at a task begins when its predecessors are done, and leads through the queues of one or several workers
+into a batch. A task that is lost with its worker has several attempts. A ``BatchRun`` is a batch on its worker.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from headway.core.tape import Tape, TapeRow
+from headway.serving.catalogue import Catalogue
+from headway.serving.graph import Graph
+from headway.serving.request import Request
+from headway.serving.rows import Kind, unpack
+
+PARTS = ("run", "load", "wait", "transfer", "lost")
+"""Parts of a request's latency: computing; loading a process or weights; waiting in a queue; transfer of inputs; and
+time lost with failed workers."""
+
+
+@dataclass(slots=True)
+class BatchRun:
+    """A batch on its worker."""
+
+    lease: int
+    worker: int
+    function: int
+    begin: int
+    cpus: int
+    slices: int
+    members: list[tuple[int, int]] = field(default_factory=list)
+    """(request, task)."""
+    start: int = -1
+    """When it began to compute; -1: it never did."""
+    end: int = -1
+    """When it was done; -1: never."""
+    lost: int = -1
+    """When its worker failed under it."""
+    inputs: int = -1
+    """When the last input that it pulled had arrived."""
+    loads: list[tuple[int, int]] = field(default_factory=list)
+    """(model, how long it took)."""
+    cold: int = 0
+    """How long its process took to start; 0: there was one."""
+    evicted: list[int] = field(default_factory=list)
+
+    @property
+    def tasks(self) -> int:
+        """Return how many it holds."""
+        return len(self.members)
+
+    def until(self, horizon: int) -> int:
+        """Return until when it held its worker; ``horizon`` where the tape ends first."""
+        return self.end if self.end >= 0 else self.lost if self.lost >= 0 else max(self.begin, horizon)
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One attempt at a task."""
+
+    request: int
+    task: int
+    ready: int = -1
+    """When all that it waits for was done; -1: that has not come, or its inputs were lost again."""
+    queues: list[tuple[int, int, int]] = field(default_factory=list)
+    """Queues that it stood in: (worker, since, until); until is -1 while it does."""
+    batch_run: BatchRun | None = None
+    lost: int = -1
+    """When it, or its result, was lost with a worker."""
+
+
+@dataclass(slots=True)
+class Prefetch:
+    """Weights or a process that was asked for before any task needed it."""
+
+    worker: int
+    begin: int
+    end: int
+    """When it was loaded, or its worker failed, or the tape ended."""
+    model: int = -1
+    function: int = -1
+
+
+class TaskHistory:
+    """The attempts, batches, ends of requests and worker failures of a tape, read once."""
+
+    def __init__(self, catalogue: Catalogue, requests: Sequence[Request], tape: Tape) -> None:
+        self.graphs: dict[int, Graph] = {request.id: catalogue.graphs[request.graph] for request in requests}
+        self.horizon = int(tape.column("time")[-1]) if len(tape) else 0
+        self.batch_runs: dict[int, BatchRun] = {}
+        """By lease."""
+        self.tasks: dict[int, list[list[Attempt]]] = {}
+        """By request and task; requests that arrived."""
+        self.arrived: dict[int, int] = {}
+        self.answered: dict[int, tuple[int, int]] = {}
+        """When, and by which task."""
+        self.dropped: dict[int, int] = {}
+        self.down: list[tuple[int, int, int]] = []
+        """Workers out of service: (worker, since, until); until is the tape's end where they are still."""
+        self.prefetches: dict[int, Prefetch] = {}
+        """Fetches and processes, by lease."""
+        self._open: dict[int, dict[int, BatchRun]] = {}
+        self._coming: dict[int, dict[int, Prefetch]] = {}
+        self._done: dict[int, set[int]] = {}
+        self._failed: dict[int, int] = {}
+        readers: dict[int, Callable[[TapeRow], None]] = {
+            Kind.ARRIVED: self._on_request_arrived,
+            Kind.TASK_ARRIVED: self._on_queued,
+            Kind.QUEUED: self._on_queued,
+            Kind.PLACE: self._on_moved,
+            Kind.MOVE: self._on_moved,
+            Kind.RUN: self._on_batch_started,
+            Kind.TASK: self._on_task_in_batch,
+            Kind.LOAD: lambda row: self.batch_runs[row.lease].loads.append((row.detail, row.value)),
+            Kind.COLD: self._on_cold_start,
+            Kind.EVICTED: self._on_evicted,
+            Kind.LOADED: self._on_loaded,
+            Kind.FINISHED: self._on_batch_finished,
+            Kind.LOST: self._on_task_lost,
+            Kind.DROP: self._on_dropped,
+            Kind.DONE: self._on_answered,
+            Kind.WORKER_FAILED: self._on_worker_failed,
+            Kind.WORKER_RECOVERED: self._on_worker_recovered,
+            Kind.FETCH: self._on_fetch_asked,
+            Kind.START_INSTANCE: self._on_fetch_asked,
+            Kind.FETCHED: self._on_fetched,
+            Kind.INSTANCE_STARTED: self._on_fetched,
+        }
+        for values in tape.of(*readers).tolist():
+            row = TapeRow(*values)
+            readers[row.kind](row)
+        self.down += [(worker, since, self.horizon) for worker, since in self._failed.items()]
+
+    def __iter__(self) -> Iterator[Attempt]:
+        for tasks in self.tasks.values():
+            for attempts in tasks:
+                yield from attempts
+
+    # --- batches ---
+
+    def _on_batch_started(self, row: TapeRow) -> None:
+        cpus, slices, _ = unpack(row.value)
+        batch_run = BatchRun(row.lease, row.place, row.detail, row.time, cpus, slices)
+        self.batch_runs[row.lease] = self._open.setdefault(row.place, {})[row.lease] = batch_run
+
+    def _on_task_in_batch(self, row: TapeRow) -> None:
+        batch_run = self.batch_runs[row.lease]
+        batch_run.members.append((row.subject, row.detail))
+        batch_run.inputs = max(batch_run.inputs, row.value)
+        attempt = self.tasks[row.subject][row.detail][-1]
+        attempt.batch_run = batch_run
+        _leave(attempt, row.time)
+
+    def _on_cold_start(self, row: TapeRow) -> None:
+        self.batch_runs[row.lease].cold = row.value
+
+    def _on_evicted(self, row: TapeRow) -> None:
+        if row.lease in self.batch_runs:  # else it made room for a fetch
+            self.batch_runs[row.lease].evicted.append(row.detail)
+
+    def _on_loaded(self, row: TapeRow) -> None:
+        self.batch_runs[row.lease].start = row.time
+
+    def _on_batch_finished(self, row: TapeRow) -> None:
+        batch_run = self._open[row.place].pop(row.lease)
+        batch_run.end = row.time
+        if batch_run.start < 0:
+            batch_run.start = batch_run.begin
+        for request, task in batch_run.members:
+            if request in self.answered or request in self.dropped:
+                continue
+            done = self._done[request]
+            done.add(task)
+            graph = self.graphs[request]
+            for after in graph.successors[task]:
+                attempt = self.tasks[request][after][-1]
+                if attempt.batch_run is None and attempt.ready < 0 and done.issuperset(graph.predecessors[after]):
+                    attempt.ready = row.time
+
+    # --- requests ---
+
+    def _on_request_arrived(self, row: TapeRow) -> None:
+        self.arrived[row.subject] = row.time
+        self._done[row.subject] = set()
+        tasks = self.tasks[row.subject] = [
+            [Attempt(row.subject, t)] for t in range(len(self.graphs[row.subject].tasks))
+        ]
+        for task in self.graphs[row.subject].entries:
+            tasks[task][0].ready = row.time
+
+    def _on_queued(self, row: TapeRow) -> None:
+        self.tasks[row.subject][row.detail][-1].queues.append((row.place, row.time, -1))
+
+    def _on_moved(self, row: TapeRow) -> None:
+        _leave(self.tasks[row.subject][row.detail][-1], row.time)
+
+    def _on_task_lost(self, row: TapeRow) -> None:
+        """Start a new attempt at a lost task; successors that have not begun wait for it again."""
+        graph, tasks = self.graphs[row.subject], self.tasks[row.subject]
+        done = self._done[row.subject]
+        done.discard(row.detail)
+        attempts = tasks[row.detail]
+        attempts[-1].lost = row.time
+        _leave(attempts[-1], row.time)
+        there = done.issuperset(graph.predecessors[row.detail])
+        attempts.append(Attempt(row.subject, row.detail, row.time if there else -1))
+        for after in graph.successors[row.detail]:
+            if tasks[after][-1].batch_run is None:
+                tasks[after][-1].ready = -1
+
+    def _on_dropped(self, row: TapeRow) -> None:
+        self.dropped[row.subject] = row.time
+        del self._done[row.subject]
+        for attempts in self.tasks[row.subject]:
+            _leave(attempts[-1], row.time)
+
+    def _on_answered(self, row: TapeRow) -> None:
+        self.answered[row.subject] = (row.time, row.detail)
+        del self._done[row.subject]
+
+    # --- workers ---
+
+    def _on_worker_failed(self, row: TapeRow) -> None:
+        self._failed[row.place] = row.time
+        for batch_run in self._open.pop(row.place, {}).values():
+            batch_run.lost = row.time
+        for ahead in self._coming.pop(row.place, {}).values():
+            ahead.end = row.time
+
+    def _on_worker_recovered(self, row: TapeRow) -> None:
+        self.down.append((row.place, self._failed.pop(row.place), row.time))
+
+    def _on_fetch_asked(self, row: TapeRow) -> None:
+        what = {"model" if row.kind == Kind.FETCH else "function": row.detail}
+        fetch = Prefetch(row.place, row.time, self.horizon, **what)
+        self.prefetches[row.lease] = self._coming.setdefault(row.place, {})[row.lease] = fetch
+
+    def _on_fetched(self, row: TapeRow) -> None:
+        self._coming[row.place].pop(row.lease).end = row.time
+
+    # --- where the time went ---
+
+    def spent(self, request: int) -> dict[str, int]:
+        """Return the time from arrival to answer by what it was spent on, along the chain of tasks that decided it.
+
+        Each task of the chain waits for the one before it; the parts add up to the latency. All 0 without an answer.
+        """
+        spent = dict.fromkeys(PARTS, 0)
+        if request not in self.answered:
+            return spent
+        time, task = self.answered[request]
+        attempt = self._ended(request, task, time)
+        while attempt is not None and attempt.batch_run is not None:
+            batch_run = attempt.batch_run
+            spent["run"] += batch_run.end - batch_run.start
+            spent["transfer" if batch_run.inputs >= batch_run.start else "load"] += batch_run.start - batch_run.begin
+            queued = max(attempt.ready, attempt.queues[0][1]) if attempt.queues else attempt.ready
+            spent["transfer"] += queued - attempt.ready
+            spent["wait"] += batch_run.begin - queued
+            since = attempt.ready
+            before = self._awaited(attempt, since)
+            if before is None and since > self.arrived[request]:  # not a predecessor but a loss made it ready then
+                first = next(attempt for attempt in self.tasks[request][attempt.task] if attempt.ready >= 0)
+                spent["lost"] += since - first.ready
+                before = self._awaited(attempt, first.ready)
+            attempt = before
+        return spent
+
+    def _awaited(self, attempt: Attempt, time: int) -> Attempt | None:
+        """Return the predecessor of a task that ended at a time."""
+        before = self.graphs[attempt.request].predecessors[attempt.task]
+        candidates = (self._ended(attempt.request, task, time) for task in before)
+        return next((attempt for attempt in candidates if attempt is not None), None)
+
+    def _ended(self, request: int, task: int, time: int) -> Attempt | None:
+        attempts = self.tasks[request][task]
+        return next(
+            (attempt for attempt in attempts if attempt.batch_run is not None and attempt.batch_run.end == time), None
+        )
+
+
+def _leave(attempt: Attempt, time: int) -> None:
+    """Note that an attempt has left the queue that it is in."""
+    if attempt.queues and attempt.queues[-1][2] < 0:
+        worker, since, _ = attempt.queues[-1]
+        attempt.queues[-1] = (worker, since, time)

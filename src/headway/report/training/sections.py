@@ -1,0 +1,232 @@
+"""Make the sections of a report on training jobs as HTML. Figures are named here and drawn by the page."""
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from shlex import quote
+from typing import Any
+
+import polars as pl
+
+from headway.errors import printable
+from headway.metrics.training.summary import Summary
+from headway.report.figures import Figure
+from headway.report.formatting import NOTHING, change, count, duration, durations, hours, number, percent, plain
+from headway.report.sections import figure, for_run, legend, row, table
+from headway.report.time_unit import time_unit
+from headway.report.training import headline
+from headway.report.training.causes import WaitCauses
+from headway.report.training.figures import MOST_BARS
+from headway.report.training.formatting import size_labels
+from headway.report.training.measured import FAILED, Comparison, Measured
+from headway.units import format_duration, seconds
+
+LONGEST_WAITS = 50
+_WHOLE = 400
+"""Letters of a name that is told in full."""
+MOST_TENANTS = 20
+"""Rows of the tenants' table that are open; the rest unfold."""
+
+
+def comparison(compared: Comparison) -> str:
+    """Return all runs side by side; the best mean JCT and wait are marked."""
+    several = len(compared.runs) > 1
+    heads = ["run", "jobs", "JCT mean", *(["against baseline"] if several else []), "p50", "p99", "wait mean"]
+    divided = any(run.allocation for run in compared.runs)
+    heads += ["makespan", "GPU use", *(["CPUs", "memory"] if divided else [])]
+    heads += ["fragm.", "preempt.", "moves", "lost GPU-h"]
+    longest = max((run.numbers.jct_s.mean or 0.0 for run in compared.runs), default=0.0)
+    waiting = max((run.numbers.wait_s.mean or 0.0 for run in compared.runs), default=0.0)
+    rows = []
+    for index, run in enumerate(compared.runs):
+        summary = run.numbers
+        tail = "" if summary.tail_s is None else f"<small>tail {format_duration(seconds(summary.tail_s))}</small>"
+        cells = [
+            _jobs(summary),
+            _with_interval(summary.jct_s.mean, run.jct_interval, longest, _is_best(compared, index, "jct_s")),
+            *([_against(compared, index)] if several else []),
+            _in(summary.jct_s.p50, longest),
+            _in(summary.jct_s.p99, longest),
+            _with_interval(summary.wait_s.mean, run.wait_interval, waiting, _is_best(compared, index, "wait_s")),
+            format_duration(seconds(summary.makespan_s)) + tail,
+            percent(summary.gpu_utilisation_while_arriving),
+            *([percent(summary.cpu_utilisation_while_arriving)] if divided else []),
+            *([percent(summary.memory_utilisation_while_arriving)] if divided else []),
+            percent(summary.fragmentation_mean),
+            number(summary.preemptions),
+            number(summary.migrations),
+            f"{summary.lost_gpu_hours:,.1f}",
+        ]
+        tag = " <small>baseline</small>" if several and index == compared.base else ""
+        policy = f"<small>{plain(run.policy)}</small>" if run.policy not in (run.label, run.name) else ""
+        rows.append(row(f"<span{headline.in_full(run)}>{plain(run.label, 80)}</span>{tag}{policy}", cells))
+    told = [f"<li><b>{plain(run.label, 80)}</b> is {plain(run.name, _WHOLE)}</li>" for run in compared.runs if run.name]
+    in_full = f'<ul class="note whole">{"".join(told)}</ul>' if told else ""
+    return table(heads, rows, "All runs side by side") + in_full
+
+
+def _jobs(summary: Summary) -> str:
+    """Return how many jobs: those that are measured, and those that have ended, where that is not all."""
+    text = number(summary.measured_jobs)
+    if summary.unfinished:
+        text = f"{number(summary.measured_jobs - summary.unfinished)} <small>of {text}</small>"
+    return text if summary.measured_jobs == summary.jobs else f"{text} <small>of {number(summary.jobs)}</small>"
+
+
+def _is_best(compared: Comparison, index: int, field: str) -> bool:
+    means = [getattr(run.numbers, field).mean for run in compared.runs]
+    known = [mean for mean in means if mean is not None]
+    return len(compared.runs) > 1 and means[index] is not None and means[index] == min(known)
+
+
+def _in(value: float | None, longest: float) -> str:
+    """Return a time in the unit of the longest, so that a column compares at a glance."""
+    if value is None:
+        return NOTHING
+    unit, size = time_unit(longest)
+    return f"{value / size:,.2f}&nbsp;{unit}"
+
+
+def _with_interval(value: float | None, interval: tuple[float, float] | None, longest: float, best: bool) -> str:
+    text = _in(value, longest)
+    if best:
+        text = f'<b class="best" title="the best of these runs">{text}</b>'
+    if value is None or interval is None:
+        return text
+    _, size = time_unit(longest)
+    return f"{text}<small>{max(0.0, interval[0]) / size:,.2f}–{interval[1] / size:,.2f}</small>"
+
+
+def _against(compared: Comparison, index: int) -> str:
+    moved = compared.changes[index]
+    if moved.value is None:
+        return NOTHING
+    told = f"<small>{headline.signed(moved.interval)}</small>" if moved.interval else ""
+    return f'<span title="{headline.verdict(moved)}">{change(moved.value)}</span>{told}'
+
+
+def waited(
+    compared: Comparison, causes: Sequence[WaitCauses | None], problems: Sequence[str], drawn: Mapping[str, Figure]
+) -> str:
+    """Return waiting time by cause, tenant and size."""
+    parts = [legend(drawn["causes-runs"])]
+    if len(compared.runs) > 1 and any(of_run and of_run.rows for of_run in causes):
+        parts.append(figure("causes-runs", "Job-hours waited in each run, by cause"))
+    for index, of_run in enumerate(causes):
+        if of_run is None:
+            parts.append(for_run(index, f'<p class="note">{escape(problems[index])}</p>'))
+        elif not of_run.rows:
+            parts.append(for_run(index, '<p class="note">No job waited.</p>'))
+        else:
+            name = plain(compared.runs[index].label)
+            tenant = figure(f"causes-tenant-{index}", "Job-hours waited, by tenant and cause", f"by tenant, {name}")
+            size = figure(f"causes-size-{index}", "Job-hours waited, by size and cause", f"by size of job, {name}")
+            note = f'<p class="note">{escape(of_run.note[0].upper() + of_run.note[1:])}.</p>'
+            parts.append(for_run(index, f'<div class="pair">{tenant}{size}</div>{note}'))
+    return "".join(parts)
+
+
+def tenants(run: Measured) -> str:
+    """Return who got what, one row a tenant."""
+    heads = ["tenant", "jobs", "GPU-hours", "share", "JCT mean", "wait mean", "wait p99", "ρ mean", "lost GPU-h"]
+    ordered = run.tenants.sort("gpu_hours", "tenant", descending=[True, False])
+    times = [durations(ordered[column].to_list()) for column in ("jct_mean_s", "wait_mean_s", "wait_p99_s")]
+    rows = [_tenant(record, cells) for record, *cells in zip(ordered.iter_rows(named=True), *times, strict=True)]
+    shown = f"<h3>Tenants under {plain(run.label)}</h3>"
+    shown += table(heads, rows[:MOST_TENANTS], f"Tenants under {run.label}")
+    if len(rows) > MOST_TENANTS:
+        rest = table(heads, rows[MOST_TENANTS:], f"The other tenants under {run.label}")
+        shown += f"<details><summary>{count(len(rows) - MOST_TENANTS, 'more tenant')}</summary>{rest}</details>"
+    return shown
+
+
+def _tenant(record: Mapping[str, Any], times: Sequence[str]) -> str:
+    rho = record["ftf_mean"]
+    cells = [
+        f"{record['jobs']:,}",
+        hours(record["gpu_hours"]),
+        percent(record["share"]),
+        *times,
+        NOTHING if rho is None else f"{rho:.2f}",
+        hours(record["lost_gpu_hours"]),
+    ]
+    return row(plain(str(record["tenant"]), 40), cells)
+
+
+def fairness(compared: Comparison) -> str:
+    """Return shares of GPU time and finish-time fairness, by tenant; by size where there is one tenant only."""
+    several = len(groups(compared, "tenant")) > 1
+    what = "tenant" if several else "size of job"
+    rho = figure("rho", f"Mean finish-time fairness by {what}", f"ρ by {what}")
+    wait = figure("group-wait", f"Mean wait by {what}", f"mean wait by {what}")
+    jain = [run.summary.jain_tenants if several else run.summary.jain_jobs for run in compared.runs]
+    said = [NOTHING if index is None else f"{index:.3f}" for index in jain]
+    told = [f"{plain(run.label)} {index}" for run, index in zip(compared.runs, said, strict=True)]
+    over = "GPU time that tenants received (over their weight)" if several else "ρ of jobs"
+    index = (
+        '<p class="note">ρ is the time a job took over the time it would have taken on an equal part of the cluster: '
+        f"above 1, worse off. Jain’s index over the {over}, 1 being equal for all: {', '.join(told)}.</p>"
+    )
+    tables = "".join(for_run(i, tenants(run)) for i, run in enumerate(compared.runs)) if several else ""
+    return f'<div class="pair">{rho}{wait}</div>{index}{tables}'
+
+
+def groups(compared: Comparison, column: str) -> list[str]:
+    """Return tenants, those with most GPU time first and as many as a figure has room for; or all sizes of jobs."""
+    hours_of: dict[str, float] = {}
+    for run in compared.runs:
+        held = run.table.group_by(column).agg(pl.col("gpu_s").sum())
+        for name, seconds_held in held.iter_rows():
+            hours_of[name] = max(hours_of.get(name, 0.0), seconds_held)
+    if column == "size":
+        return [name for name in size_labels() if name in hours_of]
+    return sorted(hours_of, key=lambda name: (-hours_of[name], name))[:MOST_BARS]
+
+
+def lost(compared: Comparison, drawn: Figure) -> str:
+    """Return GPU-hours by what took them."""
+    failed = [f"{plain(run.label)} {hours(run.lost[FAILED])}" for run in compared.runs if run.lost[FAILED] > 0]
+    besides = f'<p class="note">Attempts that failed by themselves took more GPU-hours: {", ".join(failed)}.</p>'
+    told = besides if failed else ""
+    if not any(run.summary.lost_gpu_hours for run in compared.runs):
+        return f'<p class="note">Nothing was lost to checkpoints, preemptions, moves or failed nodes.</p>{told}'
+    away = [(plain(run.label), 1 - run.summary.gpu_availability) for run in compared.runs]
+    notes = [f"{name} {percent(share, 2)}" for name, share in away if share > 0.00005]
+    down = (
+        f'<p class="note">Besides, nodes were down or drained: {", ".join(notes)} of all GPU time.</p>' if notes else ""
+    )
+    return legend(drawn) + figure("lost", "GPU-hours lost in each run, by what took them") + told + down
+
+
+def longest(run: Measured) -> str:
+    """Return the jobs that waited longest, and how to ask why."""
+    waiting = (
+        run.table.sort(["wait_s", "id"], descending=[True, False]).head(LONGEST_WAITS).filter(pl.col("wait_s") > 0)
+    )
+    if not len(waiting):
+        return '<p class="note">No job waited.</p>'
+    rows = []
+    for record in waiting.iter_rows(named=True):
+        job = record["name"] or str(record["id"])
+        cells = [
+            plain(record["tenant"], 30),
+            f"{record['width']:g}",
+            duration(record["submit_s"]),
+            f"<b>{duration(record['wait_s'])}</b>",
+            duration(record["run_s"]),
+            escape(record["outcome"]),
+        ]
+        if run.shown_folder:
+            command = f"headway story {quote(run.shown_folder)} {quote(job)}"
+            cells.append(f"<code>{escape(printable(command))}</code>")
+        rows.append(row(plain(job, 40), cells))
+    heads = [
+        "job",
+        "tenant",
+        "GPUs",
+        "submitted at",
+        "waited",
+        "ran",
+        "outcome",
+        *(["ask why"] if run.shown_folder else []),
+    ]
+    return table(heads, rows, f"The jobs that waited longest under {run.label}")
