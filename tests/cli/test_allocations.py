@@ -272,7 +272,7 @@ def test_a_result_depends_on_everything_that_divides() -> None:
         {"run": {"completions": "round"}},
         {"costs": {"reallocation": "5s"}},
     ]
-    digests = {identity.digest(identity.in_place(divided(**other))) for other in others}
+    digests = {identity.digest(identity.with_absolute_paths(divided(**other))) for other in others}
     assert len(digests) == len(others)
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
 from headway.errors import InfeasibleActionError, StalledRunError
-from headway.training.actions import Action, Grant, Placement, ReallocateJob
+from headway.training.actions import Action, ReallocateJob
 from headway.training.cluster import uniform
 from headway.training.job import Job, workload
 from headway.training.jobstate import JobState
@@ -23,6 +23,7 @@ from headway.training.policies.orders.fifo import Fifo
 from headway.training.policies.parts import Allocation
 from headway.training.policies.placements.best_fit import BestFit
 from headway.training.policies.registry import ALLOCATIONS, BACKFILLS, MIGRATIONS, ORDERS, PLACEMENTS, build
+from headway.training.resources import Grant, Placement
 from headway.training.share_audit import slower_than_proportional
 from headway.training.state import TrainingState
 from headway.units import SECOND

@@ -6,7 +6,6 @@ from itertools import combinations_with_replacement, product
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from headway.training.actions import Grant
 from headway.training.cluster import uniform
 from headway.training.events import JobArrived
 from headway.training.job import Job, workload
@@ -22,6 +21,7 @@ from headway.training.policies.allocations.synergy.programs import (
     within,
 )
 from headway.training.policies.registry import build
+from headway.training.resources import Grant
 from headway.training.sensitivity import Matrix, Profile
 from headway.training.speed import SpeedModel
 from headway.training.state import TrainingState

@@ -13,12 +13,13 @@ from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.timeline import effective
 from headway.report.training.story import _JOB_KINDS, Running, _Timeline
 from headway.sim.training import SimulatedCluster
-from headway.training.actions import Action, Grant, MigrateJob, PreemptJob, ReallocateJob, StartJob, WakeAt
+from headway.training.actions import Action, MigrateJob, PreemptJob, ReallocateJob, StartJob, WakeAt
 from headway.training.audit import audit
 from headway.training.cluster import Cluster, Node
 from headway.training.events import JobFinished, NodeFailed, NodeRecovered
 from headway.training.job import Job
 from headway.training.policies.registry import build
+from headway.training.resources import Grant
 from headway.training.rows import Kind
 from headway.training.speed import Costs, SpeedModel
 from headway.training.state import TrainingState

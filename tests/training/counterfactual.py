@@ -16,6 +16,7 @@ from headway.training.policies.compose import ComposedPolicy
 from headway.training.pool import Pool, host_share, members, storage_share
 from headway.training.proportional_share import proportional_per_gpu, scaled
 from headway.training.queue import Lane
+from headway.training.resources import UNCOUNTED
 from headway.training.speed import SpeedModel
 from headway.training.state import TrainingState
 from headway.units import WHOLE_GPU_MILLI
@@ -61,7 +62,7 @@ def without(
         _add_nodes(world, js, gathered=CauseKind.FRAGMENTATION in kinds)
         asked.divide_on(world)
     world.changes += 1
-    world.releases += 1
+    world.releases += UNCOUNTED
     return world, asked
 
 

@@ -3,9 +3,9 @@
 Nothing here is shared with ``training/pool.py`` or ``training/feasible.py``; it is slow and obvious on purpose.
 """
 
-from headway.training.actions import Placement
 from headway.training.cluster import Cluster
 from headway.training.job import Job
+from headway.training.resources import Placement
 
 Held = tuple[Job, Placement]
 

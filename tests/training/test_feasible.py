@@ -3,12 +3,13 @@
 import pytest
 from hypothesis import given, settings
 
-from headway.training.actions import Grant, MigrateJob, Placement, ReallocateJob, StartJob
+from headway.training.actions import MigrateJob, ReallocateJob, StartJob
 from headway.training.admissible import infeasible
 from headway.training.cluster import Cluster, Node, Partition, Tenant
 from headway.training.events import JobArrived, NodeDrained
 from headway.training.job import Job, workload
 from headway.training.policies.registry import PLACEMENTS, build
+from headway.training.resources import Grant, Placement
 from headway.training.state import TrainingState
 from tests.drive import World, fresh_state
 from tests.strategies import worlds

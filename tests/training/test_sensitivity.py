@@ -8,9 +8,9 @@ from hypothesis import assume, given, strategies as st
 
 from headway.errors import ProfileError
 from headway.formats.training.profile_file import off_by, shipped
-from headway.training.actions import UNCOUNTED, Grant
 from headway.training.cluster import Cluster, Level, Node, uniform
 from headway.training.job import Job
+from headway.training.resources import UNCOUNTED, Grant
 from headway.training.sensitivity import Matrix, Profile, Scalar, all_or_nothing, grant_per_gpu
 from headway.training.speed import SpeedModel
 

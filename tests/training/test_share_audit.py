@@ -1,11 +1,12 @@
 """slower_than_proportional: finds jobs on a tape that would have been faster with their proportional share."""
 
 from headway.core.tape import Tape, TapeWriter
-from headway.training.actions import Action, Grant, MigrateJob, PreemptJob, ReallocateJob, StartJob
+from headway.training.actions import Action, MigrateJob, PreemptJob, ReallocateJob, StartJob
 from headway.training.cluster import Cluster, Node
 from headway.training.events import JobArrived
 from headway.training.job import Job
 from headway.training.policies.registry import build
+from headway.training.resources import Grant
 from headway.training.sensitivity import Matrix, Profile
 from headway.training.share_audit import slower_than_proportional
 from headway.training.speed import SpeedModel

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, strategies as st
 
-from headway.training.actions import UNCOUNTED, Grant, Placement
 from headway.training.cluster import Cluster, Level, Node, uniform
 from headway.training.job import Job, Outcome, workload
+from headway.training.resources import UNCOUNTED, Grant, Placement
 from headway.training.rows import Kind
 from headway.training.sensitivity import Matrix
 from headway.training.speed import Costs, SpeedModel

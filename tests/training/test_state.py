@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from headway.core.tape import Row
-from headway.training.actions import MigrateJob, Placement, PreemptJob, StartJob, WakeAt
+from headway.training.actions import MigrateJob, PreemptJob, StartJob, WakeAt
 from headway.training.cluster import Cluster, uniform
 from headway.training.events import (
     JobArrived,
@@ -23,6 +23,7 @@ from headway.training.events import (
 from headway.training.job import Job
 from headway.training.jobstate import JobState
 from headway.training.policies.registry import build
+from headway.training.resources import Placement
 from headway.training.rows import Kind
 from headway.training.state import TrainingState
 from headway.units import SECOND

@@ -19,12 +19,13 @@ from headway.core.tape import Tape, TapeWriter
 from headway.errors import TapeError
 from headway.sim.faults import Faults
 from headway.sim.training import SimulatedCluster
-from headway.training.actions import Action, Grant, StartJob
+from headway.training.actions import Action, StartJob
 from headway.training.cluster import Cluster
 from headway.training.events import Event
 from headway.training.job import Job
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.replay import Step, decode
+from headway.training.resources import Grant
 from headway.training.speed import Costs, SpeedModel
 from headway.training.state import TrainingState
 from headway.units import format_duration

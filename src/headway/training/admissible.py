@@ -7,11 +7,11 @@ what fails even there can never start.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from headway.training.actions import Placement
 from headway.training.cluster import Cluster, Eligible, Node, Tenant
 from headway.training.job import Job
 from headway.training.jobstate import Account, JobState
 from headway.training.pool import Pool, host_share, members
+from headway.training.resources import Placement
 from headway.units import WHOLE_GPU_MILLI, counted, format_size
 
 Place = Callable[[Pool, JobState], Placement | None]

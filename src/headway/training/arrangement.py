@@ -7,9 +7,9 @@ The state keeps these indexes up to date as things change; a policy reads them. 
 from collections.abc import Hashable
 from typing import Protocol
 
-from headway.training.actions import Grant, Placement
 from headway.training.jobstate import JobState
 from headway.training.queue import Key
+from headway.training.resources import Grant, Placement
 
 
 class Arrangement(Protocol):

@@ -8,9 +8,9 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-from headway.training.actions import Grant, Placement
 from headway.training.cluster import Cluster
 from headway.training.job import Job
+from headway.training.resources import Grant, Placement
 from headway.units import counted
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from headway.errors import ExperimentError
-from headway.training.actions import UNCOUNTED, Grant
+from headway.training.resources import UNCOUNTED, Grant
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ exact because ``take`` and ``give`` are inverses.
 
 from types import TracebackType
 
-from headway.training.actions import Placement
 from headway.training.jobstate import JobState
 from headway.training.pool import Pool
+from headway.training.resources import Placement
 
 
 class Draft:

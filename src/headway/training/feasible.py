@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from headway.training.actions import Grant, Placement
 from headway.training.jobstate import JobState
 from headway.training.pool import Demand, host_share, storage_share
+from headway.training.resources import Grant, Placement
 from headway.training.tentative_demand import TentativeDemand
 from headway.units import WHOLE_GPU_MILLI, counted
 

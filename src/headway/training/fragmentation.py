@@ -17,8 +17,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from headway.training.actions import UNCOUNTED
 from headway.training.pool import Demand, host_share
+from headway.training.resources import UNCOUNTED
 from headway.units import WHOLE_GPU_MILLI
 
 EVERYWHERE = -1

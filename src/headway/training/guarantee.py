@@ -74,5 +74,5 @@ def _left_waiting(
         if js.account.name not in below_guarantee or not guaranteed(js) or (only is not None and js.id not in only):
             continue
         rule = policy.placement
-        if rule.place(state.pool, js) is not None or make_room(state, js, rule, borrowed(state, js)) is not None:
+        if rule.place(state.pool, js) is not None or make_room(state, js, rule, borrowed(state, js)).placement:
             yield js

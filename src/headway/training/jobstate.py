@@ -7,10 +7,10 @@ in ``job.Job`` and stays there.
 from collections.abc import Hashable
 from enum import IntEnum
 
-from headway.training.actions import UNCOUNTED, Grant, Placement
 from headway.training.job import Job
 from headway.training.periodic import duration, useful
 from headway.training.queue import Key
+from headway.training.resources import UNCOUNTED, Grant, Placement
 from headway.units import REFERENCE_SPEED_PPM
 
 

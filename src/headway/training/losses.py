@@ -45,4 +45,4 @@ def recover(state: "TrainingState", now: int, node: int) -> None:
     state.journal((now, int(Kind.NODE_RECOVERED), node, 0, node, 0, 0))
     state.pool.set_schedulable(node, True)
     state.changes += 1
-    state.releases += 1
+    state.releases += state.pool.capacity[node] or 1

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
 
-from headway.training.actions import Action, MigrateJob, Placement, PreemptJob, StartJob
+from headway.training.actions import Action, MigrateJob, PreemptJob, StartJob
 from headway.training.draft import Draft
 from headway.training.feasible import placement_refusal, quota_refusal
 from headway.training.jobstate import JobState
@@ -18,6 +18,7 @@ from headway.training.policies.migrations.costed import covers
 from headway.training.policies.parts import PlacementRule
 from headway.training.policies.preemption import fits
 from headway.training.pool import members
+from headway.training.resources import Placement
 from headway.training.state import TrainingState
 from headway.units import WHOLE_GPU_MILLI
 

@@ -9,9 +9,9 @@ cheap: its undo log is the list of what it did.
 from collections.abc import Iterator
 from typing import Protocol
 
-from headway.training.actions import Placement
 from headway.training.cluster import Cluster
 from headway.training.job import Job
+from headway.training.resources import Placement
 from headway.units import WHOLE_GPU_MILLI
 
 

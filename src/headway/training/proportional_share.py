@@ -4,8 +4,8 @@ The documents call it the job's *due*. A job over nodes of several kinds has the
 that one of its nodes has per GPU.
 """
 
-from headway.training.actions import UNCOUNTED, Grant, Placement
 from headway.training.cluster import Cluster, Node
+from headway.training.resources import UNCOUNTED, Grant, Placement
 
 
 def proportional_per_gpu(node: Node) -> Grant:

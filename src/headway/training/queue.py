@@ -19,6 +19,8 @@ Entry: TypeAlias = tuple[Key, int]
 """A key and the job's id."""
 
 _SLACK = 256
+_FEW = 64
+"""So many values are sorted; of more, most are never looked at."""
 
 
 class Lane:
@@ -141,17 +143,22 @@ class Ranked:
     ends have to be compared: attained service grows with a job's width, remaining work shrinks at its speed.
     """
 
-    __slots__ = ("_by_rate",)
+    __slots__ = ("_by_rate", "_largest", "_largest_at")
 
     def __init__(self) -> None:
         self._by_rate: dict[int, list[tuple[Key, int]]] = {}
+        self._largest: Key | None = None
+        self._largest_at = -1
+        """When ``largest`` was computed last, if nothing has changed since; else -1."""
 
     def add(self, rate: int, offset: Key, job: int) -> None:
         """Add a job that started."""
+        self._largest_at = -1
         insort(self._by_rate.setdefault(rate, []), (offset, job))
 
     def remove(self, rate: int, offset: Key, job: int) -> None:
         """Remove a job that runs no longer."""
+        self._largest_at = -1
         entries = self._by_rate[rate]
         del entries[bisect_left(entries, (offset, job))]
         if not entries:
@@ -163,17 +170,36 @@ class Ranked:
 
     def largest(self, now: int) -> Key | None:
         """Return the largest value of any job; None when nothing runs."""
+        if self._largest_at == now:
+            return self._largest
         best: Key | None = None
         for rate, entries in self._by_rate.items():
             value = entries[-1][0] + rate * now if rate else entries[-1][0]
             if best is None or value > best:
                 best = value
+        self._largest, self._largest_at = best, now
         return best
 
     def descending(self, now: int) -> Iterator[tuple[Key, int]]:
         """Yield (value, job), largest value first; among equal values the job with the larger id first."""
         runs = [_values(reversed(entries), rate * now) for rate, entries in self._by_rate.items()]
         return runs[0] if len(runs) == 1 else merge(*runs, reverse=True)
+
+    def above(self, now: int, bound: Key) -> Iterator[tuple[Key, int]]:
+        """Yield (value, job) of values not below a bound, largest first; among equal values the larger id first."""
+        runs = []
+        count = 0
+        for rate, entries in self._by_rate.items():
+            moved = rate * now
+            first = bisect_left(entries, (bound - moved,))
+            if first < len(entries):
+                runs.append((entries, first, moved))
+                count += len(entries) - first
+        if count > _FEW:
+            return merge(*(_values(reversed(entries[first:]), moved) for entries, first, moved in runs), reverse=True)
+        values = [(offset + moved, job) for entries, first, moved in runs for offset, job in entries[first:]]
+        values.sort(reverse=True)
+        return iter(values)
 
     def ascending(self, now: int) -> Iterator[tuple[Key, int]]:
         """Yield (value, job), smallest value first."""

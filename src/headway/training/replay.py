@@ -15,7 +15,7 @@ from operator import itemgetter
 from headway.core.replay import decide_again, instants, rows_of
 from headway.core.tape import Tape
 from headway.errors import TapeError
-from headway.training.actions import Action, Grant, MigrateJob, Placement, PreemptJob, ReallocateJob, StartJob, WakeAt
+from headway.training.actions import Action, MigrateJob, PreemptJob, ReallocateJob, StartJob, WakeAt
 from headway.training.cluster import Cluster
 from headway.training.events import (
     Event,
@@ -30,6 +30,7 @@ from headway.training.events import (
 )
 from headway.training.job import Job
 from headway.training.policies.compose import ComposedPolicy
+from headway.training.resources import Grant, Placement
 from headway.training.rows import PLACED_KINDS, WORD_BITS, Kind
 from headway.training.speed import Costs, SpeedModel
 from headway.training.state import TrainingState

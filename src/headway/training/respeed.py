@@ -6,8 +6,8 @@ the loop hands them to the executor, which reschedules their ends.
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from headway.training.actions import Grant
 from headway.training.jobstate import JobState
+from headway.training.resources import Grant
 from headway.training.rows import Kind, grant_rows
 
 if TYPE_CHECKING:

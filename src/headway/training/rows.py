@@ -11,7 +11,8 @@ from enum import IntEnum
 from typing import assert_never
 
 from headway.core.tape import Row
-from headway.training.actions import Action, Grant, MigrateJob, Placement, PreemptJob, ReallocateJob, StartJob, WakeAt
+from headway.training.actions import Action, MigrateJob, PreemptJob, ReallocateJob, StartJob, WakeAt
+from headway.training.resources import Grant, Placement
 
 WORD_BITS = 62
 WORD = (1 << WORD_BITS) - 1

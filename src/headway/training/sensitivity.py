@@ -17,8 +17,8 @@ from functools import cached_property
 from itertools import pairwise
 
 from headway.errors import ProfileError
-from headway.training.actions import UNCOUNTED, Grant
 from headway.training.job import Job
+from headway.training.resources import UNCOUNTED, Grant
 from headway.units import REFERENCE_SPEED_PPM
 
 _MOST_REMEMBERED = 1 << 16

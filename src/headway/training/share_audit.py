@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from headway.core.audit import Auditor, Finding
 from headway.core.replay import rows_of
 from headway.core.tape import Tape
-from headway.training.actions import Grant, Placement
 from headway.training.books import gpus_in
 from headway.training.cluster import Cluster
 from headway.training.job import Job
 from headway.training.proportional_share import ProportionalShares
 from headway.training.replay import grant_of, placement_of
+from headway.training.resources import Grant, Placement
 from headway.training.rows import Kind
 from headway.training.sensitivity import Matrix
 from headway.training.speed import SpeedModel

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from headway.training.actions import Grant, Placement
 from headway.training.cluster import Cluster
 from headway.training.job import Job
 from headway.training.proportional_share import counted, effective
+from headway.training.resources import Grant, Placement
 from headway.training.sensitivity import Matrix, Profile
 from headway.units import REFERENCE_SPEED_PPM
 

@@ -11,17 +11,7 @@ from typing import assert_never
 
 from headway.core.tape import Row
 from headway.training import losses
-from headway.training.actions import (
-    UNCOUNTED,
-    Action,
-    Grant,
-    MigrateJob,
-    Placement,
-    PreemptJob,
-    ReallocateJob,
-    StartJob,
-    WakeAt,
-)
+from headway.training.actions import Action, MigrateJob, PreemptJob, ReallocateJob, StartJob, WakeAt
 from headway.training.arrangement import Arrangement
 from headway.training.cluster import Cluster, Eligible
 from headway.training.draft import Draft
@@ -41,6 +31,7 @@ from headway.training.job import Job
 from headway.training.jobstate import Account, JobState, Status
 from headway.training.pool import Pool
 from headway.training.queue import Entry, Queue, Ranked
+from headway.training.resources import UNCOUNTED, Grant, Placement
 from headway.training.respeed import Respeeded, beside, reallocate, respeed_neighbours
 from headway.training.rows import WORD, Kind, grant_rows, placement_rows, refused_row
 from headway.training.speed import Costs, SpeedModel
@@ -91,7 +82,7 @@ class TrainingState:
         self.changes = 0
         """Grows whenever resources are taken or given back."""
         self.releases = 0
-        """Grows whenever resources are given back."""
+        """Grows whenever resources are given back: by as many GPUs at least, and by one at least."""
         self.tenures = 0
         """Grows whenever a job starts, moves or stops."""
         self.lease = 0
@@ -104,6 +95,7 @@ class TrainingState:
         self._lane, self._key, self._rekeys = arrangement.lane, arrangement.key, arrangement.rekeys
         self._ranks_running, self._ranks_ends = arrangement.ranks_running, arrangement.ranks_ends
         self._ranks = self._ranks_running or self._ranks_ends
+        self._watches_ends = arrangement.watches_ends
         self._eligible = Eligible(cluster)
 
     # --- the contract -----------------------------------------------------------------------------------------
@@ -270,7 +262,7 @@ class TrainingState:
 
     def _end(self, now: int, js: JobState) -> None:
         del self.jobs[js.id]
-        if self.arrangement.watches_ends:
+        if self._watches_ends:
             self.arrangement.ended(now, js)
 
     def _stale(self, now: int, kind: Kind, job: int, lease: int) -> None:
@@ -370,7 +362,7 @@ class TrainingState:
             js.cpu_milli, js.memory_bytes, js.storage = js.job.cpu_milli, js.job.memory_bytes, 0
         js.account.held -= js.width
         self.changes += 1
-        self.releases += 1
+        self.releases += js.gpus or 1
         return respeed_neighbours(self, now, js) if self.speed.sharing_costs else None
 
     def _migrate(self, now: int, js: JobState, placement: Placement, grant: Grant | None) -> Respeeded | None:

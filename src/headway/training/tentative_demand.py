@@ -1,7 +1,7 @@
 """The demand of a job with a tentative grant of CPUs, memory and storage, for placements and checks."""
 
-from headway.training.actions import Grant
 from headway.training.jobstate import JobState
+from headway.training.resources import Grant
 
 
 class TentativeDemand:

@@ -11,6 +11,7 @@ from headway.training.jobstate import Account, JobState, Status
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.pool import members
 from headway.training.proportional_share import ProportionalShares
+from headway.training.resources import UNCOUNTED
 from headway.training.respeed import Respeeded, reallocate
 from headway.training.rows import Kind
 from headway.training.speed import Costs, SpeedModel
@@ -55,7 +56,7 @@ def transferred(
     """
     new = TrainingState(cluster, to_come=old.to_come, arrangement=policy, speed=speed, costs=costs)
     new.lease, new.refreshed, new.journal, new.grants = old.lease, old.refreshed, old.journal, old.grants
-    new.changes, new.releases, new.tenures = old.changes + 1, old.releases + 1, old.tenures + 1
+    new.changes, new.releases, new.tenures = old.changes + 1, old.releases + UNCOUNTED, old.tenures + 1
     _keep_accounts(old, new)
     policy.bind(new)
     for node in members(new.pool.everywhere & ~old.pool.schedulable):

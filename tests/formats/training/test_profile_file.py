@@ -11,7 +11,7 @@ from headway.formats import toml
 from headway.formats.training import profile_file
 from headway.formats.training.profile_file import SHIPPED, ProfileTable, load, shipped
 from headway.traces.synthetic_synergy import CLASSES
-from headway.training.actions import Grant
+from headway.training.resources import Grant
 from headway.training.sensitivity import Profile
 from headway.units import parse_size
 from tests.docs.pages import blocks, read, tables

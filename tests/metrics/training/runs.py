@@ -11,11 +11,12 @@ from headway.core.scheduler import Scheduler
 from headway.core.tape import Tape, TapeWriter
 from headway.sim.faults import FailureModel, Faults, Maintenance
 from headway.sim.training import SimulatedCluster
-from headway.training.actions import Action, Grant, MigrateJob, Placement, PreemptJob, ReallocateJob, StartJob
+from headway.training.actions import Action, MigrateJob, PreemptJob, ReallocateJob, StartJob
 from headway.training.cluster import Cluster, Level, Node, Partition, Tenant
 from headway.training.job import Job, Outcome, workload
 from headway.training.jobstate import JobState
 from headway.training.policies.registry import build
+from headway.training.resources import Grant, Placement
 from headway.training.sensitivity import Matrix
 from headway.training.speed import Costs, SpeedModel
 from headway.training.state import TrainingState

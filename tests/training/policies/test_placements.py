@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, strategies as st
 
 from headway.errors import ExperimentError
-from headway.training.actions import Placement
 from headway.training.cluster import Cluster, Level, Node, Partition, uniform
 from headway.training.feasible import placement_refusal
 from headway.training.fragmentation import FreeNode, Shape, fragmentation, shape_of, unusable_milli
@@ -21,6 +20,7 @@ from headway.training.policies.placements.first_fit import FirstFit
 from headway.training.policies.placements.random_fit import RandomFit
 from headway.training.policies.placements.spread import Spread
 from headway.training.policies.registry import PLACEMENTS, build, describe, options_of
+from headway.training.resources import Placement
 from headway.training.state import TrainingState
 
 RULES: dict[str, PlacementRule] = {

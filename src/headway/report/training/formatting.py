@@ -2,7 +2,7 @@
 
 from headway.metrics.training.sizes import SIZE_CLASSES
 from headway.report.formatting import listed
-from headway.training.actions import Grant
+from headway.training.resources import Grant
 from headway.units import format_size
 
 

@@ -13,13 +13,13 @@ import numpy as np
 from headway.core.tape import Tape, TapeRow
 from headway.errors import TapeError
 from headway.report.training.formatting import holdings
-from headway.training.actions import Grant
 from headway.training.cluster import Cluster
 from headway.training.explain import Cause, why_waiting
 from headway.training.job import Job
 from headway.training.periodic import Stretch
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.replay import Walk, placement_of
+from headway.training.resources import Grant
 from headway.training.rows import Kind
 from headway.training.speed import Costs, SpeedModel
 from headway.units import DAY, HOUR, MINUTE, REFERENCE_SPEED_PPM, SECOND, format_duration, to_seconds

@@ -8,13 +8,12 @@ give something up.
 from collections.abc import Iterable, Iterator
 from copy import copy
 
-from msgspec.structs import replace
-
-from headway.training.actions import Action, MigrateJob, Placement, ReallocateJob, StartJob
+from headway.training.actions import Action, MigrateJob, ReallocateJob, StartJob
 from headway.training.policies.allocations.shared.demands import can_have_proportional, reduced
 from headway.training.policies.parts import Allocation, PlacementRule
 from headway.training.pool import Demand, Pool
 from headway.training.proportional_share import ProportionalShares
+from headway.training.resources import Placement
 from headway.training.state import TrainingState
 
 
@@ -92,6 +91,6 @@ def granted(now: int, state: TrainingState, allocation: Allocation, actions: Ite
             else:
                 changes, grant = allocation.enter(now, state, js, action.placement)
             yield from changes
-            yield replace(action, grant=grant)
+            yield type(action)(action.job, action.placement, grant)
         else:
             yield action

@@ -8,15 +8,17 @@ from collections.abc import Hashable, Iterable, Iterator
 from copy import copy
 from operator import attrgetter
 
-from headway.training.actions import Action, Grant, Placement, PreemptJob, StartJob, WakeAt
+from headway.training.actions import Action, PreemptJob, StartJob, WakeAt
 from headway.training.feasible import quota_refusal
 from headway.training.jobstate import JobState
 from headway.training.policies.allotted import Allotted, granted, taken_over
 from headway.training.policies.backfills.walk import guaranteed
 from headway.training.policies.parts import RESTART, Allocation, Backfill, Migration, Order, PlacementRule
 from headway.training.policies.preemption import borrowed, fits, make_room, open_to_preemption
+from headway.training.policies.releasing import shortfall
 from headway.training.proportional_share import ProportionalShares
 from headway.training.queue import Lane
+from headway.training.resources import Grant, Placement
 from headway.training.state import TrainingState
 
 _head = attrgetter("head")
@@ -57,6 +59,7 @@ class ComposedPolicy:
         self.round_length = round_length
         self.blocked: JobState | None = None
         self.stopped: dict[int, JobState] = {}
+        self.shortfall = 1
         self.refresh = order.refresh
         self.rekeys = order.rekeys()
         self.ranks_running = self.preempts
@@ -66,8 +69,8 @@ class ComposedPolicy:
         self.rank = order.rank
         self.ended = order.ended
         self.starves = order.starves or backfill.starves
-        alone = migration is None and allocation is None
-        self._plain = alone and not self.preempts and not self.refresh and not round_length
+        self._alone = migration is None and allocation is None
+        self._plain = self._alone and not self.preempts and not self.refresh and not round_length
         """The backfill alone decides."""
         self._woken_for = 0
         self._divided_at = 0
@@ -85,6 +88,10 @@ class ComposedPolicy:
         self._order_lanes = type(self.order).lane is not Order.lane
         lanes = (self.backfill.by_shape, self._tenant_lanes, self._partition_lanes, self._order_lanes)
         self._one_lane = not any(lanes)
+        # What a job that preempts can reach does not grow when one starts that comes after it. It may when jobs that
+        # came before it have started or moved at the very instant that it was tried, and are left alone until the next.
+        in_order = type(self.order).victims is Order.victims and not self._order_lanes and self._alone
+        self._only_releases_help = not state.quotas and (not self.preempts or in_order)
         self._plain = self._plain and not state.quotas  # where something may be reclaimed, jobs are stopped
         self.order.bind(state)
         self.divide_on(state)
@@ -198,10 +205,10 @@ class ComposedPolicy:
             yield from self.backfill.decide(now, state, self)
 
     def version(self, now: int, state: TrainingState) -> int:
-        """Without preemption only a release helps, unless there is something to reclaim; with it any change may."""
-        if not self.preempts:
-            return state.changes if state.quotas else state.releases
-        return -1 if self._moves else state.changes
+        """Return what only a release makes grow, where only that helps; else what any change makes grow."""
+        if self._moves:
+            return -1
+        return state.releases if self._only_releases_help else state.changes
 
     def lanes_in_order(self, state: TrainingState) -> list[Lane]:
         """The lanes by their heads, the one that comes first first; guaranteed jobs before borrowing ones."""
@@ -222,6 +229,7 @@ class ComposedPolicy:
 
     def admit(self, now: int, state: TrainingState, js: JobState) -> list[Action] | None:
         """The actions that start a job now, its preemptions before it; None when it cannot start."""
+        self.shortfall = 1
         if js.id in self.stopped:
             return None
         kept_out = state.quotas and quota_refusal(js) is not None
@@ -229,16 +237,17 @@ class ComposedPolicy:
             return None
         if not kept_out and (placement := self.placement.place(state.pool, js)) is not None:
             return [StartJob(js.id, placement)]
-        found = None
+        room = None
         if state.quotas and js.account.promised and guaranteed(js):
-            found = make_room(state, js, self.placement, borrowed(state, js))
-        if found is None and self.preempts:
+            room = make_room(state, js, self.placement, borrowed(state, js))
+        if self.preempts and (room is None or room.placement is None):
             offered = self.order.victims(now, state, js)
             if offered != ():
                 offered = open_to_preemption(now, state, js, offered, self.quantum)
-                found = make_room(state, js, self.placement, offered)
-        if found is None:
+                room = make_room(state, js, self.placement, offered)
+        if room is None or room.placement is None:
+            if self._only_releases_help and self.allocation is None:  # releases are counted in GPUs
+                self.shortfall = shortfall(state.pool, js, self.placement) if room is None else room.shortfall
             return None
-        victims, placement = found
-        self.stopped |= {victim.id: victim for victim in victims}
-        return [*(PreemptJob(victim.id) for victim in victims), StartJob(js.id, placement)]
+        self.stopped |= {victim.id: victim for victim in room.victims}
+        return [*(PreemptJob(victim.id) for victim in room.victims), StartJob(js.id, room.placement)]

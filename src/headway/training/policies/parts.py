@@ -13,11 +13,12 @@ from types import MappingProxyType
 from typing import ClassVar, Protocol
 
 from headway.errors import ExperimentError
-from headway.training.actions import Action, Grant, Placement, ReallocateJob
+from headway.training.actions import Action, ReallocateJob
 from headway.training.jobstate import JobState
 from headway.training.policies.placements.pick import one_node
 from headway.training.pool import Demand, Pool
 from headway.training.queue import Key, Lane
+from headway.training.resources import Grant, Placement
 from headway.training.state import TrainingState
 from headway.units import DAY, HOUR, SECOND, WHOLE_GPU_MILLI
 
@@ -189,6 +190,9 @@ class Admission(Protocol):
 
     def lanes_in_order(self, state: TrainingState) -> list[Lane]:
         """Return the lanes of the queue, the one whose head comes first first."""
+
+    shortfall: int
+    """How much ``version`` has to grow before the job that ``admit`` refused last may be admissible."""
 
     def version(self, now: int, state: TrainingState) -> int:
         """Return a number that grows when a blocked job may be admissible now; negative when that cannot be told."""

@@ -8,24 +8,33 @@ beyond guarantees.
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
+from typing import NamedTuple
 
-from headway.training.actions import Placement
 from headway.training.draft import Draft
 from headway.training.feasible import quota_refusal
 from headway.training.jobstate import Account, JobState
 from headway.training.policies.parts import PlacementRule
-from headway.training.policies.releasing import Releasing
+from headway.training.policies.releasing import Releasing, shortfall
+from headway.training.resources import Placement
 from headway.training.state import TrainingState
 
 
-def make_room(
-    state: TrainingState, js: JobState, rule: PlacementRule, victims: Iterable[JobState]
-) -> tuple[list[JobState], Placement] | None:
-    """The victims to stop, of those offered, and where the job then goes; None when even all of them do not suffice."""
+class Room(NamedTuple):
+    """How a waiting job comes to its GPUs: who is stopped for it, and where it goes."""
+
+    victims: list[JobState]
+    placement: Placement | None
+    """None: even all that were offered are not enough."""
+    shortfall: int = 0
+    """How many GPUs at least are missing then."""
+
+
+def make_room(state: TrainingState, js: JobState, rule: PlacementRule, victims: Iterable[JobState]) -> Room:
+    """Return the victims to stop, of those offered, and where the job then goes."""
     eligible = js.eligible
     offered = iter(victims)
     if (first := next(offered, None)) is None:
-        return None
+        return Room([], None, shortfall(state.pool, js, rule))
     with state.draft() as draft:
         releasing = Releasing(state, draft, js, rule, lambda: fits(state, js, rule))
         for victim in chain((first,), offered):
@@ -36,7 +45,7 @@ def make_room(
                 continue
             if (placement := releasing.add(victim)) is not None:
                 return _spare(draft, state, js, rule, releasing.needed, placement)
-    return None
+        return Room([], None, releasing.shortfall())
 
 
 def fits(state: TrainingState, js: JobState, rule: PlacementRule) -> Placement | None:
@@ -51,10 +60,10 @@ def _spare(
     rule: PlacementRule,
     chosen: list[JobState],
     placement: Placement,
-) -> tuple[list[JobState], Placement]:
+) -> Room:
     """Give back every victim that the job can do without, those that come first first."""
     if len(chosen) == 1:
-        return chosen, placement
+        return Room(chosen, placement)
     nodes = {node for node, _ in placement}
     needed = []
     for victim in reversed(chosen):
@@ -69,8 +78,8 @@ def _spare(
                 nodes = {node for node, _ in placement}
     needed.reverse()
     if (last := fits(state, js, rule)) is None:
-        return chosen, placement
-    return needed, last
+        return Room(chosen, placement)
+    return Room(needed, last)
 
 
 def open_to_preemption(

@@ -6,10 +6,11 @@ jobs that matter, so that a search that comes to nothing costs a few additions.
 
 from collections.abc import Callable
 
-from headway.training.actions import Placement
 from headway.training.draft import Draft
 from headway.training.jobstate import JobState
 from headway.training.policies.parts import PlacementRule
+from headway.training.pool import Demand, Pool
+from headway.training.resources import Placement
 from headway.training.state import TrainingState
 from headway.units import WHOLE_GPU_MILLI
 
@@ -92,6 +93,19 @@ class Releasing:
             self.needed = everybody
         return placement
 
+    def shortfall(self) -> int:
+        """Return how many GPUs, at least, are missing when all were added and it does not fit."""
+        if not self._counts:
+            return 1
+        need, pool = self._js.gpus, self._draft.pool
+        if not self._single:
+            return max(1, need - self._free)
+        most = _most_free(pool, self._eligible)
+        for node, gained in self._gained.items():
+            if self._eligible >> node & 1:
+                most = max(most, pool.free_count[node] + gained)
+        return max(1, need - most)
+
     def _try(self, leaver: JobState) -> Placement | None:
         """Release in the draft what is pending; return where the waiting job then fits."""
         self._release()
@@ -107,3 +121,19 @@ class Releasing:
             self._draft.release(leaver)
         self.needed += self._pending
         self._pending = []
+
+
+def shortfall(pool: Pool, js: Demand, rule: PlacementRule) -> int:
+    """Return how many GPUs have to be given back, at least, before a job that does not fit now may."""
+    if js.gpu_milli != WHOLE_GPU_MILLI:
+        return 1
+    return max(1, js.gpus - (_most_free(pool, js.eligible) if rule.needs_one_node(pool, js) else pool.free_gpus))
+
+
+def _most_free(pool: Pool, eligible: int) -> int:
+    """Return the number of free GPUs of the node, of these, that has most."""
+    buckets = pool.buckets
+    for free in range(len(buckets) - 1, 0, -1):
+        if buckets[free] & eligible:
+            return free
+    return 0

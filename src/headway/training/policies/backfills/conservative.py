@@ -19,7 +19,7 @@ from heapq import heappop, heappush, merge
 from itertools import islice
 
 from headway.errors import ExperimentError
-from headway.training.actions import Action, Placement, PreemptJob, StartJob, WakeAt
+from headway.training.actions import Action, PreemptJob, StartJob, WakeAt
 from headway.training.feasible import quota_refusal
 from headway.training.jobstate import JobState, Status
 from headway.training.policies.backfills.profile import NEVER, Parts, Profile
@@ -28,6 +28,7 @@ from headway.training.policies.backfills.walk import Blocked, guaranteed, walk
 from headway.training.policies.parts import Admission, Backfill, PlacementRule, Reservation
 from headway.training.policies.placements.pick import gpus_of
 from headway.training.queue import Entry, Lane
+from headway.training.resources import Placement
 from headway.training.state import TrainingState
 from headway.units import MINUTE, Duration
 

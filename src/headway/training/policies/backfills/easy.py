@@ -16,7 +16,7 @@ from heapq import heappop, heappush
 from operator import or_
 from typing import NamedTuple
 
-from headway.training.actions import Action, Placement, StartJob
+from headway.training.actions import Action, StartJob
 from headway.training.feasible import quota_refusal
 from headway.training.jobstate import JobState, Status
 from headway.training.policies.backfills.reservation import Future, Shadow, run_time, shadow_of, without
@@ -24,6 +24,7 @@ from headway.training.policies.backfills.walk import guaranteed, open_lanes
 from headway.training.policies.parts import Admission, Backfill, Order, Reservation
 from headway.training.policies.preemption import fits
 from headway.training.queue import Key
+from headway.training.resources import Placement
 from headway.training.state import TrainingState
 
 FOR_EVER = 1 << 62

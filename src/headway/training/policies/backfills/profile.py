@@ -13,9 +13,9 @@ from bisect import bisect_left, bisect_right, insort
 import numpy as np
 import numpy.typing as npt
 
-from headway.training.actions import Placement
 from headway.training.jobstate import JobState
 from headway.training.pool import host_share, members
+from headway.training.resources import Placement
 from headway.training.state import TrainingState
 
 NEVER = 1 << 62

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import copy
 
-from headway.training.actions import Placement
 from headway.training.jobstate import JobState
 from headway.training.policies.parts import PlacementRule
 from headway.training.pool import Pool
 from headway.training.queue import Key
+from headway.training.resources import Placement
 from headway.training.state import TrainingState
 from headway.units import REFERENCE_SPEED_PPM
 

@@ -15,24 +15,29 @@ from headway.training.policies.parts import Admission
 from headway.training.queue import Lane
 from headway.training.state import TrainingState
 
+_NEVER_BLOCKED = (-1, -1)
+
 
 class Blocked:
-    """What was found blocked, and when, so that it is tried again only after something has changed."""
+    """Remembers which lanes were found blocked, so that they are tried again only when that may have changed."""
 
-    __slots__ = ("_any_head", "_seen")
+    __slots__ = ("_any_head", "_until")
 
     def __init__(self, *, any_head: bool = False) -> None:
         """``any_head``: the jobs of a lane are alike, so what keeps one out keeps all out."""
         self._any_head = any_head
-        self._seen: dict[Hashable, tuple[int, int]] = {}
+        self._until: dict[Hashable, tuple[int, int]] = {}
+        """By lane: the version from which on it is to be tried again, and the job that was its head."""
 
     def still(self, lane: Lane, version: int) -> bool:
-        """Return whether this lane was blocked already and nothing has changed since."""
-        return version >= 0 and self._seen.get(lane.name) == (version, -1 if self._any_head else lane.head[1])
+        """Return whether this lane was blocked already, and what has changed since cannot help it."""
+        until, head = self._until.get(lane.name, _NEVER_BLOCKED)
+        return 0 <= version < until and (self._any_head or head == lane.head[1])
 
-    def note(self, lane: Lane, version: int) -> None:
-        """The head of this lane cannot start now."""
-        self._seen[lane.name] = (version, -1 if self._any_head else lane.head[1])
+    def note(self, lane: Lane, version: int, shortfall: int) -> None:
+        """Remember that the head of this lane cannot start before the version has grown by the shortfall."""
+        if version >= 0:
+            self._until[lane.name] = version + shortfall, lane.head[1]
 
 
 def walk(now: int, state: TrainingState, policy: Admission, memory: Blocked, *, strict: bool) -> Iterable[Action]:
@@ -63,7 +68,7 @@ def _one_lane(now: int, state: TrainingState, policy: Admission, memory: Blocked
         actions = admit(now, state, js)
         if actions is None:
             if js.id not in policy.stopped:
-                memory.note(lane, policy.version(now, state))
+                memory.note(lane, policy.version(now, state), policy.shortfall)
             policy.blocked = js
             return
         yield from actions
@@ -104,7 +109,7 @@ def _many_lanes(now: int, state: TrainingState, policy: Admission, memory: Block
                 version = policy.version(now, state)
                 continue
             if js.id not in policy.stopped:
-                memory.note(lane, version)
+                memory.note(lane, version, policy.shortfall)
         closed.add(lane.name)
         if not state.quotas or quota_refusal(js) is None:
             policy.blocked = policy.blocked or js

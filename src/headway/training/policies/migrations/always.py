@@ -7,11 +7,12 @@ charging turns its gain into a loss under backfill, which is why ``migrate`` is 
 
 from collections.abc import Iterable, Iterator
 
-from headway.training.actions import Action, MigrateJob, Placement
+from headway.training.actions import Action, MigrateJob
 from headway.training.jobstate import JobState
 from headway.training.policies.parts import Admission, Migration, PlacementRule
 from headway.training.policies.placements.pick import on_node
 from headway.training.pool import Pool, members
+from headway.training.resources import Placement
 from headway.training.state import TrainingState
 
 

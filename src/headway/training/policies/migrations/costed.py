@@ -22,7 +22,7 @@ from contextlib import nullcontext
 from functools import lru_cache
 from math import ceil
 
-from headway.training.actions import Action, MigrateJob, Placement, StartJob, WakeAt
+from headway.training.actions import Action, MigrateJob, StartJob, WakeAt
 from headway.training.feasible import quota_refusal
 from headway.training.jobstate import JobState
 from headway.training.policies.backfills.reservation import without
@@ -31,6 +31,7 @@ from headway.training.policies.parts import Admission, Migration, PlacementRule
 from headway.training.policies.placements.pick import gpus_of
 from headway.training.policies.ranges import from_zero
 from headway.training.pool import members
+from headway.training.resources import Placement
 from headway.training.state import TrainingState
 
 Plan = tuple[list[tuple[JobState, Placement]], Placement]

@@ -15,12 +15,12 @@ Departures: jobs here are indivisible and may be most of the cluster; ties go to
 from collections.abc import Hashable, Iterable, Iterator
 from typing import TypeAlias
 
-from headway.training.actions import UNCOUNTED
 from headway.training.jobstate import Account, JobState
 from headway.training.policies.allocations.synergy.full_demand import FullDemands
 from headway.training.policies.orders.failed_searches import FailedSearches
 from headway.training.policies.parts import Order
 from headway.training.queue import Key
+from headway.training.resources import UNCOUNTED
 from headway.training.state import TrainingState
 from headway.units import MINUTE, WHOLE_GPU_MILLI, Duration
 

@@ -59,7 +59,7 @@ class Las(Order):
     def _past_quantum(self, now: int, state: TrainingState, js: JobState, enough: int) -> Iterator[JobState]:
         quantum = self.quantum
         again = now + quantum
-        for held, job in state.ranked.descending(now):
+        for held, job in state.ranked.above(now, enough):
             if (held, job) <= (enough, js.id):
                 break
             victim = state.running[job]

@@ -6,7 +6,6 @@ except that jobs larger than a node may use partly free nodes (fullest count of 
 fits best).
 """
 
-from headway.training.actions import Placement
 from headway.training.policies.parts import PlacementRule
 from headway.training.policies.placements.pick import (
     by_free,
@@ -19,6 +18,7 @@ from headway.training.policies.placements.pick import (
     whole_nodes,
 )
 from headway.training.pool import Demand, Pool
+from headway.training.resources import Placement
 
 
 class BestFit(PlacementRule):

@@ -13,7 +13,6 @@ by best fit.
 from collections.abc import Sequence
 
 from headway.errors import ExperimentError, unknown_name
-from headway.training.actions import Placement
 from headway.training.cluster import Cluster
 from headway.training.policies.parts import PlacementRule
 from headway.training.policies.placements.best_fit import BestFit
@@ -29,6 +28,7 @@ from headway.training.policies.placements.pick import (
     room,
 )
 from headway.training.pool import Demand, Pool, members
+from headway.training.resources import Placement
 
 ANYWHERE = "any"
 

@@ -15,7 +15,6 @@ been seen, so that scores can be remembered. At most ``shapes`` kinds of jobs ar
 from collections import Counter
 
 from headway.errors import ExperimentError
-from headway.training.actions import Placement
 from headway.training.fragmentation import FreeNode, Shape, Typical, shape_of, weighted_milli
 from headway.training.policies.parts import PlacementRule
 from headway.training.policies.placements.pick import (
@@ -30,6 +29,7 @@ from headway.training.policies.placements.pick import (
     share_nodes,
 )
 from headway.training.pool import Demand, Pool, host_share, members
+from headway.training.resources import Placement
 from headway.units import WHOLE_GPU_MILLI, parse_size
 
 _MEMO_LIMIT = 1 << 18

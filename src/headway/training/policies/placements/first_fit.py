@@ -5,7 +5,6 @@ share of a GPU goes to the first GPU with room on the first node that has one, w
 not.
 """
 
-from headway.training.actions import Placement
 from headway.training.policies.parts import PlacementRule
 from headway.training.policies.placements.pick import (
     first,
@@ -18,6 +17,7 @@ from headway.training.policies.placements.pick import (
     share_on,
 )
 from headway.training.pool import Demand, Pool, members
+from headway.training.resources import Placement
 
 
 class FirstFit(PlacementRule):

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import islice
 
-from headway.training.actions import UNCOUNTED, Placement
 from headway.training.pool import Demand, Pool, members
+from headway.training.resources import UNCOUNTED, Placement
 
 
 def gpus_of(pool: Pool, node: int, count: int) -> int:

@@ -6,7 +6,6 @@ share any GPU with room of a random node.
 """
 
 from headway.streams import small_stream
-from headway.training.actions import Placement
 from headway.training.policies.parts import PlacementRule
 from headway.training.policies.placements.pick import (
     holding,
@@ -18,6 +17,7 @@ from headway.training.policies.placements.pick import (
     share_on,
 )
 from headway.training.pool import Demand, Pool, members
+from headway.training.resources import Placement
 
 
 class RandomFit(PlacementRule):

@@ -8,7 +8,6 @@ there is one, then the GPU with the most left.
 
 from heapq import heapify, heapreplace
 
-from headway.training.actions import Placement
 from headway.training.policies.parts import PlacementRule
 from headway.training.policies.placements.pick import (
     by_free,
@@ -24,6 +23,7 @@ from headway.training.policies.placements.pick import (
     whole_nodes,
 )
 from headway.training.pool import Demand, Pool, members
+from headway.training.resources import Placement
 
 
 class Spread(PlacementRule):

@@ -8,10 +8,11 @@ from random import Random
 from hypothesis import given, settings, strategies as st
 
 from headway.formats.training import profile_file
-from headway.training.actions import Grant, MigrateJob, PreemptJob, ReallocateJob, StartJob, WakeAt
+from headway.training.actions import MigrateJob, PreemptJob, ReallocateJob, StartJob, WakeAt
 from headway.training.cluster import Cluster, Level, Node, Tenant, uniform
 from headway.training.job import Job, workload
 from headway.training.policies.allocations.headway.knapsack import Choices, NodeKnapsack
+from headway.training.resources import Grant
 from headway.training.rows import Kind
 from headway.training.sensitivity import Matrix, Profile, Scalar
 from headway.training.share_audit import slower_than_proportional

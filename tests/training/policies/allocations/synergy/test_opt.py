@@ -10,12 +10,13 @@ from headway.errors import ExperimentError
 from headway.experiment.jobs.scene import prepare
 from headway.experiment.play import play
 from headway.formats.training.settings import Experiment
-from headway.training.actions import Grant, MigrateJob, ReallocateJob
+from headway.training.actions import MigrateJob, ReallocateJob
 from headway.training.audit import audit
 from headway.training.cluster import Cluster, Node
 from headway.training.policies.allocations.synergy.opt import Opt
 from headway.training.policies.allocations.synergy.programs import Cell, JobGroup
 from headway.training.policies.registry import build
+from headway.training.resources import Grant
 from headway.training.sensitivity import Profile
 from headway.training.share_audit import slower_than_proportional
 from headway.training.speed import Costs

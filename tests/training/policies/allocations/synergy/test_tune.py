@@ -1,8 +1,9 @@
 """tune, step by step, by hand: nodes of 4 GPUs with 12 CPUs and 120 GB, a GPU's due being 3 CPUs and 30 GB."""
 
-from headway.training.actions import Grant, ReallocateJob, StartJob
+from headway.training.actions import ReallocateJob, StartJob
 from headway.training.cluster import Cluster, Node
 from headway.training.job import Job
+from headway.training.resources import Grant
 from headway.training.sensitivity import Profile
 from headway.units import SECOND
 from tests.training.policies.allocations.stage import GIGABYTE, Stage, gang, nodes, wants

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from headway.training.actions import UNCOUNTED, Grant
 from headway.training.job import Job
 from headway.training.policies.allocations.headway.knapsack import NodeKnapsack
 from headway.training.proportional_share import ProportionalShares
+from headway.training.resources import UNCOUNTED, Grant
 from headway.training.sensitivity import Matrix, Profile
 from headway.units import REFERENCE_SPEED_PPM, WHOLE_GPU_MILLI
 

@@ -7,13 +7,13 @@ proportional share would.
 
 from functools import cache
 
-from headway.training.actions import Grant
 from headway.training.job import Job
 from headway.training.jobstate import JobState
 from headway.training.policies.allocations.headway.candidates import CandidateGrants, grant_of_share, undominated
 from headway.training.policies.allocations.headway.knapsack import Choices, NodeKnapsack
 from headway.training.policies.allocations.shared.demands import Demands, exceeds, fallback_grant
 from headway.training.proportional_share import scaled
+from headway.training.resources import Grant
 from headway.training.sensitivity import Matrix, grant_per_gpu
 from headway.training.state import TrainingState
 from headway.units import REFERENCE_SPEED_PPM, WHOLE_GPU_MILLI

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from headway.training.actions import Action, Grant, MigrateJob, Placement, PreemptJob, ReallocateJob, StartJob
+from headway.training.actions import Action, MigrateJob, PreemptJob, ReallocateJob, StartJob
 from headway.training.jobstate import JobState
 from headway.training.policies.allocations.headway.knapsack import IMPOSSIBLE
 from headway.training.policies.allocations.headway.node_models import (
@@ -24,6 +24,7 @@ from headway.training.policies.allocations.headway.node_models import (
 from headway.training.policies.allocations.shared.demands import reductions
 from headway.training.policies.placements.pick import gpus_of
 from headway.training.pool import members
+from headway.training.resources import Grant, Placement
 from headway.training.state import TrainingState
 from headway.units import REFERENCE_SPEED_PPM, WHOLE_GPU_MILLI
 

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.training.actions import UNCOUNTED, Grant
 from headway.training.cluster import Node
 from headway.training.proportional_share import scaled
+from headway.training.resources import UNCOUNTED, Grant
 from headway.units import WHOLE_GPU_MILLI
 
 IMPOSSIBLE = -(1 << 50)

@@ -15,7 +15,6 @@ from operator import itemgetter
 import numpy as np
 import numpy.typing as npt
 
-from headway.training.actions import Grant, Placement
 from headway.training.jobstate import JobState
 from headway.training.policies.allocations.headway.knapsack import IMPOSSIBLE, Item
 from headway.training.policies.allocations.headway.node_models import NodeModel, NodeModels, minus
@@ -24,6 +23,7 @@ from headway.training.policies.allocations.shared.free_resources import part_of_
 from headway.training.policies.parts import PlacementRule
 from headway.training.policies.placements.pick import gpus_of, on_node
 from headway.training.pool import members
+from headway.training.resources import Grant, Placement
 from headway.units import WHOLE_GPU_MILLI
 
 _LEAST_GAIN_DIVISOR = 2

@@ -7,13 +7,13 @@ job that spans nodes is fixed while the other jobs of a node choose.
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
-from headway.training.actions import Grant, Placement
 from headway.training.job import Job
 from headway.training.jobstate import JobState
 from headway.training.policies.allocations.headway.estimates import Estimates
 from headway.training.policies.allocations.headway.knapsack import IMPOSSIBLE, Choices, Item, NodeKnapsack
 from headway.training.policies.allocations.shared.free_resources import part_of_grant
 from headway.training.proportional_share import scaled
+from headway.training.resources import Grant, Placement
 from headway.training.state import TrainingState
 from headway.units import WHOLE_GPU_MILLI
 

@@ -12,7 +12,7 @@ Grants change and jobs move only where that pays. What differs from Synergy's tu
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from headway.training.actions import Action, Grant, Placement, ReallocateJob, WakeAt
+from headway.training.actions import Action, ReallocateJob, WakeAt
 from headway.training.feasible import grant_refusal
 from headway.training.jobstate import JobState
 from headway.training.policies.allocations.headway.estimates import Estimates
@@ -32,6 +32,7 @@ from headway.training.policies.placements.best_fit import BestFit
 from headway.training.policies.ranges import from_zero, shares
 from headway.training.pool import Demand
 from headway.training.proportional_share import scaled
+from headway.training.resources import Grant, Placement
 from headway.training.state import TrainingState
 from headway.units import MINUTE, REFERENCE_SPEED_PPM, WHOLE_GPU_MILLI, Duration
 

@@ -7,7 +7,7 @@ its proportional share. On GPUs faster than the reference the demand grows with 
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from headway.training.actions import Grant, Placement, ReallocateJob
+from headway.training.actions import ReallocateJob
 from headway.training.feasible import grant_refusal
 from headway.training.job import Job
 from headway.training.jobstate import JobState
@@ -15,6 +15,7 @@ from headway.training.policies.allocations.shared.tightest import place_tightest
 from headway.training.policies.parts import PlacementRule
 from headway.training.pool import members
 from headway.training.proportional_share import ProportionalShares, scaled
+from headway.training.resources import Grant, Placement
 from headway.training.sensitivity import Profile
 from headway.training.state import TrainingState
 from headway.training.tentative_demand import TentativeDemand

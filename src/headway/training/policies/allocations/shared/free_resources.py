@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from headway.training.actions import Grant, Placement
 from headway.training.jobstate import JobState
 from headway.training.pool import Pool
+from headway.training.resources import Grant, Placement
 
 
 @dataclass(slots=True)

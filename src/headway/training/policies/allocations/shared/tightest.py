@@ -3,11 +3,11 @@
 Other placement rules than best fit are used as they are.
 """
 
-from headway.training.actions import Placement
 from headway.training.policies.parts import PlacementRule
 from headway.training.policies.placements.best_fit import BestFit
 from headway.training.policies.placements.pick import on_node, whole_nodes
 from headway.training.pool import Pool, members
+from headway.training.resources import Placement
 from headway.training.tentative_demand import TentativeDemand
 
 

@@ -10,13 +10,13 @@ never less than its proportional share.
 
 from copy import copy
 
-from headway.training.actions import UNCOUNTED, Grant, Placement
 from headway.training.job import Job
 from headway.training.jobstate import JobState
 from headway.training.policies.allocations.shared.caching import cached
 from headway.training.policies.allocations.shared.demands import Demands
 from headway.training.policies.parts import PlacementRule
 from headway.training.pool import Pool
+from headway.training.resources import UNCOUNTED, Grant, Placement
 from headway.training.state import TrainingState
 from headway.training.tentative_demand import TentativeDemand
 

@@ -9,10 +9,11 @@ Departures: a demand that does not fit on empty nodes is limited to what fits, s
 it. Storage bandwidth, where it is counted, is a third resource.
 """
 
-from headway.training.actions import Grant, Placement, ReallocateJob
+from headway.training.actions import ReallocateJob
 from headway.training.jobstate import JobState
 from headway.training.policies.allocations.synergy.full_demand import FullDemands
 from headway.training.policies.parts import Allocation, PlacementRule
+from headway.training.resources import Grant, Placement
 from headway.training.state import TrainingState
 
 

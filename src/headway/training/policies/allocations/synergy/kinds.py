@@ -7,11 +7,11 @@ those that fit on its nodes, make it at least as fast as its proportional share 
 
 from collections.abc import Sequence
 
-from headway.training.actions import Grant, Placement
 from headway.training.jobstate import JobState
 from headway.training.policies.allocations.shared.demands import Demands, fallback_grant, scaled_up
 from headway.training.policies.allocations.synergy.programs import Cell, Resources, undominated, within
 from headway.training.proportional_share import scaled
+from headway.training.resources import Grant, Placement
 from headway.training.sensitivity import Profile, grant_per_gpu
 from headway.training.state import TrainingState
 from headway.units import REFERENCE_SPEED_PPM, WHOLE_GPU_MILLI

@@ -3,9 +3,9 @@ their demand as their nodes have left, those first that gain most. They can be l
 
 from collections.abc import Sequence
 
-from headway.training.actions import Grant
 from headway.training.policies.allocations.shared.demands import Demands, exceeds
 from headway.training.policies.allocations.shared.free_resources import FreeResources, GrantedJob, part_of_grant
+from headway.training.resources import Grant
 from headway.training.sensitivity import Matrix
 
 

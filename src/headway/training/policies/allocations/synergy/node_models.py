@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from headway.training.actions import Grant, Placement
 from headway.training.jobstate import JobState
 from headway.training.policies.allocations.shared.free_resources import part_of_grant
 from headway.training.policies.allocations.synergy.kinds import Kinds
 from headway.training.policies.allocations.synergy.pareto_fronts import ParetoFronts
 from headway.training.policies.allocations.synergy.programs import Cell, Resources, take
+from headway.training.resources import Grant, Placement
 from headway.training.state import TrainingState
 
 _MOST_ROUNDS = 4

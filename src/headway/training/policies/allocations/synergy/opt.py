@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from headway.training.actions import Action, Grant, MigrateJob, Placement, ReallocateJob
+from headway.training.actions import Action, MigrateJob, ReallocateJob
 from headway.training.jobstate import JobState
 from headway.training.policies.allocations.shared.demands import place_with_proportional, reallocations, reductions
 from headway.training.policies.allocations.shared.tightest import place_tightest
@@ -27,6 +27,7 @@ from headway.training.policies.placements.best_fit import BestFit
 from headway.training.policies.placements.pick import on_node
 from headway.training.policies.ranges import from_zero, shares
 from headway.training.pool import Demand, members
+from headway.training.resources import Grant, Placement
 from headway.training.state import TrainingState
 from headway.training.tentative_demand import TentativeDemand
 from headway.units import HOUR, MINUTE, WHOLE_GPU_MILLI, Duration

@@ -2,10 +2,10 @@
 
 from typing import TypeAlias
 
-from headway.training.actions import UNCOUNTED
 from headway.training.jobstate import JobState
 from headway.training.policies.allocations.synergy.full_demand import FullDemands
 from headway.training.pool import members
+from headway.training.resources import UNCOUNTED
 from headway.training.state import TrainingState
 from headway.units import WHOLE_GPU_MILLI
 

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from headway.training.actions import Grant
 from headway.training.policies.allocations.synergy.branch_and_bound import Floats, Programme, Table
+from headway.training.resources import Grant
 
 Resources = tuple[int, int, int]
 """Thousandths of CPUs, bytes of memory, bytes per second of storage."""

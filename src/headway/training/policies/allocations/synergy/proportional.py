@@ -3,11 +3,12 @@
 What clusters do today, and Synergy's baseline ("fair"; Mohan et al., OSDI 2022).
 """
 
-from headway.training.actions import Grant, Placement, ReallocateJob
+from headway.training.actions import ReallocateJob
 from headway.training.jobstate import JobState
 from headway.training.policies.allocations.shared.demands import Demands, can_have_proportional, place_by_gpus
 from headway.training.policies.parts import Allocation, PlacementRule
 from headway.training.pool import Demand
+from headway.training.resources import Grant, Placement
 from headway.training.state import TrainingState
 
 

@@ -18,7 +18,7 @@ is counted, is a third resource throughout.
 
 from collections.abc import Callable, Iterable, Iterator
 
-from headway.training.actions import Action, Grant, Placement, ReallocateJob
+from headway.training.actions import Action, ReallocateJob
 from headway.training.jobstate import JobState
 from headway.training.policies.allocations.shared.demands import (
     Demands,
@@ -33,6 +33,7 @@ from headway.training.policies.allocations.synergy.changed_nodes import ChangedN
 from headway.training.policies.allocations.synergy.leftovers import hand_out
 from headway.training.policies.parts import Allocation, PlacementRule
 from headway.training.pool import Demand
+from headway.training.resources import Grant, Placement
 from headway.training.state import TrainingState
 from headway.training.tentative_demand import TentativeDemand
 
