@@ -102,4 +102,4 @@ def test_the_files_that_a_page_names_exist(page: str) -> None:
     roots = (ROOT, PACKAGE, PACKAGE / "training" / "policies")
     assert [path for path in named if not any((root / path).exists() for root in roots)] == []
     bare = set(re.findall(r"`(\w+\.py)`", read(page)))
-    assert bare - {path.name for path in FILES} == set()
+    assert bare - {path.name for path in FILES} == set(), "files outside src/headway are named with their whole path"

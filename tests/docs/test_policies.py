@@ -84,7 +84,8 @@ def test_the_overview_names_exactly_the_registered_parts_and_links_their_pages()
         matches = [re.fullmatch(r"\[([\w-]+)\]\(([\w-]+)\.md\)( \(preempts\))?", cell) for cell in cells]
         named = {match[1]: bool(match[3]) for match in matches if match}
         assert all(match[1] == match[2] for match in matches if match), cells
-        assert named == {part: getattr(table[part], "preempts", False) for part in table}
+        registered = {part: getattr(table[part], "preempts", False) for part in table}
+        assert named == registered, f"the column {kind} of the first table of {OVERVIEW} is not what is registered"
         unlinked = [cell for cell, match in zip(cells, matches, strict=True) if not match]
         assert unlinked == (["off"] if kind == "migration" else [])
 
@@ -103,7 +104,7 @@ def test_the_overview_has_a_table_of_the_allocations_and_says_what_each_promises
 
 def test_there_is_a_page_for_each_part_and_for_nothing_else() -> None:
     pages = {path.stem for path in (DOCS / "reference/policies/jobs").glob("*.md")} - {"README"}
-    assert pages == {part for _, part in PARTS}
+    assert pages == {part for _, part in PARTS}, "docs/reference/policies/jobs/ has one page for each registered part"
     assert pages == {link.partition(".md")[0] for link in links(read(OVERVIEW))} & pages
 
 
@@ -198,10 +199,12 @@ def test_a_policy_is_built_at_the_scale_of_its_page(page: str, right: str, wrong
 
 def test_the_changelog_counts_and_names_the_parts() -> None:
     text = " ".join(read("CHANGELOG.md").split())
-    numbers = {4: "four", 6: "six", 10: "ten", 11: "eleven", 12: "twelve"}
+    numbers = dict(enumerate(("four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"), 4))
+    numbers |= {13: "thirteen", 14: "fourteen", 15: "fifteen"}
     for kind in ("order", "backfill", "placement"):
         names = list(OWN[kind])
-        assert f"{numbers[len(names)]} {kind}s ({', '.join(names)})" in text
+        line = f"{numbers[len(names)]} {kind}s ({', '.join(names)})"
+        assert line in text, f"the line 'Policies from parts' of CHANGELOG.md should say: {line}"
 
 
 def test_the_order_in_the_overview_works() -> None:

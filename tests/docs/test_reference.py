@@ -59,8 +59,8 @@ def test_every_number_of_the_json_is_defined_once_and_nothing_else_is(result: di
     listed = [key for cell in cells for key in re.findall(r"`([\w*]+)`", cell)]
     in_tables = {key for name in listed for key in _expanded(name)}
     named = {*in_tables, *spans(text)}
-    assert set(result) - named == set()
-    assert in_tables - set(result) == set()
+    assert set(result) - named == set(), "numbers of --json that docs/reference/metrics.md does not define"
+    assert in_tables - set(result) == set(), "keys of docs/reference/metrics.md that --json does not have"
     assert len(listed) == len(set(listed))
 
 
@@ -97,12 +97,15 @@ def _listed(cell: str) -> list[str]:
 def test_the_formats_and_their_columns_are_those_of_the_readers() -> None:
     header, rows = next(tables(read("docs/guides/traces.md")))
     assert header[0] == "`--format`"
-    assert {row[0].strip("`") for row in rows} == set(FORMATS)
+    assert {row[0].strip("`") for row in rows} == set(FORMATS), "the table of docs/guides/traces.md has a row a format"
     headers: dict[str, list[list[str]]] = {}
     for sample in SAMPLES.glob("*.csv"):
         headers.setdefault(_told(sample), []).append(sample.read_text().splitlines()[0].split(","))
     for row in rows:
-        assert row[2].startswith("see ") or _listed(row[2]) in headers[row[0].strip("`")]
+        samples = headers.get(row[0].strip("`"), [])
+        assert row[2].startswith("see ") or _listed(row[2]) in samples, (
+            f"docs/guides/traces.md, {row[0]}: the columns are not the header of a sample in tests/samples: {samples}"
+        )
 
 
 def test_the_formats_of_requests_and_the_fields_of_any_table_are_those_that_are_read() -> None:

@@ -18,8 +18,8 @@ _TERM = re.compile(r"[\w-]+")
 def test_a_golden_case_is_the_same(scale: str, name: str) -> None:
     changed = differing(kept(scale).get(name), CASES[scale][name]())
     assert not changed, (
-        f"{scale}, {name}: {changed}\nother than before; if that is meant: python -m tests.golden.write {scale}, "
-        "and say why in the commit"
+        f"{scale}, {name}: {changed}\nother than before; if that is meant: "
+        f".venv/bin/python -m tests.golden.write {scale}, and say why in the commit"
     )
 
 
@@ -33,7 +33,12 @@ def test_every_registered_policy_has_a_case(scale: str) -> None:
     named = {term for name in CASES[scale] for term in _TERM.findall(name)}
     implied = {"none"}  # a backfill that a name leaves out
     for kind, names in adapter.names(scale).items():
-        assert set(names) - named - implied == set(), f"{kind} without a golden case"
+        missing = sorted(set(names) - named - implied)
+        file = "allocations" if kind == "allocation" else scale
+        assert not missing, (
+            f"{kind} without a golden case: {', '.join(missing)}; name it in a case of tests/golden/{file}.py, "
+            f"then .venv/bin/python -m tests.golden.write {scale}"
+        )
 
 
 @pytest.mark.parametrize(

@@ -64,11 +64,15 @@ def test_a_started_job_keeps_its_gpus_for_the_quantum(name: str, jobs: list[Job]
 
 def test_preemption_is_on_for_the_orders_that_live_on_it_and_off_for_all_others() -> None:
     preemptive = {"srtf", "las", "tiresias", "ftf", "tetris"}
-    assert {name for name, order in ORDERS.items() if order.preempts} == preemptive
+    assert {name for name, order in ORDERS.items() if order.preempts} == preemptive, (
+        "a new order that preempts by default is named in this test, and has (preempts) in the overview of policies"
+    )
 
 
 def test_only_fifo_and_drf_promise_that_nobody_waits_for_ever() -> None:
-    assert {name for name, order in ORDERS.items() if not order.starves} == {"fifo", "drf"}
+    assert {name for name, order in ORDERS.items() if not order.starves} == {"fifo", "drf"}, (
+        "an order under which a job may wait for ever says starves = True; one that promises otherwise is named here"
+    )
 
 
 @pytest.mark.parametrize("name", ORDERS)
