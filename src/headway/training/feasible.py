@@ -17,29 +17,25 @@ def start_refusal(state: "TrainingState", job: int, placement: Placement, grant:
     js = state.jobs.get(job)
     if js is None:
         return f"StartJob(job={job}): no such job is alive"
-    plain = grant is None and len(placement) == 1 and _plain_fit(state, js, *placement[0])
-    if plain and not state.quotas and job not in state.running:
-        return None
     if job in state.running:
         return f"StartJob(job={job}): runs already"
+    if grant is None and len(placement) == 1 and not state.quotas:  # the common case, in one expression
+        ((node, mask),) = placement
+        pool = state.pool
+        if (
+            0 <= node < len(pool.bits)
+            and js.eligible & pool.schedulable & pool.bits[node]
+            and mask & pool.free_mask[node] == mask
+            and mask.bit_count() == js.gpus
+            and js.gpu_milli == WHOLE_GPU_MILLI
+            and not (js.cpu_milli or js.memory_bytes or js.storage)
+            and js.nodes <= 1
+        ):
+            return None
     refusal = placement_refusal(state, js if grant is None else TentativeDemand(js, grant), placement)
     if refusal is None and state.quotas:
         refusal = quota_refusal(js)
     return None if refusal is None else f"StartJob(job={job}): {refusal}"
-
-
-def _plain_fit(state: "TrainingState", js: JobState, node: int, mask: int) -> bool:
-    """Return whether a job fits, in the common case: whole GPUs on one node, with no CPUs or memory asked for."""
-    pool = state.pool
-    return (
-        0 <= node < len(pool.bits)
-        and js.eligible & pool.schedulable & pool.bits[node] != 0
-        and mask & pool.free_mask[node] == mask
-        and mask.bit_count() == js.gpus
-        and js.gpu_milli == WHOLE_GPU_MILLI
-        and not (js.cpu_milli or js.memory_bytes or js.storage)
-        and js.nodes <= 1
-    )
 
 
 def move_refusal(state: "TrainingState", job: int, placement: Placement, grant: Grant | None = None) -> str | None:

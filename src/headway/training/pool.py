@@ -66,15 +66,16 @@ class Pool:
         if demand.gpu_milli != WHOLE_GPU_MILLI:
             self._take_share(demand, placement)
             return
+        free_count, buckets = self.free_count, self.buckets
         for node, mask in placement:
             count = mask.bit_count()
-            before = self.free_count[node]
+            before = free_count[node]
             self.free_mask[node] ^= mask
-            self.free_count[node] = before - count
+            free_count[node] = after = before - count
             bit = self.bits[node]
             if self.schedulable & bit:
-                self.buckets[before] ^= bit
-                self.buckets[before - count] ^= bit
+                buckets[before] ^= bit
+                buckets[after] ^= bit
                 self.free_gpus -= count
         if demand.cpu_milli or demand.memory_bytes or demand.storage:
             self._move_host(demand, placement, -1)
@@ -84,15 +85,16 @@ class Pool:
         if demand.gpu_milli != WHOLE_GPU_MILLI:
             self._give_share(demand, placement)
             return
+        free_count, buckets = self.free_count, self.buckets
         for node, mask in placement:
             count = mask.bit_count()
-            before = self.free_count[node]
+            before = free_count[node]
             self.free_mask[node] ^= mask
-            self.free_count[node] = before + count
+            free_count[node] = after = before + count
             bit = self.bits[node]
             if self.schedulable & bit:
-                self.buckets[before] ^= bit
-                self.buckets[before + count] ^= bit
+                buckets[before] ^= bit
+                buckets[after] ^= bit
                 self.free_gpus += count
         if demand.cpu_milli or demand.memory_bytes or demand.storage:
             self._move_host(demand, placement, +1)

@@ -247,7 +247,12 @@ class ComposedPolicy:
                 room = make_room(state, js, self.placement, offered)
         if room is None or room.placement is None:
             if self._only_releases_help and self.allocation is None:  # releases are counted in GPUs
-                self.shortfall = shortfall(state.pool, js, self.placement) if room is None else room.shortfall
+                if room is not None:
+                    self.shortfall = room.shortfall
+                elif self.preempts:
+                    self.shortfall = shortfall(state.pool, js, self.placement)
+                elif js.gpus > state.pool.free_gpus:
+                    self.shortfall = js.gpus - state.pool.free_gpus
             return None
         self.stopped |= {victim.id: victim for victim in room.victims}
         return [*(PreemptJob(victim.id) for victim in room.victims), StartJob(js.id, room.placement)]
