@@ -8,7 +8,7 @@ from headway.cli import console
 from headway.cli.options import Given, argument, command, option, setting
 from headway.cli.results import show_answer
 from headway.cli.scales import JSON, SET, group_of
-from headway.experiment.fleet.planning import REQUESTS, NotEnoughError
+from headway.experiment.fleet.capacity_planning import REQUESTS, NotEnoughError
 from headway.experiment.jobs.backtest import SITE
 from headway.experiment.jobs.flags import FLAGS, WORK
 from headway.experiment.registry import DOMAINS, domain
