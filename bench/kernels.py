@@ -123,7 +123,7 @@ def _scaled(program: Program, cpu: float, gpu: float) -> Program:
 
 
 def _median(program: Program) -> float:
-    client = Client("one", program, requests=len(program.firsts))
+    client = Client("one", program, requests=len(program.request_starts))
     return statistics.median(each.ended - each.began for each in alone.requests(client, Device()))
 
 
@@ -137,7 +137,7 @@ def _search(value: Any, wanted: float) -> float:
 
 def _played(program: Program, trace: KernelTrace, request_ms: float) -> KernelTrace:
     """The program as a trace: what it does alone."""
-    moments = list(alone.moments(Client("one", program, requests=len(program.firsts)), Device(queue=1 << 30)))
+    moments = list(alone.moments(Client("one", program, requests=len(program.request_starts)), Device(queue=1 << 30)))
     first = moments[0].launched
     kernels = [program.kernels[each.kernel] for each in program.launches]
 

@@ -36,7 +36,7 @@ TRACES = {
     "Azure LLM": "AzureLLMInferenceTrace_conv.csv.gz",
     "Mooncake": "conversation_trace.jsonl.gz",
 }
-SHEET = {
+AUTHORS = {
     ("compass", 0.5): 1.32,
     ("compass", 2.0): 2.13,
     ("compass", 2.5): 3.1,
@@ -174,8 +174,8 @@ def compass(runs: Runs, fidelity: str, policies: Sequence[str], seeds: int) -> I
         cells = []
         for rate in RATES:
             rows = runs.seeds(seeds, **_compass(policy, rate, fidelity), workload__requests=1000)
-            said = SHEET.get((policy, rate)) if fidelity == "authors" else None
-            against = f" (sheet {said})" if said else ""
+            said = AUTHORS.get((policy, rate)) if fidelity == "authors" else None
+            against = f" (authors {said})" if said else ""
             cells.append(f"{mean(rows, 'slowdown_mean'):.2f} ± {spread(rows, 'slowdown_mean'):.2f}{against}")
         rows = runs.seeds(seeds, **_compass(policy, 2.0, fidelity), workload__requests=1000)
         lines.append([f"`{policy}`", *cells, f"{100 * mean(rows, 'cache_hit_rate'):.1f} %"])
@@ -215,7 +215,7 @@ def scale(runs: Runs, _seeds: int, _data: Path | None) -> Iterator[str]:
             row = runs.of(**_compass(policy, 40, "authors", serving__workers=workers, workload__requests=1000))
             cells.append(f"{row['slowdown_p50']:.2f} ({row['workers_used']})")
         lines.append([str(workers), cells[0], f"{SCALE_COMPASS[index]}", cells[1], f"{SCALE_HASH[index]}", cells[2]])
-    yield from table(["workers", "compass", "sheet", "hash", "sheet", "headway"], lines)
+    yield from table(["workers", "compass", "authors", "hash", "authors", "headway"], lines)
 
 
 def staleness(runs: Runs, seeds: int, _data: Path | None) -> Iterator[str]:

@@ -189,10 +189,12 @@ def plan(
 
     ``graph`` is a pipeline by name, or a scenario file of one's own; settings are those of ``hw.fleet``.
     """
-    from headway.experiment.fleet import planning
+    from headway.experiment.fleet import capacity_planning
 
-    trial = work("fleet", **planning.settings_for(fspath(graph), scenario)).with_settings(rate=rate, **settings)
-    return planning.answer(typed(copied(trial.document), "settings"), in_time)
+    trial = work("fleet", **capacity_planning.settings_for(fspath(graph), scenario)).with_settings(
+        rate=rate, **settings
+    )
+    return capacity_planning.answer(typed(copied(trial.document), "settings"), in_time)
 
 
 def predict(high: str | PathLike[str], low: Any, **settings: Any) -> Answer:

@@ -13,7 +13,7 @@ from tests.kernels.worlds import TINY, program
 def test_a_request_is_a_run_of_launches_up_to_a_wait() -> None:
     kernels = (Kernel("a", 1),)
     made = Program("p", kernels, (Launch(0, 1, 1), Launch(0, 1, 1, True), Launch(0, 1, 1, True), Launch(0, 1, 1)))
-    assert made.firsts == (0, 2, 3)
+    assert made.request_starts == (0, 2, 3)
     assert made.request_of == (0, 0, 1, 2)
     client = Client("c", made, first=1)
     assert [client.request(number) for number in range(5)] == [1, 2, 0, 0, 1]

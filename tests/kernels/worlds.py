@@ -142,7 +142,7 @@ def worlds(draw: st.DrawFn) -> tuple[tuple[Client, ...], Device]:
                 draw(st.integers(0, 3)),
                 think=draw(st.integers(0, 400)),
                 start=draw(st.integers(0, 200)),
-                first=draw(st.integers(0, len(made.firsts) - 1)),
+                first=draw(st.integers(0, len(made.request_starts) - 1)),
                 requests=draw(st.integers(1, 4)),
             )
         )

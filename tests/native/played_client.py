@@ -41,12 +41,12 @@ class Program:
         program = program_of(name)
         lasts = learn(Client(name, program), Device()).lasts
         functions = [stub.kernel(f"{name}-{at}", each) for at, each in enumerate(lasts)]
-        self.requests: list[list[Played]] = [[] for _ in program.firsts]
+        self.requests: list[list[Played]] = [[] for _ in program.request_starts]
         for launch, request in zip(program.launches, program.request_of, strict=True):
             blocks = max(1, min(2**30, program.kernels[launch.kernel].blocks))
             played = (max(0, launch.gap - CALL_NS), functions[launch.kernel], blocks, lasts[launch.kernel])
             self.requests[request].append(Played(*played, launch.waits))
-        self.ahead_ns = 0 if len(program.firsts) > 1 else program.duration // REQUESTS.get(name, 3)
+        self.ahead_ns = 0 if len(program.request_starts) > 1 else program.duration // REQUESTS.get(name, 3)
         self.next = self.end_ns = 0
 
     def request(self) -> None:

@@ -8,7 +8,7 @@ from headway.cli import console
 from headway.cli.options import Given, argument, command, option, setting
 from headway.cli.results import show_answer
 from headway.cli.scales import JSON, SET, group_of
-from headway.experiment.fleet.planning import REQUESTS, NotEnoughError
+from headway.experiment.fleet.capacity_planning import REQUESTS, NotEnoughError
 from headway.experiment.jobs.backtest import SITE
 from headway.experiment.jobs.flags import FLAGS, WORK
 from headway.experiment.registry import DOMAINS, domain
@@ -80,21 +80,24 @@ def plan(given: Given) -> None:
     "predict",
     [
         argument(
-            "high", str, "The program above: a kernel trace, or one that is known here; NAME@0 to NAME@9.", "HIGH"
+            "high",
+            str,
+            "The high-priority program: a kernel trace, or a known name; NAME@0 to NAME@9.",
+            "HIGH",
         ),
-        argument("low", list[str], "Those below it.", "LOW…"),
-        option("slo", str | None, "The slow-down aimed at, e.g. 1.05."),
-        option("floor", str | None, "The share that those below keep, e.g. 5%."),
-        option("think", str, "Time between requests of the program above: 5ms.", default="0s"),
+        argument("low", list[str], "The low-priority programs.", "LOW…"),
+        option("slo", str | None, "The target slow-down, e.g. 1.05."),
+        option("floor", str | None, "The share of the GPU that low-priority programs keep, e.g. 5%."),
+        option("think", str, "Time between requests of HIGH: 5ms.", default="0s"),
         option("alone", str | None, "What a request of HIGH takes alone there: 4.8ms. Else: as recorded."),
-        option("seconds", float, "How long to play them out.", default=1.0),
-        option("seed", int, "Where each begins is drawn by it.", default=0),
+        option("seconds", float, "Simulated seconds.", default=1.0),
+        option("seed", int, "Draws where in its program each begins.", default=0),
         JSON,
     ],
     "Say what programs would do to each other on one GPU, from their recorded kernels, before they share it.\n\n"
     "headway gpu predict api.parquet train.parquet\n\n"
     "Of 32 settings on an H200 that were predicted before they were measured the slow-down was within 15 % in all, "
-    "the rate below in 19 (half of all within 12 %).",
+    "the rate of the low-priority program in 19 (half of all within 12 %).",
 )
 def predict(given: Given) -> None:
     """Play each way to share."""

@@ -19,7 +19,7 @@ from headway.cli.share_wiring import library, part, program_key
 from headway.errors import HeadwayError, ShareError
 from headway.live.kernels import gpu as gpus, launch, places, serve
 from headway.live.kernels.launch import Program
-from headway.live.kernels.mps import WISHES, Mps
+from headway.live.kernels.mps import MODES, Mps
 from headway.live.kernels.serve import PLAIN, Settings
 from headway.profiling.kernel_store import KernelStore
 from headway.units import format_duration, parse_duration, parse_size
@@ -254,7 +254,7 @@ def floor_ppm(text: str) -> int:
 
 
 def _wish(text: str) -> str:
-    if text not in WISHES:
+    if text not in MODES:
         raise ShareError(f"--mps {text}: auto, on or off")
     return text
 

@@ -18,7 +18,7 @@ class RunTable(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class MeasureTable(Struct, kw_only=True, forbid_unknown_fields=True):
-    """Over how many seeds, against which run, and how sure the intervals are."""
+    """Over how many seeds, against which run, and the confidence level of intervals."""
 
     seeds: int = 1
     """So many runs, from run.seed on, where something is drawn."""

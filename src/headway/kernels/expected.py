@@ -56,7 +56,7 @@ class Expected:
 def learn(client: Client, device: Device) -> Expected:
     """Return the tables of a client, from its program played once alone."""
     program = client.program
-    once = replace(client, start=0, first=0, requests=len(program.firsts))
+    once = replace(client, start=0, first=0, requests=len(program.request_starts))
     played = list(moments(once, device))
     slack = _slack(once, device, played)
     durations: dict[int, list[int]] = defaultdict(list)

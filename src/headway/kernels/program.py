@@ -46,8 +46,8 @@ class Program:
                 raise ExperimentError(f"program {self.name}: launch {number} takes no time: {launch}")
 
     @cached_property
-    def firsts(self) -> tuple[int, ...]:
-        """Return where each request begins."""
+    def request_starts(self) -> tuple[int, ...]:
+        """Return the index of the first launch of each request."""
         return (0, *(at + 1 for at, launch in enumerate(self.launches[:-1]) if launch.waits))
 
     @cached_property
@@ -65,12 +65,12 @@ class Program:
         return sum(launch.duration for launch in self.launches)
 
 
-def cold(program: Program, by_ppm: int, until: int) -> Program:
-    """Return the program on a CPU that slept before each request: the first ``until`` of its CPU time is slower."""
+def on_idle_cpu(program: Program, slower_ppm: int, until: int) -> Program:
+    """Return the program on a CPU that wakes from idle for each request: the first ``until`` of CPU time is slower."""
     launches, spent = [], 0
     for launch in program.launches:
         slow = max(0, min(launch.gap, until - spent))
-        launches.append(launch._replace(gap=launch.gap + slow * by_ppm // MILLION))
+        launches.append(launch._replace(gap=launch.gap + slow * slower_ppm // MILLION))
         spent = 0 if launch.waits else spent + launch.gap
     return replace(program, launches=tuple(launches))
 
@@ -88,34 +88,34 @@ class Client:
     first: int = 0
     """The request that it begins with."""
     requests: int = 0
-    """It leaves after so many; 0: it stays."""
+    """It ends after this many; 0: it repeats the program until the run ends."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.priority < PRIORITIES:
             raise ExperimentError(f"client {self.name}: priority {self.priority} is not between 0 and {PRIORITIES - 1}")
         if self.think < 0 or self.start < 0 or self.requests < 0:
             raise ExperimentError(f"client {self.name}: think, start and requests must not be negative")
-        if not 0 <= self.first < len(self.program.firsts):
+        if not 0 <= self.first < len(self.program.request_starts):
             raise ExperimentError(f"client {self.name}: program {self.program.name} has no request {self.first}")
 
     def launch(self, number: int) -> Launch:
         """Return its ``number``-th launch, counted from 0 when it joins."""
-        turned = self._turned
-        return turned[number % len(turned)]
+        rotated = self._rotated
+        return rotated[number % len(rotated)]
 
     @cached_property
-    def _turned(self) -> tuple[Launch, ...]:
+    def _rotated(self) -> tuple[Launch, ...]:
         """Return the program's launches from the one that it begins with."""
-        at, launches = self.program.firsts[self.first], self.program.launches
+        at, launches = self.program.request_starts[self.first], self.program.launches
         return launches[at:] + launches[:at]
 
     def request(self, number: int) -> int:
         """Return the request of the program that its ``number``-th launch belongs to."""
         program = self.program
-        return program.request_of[(program.firsts[self.first] + number) % len(program.launches)]
+        return program.request_of[(program.request_starts[self.first] + number) % len(program.launches)]
 
     def ends_request(self, number: int) -> bool:
         """Return whether a request ends with its ``number``-th launch: it waits, or the program starts over."""
         program = self.program
-        at = (program.firsts[self.first] + number) % len(program.launches)
+        at = (program.request_starts[self.first] + number) % len(program.launches)
         return program.launches[at].waits or at == len(program.launches) - 1

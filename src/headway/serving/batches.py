@@ -1,4 +1,4 @@
-"""State changes of batches, fetches and processes on a worker: their start, what they hold, their end."""
+"""State changes when batches, weight fetches and processes start and end on a worker, and the resources they hold."""
 
 from typing import TYPE_CHECKING
 
@@ -85,25 +85,25 @@ def _load(state: "ServingState", now: int, worker: WorkerState, batch: Batch, ev
     """
     memory = worker.memory
     missing = [model for model in batch.models if not memory.resident >> model & 1]
-    ready, back = now, 0
+    ready, write_back_time = now, 0
     if evict:
-        back = write_back(state, memory, evict)
+        write_back_time = write_back(state, memory, evict)
         for model in evict:
             memory.remove(model)
             state.journal((now, _EVICTED, -1, batch.lease, worker.id, model, 0))
     if memory.ready:
         for model in batch.models:
             ready = max(ready, memory.ready.get(model, 0))
-    if missing or back:
+    if missing or write_back_time:
         free = max(now, worker.link_free)
         for model in missing:
-            time = load_weights(state, worker, model) + back
-            back = 0
+            time = load_weights(state, worker, model) + write_back_time
+            write_back_time = 0
             memory.add(model, now)
             free += time
             memory.ready[model] = free
             state.journal((now, _LOAD, -1, batch.lease, worker.id, model, time))
-        worker.link_free = free + back  # evicted for activations alone
+        worker.link_free = free + write_back_time  # evicted for activations alone
         ready = max(ready, worker.link_free)
     for model in batch.models:
         memory.pin(model, now)

@@ -1,4 +1,4 @@
-"""State of one worker: its GPU memory, its queue, its batches, and the row that it pushes to the others.
+"""State of one worker: its GPU memory, queue and batches, and the status row that it publishes to other workers.
 
 A row is pushed at most once an interval. Others read it as of its last push; the worker itself reads it as it is. No
 events are needed for that: on its first change in an interval, the row as of the beginning of the interval is kept.
@@ -48,6 +48,7 @@ class Batch:
     slices: int = 0
     began: int = 0
     first: int = 0
+    """The first place on the GPU that it holds, as ``find_slices`` counts them."""
     mask: int = 0
     """The places on the GPU that it holds, as bits."""
     activation_bytes: int = 0

@@ -1,7 +1,6 @@
 """A job's proportional share: the part of a node's CPUs, memory and storage that goes with its GPUs.
 
-The documents call it the job's *due*. A job over nodes of several kinds has the same for each of its GPUs: the least
-that one of its nodes has per GPU.
+A job over nodes of several kinds has the same for each of its GPUs: the least that one of its nodes has per GPU.
 """
 
 from headway.training.cluster import Cluster, Node

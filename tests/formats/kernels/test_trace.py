@@ -95,7 +95,7 @@ def test_a_trace_as_a_program(tmp_path: Path) -> None:
         Launch(0, 20, 10),
         Launch(1, 20, 10, True),
     )
-    assert program.firsts == (0, 2)
+    assert program.request_starts == (0, 2)
 
 
 def test_every_shipped_program_can_be_played() -> None:
@@ -104,7 +104,7 @@ def test_every_shipped_program_can_be_played() -> None:
     for name in names:
         program = kernel_programs.load(name)
         assert program == kernel_programs.load(name)
-        client = Client(name, program, requests=len(program.firsts))
+        client = Client(name, program, requests=len(program.request_starts))
         assert len(list(requests(client, Device()))) == sum(launch.waits for launch in program.launches)
 
 

@@ -14,7 +14,7 @@ GPU = Gpu(0, "GPU-1", "H200", "580", 0)
 
 
 def _started(place: Place) -> Mps:
-    found, line = mps.arranged(place, GPU, "auto")
+    found, line = mps.find_or_start(place, GPU, "auto")
     assert found is not None
     assert line == f"MPS: started, at {place.mps}/pipe"
     return found
@@ -25,7 +25,7 @@ def test_it_is_started_used_again_and_stopped(place: Place) -> None:
     found = _started(place)
     daemon = int((found.pipe / "nvidia-cuda-mps-control.pid").read_text())
     assert processes.alive(daemon, 0)
-    again, line = mps.arranged(place, GPU, "on")
+    again, line = mps.find_or_start(place, GPU, "on")
     assert again == found
     assert "runs already" in line
     assert found.stop()
@@ -54,7 +54,7 @@ def test_one_that_others_started_is_used_and_left_running(
     theirs.pipe.mkdir(parents=True)
     (theirs.pipe / "nvidia-cuda-mps-control.pid").write_text("1")
     monkeypatch.setenv(mps.PIPE, str(theirs.pipe))
-    found, line = mps.arranged(place, GPU, "auto")
+    found, line = mps.find_or_start(place, GPU, "auto")
     assert found is not None
     assert not found.owned
     assert found.stop()
@@ -63,20 +63,20 @@ def test_one_that_others_started_is_used_and_left_running(
 
 
 def test_without_it_sharing_is_coarse_and_one_line_says_why(place: Place) -> None:
-    found, line = mps.arranged(place, GPU, "auto")
+    found, line = mps.find_or_start(place, GPU, "auto")
     assert found is None
     assert line == (
         "coarse: no MPS (nvidia-cuda-mps-control is not installed); only gaps of half a millisecond and more are filled"
     )
-    assert mps.arranged(place, GPU, "off") == (None, "coarse: MPS was turned off")
+    assert mps.find_or_start(place, GPU, "off") == (None, "coarse: MPS was turned off")
     with pytest.raises(ShareError, match="--mps on: nvidia-cuda-mps-control is not installed; --mps auto"):
-        mps.arranged(place, GPU, "on")
+        mps.find_or_start(place, GPU, "on")
 
 
 @pytest.mark.usefixtures("control")
 def test_where_it_is_refused_its_last_words_are_told(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MPS_REFUSES", "1")
-    found, line = mps.arranged(place, GPU, "auto")
+    found, line = mps.find_or_start(place, GPU, "auto")
     assert found is None
     assert "was refused (status 1; its log: no permission)" in line
 

@@ -25,7 +25,7 @@ from headway.kernels.audit import audit
 from headway.kernels.device import Device
 from headway.kernels.policies.parts import KernelsPolicy
 from headway.kernels.policies.registry import build, describe
-from headway.kernels.program import Client, cold
+from headway.kernels.program import Client, on_idle_cpu
 from headway.kernels.replay import about, fresh_state, replay
 from headway.kernels.rows import CLIENT_KINDS, KERNEL_KINDS, Kind
 from headway.kernels.state import KernelsState
@@ -210,7 +210,7 @@ def clients_of(setting: Setting, sources: Mapping[str, Source] | None = None) ->
         name, priority = prioritised(text, usual)
         program = sources[name].program if sources is not None else program_of(name)
         if usual == 0 and setting.think >= SLEEP:
-            program = cold(program, COLD_PPM, COLD_UNTIL)
+            program = on_idle_cpu(program, COLD_PPM, COLD_UNTIL)
         same = sum(client.program.name == program.name for client in clients)
         clients.append(
             Client(
@@ -219,7 +219,7 @@ def clients_of(setting: Setting, sources: Mapping[str, Source] | None = None) ->
                 priority,
                 think=setting.think if usual == 0 else 0,
                 start=int(draw.integers(0, MILLISECOND)),
-                first=int(draw.integers(0, len(program.firsts))),
+                first=int(draw.integers(0, len(program.request_starts))),
             )
         )
     return tuple(clients)

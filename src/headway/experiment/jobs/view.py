@@ -249,7 +249,7 @@ def _notes(scene: JobsScene, row: Row, ledger: Ledger) -> tuple[str, ...]:
 
 
 def _intervals(ledger: Ledger, window: Window | None, level: float) -> dict[str, float | None]:
-    """Return how sure the mean and two percentiles of JCT and the mean wait are; None where there is no saying."""
+    """Return confidence intervals of the mean and two percentiles of JCT and of the mean wait; None if unknown."""
     jct = _jct(ledger, window)
     wait = np.where(ledger.completed, ledger.wait / SECOND, np.nan)[_chosen(window)]
     intervals = {

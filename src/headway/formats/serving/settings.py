@@ -90,7 +90,7 @@ class WorkerFailuresTable(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class ServingMeasureTable(MeasureTable, kw_only=True):
-    """Which requests are measured, over how many seeds, against which run, and how sure the intervals are."""
+    """Which requests are measured, over how many seeds, against which run, and the confidence level of intervals."""
 
     warmup: Span = WARMUP
     """The share of requests, the first to arrive, that is not measured."""

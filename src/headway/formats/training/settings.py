@@ -134,7 +134,7 @@ class JobsRunTable(RunTable, kw_only=True):
 
 
 class JobsMeasureTable(MeasureTable, kw_only=True):
-    """Which jobs are measured, over how many seeds, against which run, and how sure the intervals are."""
+    """Which jobs are measured, over how many seeds, against which run, and the confidence level of intervals."""
 
     jobs: str = ""
     """4000:5000: of the jobs in submission order, numbered from 0, those from 4000 up to but not including 5000."""

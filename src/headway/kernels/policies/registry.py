@@ -1,4 +1,6 @@
-"""The names of all policies of kernels; options in brackets, ``headway(slo=1.05)``. To add one: its file, one line.
+"""Builds policies for kernels on one GPU from their names, with options in brackets: ``headway(slo=1.05)``.
+
+To add a policy, write its module and add its class to ``POLICIES``.
 
 ``plugins.py`` adds policies from users' files.
 """

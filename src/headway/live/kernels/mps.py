@@ -1,8 +1,9 @@
 """NVIDIA's Multi-Process Service (MPS): find, start, query and stop its control daemon.
 
-Only under MPS do kernels of two programs run at the same time; without it a fill costs two switches of the driver's
-time slices. A daemon that headway starts has its own folders, so that other programs do not use it. One that runs
-already is used and left running. Without MPS sharing is coarse, and one line says why.
+Only under MPS do kernels of two programs run at the same time. Without it the driver switches between their time
+slices, twice for each kernel that fills a gap of another program: only long gaps are filled (``coarse``), and one line
+says why. A daemon that headway starts has its own folders, so that other programs do not use it. One that runs already
+is used and left running.
 """
 
 import os
@@ -21,8 +22,8 @@ CONTROL = "nvidia-cuda-mps-control"
 PIPE, LOG = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
 PRIORITY = "CUDA_MPS_CLIENT_PRIORITY"
 MEMORY = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
-USUAL_PIPE = Path("/tmp/nvidia-mps")
-WISHES = ("auto", "on", "off")
+DEFAULT_PIPE = Path("/tmp/nvidia-mps")
+MODES = ("auto", "on", "off")
 _SECONDS = 20
 _LONGEST_SOCKET = 107
 """Longest path of a socket in bytes; MPS appends names to its folder."""
@@ -62,8 +63,8 @@ class Mps:
 
     def servers(self) -> list[int] | None:
         """Return the process ids of the MPS servers; None if the daemon does not answer."""
-        said = self.ask("get_server_list")
-        return None if said is None else _numbers(said)
+        answer = self.ask("get_server_list")
+        return None if answer is None else _numbers(answer)
 
     def clients(self) -> list[tuple[int, int]]:
         """Return (server, client) process ids for each client."""
@@ -107,7 +108,7 @@ def _control_pid(pipe: Path) -> int:
 def running(place: Place) -> Mps | None:
     """Return a daemon that answers: the one headway started, the one that the environment names, or the usual one."""
     our_pipe = place.mps / "pipe"
-    for pipe, owned in ((our_pipe, True), (Path(os.environ.get(PIPE, "")), False), (USUAL_PIPE, False)):
+    for pipe, owned in ((our_pipe, True), (Path(os.environ.get(PIPE, "")), False), (DEFAULT_PIPE, False)):
         if not pipe.is_dir() or str(pipe) == "." or (owned and not files.own_folder(place.mps)):
             continue
         log = place.mps / "log" if owned else Path(os.environ.get(LOG, "/var/log/nvidia-mps"))
@@ -150,10 +151,10 @@ def start(place: Place, gpu: Gpu) -> Mps | str:
         return f"{CONTROL} -d did not start ({problem})"
     if ended.returncode == 0 and wait_until(lambda: mps.servers() is not None, 5, 0.1):
         return mps
-    return f"{CONTROL} -d was refused (status {ended.returncode}{_last_words(log)})"
+    return f"{CONTROL} -d was refused (status {ended.returncode}{_last_log_line(log)})"
 
 
-def _last_words(log: Path) -> str:
+def _last_log_line(log: Path) -> str:
     try:
         lines = (log / "control.log").read_text(errors="replace").strip().splitlines()
     except OSError:
@@ -161,16 +162,16 @@ def _last_words(log: Path) -> str:
     return f"; its log: {lines[-1]}" if lines else ""
 
 
-def arranged(place: Place, gpu: Gpu, wish: str) -> tuple[Mps | None, str]:
+def find_or_start(place: Place, gpu: Gpu, mode: str) -> tuple[Mps | None, str]:
     """Return the MPS to use and a line about it: one that runs, one that is started now, or None and the reason."""
-    if wish == "off":
+    if mode == "off":
         return None, "coarse: MPS was turned off"
     if (running_daemon := running(place)) is not None:
         return running_daemon, f"MPS: a daemon that runs already, at {running_daemon.pipe}"
-    started = "nothing is looked for" if any_gpu() and wish == "auto" else start(place, gpu)
+    started = "nothing is looked for" if any_gpu() and mode == "auto" else start(place, gpu)
     if isinstance(started, Mps):
         return started, f"MPS: started, at {started.pipe}"
-    if wish == "on":
+    if mode == "on":
         raise ShareError(f"--mps on: {started}; --mps auto goes on without, and fills only long gaps")
     return None, f"coarse: no MPS ({started}); only gaps of half a millisecond and more are filled"
 

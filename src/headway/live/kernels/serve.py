@@ -59,7 +59,7 @@ def serve(
     users: int | None = None
     try:
         remove_stale_files(place, say)
-        mps, line = mps_.arranged(place, gpu, settings.mps)
+        mps, line = mps_.find_or_start(place, gpu, settings.mps)
         say(line)
         now = time.monotonic_ns()
         block = SharedBlock.create(place.block, gpus.multiprocessors(gpu), now)

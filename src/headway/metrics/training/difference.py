@@ -72,7 +72,7 @@ def difference(
 def as_json(difference: Difference, level: float = LEVEL) -> dict[str, Any]:
     """Return all of it, flat where it can be: numbers before and after with the relative change, tenants, jobs.
 
-    ``level`` is how sure the intervals are; 0 for none.
+    ``level`` is the confidence level of the intervals; 0 for none.
     """
     both = difference.both
     gains = difference.gains_s

@@ -122,7 +122,7 @@ def story(clients: Sequence[Client], device: Device, tape: Tape, subject: str) -
         raise TapeError(f"request {number!r} of {name} is not in this run: {which}")
     horizon = int(tape.column("time")[-1]) if len(tape) else 0
     times = [request.ended - request.began for request in alone.requests(history.client, device, horizon)]
-    usual = int(np.median(times)) if times else 0
+    median = int(np.median(times)) if times else 0
     chosen = [int(number)] if colon else np.argsort(-history.latency, kind="stable")[:SLOWEST].tolist()
     reasons = Counter(
         reason_name(reason)
@@ -135,14 +135,14 @@ def story(clients: Sequence[Client], device: Device, tape: Tape, subject: str) -
         count,
         int(np.percentile(history.latency, 50)) if count else 0,
         int(np.percentile(history.latency, 99)) if count else 0,
-        usual,
+        median,
         int(history.gated.sum()),
         dict(reasons.most_common()),
-        tuple(_request(clients, history, at, usual) for at in chosen),
+        tuple(_request(clients, history, at, median) for at in chosen),
     )
 
 
-def _request(clients: Sequence[Client], history: ProgramHistory, at: int, usual: int) -> RequestStory:
+def _request(clients: Sequence[Client], history: ProgramHistory, at: int, median: int) -> RequestStory:
     first, last = history.within(at)
     inside = history.held[(history.held[:, 0] >= first) & (history.held[:, 0] < last)]
     delays: Counter[tuple[int, int]] = Counter()
@@ -154,7 +154,7 @@ def _request(clients: Sequence[Client], history: ProgramHistory, at: int, usual:
         if delay
     )
     gated = int(history.gated[first:last].sum())
-    return RequestStory(at, int(history.request_began[at]), int(history.latency[at]), usual, last - first, gated, held)
+    return RequestStory(at, int(history.request_began[at]), int(history.latency[at]), median, last - first, gated, held)
 
 
 def _short(time: int) -> str:

@@ -60,7 +60,7 @@ def _whole(difference: Row) -> Table:
 
 
 def _level(difference: Row) -> str:
-    """Return how sure the intervals are, as the head of their column says it."""
+    """Return the confidence level of the intervals as the head of their column."""
     return f"{100 * (difference['confidence'] or 0):.4g} %"
 
 

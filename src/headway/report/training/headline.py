@@ -129,7 +129,7 @@ def details(compared: Comparison) -> list[str]:
 
 
 def _chosen(compared: Comparison) -> Iterator[str]:
-    """Yield how sure the difference is, given that the best of several runs was picked after the fact."""
+    """Yield the confidence in the difference, given that the best of several runs was picked after the fact."""
     if compared.claim.value is None or not compared.claim_level:
         return
     if compared.claim.interval is None:

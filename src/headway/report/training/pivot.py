@@ -1,4 +1,4 @@
-"""Make the table of a sweep over training jobs: mean JCT, with the compared setting from left to right."""
+"""Make the pivot table of a sweep over training jobs: mean JCT, one column for each value of the compared setting."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,21 +10,21 @@ from headway.report.terminal import framed
 from headway.report.time_unit import in_unit, time_unit
 
 Row = Mapping[str, Any]
-MOST_ACROSS = 8
-"""Of what is compared; more of it is easier read as a list."""
+MOST_COLUMNS = 8
+"""With more values of the compared setting, a list is easier to read."""
 
 
 def pivot(rows: Sequence[Row], across: str) -> Table | None:
     """Return mean JCT, interval and change, a line for each combination of the other keys; None if there are none."""
     columns = list(dict.fromkeys(str(row["values"].get(across, "")) for row in rows))
     others = [key for key in rows[0]["values"] if key != across]
-    if not across or not others or not 2 <= len(columns) <= MOST_ACROSS:
+    if not across or not others or not 2 <= len(columns) <= MOST_COLUMNS:
         return None
     level = next((row["confidence"] for row in rows if row.get("confidence")), None)
-    sure = f" [{100 * level:.4g} % interval]" if level else ""
+    interval = f" [{100 * level:.4g} % interval]" if level else ""
     baseline = rows[0].get("baseline")
     heads = [key.rpartition(".")[2] for key in others]
-    table = framed(heads, columns, f"mean JCT{sure} (change against {baseline})")
+    table = framed(heads, columns, f"mean JCT{interval} (change against {baseline})")
     unit, size = time_unit(max((row["jct_mean_s"] or 0 for row in rows), default=0))
     lines: dict[tuple[str, ...], dict[str, Row]] = {}
     for row in rows:

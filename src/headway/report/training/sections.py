@@ -1,4 +1,4 @@
-"""Make the sections of a report on training jobs as HTML. Figures are named here and drawn by the page."""
+"""Make the HTML sections of a report on training jobs. They refer to figures by name; the page draws these."""
 
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -21,10 +21,10 @@ from headway.report.training.measured import FAILED, Comparison, Measured
 from headway.units import format_duration, seconds
 
 LONGEST_WAITS = 50
-_WHOLE = 400
-"""Letters of a name that is told in full."""
+_LONGEST_NAME = 400
+"""Characters after which a full name is cut."""
 MOST_TENANTS = 20
-"""Rows of the tenants' table that are open; the rest unfold."""
+"""Rows of the tenants' table that are shown at first; the rest can be unfolded."""
 
 
 def comparison(compared: Comparison) -> str:
@@ -41,11 +41,11 @@ def comparison(compared: Comparison) -> str:
         summary = run.numbers
         tail = "" if summary.tail_s is None else f"<small>tail {format_duration(seconds(summary.tail_s))}</small>"
         cells = [
-            _jobs(summary),
+            _jobs_cell(summary),
             _with_interval(summary.jct_s.mean, run.jct_interval, longest, _is_best(compared, index, "jct_s")),
-            *([_against(compared, index)] if several else []),
-            _in(summary.jct_s.p50, longest),
-            _in(summary.jct_s.p99, longest),
+            *([_change_cell(compared, index)] if several else []),
+            _in_unit_of(summary.jct_s.p50, longest),
+            _in_unit_of(summary.jct_s.p99, longest),
             _with_interval(summary.wait_s.mean, run.wait_interval, waiting, _is_best(compared, index, "wait_s")),
             format_duration(seconds(summary.makespan_s)) + tail,
             percent(summary.gpu_utilisation_while_arriving),
@@ -59,12 +59,16 @@ def comparison(compared: Comparison) -> str:
         tag = " <small>baseline</small>" if several and index == compared.base else ""
         policy = f"<small>{plain(run.policy)}</small>" if run.policy not in (run.label, run.name) else ""
         rows.append(row(f"<span{headline.in_full(run)}>{plain(run.label, 80)}</span>{tag}{policy}", cells))
-    told = [f"<li><b>{plain(run.label, 80)}</b> is {plain(run.name, _WHOLE)}</li>" for run in compared.runs if run.name]
-    in_full = f'<ul class="note whole">{"".join(told)}</ul>' if told else ""
+    full_names = [
+        f"<li><b>{plain(run.label, 80)}</b> is {plain(run.name, _LONGEST_NAME)}</li>"
+        for run in compared.runs
+        if run.name
+    ]
+    in_full = f'<ul class="note whole">{"".join(full_names)}</ul>' if full_names else ""
     return table(heads, rows, "All runs side by side") + in_full
 
 
-def _jobs(summary: Summary) -> str:
+def _jobs_cell(summary: Summary) -> str:
     """Return how many jobs: those that are measured, and those that have ended, where that is not all."""
     text = number(summary.measured_jobs)
     if summary.unfinished:
@@ -78,7 +82,7 @@ def _is_best(compared: Comparison, index: int, field: str) -> bool:
     return len(compared.runs) > 1 and means[index] is not None and means[index] == min(known)
 
 
-def _in(value: float | None, longest: float) -> str:
+def _in_unit_of(value: float | None, longest: float) -> str:
     """Return a time in the unit of the longest, so that a column compares at a glance."""
     if value is None:
         return NOTHING
@@ -87,7 +91,7 @@ def _in(value: float | None, longest: float) -> str:
 
 
 def _with_interval(value: float | None, interval: tuple[float, float] | None, longest: float, best: bool) -> str:
-    text = _in(value, longest)
+    text = _in_unit_of(value, longest)
     if best:
         text = f'<b class="best" title="the best of these runs">{text}</b>'
     if value is None or interval is None:
@@ -96,12 +100,12 @@ def _with_interval(value: float | None, interval: tuple[float, float] | None, lo
     return f"{text}<small>{max(0.0, interval[0]) / size:,.2f}–{interval[1] / size:,.2f}</small>"
 
 
-def _against(compared: Comparison, index: int) -> str:
-    moved = compared.changes[index]
-    if moved.value is None:
+def _change_cell(compared: Comparison, index: int) -> str:
+    difference = compared.changes[index]
+    if difference.value is None:
         return NOTHING
-    told = f"<small>{headline.signed(moved.interval)}</small>" if moved.interval else ""
-    return f'<span title="{headline.verdict(moved)}">{change(moved.value)}</span>{told}'
+    interval = f"<small>{headline.signed(difference.interval)}</small>" if difference.interval else ""
+    return f'<span title="{headline.verdict(difference)}">{change(difference.value)}</span>{interval}'
 
 
 def waited(
@@ -159,12 +163,12 @@ def fairness(compared: Comparison) -> str:
     rho = figure("rho", f"Mean finish-time fairness by {what}", f"ρ by {what}")
     wait = figure("group-wait", f"Mean wait by {what}", f"mean wait by {what}")
     jain = [run.summary.jain_tenants if several else run.summary.jain_jobs for run in compared.runs]
-    said = [NOTHING if index is None else f"{index:.3f}" for index in jain]
-    told = [f"{plain(run.label)} {index}" for run, index in zip(compared.runs, said, strict=True)]
+    shown = [NOTHING if index is None else f"{index:.3f}" for index in jain]
+    by_run = [f"{plain(run.label)} {index}" for run, index in zip(compared.runs, shown, strict=True)]
     over = "GPU time that tenants received (over their weight)" if several else "ρ of jobs"
     index = (
         '<p class="note">ρ is the time a job took over the time it would have taken on an equal part of the cluster: '
-        f"above 1, worse off. Jain’s index over the {over}, 1 being equal for all: {', '.join(told)}.</p>"
+        f"above 1, worse off. Jain’s index over the {over}, 1 being equal for all: {', '.join(by_run)}.</p>"
     )
     tables = "".join(for_run(i, tenants(run)) for i, run in enumerate(compared.runs)) if several else ""
     return f'<div class="pair">{rho}{wait}</div>{index}{tables}'
@@ -185,16 +189,16 @@ def groups(compared: Comparison, column: str) -> list[str]:
 def lost(compared: Comparison, drawn: Figure) -> str:
     """Return GPU-hours by what took them."""
     failed = [f"{plain(run.label)} {hours(run.lost[FAILED])}" for run in compared.runs if run.lost[FAILED] > 0]
-    besides = f'<p class="note">Attempts that failed by themselves took more GPU-hours: {", ".join(failed)}.</p>'
-    told = besides if failed else ""
+    failures = f'<p class="note">Attempts that failed by themselves took more GPU-hours: {", ".join(failed)}.</p>'
+    failure_note = failures if failed else ""
     if not any(run.summary.lost_gpu_hours for run in compared.runs):
-        return f'<p class="note">Nothing was lost to checkpoints, preemptions, moves or failed nodes.</p>{told}'
+        return f'<p class="note">Nothing was lost to checkpoints, preemptions, moves or failed nodes.</p>{failure_note}'
     away = [(plain(run.label), 1 - run.summary.gpu_availability) for run in compared.runs]
     notes = [f"{name} {percent(share, 2)}" for name, share in away if share > 0.00005]
     down = (
         f'<p class="note">Besides, nodes were down or drained: {", ".join(notes)} of all GPU time.</p>' if notes else ""
     )
-    return legend(drawn) + figure("lost", "GPU-hours lost in each run, by what took them") + told + down
+    return legend(drawn) + figure("lost", "GPU-hours lost in each run, by what took them") + failure_note + down
 
 
 def longest(run: Measured) -> str:

@@ -113,7 +113,7 @@ def _against(rows: Sequence[Row]) -> tuple[str, list[float | None]]:
 
 
 def _level(rows: Sequence[Row]) -> str:
-    """Return how sure the intervals are, as the head of their column says it."""
+    """Return the confidence level of the intervals as the head of their column."""
     level = next((row["confidence"] for row in rows if row.get("confidence")), 0.95)
     return f"{100 * level:.4g} %"
 

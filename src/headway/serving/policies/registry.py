@@ -1,4 +1,7 @@
-"""The names of all serving policies; options in brackets, ``compass(adjust=off)``. To add one: its file, one line."""
+"""Builds serving policies from their names, with options in brackets: ``compass(adjust=off)``.
+
+To add a policy, write its module and add its class to ``POLICIES``.
+"""
 
 from collections.abc import Mapping
 from typing import Any

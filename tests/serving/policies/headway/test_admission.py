@@ -5,7 +5,7 @@ from hypothesis import given, settings, strategies as st
 from headway.serving.catalogue import Catalogue, Configuration, Function, Profile
 from headway.serving.fleet import Fleet, Gpu, Worker
 from headway.serving.graph import Graph, Task
-from headway.serving.policies.headway.admission import LOOK_EVERY, Admission, Scarcity
+from headway.serving.policies.headway.admission import UPDATE_INTERVAL, Admission, ShadowPrices
 from headway.serving.policies.headway.offers import menus_of
 from headway.serving.state import ServingState
 from headway.units import MILLISECOND, SECOND
@@ -71,40 +71,40 @@ def use(state: ServingState, cpus: float, slices: float) -> None:
         worker.slices_free = round(worker.worker.gpu.slices * (1 - slices))
 
 
-def looked(scarcity: Scarcity, state: ServingState, times: int, start: int) -> int:
+def looked(prices: ShadowPrices, state: ServingState, times: int, start: int) -> int:
     for _ in range(times):
-        start += LOOK_EVERY
-        scarcity.update(start, state)
+        start += UPDATE_INTERVAL
+        prices.update(start, state)
     return start
 
 
 def test_what_is_taken_becomes_dearer_and_then_cheaper_again() -> None:
     state, _ = admission_of(two_speeds(10))
-    scarcity = Scarcity(5.0)
+    prices = ShadowPrices(5.0)
     use(state, cpus=1.0, slices=0.3)
-    now = looked(scarcity, state, 4, 0)
-    assert scarcity.multipliers[0] > 1.0
-    assert scarcity.multipliers[1] == 1.0
-    assert scarcity.is_scarce
+    now = looked(prices, state, 4, 0)
+    assert prices.multipliers[0] > 1.0
+    assert prices.multipliers[1] == 1.0
+    assert prices.are_raised
     use(state, cpus=0.1, slices=0.1)
-    looked(scarcity, state, 10, now)
-    assert scarcity.multipliers == (1.0, 1.0)
-    assert not scarcity.is_scarce
+    looked(prices, state, 10, now)
+    assert prices.multipliers == (1.0, 1.0)
+    assert not prices.are_raised
 
 
 def test_slices_never_cost_what_an_answer_is_worth() -> None:
     state, _ = admission_of(two_speeds(10))
-    scarcity = Scarcity(5.0)
+    prices = ShadowPrices(5.0)
     use(state, cpus=1.0, slices=1.0)
-    looked(scarcity, state, 50, 0)
-    assert scarcity.multipliers == (8.0, 4.0)
+    looked(prices, state, 50, 0)
+    assert prices.multipliers == (8.0, 4.0)
 
 
 def test_it_looks_now_and_then_only() -> None:
     state, _ = admission_of(two_speeds(10))
-    scarcity = Scarcity(5.0)
+    prices = ShadowPrices(5.0)
     use(state, cpus=1.0, slices=1.0)
-    assert not any(scarcity.update(now, state) for now in range(0, LOOK_EVERY, LOOK_EVERY // 10))
+    assert not any(prices.update(now, state) for now in range(0, UPDATE_INTERVAL, UPDATE_INTERVAL // 10))
 
 
 def test_a_fleet_that_is_down_is_not_crowded() -> None:
@@ -112,6 +112,6 @@ def test_a_fleet_that_is_down_is_not_crowded() -> None:
     use(state, cpus=1.0, slices=1.0)
     for worker in state.workers:
         worker.up = False
-    scarcity = Scarcity(5.0)
-    looked(scarcity, state, 5, 0)
-    assert not scarcity.is_scarce
+    prices = ShadowPrices(5.0)
+    looked(prices, state, 5, 0)
+    assert not prices.are_raised

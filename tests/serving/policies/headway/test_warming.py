@@ -10,9 +10,9 @@ from headway.serving.catalogue import Catalogue, Function, Model
 from headway.serving.events import InstanceStarted
 from headway.serving.fleet import Fleet, Gpu, Links, Worker
 from headway.serving.policies.headway.warming import (
-    LOOK_EVERY,
     MEMORY,
     NEVER,
+    UPDATE_INTERVAL,
     Rate,
     Warming,
     carried,
@@ -137,7 +137,7 @@ def test_processes_are_spread_over_the_workers() -> None:
     counts = [sum(action.worker == worker for action in begun) for worker in range(4)]
     assert sum(counts) == warming.target(now, 0)
     assert max(counts) - min(counts) <= 1
-    assert not starts(look(warming, state, now + LOOK_EVERY)), "enough is enough"
+    assert not starts(look(warming, state, now + UPDATE_INTERVAL)), "enough is enough"
 
 
 def test_nothing_is_started_that_nobody_asks_for() -> None:
@@ -165,8 +165,8 @@ def test_it_looks_now_and_then_only() -> None:
     now = arrivals(warming, 4, 30)
     assert look(warming, state, now)
     arrivals(warming, 4000, 0.1, start=now)
-    assert not look(warming, state, now + LOOK_EVERY - 1)
-    assert look(warming, state, now + LOOK_EVERY)
+    assert not look(warming, state, now + UPDATE_INTERVAL - 1)
+    assert look(warming, state, now + UPDATE_INTERVAL)
 
 
 def test_a_first_request_starts_one_process_of_each_function_that_needs_one() -> None:

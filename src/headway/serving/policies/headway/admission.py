@@ -12,20 +12,21 @@ from headway.serving.policies.headway.offers import Menu
 from headway.serving.state import ServingState
 from headway.units import MILLISECOND
 
-LUCK = 2.0
-"""A run may be shorter than expected: a request is hopeless only if runs shorter by this many spreads are too long."""
-LOOK_EVERY = 500 * MILLISECOND
-EASY, CROWDED = 0.6, 0.75
+SHORTEST_RUN_DEVIATIONS = 2.0
+"""A request is hopeless only if even runs so many deviations shorter than expected would end after its deadline."""
+UPDATE_INTERVAL = 500 * MILLISECOND
+LOW_UTILISATION, HIGH_UTILISATION = 0.6, 0.75
 """Utilisation below which a shadow price falls, and above which it rises."""
 
 
 class Admission:
-    """Bounds the time that the rest of a request takes: every task at once, with its fastest offer."""
+    """Bounds from below the time that the rest of a request takes: each task at once, in its fastest configuration."""
 
     def __init__(self, state: ServingState, menus: Sequence[Sequence[Menu]]) -> None:
         functions = state.catalogue.functions
+        spreads = [SHORTEST_RUN_DEVIATIONS * function.profile.spread for function in functions]
         self._fastest = [
-            round(min((menu.times.min() for menu in offers), default=0) * exp(-LUCK * functions[index].profile.spread))
+            round(min((menu.times.min() for menu in offers), default=0) * exp(-spreads[index]))
             for index, offers in enumerate(menus)
         ]
         self._graphs = state.catalogue.graphs
@@ -56,7 +57,7 @@ class Admission:
         return self.earliest(now, graph, task, ready_from) > deadline
 
 
-class Scarcity:
+class ShadowPrices:
     """Shadow prices of CPUs and slices, as multiples of their price: doubled under overload, halved after it."""
 
     def __init__(self, worth: float) -> None:
@@ -64,31 +65,32 @@ class Scarcity:
         self.multipliers = (1.0, 1.0)
         self._highest = (1.6 * worth, 0.8 * worth)
         self._used = [0.0, 0.0]
-        self._seen = 0
+        self._updated = 0
 
     @property
-    def is_scarce(self) -> bool:
-        """Return whether CPUs or slices are scarce."""
+    def are_raised(self) -> bool:
+        """Return whether CPUs or slices count at more than their list price: they are scarce."""
         return self.multipliers != (1.0, 1.0)
 
     def update(self, now: int, state: ServingState) -> bool:
-        """Update the prices from the utilisation, at most every ``LOOK_EVERY``; return whether they changed."""
-        if now - self._seen < LOOK_EVERY:
+        """Update the prices from the utilisation, at most every ``UPDATE_INTERVAL``; return whether they changed."""
+        if now - self._updated < UPDATE_INTERVAL:
             return False
-        self._seen = now
+        self._updated = now
         before = self.multipliers
+        up = [worker for worker in state.workers if worker.up]
         self.multipliers = (
-            self._next(0, [(worker.cpus_free, worker.worker.cpus) for worker in state.workers if worker.up]),
-            self._next(1, [(worker.slices_free, worker.worker.gpu.slices) for worker in state.workers if worker.up]),
+            self._next_price(0, [(worker.cpus_free, worker.worker.cpus) for worker in up]),
+            self._next_price(1, [(worker.slices_free, worker.worker.gpu.slices) for worker in up]),
         )
         return self.multipliers != before
 
-    def _next(self, resource: int, workers: Sequence[tuple[int, int]]) -> float:
+    def _next_price(self, resource: int, workers: Sequence[tuple[int, int]]) -> float:
         """Return the next price of one resource; ``workers``: (free, total) of each worker."""
         total = sum(of for _, of in workers)
         used = 1.0 - sum(free for free, _ in workers) / total if total else 0.0
         self._used[resource] += 0.5 * (used - self._used[resource])
-        worth = self.multipliers[resource]
-        if self._used[resource] > CROWDED and 2.0 * worth <= self._highest[resource]:
-            return 2.0 * worth
-        return worth / 2.0 if self._used[resource] < EASY and worth > 1.0 else worth
+        price = self.multipliers[resource]
+        if self._used[resource] > HIGH_UTILISATION and 2.0 * price <= self._highest[resource]:
+            return 2.0 * price
+        return price / 2.0 if self._used[resource] < LOW_UTILISATION and price > 1.0 else price

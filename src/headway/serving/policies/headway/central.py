@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from math import log
 
 from headway.serving.actions import Action, DropRequest, RunBatch, WakeAt
-from headway.serving.policies.headway.admission import Admission, Scarcity
+from headway.serving.policies.headway.admission import Admission, ShadowPrices
 from headway.serving.policies.headway.batching import Batching, Choice, Forecast, QueueEntry
 from headway.serving.policies.headway.candidates import Candidate, Releases, best_fit
 from headway.serving.policies.headway.offers import MISSED, CostTables, menus_of, worker_types_of
@@ -77,7 +77,7 @@ class Central:
         self._callers = [[caller for called, caller in calls if called == function] for function in functions]
         """By function: its tasks, as (graph, task)."""
         self._admission = Admission(state, self._menus)
-        self._scarcity = Scarcity(WORTH)
+        self._prices = ShadowPrices(WORTH)
         self._warming = Warming(state, self._capable, self._worths, SPARE)
         self._forecast = Forecast(state, self._grace)
         self._releases = Releases(len(state.workers))
@@ -103,13 +103,13 @@ class Central:
         for request in state.landed:
             yield from self._warming.ensure_one(now, state, state.requests[request].request.graph)
         yield from self._warming.adjust(now, state, self._lacking())
-        if self._scarcity.update(now, state) or now - self._renewed > SECOND:
+        if self._prices.update(now, state) or now - self._renewed > SECOND:
             self._renew(now, state)
         waiting = [(self._queues[function][0].deadline, function) for function in new if self._queues[function]]
         for _, function in sorted(waiting):
             if self._queues[function]:
                 yield from self._serve(now, state, function)
-        if not self._short and not self._scarcity.is_scarce:
+        if not self._short and not self._prices.are_raised:
             for function, late in enumerate(self._late):
                 if late:
                     yield from self._catch_up(now, state, function)
@@ -176,7 +176,7 @@ class Central:
         rates = [self._warming.rate(now, function) for function in range(len(self._menus))]
         total_per_second = sum(rates) * SECOND
         rate_step = round(log(total_per_second) / log(COARSE)) if total_per_second > 1e-3 else -NEVER
-        key = (*self._scarcity.multipliers, rate_step)
+        key = (*self._prices.multipliers, rate_step)
         if (batching := self._known.pop(key, None)) is None:
             waits = {
                 (function, menu.size): (menu.size - 1) / 2 / rate if rate else float(NEVER)
@@ -184,7 +184,7 @@ class Central:
                 for menu in self._menus[function]
                 if menu.size > 1
             }
-            costs = CostTables(state, self._menus, self._worths, waits, self.drop, self._scarcity.multipliers)
+            costs = CostTables(state, self._menus, self._worths, waits, self.drop, self._prices.multipliers)
             batching = [Batching(offers, usd, costs) for offers, usd in zip(self._menus, costs.usd, strict=True)]
             if len(self._known) >= KEPT:
                 del self._known[next(iter(self._known))]
@@ -235,7 +235,7 @@ class Central:
         if len(queue) > ASIDE and now - self._swept[function] < SWEEP:
             return
         self._swept[function] = now
-        ready_from, plentiful = self._warming.ready_from, not self._scarcity.is_scarce
+        ready_from, plentiful = self._warming.ready_from, not self._prices.are_raised
         latest = max(self._admission.earliest(now, *caller, ready_from) for caller in self._callers[function])
         for entry in list(queue):
             if plentiful and entry.deadline >= latest:
@@ -272,7 +272,7 @@ class Central:
         """Return whether a request misses its deadline anyway or, under scarcity, costs more than its value."""
         if self._admission.is_hopeless(now, entry.graph, entry.task, entry.deadline, self._warming.ready_from):
             return True
-        if not self._scarcity.is_scarce:
+        if not self._prices.are_raised:
             return False
         worth = self._worths[entry.graph] * (ODDS if entry.task in self._entries[entry.graph] else ODDS * MISSED)
         return self._batching[function].alone(entry, now) >= worth

@@ -18,7 +18,7 @@ from headway.serving.state import ServingState
 from headway.serving.workerstate import WorkerState
 from headway.units import MILLISECOND, SECOND
 
-LOOK_EVERY = 500 * MILLISECOND
+UPDATE_INTERVAL = 500 * MILLISECOND
 STUCK = 4
 """After this many adjustments in a row at which tasks wait though processes are idle, one is started elsewhere."""
 MEMORY = 20 * SECOND
@@ -52,7 +52,7 @@ class Rate:
         seen = 1.0 - exp((self._began - now) / self.memory)
         # the first event opens the window and is not in it
         weight = self._weight * exp((self._last - now) / self.memory) - exp((self._began - now) / self.memory)
-        return max(weight, 0.0) / max(self.memory * seen, LOOK_EVERY)
+        return max(weight, 0.0) / max(self.memory * seen, UPDATE_INTERVAL)
 
 
 @dataclass(slots=True)
@@ -109,7 +109,7 @@ class Warming:
         """By function: the peak number of processes; with one fewer a request would have waited."""
         self._most = [sum(state.fleet.workers[index].gpu.slices for index in workers) for workers in capable]
         """By function: how many processes can be busy at once."""
-        self._looked = -LOOK_EVERY
+        self._looked = -UPDATE_INTERVAL
         self._stuck = [0] * len(functions)
         """By function: adjustments in a row at which its tasks waited though processes were idle."""
 
@@ -162,8 +162,8 @@ class Warming:
                 self.ready_from[task.function] = now + state.catalogue.functions[task.function].cold_start
 
     def adjust(self, now: int, state: ServingState, waiting: Collection[int]) -> Iterator[Action]:
-        """Start missing processes and stop surplus ones, every ``LOOK_EVERY``. ``waiting``: functions with a queue."""
-        if now - self._looked < LOOK_EVERY:
+        """Every ``UPDATE_INTERVAL``, start missing processes and stop surplus ones. ``waiting``: queued functions."""
+        if now - self._looked < UPDATE_INTERVAL:
             return
         self._looked = now
         idle, running, starting = self._counts(state)

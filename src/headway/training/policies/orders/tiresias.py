@@ -1,12 +1,12 @@
 """Tiresias' discretised 2D-LAS (Gu et al., NSDI 2019): queues by attained GPU time, nearly first in first out in each.
 
-The rules are those of the authors' code ("dlas-gpu"). A job begins in the first queue and falls into the next one
-the moment it has held a threshold of GPU time, to the tail, behind those that wait there. Jobs are taken queue by
-queue; one that does not fit is skipped. Within a queue running jobs stand before waiting ones, in the order of their
-starts, so equals never preempt each other; only a job that has just fallen may lose its GPUs to those that wait in its
-new queue. Of those that wait, jobs that have run in this queue come first, the latest stopped before the others; then
-the rest in the order in which they came into it. ``promote`` is the PROMOTEKNOB: a job whose waits, since it first ran
-or was last promoted, add up to so many times what it has run begins again at the tail of the first queue.
+The rules are those of the authors' code ("dlas-gpu"). A job begins in the first queue and is demoted to the tail of the
+next one, behind those that wait there, the moment it has held a threshold of GPU time. Jobs are taken queue by queue;
+one that does not fit is skipped. Within a queue running jobs stand before waiting ones, in the order of their starts,
+so equals never preempt each other; only a job that was just demoted may lose its GPUs to those that wait in its new
+queue. Of those that wait, jobs that have run in this queue come first, the latest stopped before the others; then the
+rest in the order in which they came into it. ``promote`` is the PROMOTEKNOB: a job whose waits, since it first ran or
+was last promoted, add up to so many times what it has run begins again at the tail of the first queue.
 
 Departures: a threshold is crossed when it is reached, where the authors' code notices it late; a job that has waited
 long enough already when it is stopped is promoted a second later, theirs at the next event; no placement by model
@@ -61,7 +61,7 @@ class Tiresias(Order):
         self.thresholds = thresholds
         self.promote = promote
         self._bounds = [threshold * WHOLE_GPU_MILLI for threshold in thresholds]
-        self._forgiven: dict[int, int] = {}
+        self._uncounted: dict[int, int] = {}
         """GPU time that no longer counts, of jobs that were promoted."""
         self._promoted: dict[int, tuple[int, Key]] = {}
         """The time of the last promotion of jobs, and the key that they had waited with."""
@@ -71,12 +71,12 @@ class Tiresias(Order):
         self._started: dict[int, int] = {}
         """The time at which each job last started."""
         self._failed_searches = FailedSearches()
-        self._falls: list[tuple[int, int, int]] = []
+        self._demotions: list[tuple[int, int, int]] = []
         """(time, job, lease): when running jobs reach their next threshold, unless they stop before."""
         self._seen = 0
-        """The last lease whose fall is known."""
-        self._fallen: tuple[int, set[int]] = (-1, set())
-        """An instant, and the jobs that fell into a later queue since the last instant at which this was updated."""
+        """The last lease whose demotion is scheduled."""
+        self._demoted: tuple[int, set[int]] = (-1, set())
+        """An instant, and the jobs that were demoted since the last instant at which this was updated."""
 
     # --- waiting jobs -----------------------------------------------------------------------------------------
 
@@ -108,12 +108,12 @@ class Tiresias(Order):
 
     def ended(self, now: int, js: JobState) -> None:
         """Forget a job that has ended."""
-        for memory in (self._forgiven, self._promoted, self._waits, self._started):
+        for memory in (self._uncounted, self._promoted, self._waits, self._started):
             memory.pop(js.id, None)
 
     def _counted(self, js: JobState) -> int:
         """Return the GPU time held up to ``since`` and after the last promotion."""
-        return js.attained - self._forgiven.get(js.id, 0) if self._forgiven else js.attained
+        return js.attained - self._uncounted.get(js.id, 0) if self._uncounted else js.attained
 
     def _wait(self, now: int, js: JobState) -> None:
         """Record a new wait, or promote the job at the end of one."""
@@ -131,7 +131,7 @@ class Tiresias(Order):
                 heappush(self._promotions, (promoted_at, js.id))
             self._waits[js.id] = wait = _Wait(js.since, js.attained, waited, promoted_at)
         if wait.promoted_at and now >= wait.promoted_at:
-            self._forgiven[js.id] = js.attained
+            self._uncounted[js.id] = js.attained
             self._promoted[js.id] = now, js.key
             self._waits[js.id] = wait._replace(before=js.since - now, promoted_at=0)
 
@@ -147,13 +147,13 @@ class Tiresias(Order):
         return js.width, self._counted(js) - js.width * js.since
 
     def victims(self, now: int, state: TrainingState, js: JobState) -> Iterable[JobState]:
-        """Yield jobs of later queues, the last queue and in it the last job first; then those that just fell into the
-        queue of the waiting job."""
+        """Yield jobs of later queues, the last queue and in it the last job first; then those that were just
+        demoted to the queue of the waiting job."""
         bounds, mine = self._bounds, js.key[0]
-        self._note_falls(now, state)
+        self._update_demotions(now, state)
         most = state.ranked.largest(now)
         later = most is not None and mine < len(bounds) and most >= bounds[mine]
-        if not (later or (mine and self._fallen[1])) or self._failed_searches.would_fail(now, state, js):
+        if not (later or (mine and self._demoted[1])) or self._failed_searches.would_fail(now, state, js):
             return
         queue: list[int] = []
         below = len(bounds) - 1
@@ -166,8 +166,8 @@ class Tiresias(Order):
             queue.append(job)
         yield from self._last_first(state, queue, below + 1)
         if mine:
-            fallen = (state.running.get(job) for job in self._fallen[1])
-            here = [s.id for s in fallen if s is not None and self._queue(now, s) == mine]
+            demoted = (state.running.get(job) for job in self._demoted[1])
+            here = [s.id for s in demoted if s is not None and self._queue(now, s) == mine]
             yield from self._last_first(state, here, mine)
         self._failed_searches.record(js, self.next_turn(now, state) or now)
 
@@ -181,59 +181,59 @@ class Tiresias(Order):
         queue.clear()
 
     def _place(self, js: JobState, queue: int) -> tuple[int, ...]:
-        """Return the sort key of a job among the running ones of a queue: the time at which it started or fell there.
+        """Return the sort key of a job among the running ones of a queue: when it started in it or was demoted to it.
 
-        At equal times a job that started comes first. Jobs that fell together keep the order of the queue before.
+        At equal times a job that started comes first. Jobs demoted together keep the order of the queue before.
         """
         rate, offset = js.rank
         started = self._started.get(js.id, 0)
         place: list[int] = []
         for bound in reversed(self._bounds[:queue] if rate else ()):
-            fell = -((offset - bound) // rate)
-            if fell <= started:
+            demoted_at = -((offset - bound) // rate)
+            if demoted_at <= started:
                 break
-            place += (fell, 1)
+            place += (demoted_at, 1)
         return *place, started, 0, js.turn
 
     # --- changes with time ------------------------------------------------------------------------------------
 
     def next_turn(self, now: int, state: TrainingState) -> int:
-        """Return when the next running job falls into a later queue, or a waiting one is promoted; 0 if none waits."""
+        """Return when the next running job is demoted or a waiting one promoted; 0 if none waits."""
         first = state.queue.head()
         if first is None:
             return 0
-        self._note_falls(now, state)
+        self._update_demotions(now, state)
         while self._promotions and not self._waits_until(self._promotions[0][1], self._promotions[0][0]):
             heappop(self._promotions)
-        times = [heap[0][0] for heap in (self._falls, self._promotions) if heap]
+        times = [heap[0][0] for heap in (self._demotions, self._promotions) if heap]
         if self.quantum:
             times.append(now + self.quantum)
         return min(times, default=0)
 
-    def _note_falls(self, now: int, state: TrainingState) -> None:
-        """Schedule the falls of jobs that started since the last call, and record those that have happened."""
-        if self._fallen[0] != now:
-            self._fallen = now, set()
+    def _update_demotions(self, now: int, state: TrainingState) -> None:
+        """Schedule the demotions of jobs that started since the last call, and record those that have happened."""
+        if self._demoted[0] != now:
+            self._demoted = now, set()
         for js in reversed(state.running.values()):
             if js.lease <= self._seen:
                 break
-            self._expect_fall(now, js)
+            self._schedule_demotion(now, js)
         self._seen = state.lease
-        falls = self._falls
-        while falls:
-            time, job, lease = falls[0]
+        demotions = self._demotions
+        while demotions:
+            time, job, lease = demotions[0]
             js_or_none = state.running.get(job)
             runs = js_or_none is not None and js_or_none.lease == lease
             if runs and time > now:
                 return
-            heappop(falls)
+            heappop(demotions)
             if runs and js_or_none is not None:
-                self._fallen[1].add(job)
-                self._expect_fall(now, js_or_none)
+                self._demoted[1].add(job)
+                self._schedule_demotion(now, js_or_none)
 
-    def _expect_fall(self, now: int, js: JobState) -> None:
+    def _schedule_demotion(self, now: int, js: JobState) -> None:
         if js.job.preemptible and js.width:
             rate, offset = js.rank
             queue = bisect_right(self._bounds, offset + rate * now)
             if queue < len(self._bounds):
-                heappush(self._falls, (-(-(self._bounds[queue] - offset) // rate), js.id, js.lease))
+                heappush(self._demotions, (-(-(self._bounds[queue] - offset) // rate), js.id, js.lease))

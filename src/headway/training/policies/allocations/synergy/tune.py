@@ -139,7 +139,7 @@ def _grant_and_lower(
     resources.take(coming.placement, gpus, coming.grant)
     while short := [node for node in nodes if min(resources.free(node)) < 0]:
         able = {other.js.id: other for node in short for other in placed_on(node) if other.js.gpus}
-        giver = min((o for o in able.values() if exceeds(o.grant, o.proportional)), key=_reluctance, default=None)
+        giver = min((o for o in able.values() if exceeds(o.grant, o.proportional)), key=_lowering_order, default=None)
         if giver is None:
             break
         resources.regrant(giver, giver.proportional)
@@ -149,7 +149,7 @@ def _grant_and_lower(
     return lowered
 
 
-def _reluctance(held: GrantedJob) -> tuple[int, float, float, int]:
+def _lowering_order(held: GrantedJob) -> tuple[int, float, float, int]:
     """Return the sort key of jobs to be lowered: on fewer nodes, with more CPUs per GPU, with more memory per GPU."""
     gpus = max(1, held.js.gpus)
     return len(held.placement), -held.grant.cpu_milli / gpus, -held.grant.memory_bytes / gpus, held.js.id

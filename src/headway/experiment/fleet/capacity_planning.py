@@ -1,4 +1,4 @@
-"""Capacity planning: the least number of workers of each kind that answers a load in time, and its cost.
+"""Capacity planning: the fewest workers of each kind that meet the deadlines under a given load, and their cost.
 
 Each kind of worker in the scenario is tried alone: the number that its throughput needs at least, then more, until runs
 of the policy answer the wanted share of requests within their deadline. Bisection finds the least such number. A short
@@ -37,22 +37,23 @@ from headway.units import SECOND, counted
 REQUESTS = 2000
 """Requests of each trial run; far fewer do not give the share of misses."""
 MOST_WORKERS = 1024
-SHORT = 8
-"""The first run of a trial has this fraction (1 / SHORT) of the requests: the first ones."""
-IDLE = 0.5
+SHORT_RUN_DIVISOR = 8
+"""A trial begins with a short run of the first requests: one in so many."""
+IDLE_UTILISATION = 0.5
 """Below this GPU utilisation requests are not late for lack of workers."""
-CLOSER = 0.9
-"""More workers help if they leave at most this part of what was missing,"""
-BETTER = 0.02
-"""or raise the hit rate by this much;"""
-WORSE = 0.01
+SHORTFALL_RATIO = 0.9
+"""More workers help if the hit rate's distance from the target shrinks to this fraction of what it was or less,"""
+HIT_RATE_GAIN = 0.02
+"""or if the hit rate rises by this much;"""
+HIT_RATE_LOSS = 0.01
 """they harm if it falls by this much."""
-WARM = 3
+WARM_UP_STARTS = 3
 """The warm-up, as a multiple of the time that a function takes to run for the first time."""
 _GROWTH = 1.5
-_LIKELY = 0.75
+_PROGRESS_LEFT = 0.75
 """Share of the progress bar that is left after a trial: the number of trials is not known beforehand."""
-Tell = Callable[[str, float], None]
+Progress = Callable[[str, float], None]
+"""Shows what is being done, and which share of it is done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +132,8 @@ def settings_for(graph: str, scenario: str | None = None) -> dict[str, Any]:
 def answer(experiment: ServingExperiment, target: float) -> Answer:
     """Return plans as an answer; raise NotEnoughError where no kind of worker is enough."""
     within("in-time", target, 0.01, 1)
-    with share_bar("plan") as tell:
-        rows = [plan.record() for plan in plans(check(experiment), target, tell)]
+    with share_bar("plan") as progress:
+        rows = [plan.record() for plan in plans(check(experiment), target, progress)]
     if not rows[0]["workers"]:
         why = f"{rows[0]['worker']}: {rows[0]['why_not']}"
         raise NotEnoughError(f"no kind of worker answers {100 * target:g} % in time; {why}", rows)
@@ -161,7 +162,7 @@ def _graphs_of(scenario: str) -> list[str]:
     return [graph.name for graph in built.catalogue.graphs]
 
 
-def plans(experiment: ServingExperiment, target: float, tell: Tell) -> list[Plan]:
+def plans(experiment: ServingExperiment, target: float, progress: Progress) -> list[Plan]:
     """Return a plan for each kind, cheapest first; kinds that are not enough come last, the nearest first."""
     built = scenario_file.load(experiment)
     limits = deadlines(experiment, built)
@@ -174,14 +175,14 @@ def plans(experiment: ServingExperiment, target: float, tell: Tell) -> list[Plan
     experiment, built = _same_deadlines(experiment, built, limits)
     kinds = list({(w.gpu, w.cpus, w.host_bytes, w.hour_usd): w for w in built.fleet.workers}.values())
     results = [
-        _Search(experiment, built, kind, target, _part(tell, index, len(kinds))).least()
+        _Search(experiment, built, kind, target, _part(progress, index, len(kinds))).least()
         for index, kind in enumerate(kinds)
     ]
     return sorted(results, key=lambda plan: (not plan.workers, plan.hour_usd if plan.workers else -plan.hit_rate))
 
 
-def _part(tell: Tell, index: int, count: int) -> Tell:
-    return lambda text, share: tell(text, (index + share) / count)
+def _part(progress: Progress, index: int, count: int) -> Progress:
+    return lambda text, share: progress(text, (index + share) / count)
 
 
 def _same_deadlines(
@@ -201,7 +202,7 @@ class _Search:
     built: Built
     kind: Worker
     target: float
-    tell: Tell
+    progress: Progress
     tried: dict[int, Plan] = field(default_factory=dict)
     rows: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
     """Results of runs, by the number of workers and the part of the requests."""
@@ -219,26 +220,26 @@ class _Search:
         if count > MOST_WORKERS:
             why = f"{count:,} of them would be needed for the throughput alone, {MOST_WORKERS:,} are the most tried"
             return replace(nothing, why_not=why)
-        bad = count - 1
-        while not self._good(count):
-            if count >= MOST_WORKERS or self._is_hopeless():
+        too_few = count - 1
+        while not self._is_enough(count):
+            if count >= MOST_WORKERS or self._has_stalled():
                 best = max(self.tried.values(), key=lambda plan: (plan.hit_rate, plan.workers))
-                said = f"{100 * best.hit_rate:.1f} % in time with {counted(best.workers, 'worker')}"
-                return replace(best, workers=0, why_not=f"{said}, and more do not help")
-            bad, count = count, min(MOST_WORKERS, math.ceil(count * _GROWTH))
-        while count - bad > 1:
-            middle = (count + bad) // 2
-            if self._good(middle):
+                reached = f"{100 * best.hit_rate:.1f} % in time with {counted(best.workers, 'worker')}"
+                return replace(best, workers=0, why_not=f"{reached}, and more do not help")
+            too_few, count = count, min(MOST_WORKERS, math.ceil(count * _GROWTH))
+        while count - too_few > 1:
+            middle = (count + too_few) // 2
+            if self._is_enough(middle):
                 count = middle
             else:
-                bad = middle
+                too_few = middle
         fewer = None if count == 1 else self._run(count - 1, 1)["slo_hit_rate"]
         return replace(self.tried[count], fewer_hit_rate=fewer)
 
-    def _good(self, count: int) -> bool:
+    def _is_enough(self, count: int) -> bool:
         """Return whether so many workers are enough; keep their plan."""
         if count not in self.tried:
-            for part in (SHORT, 1):
+            for part in (SHORT_RUN_DIVISOR, 1):
                 row = self._run(count, part)
                 self.tried[count] = self._plan(count, row)
                 if self._is_settled(row):
@@ -250,21 +251,21 @@ class _Search:
         missed = (1 - (row["slo_hit_rate"] or 0.0)) * row["measured"]
         return bool(missed > (1 - self.target) * (self.experiment.workload.requests or row["measured"]) + 0.5)
 
-    def _is_hopeless(self) -> bool:
+    def _has_stalled(self) -> bool:
         """Return whether the last two increases hardly helped while GPUs are idle, or made it worse."""
         last = [self.tried[count] for count in sorted(self.tried)][-3:]
-        missing = [self.target - plan.hit_rate for plan in last]
-        steps = list(zip(missing[1:], missing[:-1], strict=True))
-        idle = all(plan.gpu_utilisation < IDLE for plan in last)
-        stuck = all(now > CLOSER * old and now > old - BETTER for now, old in steps)
-        return len(last) == 3 and ((idle and stuck) or all(now > old + WORSE for now, old in steps))
+        shortfalls = [self.target - plan.hit_rate for plan in last]
+        steps = list(zip(shortfalls[1:], shortfalls[:-1], strict=True))
+        idle = all(plan.gpu_utilisation < IDLE_UTILISATION for plan in last)
+        stuck = all(now > SHORTFALL_RATIO * old and now > old - HIT_RATE_GAIN for now, old in steps)
+        return len(last) == 3 and ((idle and stuck) or all(now > old + HIT_RATE_LOSS for now, old in steps))
 
     def _plan(self, count: int, row: Mapping[str, Any]) -> Plan:
         hour = count * self.built.fleet.hour_usd(self.kind)
         answered = row["goodput_per_s"]
-        said = (row["slo_hit_rate"] or 0.0, row["latency_p99_s"], row["gpu_utilisation"])
+        measured = (row["slo_hit_rate"] or 0.0, row["latency_p99_s"], row["gpu_utilisation"])
         cost = hour / 3600 / answered if answered else None
-        return Plan(self.kind, count, *said, hour, cost, row["requests"], row["dropped"], row["dropped_at_start"])
+        return Plan(self.kind, count, *measured, hour, cost, row["requests"], row["dropped"], row["dropped_at_start"])
 
     # --- trials ---
 
@@ -275,12 +276,12 @@ class _Search:
         built, experiment = self._fleet(count), self._shortened(part)
         what = f"{kind_name(self.kind)}: {counted(count, 'worker')}"
 
-        def told(share: float) -> None:
-            self.tell(what, 1 - _LIKELY ** (len(self.rows) + share))
+        def report(share: float) -> None:
+            self.progress(what, 1 - _PROGRESS_LEFT ** (len(self.rows) + share))
 
-        told(0.0)
+        report(0.0)
         scene = FleetScene(experiment, built, draw(experiment, built))
-        result = play(scene, progress=lambda far: told(far.share))
+        result = play(scene, progress=lambda far: report(far.share))
         if result.stopped:
             raise KeyboardInterrupt
         row = self.rows[count, part] = self._counted(result)
@@ -289,9 +290,9 @@ class _Search:
     def _counted(self, result: RunResult) -> dict[str, Any]:
         """Return the numbers of a trial; requests dropped in the warm-up after the start count as missed."""
         row, requests = numbers(result).row, result.scene.requests
-        gone = result.tape.column("subject")[result.tape.column("kind") == Kind.DROP]
+        dropped = result.tape.column("subject")[result.tape.column("kind") == Kind.DROP]
         start, first = requests[0].arrival + self._start(), len(requests) - row["measured"]
-        early = sum(1 for number in gone.tolist() if number < first and requests[number].arrival < start)
+        early = sum(1 for number in dropped.tolist() if number < first and requests[number].arrival < start)
         measured = row["measured"] + row["dropped_warmup"] - early
         hits = (row["slo_hit_rate"] or 0.0) * row["measured"]
         share = hits / measured if measured else None
@@ -312,7 +313,7 @@ class _Search:
         if workload.arrivals.partition(":")[0] not in BY_RATE:
             return self.experiment if part == 1 else self._with(max(1, wanted // part), 0.1)
         slowest = max(self._start_of(function) for function in self.built.catalogue.functions)
-        first = max(wanted // 10, math.ceil(WARM * slowest / SECOND * (workload.rate or 1.0)))
+        first = max(wanted // 10, math.ceil(WARM_UP_STARTS * slowest / SECOND * (workload.rate or 1.0)))
         count = max(1, wanted // part) + first
         return self._with(count, first / count)
 

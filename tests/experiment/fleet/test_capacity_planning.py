@@ -13,8 +13,8 @@ from hypothesis import given, settings, strategies as st
 from headway.cli import main
 from headway.errors import ExperimentError
 from headway.experiment.answer import Answer
-from headway.experiment.fleet import planning
-from headway.experiment.fleet.planning import Plan, kind_name, plans
+from headway.experiment.fleet import capacity_planning
+from headway.experiment.fleet.capacity_planning import Plan, kind_name, plans
 from headway.experiment.fleet.scene import prepare
 from headway.experiment.play import play
 from headway.formats import toml
@@ -71,7 +71,7 @@ def faked(
         found: dict[str, Any] = search.rows[count, part]
         return found
 
-    monkeypatch.setattr(planning._Search, "_run", run)
+    monkeypatch.setattr(capacity_planning._Search, "_run", run)
     return made
 
 
@@ -93,11 +93,11 @@ def test_the_least_number_that_is_enough_is_found(enough: int, target: float) ->
 
 
 SLOW = asked("compass", slo="100s", rate=1.0)
-COMPASS = planning.scenario_file.load(SLOW)
+COMPASS = capacity_planning.scenario_file.load(SLOW)
 
 
-def _search(target: float) -> planning._Search:
-    return planning._Search(SLOW, COMPASS, COMPASS.fleet.workers[0], target, silent)
+def _search(target: float) -> capacity_planning._Search:
+    return capacity_planning._Search(SLOW, COMPASS, COMPASS.fleet.workers[0], target, silent)
 
 
 def test_a_number_that_is_far_too_small_needs_only_the_short_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +105,7 @@ def test_a_number_that_is_far_too_small_needs_only_the_short_run(monkeypatch: py
     search = _search(0.99)
     assert search.least().workers == 9
     assert {("T4", 9, 1), ("T4", 8, 1)} <= set(made)  # the plan itself, and what one fewer would do
-    assert {part for _, count, part in made if count < 8} == {planning.SHORT}
+    assert {part for _, count, part in made if count < 8} == {capacity_planning.SHORT_RUN_DIVISOR}
 
 
 @pytest.mark.parametrize("hits", [lambda count: 0.8, lambda count: 0.9 - count / 100, lambda count: 0.0])
@@ -156,7 +156,7 @@ def test_a_factor_of_the_critical_path_is_the_same_time_for_all_kinds(
     scenario: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: dict[str, set[int]] = {}
-    real = planning.draw
+    real = capacity_planning.draw
 
     def draw(experiment: Any, built: Any) -> Any:
         requests = real(experiment, built)
@@ -164,7 +164,7 @@ def test_a_factor_of_the_critical_path_is_the_same_time_for_all_kinds(
         seen.setdefault(gpu, set()).update(each.deadline - each.arrival for each in requests)
         return requests
 
-    monkeypatch.setattr(planning, "draw", draw)
+    monkeypatch.setattr(capacity_planning, "draw", draw)
     plans(asked(scenario(), slo="4L"), 0.5, silent)
     assert seen == {"T4": {800_000_000}, "K80": {800_000_000}}
 
@@ -172,8 +172,8 @@ def test_a_factor_of_the_critical_path_is_the_same_time_for_all_kinds(
 def test_hosts_and_racks_are_filled_as_in_the_scenario(scenario: Callable[..., str]) -> None:
     table = {"workers": [{**T4, "count": 8, "per_host": 4}], "hosts_per_rack": 1}
     experiment = asked(scenario(fleet=table))
-    built = planning.scenario_file.load(experiment)
-    fleet = planning._Search(experiment, built, built.fleet.workers[0], 0.9, silent)._fleet(6).fleet
+    built = capacity_planning.scenario_file.load(experiment)
+    fleet = capacity_planning._Search(experiment, built, built.fleet.workers[0], 0.9, silent)._fleet(6).fleet
     assert [worker.host for worker in fleet.workers] == [0, 0, 0, 0, 1, 1]
     assert [worker.rack for worker in fleet.workers] == [0, 0, 0, 0, 1, 1]
     assert len({worker.name for worker in fleet.workers}) == 6
@@ -182,9 +182,9 @@ def test_hosts_and_racks_are_filled_as_in_the_scenario(scenario: Callable[..., s
 def test_the_warm_up_is_long_enough_for_processes_to_start(scenario: Callable[..., str]) -> None:
     slow = {"f": {**SCENARIO["functions"]["f"], "cold_start": "10s"}}
     experiment = asked(scenario(functions=slow))
-    built = planning.scenario_file.load(experiment)
-    search = planning._Search(experiment, built, built.fleet.workers[0], 0.9, silent)
-    for part, measured in ((1, 200), (planning.SHORT, 25)):
+    built = capacity_planning.scenario_file.load(experiment)
+    search = capacity_planning._Search(experiment, built, built.fleet.workers[0], 0.9, silent)
+    for part, measured in ((1, 200), (capacity_planning.SHORT_RUN_DIVISOR, 25)):
         short = search._shortened(part)
         total = short.workload.requests or 0
         share = float(short.measure.warmup.rstrip("%")) / 100  # type: ignore[union-attr]
@@ -200,7 +200,7 @@ def test_a_deadline_is_needed_and_ctrl_c_ends_it(scenario: Callable[..., str], m
     def stopped(*given_to: Any, **more: Any) -> Any:
         return replace(play(*given_to, **more), stopped=True)
 
-    monkeypatch.setattr(planning, "play", stopped)
+    monkeypatch.setattr(capacity_planning, "play", stopped)
     with pytest.raises(KeyboardInterrupt):
         plans(asked(scenario()), 0.9, silent)
 
@@ -245,7 +245,9 @@ def test_drops_in_the_warm_up_count_against_a_plan_once_the_functions_could_have
     assert early.workers > 0
     assert early.dropped == early.dropped_at_start == 8, "arrived within the 2 s that two processes need to start"
     assert early.hit_rate > 0.99
-    search = planning._Search(dropping(tmp_path, path, 20, 24), planning.scenario_file.load(asked(path)), *_aim(path))
+    search = capacity_planning._Search(
+        dropping(tmp_path, path, 20, 24), capacity_planning.scenario_file.load(asked(path)), *_aim(path)
+    )
     row = search._run(8, 1)
     assert (row["dropped"], row["dropped_warmup"], row["dropped_at_start"]) == (4, 4, 0), "after that: 2.5 s and more"
     assert row["measured"] == pytest.approx(204, abs=1)
@@ -253,7 +255,7 @@ def test_drops_in_the_warm_up_count_against_a_plan_once_the_functions_could_have
 
 
 def _aim(path: str) -> tuple[Any, float, Any]:
-    return planning.scenario_file.load(asked(path)).fleet.workers[0], 0.99, silent
+    return capacity_planning.scenario_file.load(asked(path)).fleet.workers[0], 0.99, silent
 
 
 # --- prices -------------------------------------------------------------------------------------------------------
@@ -323,8 +325,8 @@ def test_without_slo_the_graphs_own_deadlines_hold_and_with_it_not(
 ) -> None:
     faked(monkeypatch, lambda _, count: 1.0)
     seen: list[tuple[int, ...]] = []
-    real = planning._same_deadlines
-    monkeypatch.setattr(planning, "_same_deadlines", lambda *given: seen.append(given[2]) or real(*given))  # type: ignore[func-returns-value]
+    real = capacity_planning._same_deadlines
+    monkeypatch.setattr(capacity_planning, "_same_deadlines", lambda *given: seen.append(given[2]) or real(*given))  # type: ignore[func-returns-value]
     own = scenario(graphs={"line": {"chain": ["f", "f"], "slo": "700ms"}})
     assert ran(capsys, own, "--rate", "8")[0] == 0
     assert ran(capsys, own, "--rate", "8", "--slo", "900ms")[0] == 0
@@ -363,7 +365,7 @@ def test_the_help_names_the_policy_that_is_used(
         used.append(each.policy.name)
         return Answer([], ())
 
-    monkeypatch.setattr(planning, "answer", answer)
+    monkeypatch.setattr(capacity_planning, "answer", answer)
     assert ran(capsys, scenario(), "--rate", "8", "--slo", "1s")[0] == 0
     told = " ".join(ran(capsys, "--help")[1].replace("│", " ").split())
     assert used == [ServingExperiment().policy.name]
@@ -373,7 +375,7 @@ def test_the_help_names_the_policy_that_is_used(
 
 def test_a_kind_in_words() -> None:
     experiment = asked("pipelines")
-    fleet = planning.scenario_file.load(msgspec.structs.replace(experiment)).fleet
+    fleet = capacity_planning.scenario_file.load(msgspec.structs.replace(experiment)).fleet
     assert {kind_name(worker) for worker in fleet.workers} == {
         "A100 (40 GB, 7 MIG slices, 16 CPUs)",
         "H200 (141 GB, 7 MIG slices, 24 CPUs)",
