@@ -13,11 +13,16 @@ from headway.serving.policies.pool import start
 from headway.serving.state import ServingState
 from headway.serving.workerstate import WorkerState
 
+LEAST_CPUS = 2
+"""The published grid has up to as many CPUs as the batch has requests, and this many for a batch of 1."""
+
 
 class Instances:
     """Starts and stops instances, and knows those of each worker."""
 
-    def __init__(self, state: ServingState, *, most_batch: int, safety: float, metric: str, whole: bool) -> None:
+    def __init__(
+        self, state: ServingState, *, most_batch: int, safety: float, metric: str, whole: bool, grid: bool
+    ) -> None:
         """Begin without instances; see the options of the policy."""
         self.metric = metric
         self.whole = whole
@@ -26,7 +31,7 @@ class Instances:
         self._ledger = Ledger(state)
         functions = range(len(state.catalogue.functions))
         self._cells = [
-            [_cells_on(state, worker, function, most_batch, 1.0 + safety) for function in functions]
+            [_cells_on(state, worker, function, most_batch, 1.0 + safety, grid=grid) for function in functions]
             for worker in state.workers
         ]
 
@@ -124,7 +129,9 @@ class Instances:
             self._ledger.release(planned.worker, instance.stage.function, planned.cell.configuration, instance.mask)
 
 
-def _cells_on(state: ServingState, worker: WorkerState, function: int, most_batch: int, slower: float) -> list[Cell]:
+def _cells_on(
+    state: ServingState, worker: WorkerState, function: int, most_batch: int, slower: float, *, grid: bool
+) -> list[Cell]:
     """Return what an empty worker can hold of a function: largest first, and always something of batch 1.
 
     ``most_batch`` 0: no limit. A batch of 1 that was not measured takes as long as the smallest that was.
@@ -133,7 +140,9 @@ def _cells_on(state: ServingState, worker: WorkerState, function: int, most_batc
     held = {each: time for each, time in cells if can_hold(worker.worker, state.catalogue, function, each)}
     if held and (least := min(held).batch) > 1:
         held |= {Configuration(1, *each[1:]): time for each, time in held.items() if each.batch == least}
-    chosen = [
-        Cell(each, round(time * slower)) for each, time in held.items() if each.batch <= (most_batch or each.batch)
-    ]
+    if grid:
+        half = worker.worker.gpu.slices // 2
+        within = {c: time for c, time in held.items() if c.slices <= half and c.cpus <= max(LEAST_CPUS, c.batch)}
+        held = within if any(c.batch == 1 for c in within) else held
+    chosen = [Cell(c, round(time * slower)) for c, time in held.items() if c.batch <= (most_batch or c.batch)]
     return sorted(chosen, key=lambda cell: tuple(-size for size in cell.configuration))

@@ -51,6 +51,7 @@ class Infless(ServingPolicy):
     dispatch: Duration = field(default=Duration(SECOND), kw_only=True)
     scale: Duration = field(default=Duration(10 * SECOND), kw_only=True)
     window: Duration = field(default=Duration(10 * SECOND), kw_only=True)
+    grid: bool = field(default=True, kw_only=True)
     wait: bool = field(default=True, kw_only=True)
     whole: bool = field(default=True, kw_only=True)
     prewarm: bool = field(default=True, kw_only=True)
@@ -79,7 +80,12 @@ class Infless(ServingPolicy):
             shares_of(graph, [means[function] for function in graph.functions]) for graph in state.catalogue.graphs
         ]
         self._instances = Instances(
-            state, most_batch=self.batch, safety=self.safety, metric=self.metric, whole=self.whole
+            state,
+            most_batch=self.batch,
+            safety=self.safety,
+            metric=self.metric,
+            whole=self.whole,
+            grid=self.grid,
         )
         self._stages: dict[Key, Stage] = {}
         self._up = [worker.up for worker in state.workers]
@@ -233,22 +239,28 @@ class Infless(ServingPolicy):
                 yield from change(state, instance)
 
     def _keep_clock(self, now: int) -> Iterator[Action]:
-        """Wake for the next tick while there are rates to measure, instances to stop or processes to keep."""
-        if self._ticks_at > now:
-            return
+        """Wake for the next tick, if there is one."""
         if self._scales_at < 0:
             self._scales_at = now + self.scale
-        if any(self._needs_clock(now, stage) for stage in self._stages.values()):
-            self._ticks_at = (now // self.dispatch + 1) * self.dispatch
-            yield WakeAt(self._ticks_at)
-        else:
-            self._ticks_at = -1
+        if self._ticks_at <= now:
+            self._ticks_at = self._next_tick(now)
+            if self._ticks_at > now:
+                yield WakeAt(self._ticks_at)
 
-    def _needs_clock(self, now: int, stage: Stage) -> bool:
-        if stage.rate(now, self.window) or any(not instance.first for instance in stage.instances):
-            return True
-        windows = stage.windows(now, self.gamma) if self.histogram else None
-        return windows is not None and stage.idle_time(now) <= windows.tail
+    def _next_tick(self, now: int) -> int:
+        """Return when rates are measured next or, where there are none, a process is stopped or started; -1: never."""
+        stages = self._stages.values()
+        if any(stage.rate(now, self.window) or len(stage.instances) > 1 for stage in stages):
+            return (now // self.dispatch + 1) * self.dispatch
+        changes = [self._next_change(now, stage) for stage in stages]
+        return min((change for change in changes if change > now), default=-1)
+
+    def _next_change(self, now: int, stage: Stage) -> int:
+        """Return when the keep-alive stops or starts the process of an idle stage; in the past: it does not."""
+        if not self.histogram or stage.idle_since is None or (windows := stage.windows(now, self.gamma)) is None:
+            return -1
+        times = (stage.idle_since + windows.head - stage.kind.cold_start, stage.idle_since + windows.tail)
+        return next((time for time in times if time > now), -1)
 
 
 def shares_of(graph: Graph, means: Sequence[float]) -> list[float]:
