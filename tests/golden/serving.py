@@ -7,7 +7,7 @@ from typing import Any
 from tests.golden.training import of_document
 
 PLACING = ("compass", "hash", "heft", "jit", "headway")
-CONFIGURING = ("esg", "stagewise", "plan-once", "exact", "headway")
+CONFIGURING = ("esg", "stagewise", "plan-once", "exact", "infless", "headway")
 SCENARIOS = {
     "compass": (PLACING, {"rate": 2.0, "requests": 120}),
     "compass-slo": (CONFIGURING, {"requests": 100}),
@@ -41,6 +41,7 @@ OPTIONS = {
         "stagewise(ranks=1,prewarm=off)",
         "plan-once(cutoff=20,late=plan)",
         "exact(ranks=1,deviations=1)",
+        "infless(scale=1s,window=1s,metric=code,grid=off)",
         "headway(drop=off)",
     ),
 }

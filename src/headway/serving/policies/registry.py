@@ -14,6 +14,7 @@ from headway.serving.policies.exact import Exact
 from headway.serving.policies.hash import Hash
 from headway.serving.policies.headway import Headway
 from headway.serving.policies.heft import Heft
+from headway.serving.policies.infless import Infless
 from headway.serving.policies.jit import Jit
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.policies.plan_once import PlanOnce
@@ -31,6 +32,7 @@ POLICIES: dict[str, type[ServingPolicy]] = {
         Stagewise,
         PlanOnce,
         Exact,
+        Infless,
         #
     )
 }
