@@ -12,6 +12,7 @@ from headway.serving.policies.hash import Hash
 from headway.serving.policies.headway import Headway
 from headway.serving.policies.heft import Heft
 from headway.serving.policies.jit import Jit
+from headway.serving.policies.orion_dag import OrionDag
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.policies.plan_once import PlanOnce
 from headway.serving.policies.stagewise import Stagewise
@@ -28,6 +29,7 @@ POLICIES: dict[str, type[ServingPolicy]] = {
         Stagewise,
         PlanOnce,
         Exact,
+        OrionDag,
         #
     )
 }
