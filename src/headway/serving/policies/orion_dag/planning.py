@@ -111,6 +111,10 @@ def best_first(
         latency, cost = latencies[state], cost_of(state)
         return (latency, cost, state) if key == LATENCY else (cost, latency, state)
 
+    def how_good(state: State) -> tuple[bool, int, int, State]:
+        latency, cost = latencies[state], cost_of(state)
+        return (False, cost, latency, state) if latency <= target else (True, latency, cost, state)
+
     larger = [larger_sizes(menu) for menu in menus]
     first = (0,) * len(menus)
     latencies = {first: latency_of(first)}
@@ -125,8 +129,7 @@ def best_first(
                 heappush(heap, rank(step))
         if len(latencies) >= cutoff:
             break
-    in_time = [state for state, latency in latencies.items() if latency <= target]
-    best = min(in_time, key=cost_of) if in_time else min(latencies, key=lambda state: (latencies[state], *rank(state)))
+    best = min(latencies, key=how_good)
     return Found(best, latencies[best], len(latencies))
 
 
