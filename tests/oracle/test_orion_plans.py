@@ -88,7 +88,7 @@ def literal_search(
 
 
 def hill_descent(menus: Sequence[Sequence[Option]], latency_of: Callable[[State], int], target: int) -> State:
-    """The published program for sizes on one axis: the stage whose next size gives the least latency, again and again."""
+    """The published program, with sizes on one axis: again and again the step that gives the least latency."""
     state = tuple(0 for _ in menus)
     latency = latency_of(state)
     while latency > target:

@@ -38,10 +38,10 @@ class Bundle(NamedTuple):
     tasks: tuple[int, ...]
     option: Option
 
-    @property
-    def cost(self) -> int:
-        """Return the cost of the batch, in femtodollars."""
-        return self.option.cost * self.option.configuration.batch
+
+def batch_cost(option: Option) -> int:
+    """Return the cost of a whole batch, in femtodollars."""
+    return option.cost * option.configuration.batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def best_first(
     """
 
     def cost_of(state: State) -> int:
-        return sum(menu[at].cost * count for menu, at, count in zip(menus, state, counts, strict=True))
+        return sum(batch_cost(menu[at]) * count for menu, at, count in zip(menus, state, counts, strict=True))
 
     def rank(state: State) -> tuple[int, int, State]:
         latency, cost = latencies[state], cost_of(state)
@@ -189,7 +189,7 @@ def choose_bundles(
                 break
             if (cut := cut_into_bundles(stage, options[stage.function], sizes[at], calls)) is None:
                 continue
-            if sum(bundle.cost for bundle in cut) >= sum(bundle.cost for bundle in chosen[at]):
+            if sum(batch_cost(each.option) for each in cut) >= sum(batch_cost(each.option) for each in chosen[at]):
                 continue
             trial = [*chosen[:at], cut, *chosen[at + 1 :]]
             evaluated += 1
