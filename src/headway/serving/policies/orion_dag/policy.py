@@ -19,11 +19,10 @@ from heapq import heappop, heappush
 from headway.errors import ExperimentError
 from headway.serving.actions import Action, WakeAt
 from headway.serving.policies.fronts import NEVER, options_on
-from headway.serving.policies.orion_dag.dispatch import Queues, processes
+from headway.serving.policies.orion_dag.dispatch import Kind, Queues, kind_of
 from headway.serving.policies.orion_dag.planner import Planner, Rules
 from headway.serving.policies.orion_dag.planning import COST, LATENCY, Plan
 from headway.serving.policies.parts import ServingPolicy
-from headway.serving.policies.pool import least_loaded, start
 from headway.serving.requeststate import WAITING, RequestState
 from headway.serving.state import ServingState
 from headway.serving.workerstate import TaskId
@@ -69,11 +68,11 @@ class OrionDag(ServingPolicy):
         self.states_evaluated = 0
         self._queues = Queues()
         self._due: list[tuple[int, int, int]] = []
-        """(when, request, task): processes to start ahead."""
+        """(when, request, position of the bundle in its plan): processes to start ahead."""
         self._wake = -1
         """The wake-up that was asked for last."""
-        self._expected: dict[int, dict[TaskId, None]] = {}
-        """By function: tasks for which a process was wanted ahead and that are not ready yet."""
+        self._expected: dict[Kind, dict[TaskId, None]] = {}
+        """First tasks of the bundles for which a process was wanted ahead and that are not ready yet."""
 
     def plan(self, rs: RequestState) -> Plan:
         """Return the plan of a request: that of its graph for the time between its arrival and its deadline."""
@@ -104,40 +103,36 @@ class OrionDag(ServingPolicy):
         self._queues.add(now, rs, self.plan(rs), tasks)
 
     def _schedule(self, state: ServingState, rs: RequestState) -> None:
-        """Note when the processes of a request's later tasks must start to be ready in time."""
-        times = [0] * len(rs.stage)
-        for bundle in self.plan(rs).bundles:
-            for task in bundle.tasks:
-                times[task] = bundle.option.time
-        ends = rs.graph.lengths_to(times)
-        for task, function in enumerate(rs.graph.functions):
-            if rs.waits[task] and (init := state.catalogue.functions[function].cold_start):
-                when = rs.request.arrival + ends[task] - times[task] - init
-                heappush(self._due, (when, rs.request.id, task))
+        """Note when the processes of a request's later bundles must start to be ready in time."""
+        bundles = self.plan(rs).bundles
+        times = dict(sorted((task, bundle.option.time) for bundle in bundles for task in bundle.tasks))
+        ends = rs.graph.lengths_to(list(times.values()))
+        for number, (tasks, option) in enumerate(bundles):
+            first = tasks[0]
+            init = state.catalogue.functions[rs.graph.functions[first]].cold_start
+            if rs.waits[first] and init:
+                when = rs.request.arrival + ends[first] - option.time - init
+                heappush(self._due, (when, rs.request.id, number))
 
     def _start_ahead(self, now: int, state: ServingState) -> Iterator[Action]:
-        """Start the processes that are due, where fewer are idle or starting than tasks expect one; ask to be woken."""
-        functions: dict[int, None] = {}
+        """Start the processes that are due and missing; ask to be woken for the next."""
+        kinds: dict[Kind, None] = {}
         while self._due and self._due[0][0] <= now:
-            _, request, task = heappop(self._due)
-            rs = state.requests.get(request)
-            if rs is not None and rs.stage[task] is WAITING:
-                function = rs.graph.functions[task]
-                self._expected.setdefault(function, {})[request, task] = None
-                functions[function] = None
-        for function in functions:
-            expected = self._still_expected(state, function)
-            missing = expected + self._queues.waiting(function) - processes(state, function)
-            up = [worker for worker in state.workers if worker.up]
-            for worker in least_loaded(up, function, missing):
-                yield from start(state, worker, function)
+            _, request, number = heappop(self._due)
+            if (rs := state.requests.get(request)) is not None:
+                bundle = self.plan(rs).bundles[number]
+                kind = kind_of(rs.graph, bundle)
+                self._expected.setdefault(kind, {})[request, bundle.tasks[0]] = None
+                kinds[kind] = None
+        for kind in kinds:
+            yield from self._queues.start_ahead(state, kind, self._still_expected(state, kind))
         if self._due and self._due[0][0] != self._wake:
             self._wake = self._due[0][0]
             yield WakeAt(self._wake)
 
-    def _still_expected(self, state: ServingState, function: int) -> int:
-        """Return how many tasks of a function expect a process; forget those that do not wait any more."""
-        expected = self._expected[function]
+    def _still_expected(self, state: ServingState, kind: Kind) -> int:
+        """Return how many bundles expect a process; forget those that do not wait for predecessors any more."""
+        expected = self._expected[kind]
         for request, task in list(expected):
             rs = state.requests.get(request)
             if rs is None or rs.stage[task] is not WAITING:
