@@ -85,7 +85,7 @@ class Queues:
             kind = min(heads)[1]
             entry = self._queues[kind][0]
             if not self._is_ready(state, entry):
-                self._forget(kind)  # a worker failed; what is ready of it was queued again
+                self._forget(kind)  # a worker failed: it is queued again when it is ready again
                 continue
             room = list(self._room(state, kind))
             needs_process = state.catalogue.functions[kind.function].cold_start
@@ -97,10 +97,11 @@ class Queues:
                 yield RunBatch(worker.id, tasks, kind.cpus, kind.slices, evict)
                 continue
             stuck.add(kind)
-            missing = self.waiting(kind.function) - self.starting(state, kind)
-            for worker in least_loaded([worker for worker, _ in room], kind.function, missing):
-                yield from start(state, worker, kind.function)
-            if not room and now - entry.since > OVERTAKEN:
+            if room:
+                missing = self.waiting(kind.function) - self.starting(state, kind)
+                for worker in least_loaded([worker for worker, _ in room], kind.function, missing):
+                    yield from start(state, worker, kind.function)
+            elif now - entry.since > OVERTAKEN and kind not in self._kept:
                 self._keep_one(state, kind)
 
     def starting(self, state: ServingState, kind: Kind) -> int:
@@ -117,11 +118,11 @@ class Queues:
             yield from start(state, worker, kind.function)
 
     def _keep_one(self, state: ServingState, kind: Kind) -> None:
-        """Keep the freest worker that can hold a bundle for it, if it has none yet."""
+        """Keep the freest worker that can hold a bundle for it."""
         others = set(self._kept.values())
         free = [state.workers[index] for index in self.hosts(state, kind) if index not in others]
         up = [worker for worker in free if worker.up]
-        if kind not in self._kept and up:
+        if up:
             self._kept[kind] = max(up, key=lambda worker: (worker.slices_free, -worker.id)).id
 
     def hosts(self, state: ServingState, kind: Kind) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ docs/reference/policies/fleet/orion-dag.md says what was adapted and what is our
 Placement and queues are those of a plain provider: ``dispatch``.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
@@ -23,7 +24,7 @@ from headway.serving.policies.orion_dag.dispatch import Kind, Queues, kind_of
 from headway.serving.policies.orion_dag.planner import Planner, Rules
 from headway.serving.policies.orion_dag.planning import COST, LATENCY, Plan
 from headway.serving.policies.parts import ServingPolicy
-from headway.serving.requeststate import WAITING, RequestState
+from headway.serving.requeststate import READY, WAITING, RequestState
 from headway.serving.state import ServingState
 from headway.serving.workerstate import TaskId
 from headway.units import MILLISECOND, Duration
@@ -71,8 +72,10 @@ class OrionDag(ServingPolicy):
         """(when, request, position of the bundle in its plan): processes to start ahead."""
         self._wake = -1
         """The wake-up that was asked for last."""
-        self._expected: dict[Kind, dict[TaskId, None]] = {}
+        self._expected: dict[TaskId, Kind] = {}
         """First tasks of the bundles for which a process was wanted ahead and that are not ready yet."""
+        self._counts: Counter[Kind] = Counter()
+        """How many of them there are."""
 
     def plan(self, rs: RequestState) -> Plan:
         """Return the plan of a request: that of its graph for the time between its arrival and its deadline."""
@@ -100,6 +103,9 @@ class OrionDag(ServingPolicy):
 
     def _join(self, now: int, rs: RequestState, tasks: Sequence[int]) -> None:
         """Queue those of the tasks that are ready."""
+        for task in tasks:
+            if rs.stage[task] is READY and (kind := self._expected.pop((rs.request.id, task), None)) is not None:
+                self._counts[kind] -= 1
         self._queues.add(now, rs, self.plan(rs), tasks)
 
     def _schedule(self, state: ServingState, rs: RequestState) -> None:
@@ -119,22 +125,15 @@ class OrionDag(ServingPolicy):
         kinds: dict[Kind, None] = {}
         while self._due and self._due[0][0] <= now:
             _, request, number = heappop(self._due)
-            if (rs := state.requests.get(request)) is not None:
-                bundle = self.plan(rs).bundles[number]
-                kind = kind_of(rs.graph, bundle)
-                self._expected.setdefault(kind, {})[request, bundle.tasks[0]] = None
+            if (rs := state.requests.get(request)) is None:
+                continue
+            bundle = self.plan(rs).bundles[number]
+            if rs.stage[bundle.tasks[0]] is WAITING:
+                kind = self._expected[request, bundle.tasks[0]] = kind_of(rs.graph, bundle)
+                self._counts[kind] += 1
                 kinds[kind] = None
         for kind in kinds:
-            yield from self._queues.start_ahead(state, kind, self._still_expected(state, kind))
+            yield from self._queues.start_ahead(state, kind, self._counts[kind])
         if self._due and self._due[0][0] != self._wake:
             self._wake = self._due[0][0]
             yield WakeAt(self._wake)
-
-    def _still_expected(self, state: ServingState, kind: Kind) -> int:
-        """Return how many bundles expect a process; forget those that do not wait for predecessors any more."""
-        expected = self._expected[kind]
-        for request, task in list(expected):
-            rs = state.requests.get(request)
-            if rs is None or rs.stage[task] is not WAITING:
-                del expected[request, task]
-        return len(expected)
