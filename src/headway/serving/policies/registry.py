@@ -16,6 +16,7 @@ from headway.serving.policies.headway import Headway
 from headway.serving.policies.heft import Heft
 from headway.serving.policies.infless import Infless
 from headway.serving.policies.jit import Jit
+from headway.serving.policies.orion_dag import OrionDag
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.policies.plan_once import PlanOnce
 from headway.serving.policies.stagewise import Stagewise
@@ -33,6 +34,7 @@ POLICIES: dict[str, type[ServingPolicy]] = {
         PlanOnce,
         Exact,
         Infless,
+        OrionDag,
         #
     )
 }
