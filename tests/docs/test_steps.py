@@ -6,7 +6,7 @@ from tests.docs.pages import read, rows, tables
 
 PAGE = read("docs/background/results/steps.md")
 PAIRS, MEDIANS = "median of pairs", "ratio of medians"
-ROWS = rows("docs/background/results/h200/steps.csv")
+ROWS = rows("docs/background/results/steps.csv")
 NOISE = {
     tuple(row[key] for key in ("recording", "program", "estimator", "stretch_ms", "held_share", "over_s")): row
     for row in ROWS
