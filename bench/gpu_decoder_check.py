@@ -26,6 +26,8 @@ CELL = ("decode", "context", "prefill", "prefill_context")
 UNDIVIDED = 27
 """Rows from which on FlashAttention does not divide the context of a row among SMs: it does so while rows × heads of
 keys are below 0.8 × 2 × SMs; the model that is served has 8 such heads, an H200 132 SMs."""
+SHORT = 128
+"""Prefill tokens beside decode rows up to which an iteration is of the kind mixed-short: the table has none shorter."""
 ROUNDED_S = 2e-6
 """How far two times of the server's files may be off by rounding."""
 
@@ -85,10 +87,13 @@ class Table:
         return interpolated(batch, batches, [_along(context, self.decode[known]) for known in batches])
 
     def prefill_ms(self, tokens: Floats, before: Floats) -> Floats:
-        """Return the milliseconds of prefill tokens alone."""
+        """Return the milliseconds of prefill tokens alone.
+
+        Fewer tokens than measured after a context cost as much for it as the fewest that were.
+        """
         chunks = sorted(self.after)
-        lines = [before * 0, *(_along(before, self.after[known]) for known in chunks)]
-        return _along(tokens, self.prompts) + interpolated(tokens, [0, *chunks], lines)
+        lines = [_along(before, self.after[known]) for known in chunks]
+        return _along(tokens, self.prompts) + interpolated(np.maximum(tokens, chunks[0]), chunks, lines)
 
     def shared_ms(self, batch: Floats, context: Floats, tokens: Floats) -> Floats:
         """Return what both in one iteration take more (below 0: less) than one after the other.
@@ -191,7 +196,8 @@ def served(rows: Sequence[Row], requests: Sequence[Row]) -> Served:
         mine, asked = ([row for row in each if row["run"] == name] for each in (rows, requests))
         longest[runs == name] = longest_contexts(name, mine, asked)
     real = sizes_of(rows, padded=False)
-    kinds = np.where(real.prefill == 0, "decode", np.where(real.decode == 0, "prefill", "mixed"))
+    mixed = np.where(real.prefill > SHORT, "mixed", "mixed-short")
+    kinds = np.where(real.prefill == 0, "decode", np.where(real.decode == 0, "prefill", mixed))
     above = np.maximum(longest - real.context, 0) / 1e3
     gpu, wall = (1e3 * numbers(rows, name) for name in ("gpu_s", "duration_s"))
     return Served(runs, kinds, real, sizes_of(rows, padded=True), above, gpu, wall)
@@ -220,7 +226,7 @@ def groups(served: Served) -> dict[str, npt.NDArray[np.bool_]]:
 def errors(served: Served, found: dict[str, Floats]) -> Iterator[dict[str, object]]:
     """Yield how far the predictions are off, by run and kind of iteration."""
     for run in ("all", *dict.fromkeys(served.runs.tolist())):
-        for kind in ("all", "decode", "prefill", "mixed"):
+        for kind in ("all", "decode", "prefill", "mixed", "mixed-short"):
             among = served.of(run, kind)
             if not among.any():
                 continue

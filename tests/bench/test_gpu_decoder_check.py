@@ -16,7 +16,7 @@ Row = dict[str, object]
 def made_up_ms(decode: float, context: float, prefill: float, before: float) -> float:
     """Return the time of an iteration that tables hold exactly: linear between the cells in each size."""
     rows = 5 + 0.01 * decode + 0.0001 * decode * context if decode else 0.0
-    tokens = 4 + 0.02 * prefill + 1e-6 * prefill * before if prefill else 0.0
+    tokens = 4 + 0.02 * prefill + 1e-6 * max(prefill, 512) * before if prefill else 0.0
     return rows + tokens - (3 + 0.001 * decode if decode and prefill else 0.0)
 
 
@@ -117,6 +117,7 @@ def test_check_finds_what_the_longest_context_costs_and_how_far_the_table_is_off
             mine = [each for each in (few if key[0] == "few" else many)[0] if key[1] in ("all", kind(each))]
             assert int(row["iterations"]) == len(mine)
             assert float(row["gpu_s"]) == pytest.approx(sum(float(str(each["gpu_s"])) for each in mine), abs=6e-4)
+    assert {"decode", "prefill", "mixed", "mixed-short"} <= {kind for run, kind in errors if run == "many"}
     least = errors["many", "decode"]
     assert float(least["table_sum"]) < float(least["padded_sum"]) < 0
     check(tmp_path, "7b", "few")
@@ -127,7 +128,10 @@ def test_check_finds_what_the_longest_context_costs_and_how_far_the_table_is_off
 
 def kind(row: Row) -> str:
     """Return what an iteration computes."""
-    return "decode" if not row["prefill_tokens"] else "mixed" if row["decode_batch"] else "prefill"
+    tokens = int(str(row["prefill_tokens"]))
+    if not row["decode_batch"]:
+        return "prefill"
+    return "mixed" if tokens > 128 else "mixed-short" if tokens else "decode"
 
 
 def test_what_check_needs_and_does_not_find_is_said_in_one_line(tmp_path: Path) -> None:
