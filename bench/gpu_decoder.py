@@ -3,10 +3,12 @@
 python -m bench.gpu_decoder table FOLDER [--models 7b,1.3b] [--budget 470]     on a machine with a GPU
 python -m bench.gpu_decoder excerpt TRACE CSV [--requests 8000]                anywhere: the CSV that serve reads
 python -m bench.gpu_decoder serve FOLDER --trace CSV [--loads 0.3,0.6,0.9]     on a machine with a GPU
+python -m bench.gpu_decoder check FOLDER [--fit chunked-0.3]                   anywhere: how far the table is off
 
 ``table`` appends one row a cell to FOLDER/iterations.csv at once and skips the cells that are there: prefills, decode
 batches and both in one iteration, over new tokens, batch and context. FOLDER/models.csv says what weights and cache
-take and how long they take to copy. ``serve`` is in bench/gpu_decoder_runs.py. ``--tiny`` needs no GPU.
+take and how long they take to copy. ``serve`` is in bench/gpu_decoder_runs.py; ``check`` predicts its iterations from
+the table, in bench/gpu_decoder_check.py. ``--tiny`` needs no GPU.
 """
 
 import argparse
@@ -20,6 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bench.gpu_decoder_check import check
 from bench.gpu_decoder_rows import BEGAN, appended, rows_of, said
 
 REPEATS, LEAST_REPEATS, CELL_S, WARM_S = 20, 5, 0.6, 0.05
@@ -249,12 +252,12 @@ def excerpt(trace: Path, path: Path, most: int, longest: int) -> tuple[int, int,
 def main(arguments: Sequence[str] | None = None) -> None:
     """Read the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("table", "excerpt", "serve"))
+    parser.add_argument("what", choices=("table", "excerpt", "serve", "check"))
     parser.add_argument("folder", type=Path, help="where the results go; for excerpt the trace")
     parser.add_argument("csv", type=Path, nargs="?", help="for excerpt: the file to write")
     parser.add_argument("--trace", type=Path, help="requests: arrival_s, prompt, output")
     parser.add_argument("--models", default="7b,1.3b", help="for table")
-    parser.add_argument("--model", default="7b", help="for serve")
+    parser.add_argument("--model", default="7b", help="for serve and check")
     parser.add_argument("--loads", default="0.3,0.6,0.9", help="shares of the saturated rate, in chunks")
     parser.add_argument("--also", default="prefill:0.6,static:0.3,tight:0.9", help="further runs, batching:load")
     parser.add_argument("--seconds", type=float, default=55.0, help="of arrivals a run")
@@ -265,6 +268,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--budget", type=float, default=470.0, help="seconds in all")
     parser.add_argument("--requests", type=int, default=8000, help="for excerpt")
     parser.add_argument("--longest", type=int, default=8192, help="tokens of prompt and output together")
+    parser.add_argument("--fit", default="chunked-0.3", help="for check: the run that says what long contexts cost")
     parser.add_argument("--tiny", action="store_true", help="a tiny network on the CPU")
     given = parser.parse_args(arguments)
     if given.tiny:
@@ -280,6 +284,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         models = ["tiny"] if given.tiny else given.models.split(",")
         grid, device = (TINY, "cpu") if given.tiny else (WHOLE, "cuda")
         table(given.folder, models, grid, device, BEGAN + given.budget)
+    elif given.what == "check":
+        check(given.folder, "tiny" if given.tiny else given.model, given.fit)
     else:
         from bench.gpu_decoder_runs import serve
 

@@ -2,6 +2,7 @@
 
 import csv
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 BEGAN = time.monotonic()
@@ -20,6 +21,14 @@ def appended(path: Path, row: dict[str, object]) -> None:
         if new:
             writer.writeheader()
         writer.writerow(row)
+
+
+def written(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
+    """Write a CSV file anew; the header is that of the first row."""
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:

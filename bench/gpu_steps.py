@@ -6,7 +6,7 @@ python -m bench.gpu_steps noise FOLDER                     anywhere: the noise o
 A step is a whole request by the program's own clock: from before its first launch to the end of the wait that closes
 it. ``noise`` cuts each recording into short stretches, calls every other one A and the rest B at random, and says how
 far the ratio of A to B is from 1: the half-width of 95 % of many such draws. A stretch counts when it holds three
-steps; one shorter than 50 ms when it holds one.
+steps; one shorter than 50 ms when it holds one. The rows name the folder as the recording.
 """
 
 import argparse
@@ -26,7 +26,11 @@ Longs = npt.NDArray[np.int64]
 STRETCHES_MS = (10, 20, 50, 100, 250, 500)
 SECONDS = (5, 10, 20)
 DRAWS = 300
-COLUMNS = ("program", "step_ms", "stretch_ms", "over_s", "held_share", "estimator", "half_width_95")
+SHARES = (0.05, 0.1, 0.5)
+COLUMNS = (
+    *("recording", "program", "step_ms", "stretch_ms", "over_s"),
+    *("held_share", "held_per_s", "estimator", "half_width_95"),
+)
 
 
 # --- programs -----------------------------------------------------------------------------------------------------
@@ -258,7 +262,10 @@ ESTIMATORS = {
 
 
 def noise(folder: Path) -> Iterator[tuple[object, ...]]:
-    """Yield a row a program, length of stretch, time and estimator. A twentieth of the time is A, the rest B."""
+    """Yield a row a program, length of stretch, time, share of the stretches that are A, and estimator.
+
+    B are the stretches after those of A; where half of them are A, all others.
+    """
     draw = np.random.default_rng(1)
     for path in sorted(folder.glob("*.npz")):
         with np.load(path) as kept:
@@ -268,8 +275,10 @@ def noise(folder: Path) -> Iterator[tuple[object, ...]]:
             whole = (began[-1] - began[0]) / 1e9
             for seconds in SECONDS:
                 wanted = round(len(parts) * seconds / whole)
-                for share in (0.05, 0.5):
-                    yield from _draws(path.stem, took, parts, stretch, seconds, wanted, share, draw)
+                for share in SHARES:
+                    for held, key, width in _draws(parts, seconds, wanted, share, draw):
+                        step = round(float(np.median(took)) / 1e6, 3)
+                        yield folder.name, path.stem, step, stretch, seconds, share, held, key, width
 
 
 def stretches_of(began: Longs, took: Longs, stretch_ms: int) -> Stretches:
@@ -281,34 +290,27 @@ def stretches_of(began: Longs, took: Longs, stretch_ms: int) -> Stretches:
 
 
 def _draws(
-    name: str, took: Longs, parts: Stretches, stretch: int, seconds: int, wanted: int, share: float, draw: Any
-) -> Iterator[tuple[object, ...]]:
+    parts: Stretches, seconds: int, wanted: int, share: float, draw: np.random.Generator
+) -> Iterator[tuple[float, str, float]]:
     if len(parts) < wanted or wanted * share < 2:
         return
+    held = max(2, round(wanted * share))
     found: dict[str, list[float]] = {key: [] for key in ESTIMATORS}
     for _ in range(DRAWS):
         first = int(draw.integers(0, len(parts) - wanted + 1))
         window = parts[first : first + wanted]
-        chosen = np.sort(draw.choice(wanted - 1, max(2, round(wanted * share)), replace=False))
+        chosen = np.sort(draw.choice(wanted - 1, held, replace=False))
         a = [window[at] for at in chosen]
         among = set(chosen.tolist())
         b = (
             [window[at + 1] for at in chosen]
-            if share == 0.05
+            if share < 0.5
             else [each for at, each in enumerate(window) if at not in among]
         )
         for key, estimate in ESTIMATORS.items():
             found[key].append(abs(estimate(a, b) - 1))
     for key, values in found.items():
-        yield (
-            name,
-            round(float(np.median(took)) / 1e6, 3),
-            stretch,
-            seconds,
-            share,
-            key,
-            round(float(np.quantile(values, 0.95)), 4),
-        )
+        yield round(held / seconds, 2), key, round(float(np.quantile(values, 0.95)), 4)
 
 
 def main() -> None:
@@ -321,7 +323,7 @@ def main() -> None:
     given = parser.parse_args()
     if given.what == "noise":
         print(",".join(COLUMNS))
-        for row in noise(given.folder):
+        for row in noise(given.folder.resolve()):
             print(",".join(str(value) for value in row))
     elif given.what == "one":
         one(given.folder, given.seconds, given.only)

@@ -38,6 +38,10 @@ def test_noise_has_rows_of_10_and_20_ms_also_where_steps_are_rarer(
     assert {row["stretch_ms"] for row in rows} == {10, 20, 100, 250, 500}  # three steps take more than 50 ms
     assert {row["over_s"] for row in rows} == {2}  # it was recorded for three seconds
     assert {row["half_width_95"] for row in rows} == {0.0}
+    assert {row["recording"] for row in rows} == {tmp_path.name}
+    # 120 steps at 25.4 ms: each is alone in its stretch of 10 ms, so 79 of them count in 2 s
+    held = {row["held_share"]: row["held_per_s"] for row in rows if row["stretch_ms"] == 10}
+    assert held == {0.05: 2.0, 0.1: 4.0, 0.5: 20.0}
 
 
 def test_pairs_next_to_each_other_do_not_see_a_drift_that_pooled_medians_see(
@@ -46,6 +50,8 @@ def test_pairs_next_to_each_other_do_not_see_a_drift_that_pooled_medians_see(
     monkeypatch.setattr(gpu_steps, "DRAWS", 20)
     monkeypatch.setattr(gpu_steps, "SECONDS", (5,))
     recorded(tmp_path, "drifts", 2 + np.sin(np.arange(5000) / 500))
-    found = {(row[2], row[4], row[5]): row[6] for row in gpu_steps.noise(tmp_path)}
+    rows = [dict(zip(gpu_steps.COLUMNS, row, strict=True)) for row in gpu_steps.noise(tmp_path)]
+    found = {(row["stretch_ms"], row["held_share"], row["estimator"]): row["half_width_95"] for row in rows}
     for stretch in (10, 20):
-        assert found[stretch, 0.05, "median of pairs"] < found[stretch, 0.05, "ratio of medians"]
+        for share in (0.05, 0.1):  # both compare neighbours
+            assert found[stretch, share, "median of pairs"] < found[stretch, share, "ratio of medians"]

@@ -32,7 +32,7 @@ def test_the_tables_of_the_page_are_those_of_the_data() -> None:
 
 def test_the_files_beside_the_page_are_those_of_the_data() -> None:
     made = files(KEPT)
-    assert {path.name for path in KEPT.glob("*.csv")} == {*made, "steps.csv"}
+    assert {path.name for path in KEPT.glob("*.csv")} == {*made}
     for name, text in made.items():
         assert (KEPT / name).read_text(encoding="utf-8") == text, name
 
