@@ -236,7 +236,7 @@ class PoolPolicy(ServingPolicy):
                 rank = (worker.id != near, worker.slices_free, worker.cpus_free, start_for_waiting, worker.id)
                 if best is not None and rank >= best[0]:
                     continue
-                if (evict := _fits(state, worker, function, count, cpus, slices)) is not None:
+                if (evict := fits(state, worker, function, count, cpus, slices)) is not None:
                     best = rank, worker, evict
             if best is not None:
                 tasks = tuple((request, task) for request in heads[:count])
@@ -244,7 +244,7 @@ class PoolPolicy(ServingPolicy):
         return None
 
 
-def _fits(
+def fits(
     state: ServingState, worker: WorkerState, function: int, batch: int, cpus: int, slices: int
 ) -> tuple[int, ...] | None:
     """Return the models to evict to run a batch on a worker with enough CPUs and slices; None: it does not fit."""
@@ -355,13 +355,13 @@ class ProcessForecast:
             most = have + 1  # none of them is where the task fits, and nothing will ever happen
         if have < most:
             for worker in _least_loaded(room, function, min(count - starting, most - have)):
-                yield from _start(state, worker, function)
+                yield from start(state, worker, function)
 
     def _fill(self, state: ServingState, function: int, wanted: int) -> Iterator[Action]:
         up = [worker for worker in state.workers if worker.up]
         short = wanted - sum(worker.processes(function) for worker in up)
         for worker in _least_loaded(up, function, short):
-            yield from _start(state, worker, function)
+            yield from start(state, worker, function)
 
 
 def _least_loaded(workers: Sequence[WorkerState], function: int, count: int) -> list[WorkerState]:
@@ -377,7 +377,7 @@ def _least_loaded(workers: Sequence[WorkerState], function: int, count: int) -> 
     return chosen
 
 
-def _start(state: ServingState, worker: WorkerState, function: int) -> Iterator[Action]:
+def start(state: ServingState, worker: WorkerState, function: int) -> Iterator[Action]:
     """Start a process, and fetch its weights into free memory."""
     yield StartInstance(worker.id, function)
     for model in models_in(state.catalogue.functions[function].mask & ~worker.memory.resident):
