@@ -134,7 +134,8 @@ class FastGshare(ServingPolicy):
             capacity = sum((pod.share.throughput for pod in pods), Fraction())
             missing = Fraction(self._arrived[key] * SECOND, self._every) - capacity
             if missing < 0 and -missing >= Fraction(self.band) * capacity:
-                yield from self._remove(state, pods, -missing)
+                least = max(self.least, 1) if state.ready.get(key) else self.least
+                yield from self._remove(state, pods, -missing, least)
         for key in stages:
             capacity = sum((pod.share.throughput for pod in self._pods.by_stage.get(key, ())), Fraction())
             missing = Fraction(self._arrived[key] * SECOND, self._every) - capacity
@@ -153,10 +154,10 @@ class FastGshare(ServingPolicy):
         self._arrived.clear()
         self._fresh_deadlines.clear()
 
-    def _remove(self, state: ServingState, pods: Sequence[Pod], surplus: Fraction) -> Iterator[Action]:
+    def _remove(self, state: ServingState, pods: Sequence[Pod], surplus: Fraction, least: int) -> Iterator[Action]:
         """Remove pods for a surplus of throughput; of equal ones those that run nothing first."""
         held = Counter(pod.share for pod in pods)
-        for share, count in scale_down(held, surplus, self.least).items():
+        for share, count in scale_down(held, surplus, least).items():
             equal = sorted((pod for pod in pods if pod.share == share), key=lambda pod: pod.is_busy(state))
             for pod in equal[:count]:
                 self._pods.retire(pod)
