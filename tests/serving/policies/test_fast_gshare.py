@@ -18,7 +18,7 @@ from headway.serving.policies.registry import build, describe
 from headway.serving.policies.stagewise import shares_by_mean
 from headway.serving.request import Request
 from headway.serving.rows import Kind, unpack
-from headway.units import MILLISECOND, SECOND
+from headway.units import MILLISECOND, SECOND, Duration
 from tests.serving.worlds import Run, World, chain, drive, workers
 
 MS = MILLISECOND
@@ -241,7 +241,7 @@ def test_after_ten_seconds_pods_follow_the_rate() -> None:
     world = World(catalogue, node(), steady(520, 20, 194))
     assert pods_after(FastGshare(cpus="any"), world) == {(4, 2, 2): 1, (2, 1, 2): 1}
     assert pods_after(FastGshare(cpus="any", residual=False), world) == {(4, 2, 2): 2}
-    assert pods_after(FastGshare(every_seconds=60, cpus="any"), world) == {(4, 2, 2): 1}
+    assert pods_after(FastGshare(every=Duration(60 * SECOND), cpus="any"), world) == {(4, 2, 2): 1}
     assert pods_after(FastGshare(band=0.8, cpus="any"), world) == {(4, 2, 2): 1}
 
 
@@ -290,7 +290,7 @@ def test_pods_of_a_failed_worker_are_placed_anew() -> None:
 @pytest.mark.parametrize(
     ("spec", "problem"),
     [
-        ("fast-gshare(every_seconds=0)", "option every_seconds=0.0 is not a number of 0.001 or more"),
+        ("fast-gshare(every=1us)", "option every=1us is not 1ms or more"),
         ("fast-gshare(band=-1)", "option band=-1.0 is not a number of 0 or more"),
         ("fast-gshare(least=-1)", "option least=-1 is not a number of 0 or more"),
         ("fast-gshare(cpus=all)", "option cpus=all is neither share nor any"),

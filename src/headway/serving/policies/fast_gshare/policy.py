@@ -32,9 +32,10 @@ from headway.serving.policies.pool import Key, fits, start
 from headway.serving.policies.stagewise import shares_by_mean
 from headway.serving.requeststate import READY
 from headway.serving.state import ServingState
-from headway.units import SECOND
+from headway.units import MILLISECOND, SECOND, Duration, exact_duration
 
 ANY, SHARE = "any", "share"
+EVERY = Duration(10 * SECOND)
 
 
 @dataclass(eq=False)
@@ -45,7 +46,7 @@ class FastGshare(ServingPolicy):
     central = True
     authors: ClassVar[dict[str, Any]] = {"band": 0.2, "residual": False}
     """As in the published autoscaler."""
-    every_seconds: float = 10.0
+    every: Duration = EVERY
     band: float = 0.0
     residual: bool = True
     wait: bool = True
@@ -55,15 +56,16 @@ class FastGshare(ServingPolicy):
 
     def __post_init__(self) -> None:
         """Raise for an option that makes no sense."""
-        for option, low in {"every_seconds": 0.001, "band": 0, "least": 0}.items():
-            if not low <= (value := getattr(self, option)) < inf:
-                raise ExperimentError(f"policy {self.name}: option {option}={value} is not a number of {low} or more")
+        for option in ("band", "least"):
+            if not 0 <= (value := getattr(self, option)) < inf:
+                raise ExperimentError(f"policy {self.name}: option {option}={value} is not a number of 0 or more")
+        if self.every < MILLISECOND:
+            raise ExperimentError(f"policy {self.name}: option every={exact_duration(self.every)} is not 1ms or more")
         if self.cpus not in (ANY, SHARE):
             raise ExperimentError(f"policy {self.name}: option cpus={self.cpus} is neither {SHARE} nor {ANY}")
 
     def bind(self, state: ServingState) -> None:
         """Compute the shares of all functions and the budgets of all stages; start without pods."""
-        self._every = round(self.every_seconds * SECOND)
         self._pods = Pods(state)
         options = [options_on(state, function) for function in range(len(state.catalogue.functions))]
         self._budgets = shares_by_mean(state, options)
@@ -91,7 +93,7 @@ class FastGshare(ServingPolicy):
         if self._next_look and now >= self._next_look:
             yield from self._scale(now, state)
         if not self._next_look and state.requests:
-            self._next_look = now - now % self._every + self._every
+            self._next_look = now - now % self.every + self.every
             yield WakeAt(self._next_look)
         if self.prewarm:
             for graph in new_graphs:
@@ -107,7 +109,7 @@ class FastGshare(ServingPolicy):
     def _count(self, state: ServingState) -> list[int]:
         """Count what became ready, and note deadlines; return the graphs whose requests are the first."""
         ready: set[tuple[int, int]] = set()
-        new = {}
+        new: dict[int, None] = {}
         for request in state.landed:
             rs = state.requests[request]
             ready.update((request, task) for task in rs.graph.entries)
@@ -129,30 +131,27 @@ class FastGshare(ServingPolicy):
         """Compare each stage's rate with its pods' throughput; add or remove pods."""
         self._deadlines.update(self._fresh_deadlines)
         stages = sorted(self._pods.by_stage.keys() | self._arrived.keys())
-        for key in stages:
-            pods = self._pods.by_stage.get(key, [])
-            capacity = sum((pod.share.throughput for pod in pods), Fraction())
-            missing = Fraction(self._arrived[key] * SECOND, self._every) - capacity
-            if missing < 0 and -missing >= Fraction(self.band) * capacity:
+        for key in stages:  # first what is too much: it makes room
+            missing, dead = self._missing(key)
+            if missing < -dead:
                 least = max(self.least, 1) if state.ready.get(key) else self.least
-                yield from self._remove(state, pods, -missing, least)
+                yield from self._remove(state, self._pods.by_stage[key], -missing, least)
         for key in stages:
-            capacity = sum((pod.share.throughput for pod in self._pods.by_stage.get(key, ())), Fraction())
-            missing = Fraction(self._arrived[key] * SECOND, self._every) - capacity
-            if missing > 0 and missing > Fraction(self.band) * capacity:
-                shares = self._in_time(key, state)
-                for share, count in scale_up(shares, missing, residual=self.residual):
-                    for _ in range(count):
-                        before = len(self._pods.by_stage.get(key, ()))
-                        yield from self._add(now, state, key, share)
-                        if len(self._pods.by_stage.get(key, ())) == before:
-                            break  # no GPU has room for it
+            missing, dead = self._missing(key)
+            if missing > dead:
+                for share, count in scale_up(self._in_time(key, state), missing, residual=self.residual):
+                    yield from self._add(now, state, key, share, count)
         idle = not state.requests and all(len(pods) <= self.least for pods in self._pods.by_stage.values())
-        self._next_look = 0 if idle else now - now % self._every + self._every
+        self._next_look = 0 if idle else now - now % self.every + self.every
         if not idle:
             yield WakeAt(self._next_look)
         self._arrived.clear()
         self._fresh_deadlines.clear()
+
+    def _missing(self, key: Key) -> tuple[Fraction, Fraction]:
+        """Return by how much a stage's rate exceeds its pods' throughput, and by how much it may."""
+        capacity = sum((pod.share.throughput for pod in self._pods.by_stage.get(key, ())), Fraction())
+        return Fraction(self._arrived[key] * SECOND, self.every) - capacity, Fraction(self.band) * capacity
 
     def _remove(self, state: ServingState, pods: Sequence[Pod], surplus: Fraction, least: int) -> Iterator[Action]:
         """Remove pods for a surplus of throughput; of equal ones those that run nothing first."""
@@ -176,16 +175,17 @@ class FastGshare(ServingPolicy):
             if surplus and worker.idle.get(pod.function):
                 yield StopInstance(pod.worker, pod.function)
 
-    def _add(self, now: int, state: ServingState, key: Key, share: Share) -> Iterator[Action]:
-        """Place a pod where it fits best, if it fits anywhere, and start its process."""
+    def _add(self, now: int, state: ServingState, key: Key, share: Share, count: int = 1) -> Iterator[Action]:
+        """Place pods where they fit best, while they fit anywhere, and start their processes."""
         function = state.catalogue.graphs[key[0]].functions[key[1]]
-        if (found := self._pods.find(function, share, state.workers)) is None:
-            return
-        pod = self._pods.add(now, key, function, share, found)
-        worker = state.workers[pod.worker]
-        wanted = self._pods.processes_wanted(pod.worker, function)
-        if state.catalogue.functions[function].cold_start and worker.processes(function) < wanted:
-            yield from start(state, worker, function)
+        for _ in range(count):
+            if (found := self._pods.find(function, share, state.workers)) is None:
+                return
+            pod = self._pods.add(now, key, function, share, found)
+            worker = state.workers[pod.worker]
+            wanted = self._pods.processes_wanted(pod.worker, function)
+            if state.catalogue.functions[function].cold_start and worker.processes(function) < wanted:
+                yield from start(state, worker, function)
 
     def _deploy(self, now: int, state: ServingState, key: Key, since: int) -> Iterator[Action]:
         """Place the first pod of a stage whose tasks wait; where there is no room, in the place of idle pods.
@@ -195,8 +195,8 @@ class FastGshare(ServingPolicy):
         function = state.catalogue.graphs[key[0]].functions[key[1]]
         smallest = min(self._shares[function], key=lambda share: (share.resource, share))
         for share in (self._best(key, state), smallest):
-            if self._pods.find(function, share, state.workers) is not None:
-                yield from self._add(now, state, key, share)
+            yield from self._add(now, state, key, share)
+            if self._pods.by_stage.get(key):
                 return
         for share in (self._best(key, state), smallest):
             victims = [self._victims(state, worker.id, function, share, (since, key)) for worker in state.workers]
