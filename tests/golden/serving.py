@@ -42,6 +42,8 @@ OPTIONS = {
         "plan-once(cutoff=20,late=plan)",
         "exact(ranks=1,deviations=1)",
         "headway(drop=off)",
+        "fast-gshare",
+        "fast-gshare(every=1s,wait=off)",
     ),
 }
 

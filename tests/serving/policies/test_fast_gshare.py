@@ -269,6 +269,14 @@ def test_processes_come_and_go_with_the_pods() -> None:
     assert [row.time for row in gone.rows(Kind.START_INSTANCE)] == [0, 0, 25 * SECOND, 25 * SECOND]
 
 
+def test_a_pod_that_is_starting_for_waiting_tasks_stays() -> None:
+    """The rate is 0 again before the process is there."""
+    catalogue = Catalogue((), (called("a", A, 2 * SECOND),), (chain("one", 0),))
+    run = drive(FastGshare(every=Duration(100 * MS), least=0), World(catalogue, node(), steady(1, 0, 500)))
+    assert len(run.rows(Kind.START_INSTANCE)) == 1
+    assert run.rows(Kind.DONE)[0].time == 2060 * MS
+
+
 def test_stages_without_room_take_the_place_of_idle_pods() -> None:
     """Three stages and one slice: each takes the place of the one before."""
     one = {(1, 1, 1): 50}
