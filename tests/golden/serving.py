@@ -43,6 +43,8 @@ OPTIONS = {
         "exact(ranks=1,deviations=1)",
         "infless(scale=1s,window=1s,metric=code,grid=off)",
         "headway(drop=off)",
+        "fast-gshare",
+        "fast-gshare(every=1s,wait=off)",
     ),
 }
 

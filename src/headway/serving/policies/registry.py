@@ -11,6 +11,7 @@ from headway.serving.policies.checked import checked
 from headway.serving.policies.compass import Compass
 from headway.serving.policies.esg import Esg
 from headway.serving.policies.exact import Exact
+from headway.serving.policies.fast_gshare import FastGshare
 from headway.serving.policies.hash import Hash
 from headway.serving.policies.headway import Headway
 from headway.serving.policies.heft import Heft
@@ -35,6 +36,7 @@ POLICIES: dict[str, type[ServingPolicy]] = {
         Exact,
         Infless,
         OrionDag,
+        FastGshare,
         #
     )
 }

@@ -29,12 +29,7 @@ class Stagewise(PoolPolicy):
     def bind(self, state: ServingState) -> None:
         """Compute the shares of all tasks."""
         super().bind(state)
-        means = [sum(option.time for option in options) / len(options) for options in self.options]
-        self._shares: list[list[float]] = []
-        for graph in state.catalogue.graphs:
-            mean = [means[task.function] for task in graph.tasks]
-            paths = zip(mean, graph.lengths_to(mean), graph.lengths_from(mean), strict=True)
-            self._shares.append([time / (to + onward - time) for time, to, onward in paths])
+        self._shares = shares_by_mean(state, self.options)
         self._band = cache(self._best)
 
     def choices(self, now: int, state: ServingState, key: Key, requests: Sequence[int], slack: int) -> Sequence[Option]:
@@ -51,3 +46,14 @@ class Stagewise(PoolPolicy):
     def _best(self, function: int, queue: int) -> tuple[Option, ...]:
         """Return the options that may be among the cheapest for some slack, with batches that a queue fills."""
         return skyband(within_batch(self.options[function], queue), self.ranks)
+
+
+def shares_by_mean(state: ServingState, options: Sequence[Sequence[Option]]) -> list[list[float]]:
+    """Return by graph and task the share of the deadline: by mean time, along the longest path through the task."""
+    means = [sum(option.time for option in choices) / len(choices) for choices in options]
+    shares = []
+    for graph in state.catalogue.graphs:
+        mean = [means[task.function] for task in graph.tasks]
+        paths = zip(mean, graph.lengths_to(mean), graph.lengths_from(mean), strict=True)
+        shares.append([time / (to + onward - time) for time, to, onward in paths])
+    return shares
