@@ -21,7 +21,7 @@ from headway.experiment.domain import RunResult, with_table
 from headway.experiment.fleet.scene import FleetScene
 from headway.experiment.measured import numbers
 from headway.experiment.play import play
-from headway.formats.serving.settings import BY_RATE, NO_DEADLINE, ServingExperiment, check
+from headway.formats.serving.settings import BY_RATE, NO_DEADLINE, ServingExperiment, check, split_arrivals
 from headway.formats.training.cluster_table import within
 from headway.report.progress import share_bar
 from headway.report.serving import plans as shown
@@ -309,7 +309,7 @@ class _Search:
         """Return the experiment with a part of its requests, after a warm-up to start processes and fetch weights."""
         workload = self.experiment.workload
         wanted = workload.requests or 1000
-        if workload.arrivals.partition(":")[0] not in BY_RATE:
+        if split_arrivals(workload.arrivals)[0] not in BY_RATE:
             return self.experiment if part == 1 else self._with(max(1, wanted // part), 0.1)
         slowest = max(self._start_of(function) for function in self.built.catalogue.functions)
         first = max(wanted // 10, math.ceil(WARM * slowest / SECOND * (workload.rate or 1.0)))
