@@ -128,10 +128,10 @@ def _solved(function: Callable[[Floats], Floats], values: Floats, low: float, hi
 # --- a table of rates -------------------------------------------------------------------------------------------
 
 
-def split_rates(options: str) -> tuple[str, str]:
-    """Return the file of ``FILE.csv,squeeze=60``, and what follows it."""
+def file_of(options: str) -> str:
+    """Return the file of ``FILE.csv,squeeze=60``; empty where there is none."""
     matched = _FILE.fullmatch(options)
-    return (matched[1], options[len(matched[1]) :]) if matched else ("", "")
+    return matched[1] if matched else ""
 
 
 def rates(options: str) -> Cycle:

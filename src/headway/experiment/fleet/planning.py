@@ -18,7 +18,7 @@ from typing import Any
 from headway.errors import ExperimentError, unknown_name
 from headway.experiment.answer import Answer
 from headway.experiment.domain import RunResult, with_table
-from headway.experiment.fleet.scene import FleetScene
+from headway.experiment.fleet.scene import FleetScene, load_note
 from headway.experiment.measured import numbers
 from headway.experiment.play import play
 from headway.formats.serving.settings import BY_RATE, NO_DEADLINE, ServingExperiment, check, split_arrivals
@@ -31,7 +31,7 @@ from headway.scenarios.limits import capacity_per_second, deadlines, mix_of
 from headway.serving.catalogue import Function
 from headway.serving.fleet import Worker
 from headway.serving.rows import Kind
-from headway.traces.serving_arrivals import draw
+from headway.traces.serving_arrivals import chosen, draw
 from headway.units import SECOND, counted
 
 REQUESTS = 2000
@@ -131,13 +131,26 @@ def settings_for(graph: str, scenario: str | None = None) -> dict[str, Any]:
 def answer(experiment: ServingExperiment, target: float) -> Answer:
     """Return plans as an answer; raise NotEnoughError where no kind of worker is enough."""
     within("in-time", target, 0.01, 1)
+    experiment, notes = _at_rate(check(experiment))
     with share_bar("plan") as tell:
-        rows = [plan.record() for plan in plans(check(experiment), target, tell)]
+        rows = [plan.record() for plan in plans(experiment, target, tell)]
     if not rows[0]["workers"]:
         why = f"{rows[0]['worker']}: {rows[0]['why_not']}"
         raise NotEnoughError(f"no kind of worker answers {100 * target:g} % in time; {why}", rows)
     enough = [row for row in rows if row["workers"]]
-    return Answer(rows, [shown.table(enough), shown.sentence(rows)], shown.notes(rows))
+    return Answer(rows, [shown.table(enough), shown.sentence(rows)], [*notes, *shown.notes(rows)])
+
+
+def _at_rate(experiment: ServingExperiment) -> tuple[ServingExperiment, list[str]]:
+    """Return the experiment with the rate that its load means for the scenario's own fleet, and a note on it."""
+    workload = experiment.workload
+    if workload.load is None:
+        if workload.rate is None:
+            raise ExperimentError("a plan needs a rate: give --rate 4, or --load 0.6 of what the scenario's fleet serves")
+        return experiment, []
+    rate = chosen(experiment, scenario_file.load(experiment)).rate
+    assert rate is not None
+    return with_table(experiment, "workload", load=None, rate=rate), [load_note(workload.load, rate)]
 
 
 def scenario_with(graph: str, scenario: str = "") -> str:
@@ -319,6 +332,8 @@ class _Search:
     def _start_of(self, function: Function) -> int:
         """Return how long a function takes to run for the first time: process start and fetch of its weights."""
         catalogue, fleet = self.built.catalogue, self.built.fleet
+        if fleet.warm:
+            return 0
         whole = sum(model.size_bytes for model in catalogue.models)
         from_disk = not self.built.preloaded or self.kind.host_bytes < whole
         return function.cold_start + fleet.fetch_time(catalogue.size_of(function.mask), from_disk=from_disk)
