@@ -142,7 +142,9 @@ def test_squeeze_shortens_time_and_leaves_the_rate(tmp_path: Path) -> None:
     assert 4000 / squeezed[-1] == pytest.approx(2, rel=0.1)
     early = (squeezed[squeezed < 1000] % 200 < 100).mean()
     assert early == pytest.approx(0.25, abs=0.03)
-    assert (squeezed == times(arrivals=f"rates({tmp_path / 'rates.csv'}, squeeze=10)", rate=2.0, requests=4000) / SECOND).all()
+    assert (
+        squeezed == times(arrivals=f"rates({tmp_path / 'rates.csv'}, squeeze=10)", rate=2.0, requests=4000) / SECOND
+    ).all()
 
 
 def test_a_run_shorter_than_a_cycle_is_told() -> None:

@@ -198,8 +198,10 @@ def test_the_graphs_of_a_trace_are_drawn_as_for_any_arrivals(trace: Path) -> Non
     [
         (
             {"arrivals": "poissn"},
-            "arrivals 'poissn': neither poisson, gamma:CV, onoff, onoff:ON,OFF, uniform:A,B, "
-            "diurnal(peak=P,period=T), rates:FILE.csv nor a",
+            (
+                "arrivals 'poissn': neither poisson, gamma:CV, onoff, onoff:ON,OFF, uniform:A,B, "
+                "diurnal(peak=P,period=T), rates:FILE.csv nor a"
+            ),
         ),
         ({"arrivals": "poisson:3"}, "poisson takes no options"),
         ({"arrivals": "gamma"}, "arrivals 'gamma:': write a coefficient of variation above 0"),

@@ -19,7 +19,14 @@ from headway.formats.serving.scenario_tables import (
     fleet_of,
     links_of,
 )
-from headway.formats.serving.settings import BY_RATE, CONTROLS, ServingExperiment, WorkloadTable, check_workload, split_arrivals
+from headway.formats.serving.settings import (
+    BY_RATE,
+    CONTROLS,
+    ServingExperiment,
+    WorkloadTable,
+    check_workload,
+    split_arrivals,
+)
 from headway.formats.training.settings import optional_span
 from headway.serving.catalogue import ANY_GPU, Catalogue, Configuration, Function, Model, Profile
 from headway.serving.fleet import Fleet, Worker, find_slices, reachable_bytes

@@ -112,7 +112,8 @@ class _Sinusoid:
 def _mean_over_peak(zero: Floats) -> Floats:
     """Return the mean over the peak of a cosine that is raised or lowered to be 0 at an angle, and cut off there."""
     safe = np.maximum(zero, 1e-9)
-    return (np.sin(safe) - safe * np.cos(safe)) / (np.pi * (1 - np.cos(safe)))
+    over: Floats = (np.sin(safe) - safe * np.cos(safe)) / (np.pi * (1 - np.cos(safe)))
+    return over
 
 
 def _solved(function: Callable[[Floats], Floats], values: Floats, low: float, high: float) -> Floats:

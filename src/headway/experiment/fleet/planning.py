@@ -146,7 +146,9 @@ def _at_rate(experiment: ServingExperiment) -> tuple[ServingExperiment, list[str
     workload = experiment.workload
     if workload.load is None:
         if workload.rate is None:
-            raise ExperimentError("a plan needs a rate: give --rate 4, or --load 0.6 of what the scenario's fleet serves")
+            raise ExperimentError(
+                "a plan needs a rate: give --rate 4, or --load 0.6 of what the scenario's fleet serves"
+            )
         return experiment, []
     rate = chosen(experiment, scenario_file.load(experiment)).rate
     assert rate is not None

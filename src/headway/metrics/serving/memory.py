@@ -23,7 +23,9 @@ def memory_held(ledger: Ledger) -> Series:
     """Return the bytes of GPU memory in use on all workers over time: weights, once reserved, and activations."""
     came, went = ledger.rows(Kind.LOAD, Kind.FETCH), ledger.rows(Kind.EVICT, Kind.EVICTED)
     rows = np.concatenate([came, went])
-    begins_with = [(at, model) for at, warm in enumerate(placed(ledger.catalogue, ledger.fleet)) for model in warm.models]
+    begins_with = [
+        (at, model) for at, warm in enumerate(placed(ledger.catalogue, ledger.fleet)) for model in warm.models
+    ]
     at, model = np.array(begins_with, dtype=np.int64).reshape(-1, 2).T
     first = np.full(len(at), -1, dtype=np.intp)  # before the first row
     times = np.concatenate([np.zeros(len(at), dtype=np.int64), ledger.time[rows]])
