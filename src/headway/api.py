@@ -180,7 +180,7 @@ def backtest_all(work: Work, policies: Policy | Iterable[Policy], config: Any, *
 def plan(
     graph: str | PathLike[str],
     *,
-    rate: float,
+    rate: float | None = None,
     in_time: float = 0.99,
     scenario: str | None = None,
     **settings: Any,

@@ -37,7 +37,7 @@ JOBS = [
     *("--migration-cost", "--round", "--allocation", "--cpus-per-node", "--memory-per-node", "--profiles", "--models"),
 ]
 REQUESTS = ["--requests", "--arrivals", "--slo", "--setting"]
-FLEET = [*BAD, "--warmup", "--failures", "--push-interval", "--control", "--fidelity"]
+FLEET = ["--start", *BAD, "--warmup", "--failures", "--push-interval", "--control", "--fidelity"]
 GPU = ["--think", "--seconds", "--slo", "--floor"]
 FIRST = ["--seeds", "--out", "--report"]
 GRID = ["--vary", "--grid", "--out", "-o"]
@@ -75,16 +75,38 @@ COMMANDS = {
         *("trace", "--config", "--policies", *CLUSTER, "--format", "--map", *SKIPPED, "--json", "--set"),
     ],
     "fleet simulate": [
-        *("scenario", "--policy", "--workers", "--rate", *REQUESTS, *FLEET, *FIRST, "--confidence", "--seed"),
+        *("scenario", "--policy", "--workers", "--rate", "--load", *REQUESTS, *FLEET, *FIRST, "--confidence", "--seed"),
         *("--json", "--set"),
     ],
     "fleet compare": [
-        *("scenario", "--policies", "--workers", "--rate", *REQUESTS, *FLEET, *FIRST, "--baseline", "--confidence"),
+        *(
+            "scenario",
+            "--policies",
+            "--workers",
+            "--rate",
+            "--load",
+            *REQUESTS,
+            *FLEET,
+            *FIRST,
+            "--baseline",
+            "--confidence",
+        ),
         *("--seed", "--json", "--set", "--processes"),
     ],
-    "fleet sweep": ["scenario", "--policies", "--rates", "--workers", *GRID, *REQUESTS, *FLEET, *CELLS],
+    "fleet sweep": ["scenario", "--policies", "--rates", "--loads", "--workers", *GRID, *REQUESTS, *FLEET, *CELLS],
     "fleet plan": [
-        *("graph", "--rate", "--slo", "--in-time", "--policy", "--arrivals", "--scenario", "--control"),
+        *(
+            "graph",
+            "--rate",
+            "--load",
+            "--slo",
+            "--in-time",
+            "--policy",
+            "--arrivals",
+            "--start",
+            "--scenario",
+            "--control",
+        ),
         *("--requests", "--seed", "--json"),
     ],
     "gpu simulate": ["high", "low", "--policy", *GPU, *FIRST, "--confidence", "--seed", "--json", "--set"],

@@ -187,3 +187,91 @@ def test_a_story_needs_a_request_of_the_run(capsys: pytest.CaptureFixture[str], 
     run = str(tmp_path / "run")
     _run(capsys, "fleet", "simulate", *SMALL, "--policy", "hash", "--out", run)
     assert "go from 0 to 59" in _refused(capsys, "story", run, "60")
+
+
+# --- load, start and changing rates -----------------------------------------------------------------------------
+
+
+def test_a_load_is_said_as_a_rate_and_stored(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    words = ["fleet", "simulate", "compass", "--requests", "60", "--policy", "hash", "--load", "0.4"]
+    row = json.loads(_run(capsys, *words, "--json", "--out", str(tmp_path / "run")))
+    assert row["load"] == 0.4
+    assert row["rate_per_s"] == pytest.approx(0.4 * 5 / 0.99645)  # as the capacity in test_limits
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["rate_per_s"] == row["rate_per_s"]
+    assert "load = 0.4" in (tmp_path / "run" / "experiment.toml").read_text()
+    main_out = _both(capsys, *words)
+    assert f"load 0.4: {row['rate_per_s']:.6g} requests a second" in main_out
+    plain = json.loads(_run(capsys, *words[:-2], "--rate", repr(row["rate_per_s"]), "--json"))
+    assert plain["digest"] == row["digest"], "the same as that rate"
+    assert "load" not in plain
+
+
+def _both(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        main(list(words))
+    told = capsys.readouterr()
+    return told.out + told.err
+
+
+def test_a_warm_run_is_kept_audited_and_replayed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    words = ["fleet", "simulate", "pipelines", "--requests", "80", "--load", "0.3", "--json"]
+    cold = json.loads(_run(capsys, *words))
+    warm = json.loads(_run(capsys, *words, "--start", "warm", "--out", str(tmp_path / "warm")))
+    assert warm["cold_starts"] + warm["dropped"] < cold["cold_starts"] + cold["dropped"]
+    assert warm["digest"] != cold["digest"]
+    assert 'start = "warm"' in (tmp_path / "warm" / "experiment.toml").read_text()
+    assert "nothing wrong" in _run(capsys, "audit", str(tmp_path / "warm"))
+    assert "identical" in _run(capsys, "replay", str(tmp_path / "warm"))
+    again = json.loads(_run(capsys, "run", str(tmp_path / "warm" / "experiment.toml"), "--json"))
+    assert (again[0] if isinstance(again, list) else again)["digest"] == warm["digest"]
+
+
+def test_a_warm_tape_read_as_a_cold_one_is_not_sound(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    run = tmp_path / "warm"
+    _run(capsys, "fleet", "simulate", "pipelines", "--requests", "80", "--start", "warm", "--out", str(run))
+    text = (run / "experiment.toml").read_text()
+    (run / "experiment.toml").write_text(text.replace('start = "warm"', 'start = "cold"'))
+    assert "in a process that is not there" in _both(capsys, "audit", str(run))
+
+
+def test_a_file_of_rates_is_kept_by_an_experiment_and_a_sweep(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "day.csv").write_text("requests\n10\n30\n")
+    words = ["fleet", "sweep", "compass", "--policies", "hash", "--requests", "40", "--loads", "0.2,0.4"]
+    _run(capsys, *words, "--arrivals", "rates:day.csv,squeeze=60", "-o", "out")
+    stored = [path.read_text() for path in (tmp_path / "out").rglob("*.toml")]
+    assert any(f"rates:{tmp_path / 'day.csv'},squeeze=60" in text for text in stored)
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["--load", "0.5"], "load 0.5 and rate 2: give one of them"),
+        (["--set", "workload.rate=2", "--load", "0.5"], "give one of them"),
+        (["--start", "hot"], "unknown start 'hot'"),
+        (["--arrivals", "diurnal(peak=0.5)"], "peak 0.5 must be at least 1"),
+        (["--arrivals", "diurnal(period=0s)"], "period"),
+        (["--arrivals", "rates:none.csv"], "there is no such file"),
+    ],
+)
+def test_bad_settings_are_one_line(capsys: pytest.CaptureFixture[str], words: list[str], line: str) -> None:
+    assert line in _refused(capsys, "fleet", "simulate", *SMALL, *words)
+
+
+@pytest.mark.parametrize(
+    ("load", "line"),
+    [("0", "load 0: must be above 0"), ("-1", "load -1: must be above 0"), ("1e9", "at most 1,000"), ("nan", "finite")],
+)
+def test_a_load_must_be_above_0(capsys: pytest.CaptureFixture[str], load: str, line: str) -> None:
+    assert line in _refused(capsys, "fleet", "simulate", "compass", f"--load={load}")
+
+
+def test_a_plan_takes_a_load_of_the_scenarios_own_fleet(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["fleet", "plan", "perception-3d", "--slo", "3s", "--requests", "100", "--policy", "hash"]
+    told = _both(capsys, *words, "--load", "0.2", "--start", "warm")
+    assert "load 0.2: " in told
+    assert "in time" in told
+    assert "a plan needs a rate" in _refused(capsys, *words)

@@ -76,7 +76,8 @@ def test_the_groups_share_no_flag_by_accident() -> None:
         "--processes",
     }
     assert each["jobs"] & each["fleet"] & each["gpu"] == run
-    assert (each["jobs"] & each["fleet"]) - run == {"--failures", "--warmup", "--skip-bad-rows", "--no-skip-bad-rows"}
+    skipping = {"--skip-bad-rows", "--no-skip-bad-rows"}
+    assert (each["jobs"] & each["fleet"]) - run == {"--failures", "--warmup", "--load", *skipping}
     assert (each["fleet"] & each["gpu"]) - run == {"--slo"}
     assert (each["jobs"] & each["gpu"]) - run == set()
 

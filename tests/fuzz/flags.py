@@ -64,7 +64,8 @@ SIMULATED = _flags(
 )
 SERVING = _flags(
     "--setting=rush --workers=2 --rate=3 --requests=15 --slo=1s|2L",
-    "--arrivals=gamma:2|onoff|uniform:1,2|gamma:nan --fidelity=authors --push-interval=1s",
+    "--arrivals=gamma:2|onoff|uniform:1,2|gamma:nan|diurnal|diurnal(peak=3,period=1m)|diurnal(peak=nan)|rates:none.csv",
+    "--load=0.5|0 --start=warm|cold|hot --fidelity=authors --push-interval=1s",
     "--control=central --failures=every=1s,repair=1s|mtbf=1h,repair=1h --policy=hash|headway|hash(x=1)",
     "--warmup=10% --set=fleet.x=1|serving.control=central|serving.profile=law",
     MEASURED,

@@ -13,6 +13,7 @@ from headway.scenarios import limits as serving_limits
 from headway.scenarios.file import Built, load
 from headway.scenarios.limits import (
     capacity_per_second,
+    cheapest_per_second,
     check_rate,
     deadlines,
     mix_of,
@@ -148,3 +149,39 @@ def test_the_longest_way_takes_the_fastest_type_of_gpu(tmp_path: Path) -> None:
     )
     built = load(of(str(path)))
     assert LatencyModel(built.catalogue, built.fleet).critical_path(built.catalogue.graphs[0]) == 4 * MILLISECOND
+
+
+# --- loads ------------------------------------------------------------------------------------------------------
+
+
+def test_a_load_of_one_fills_the_fleet_with_the_cheapest_configurations() -> None:
+    """Two stages on two workers of 8 CPUs and 4 slices, at 0.034 and 0.67 dollars an hour.
+
+    The first is cheapest at (4, 2, 1): 100 ms a request of 2 CPUs and a slice. The second has one configuration of 4
+    CPUs and a slice, for 50 ms. A request holds 0.2 + 0.2 CPU seconds and 0.1 + 0.05 slice seconds. CPUs bind: 16 of
+    them carry 40 requests a second, 8 slices would carry 53.3.
+    """
+    first = {Configuration(1, 1, 2): 150 * MILLISECOND, Configuration(4, 2, 1): 400 * MILLISECOND}
+    second = {Configuration(1, 4, 1): 50 * MILLISECOND}
+    workers = [Worker(name, Gpu("gpu", 1, 4), cpus=8) for name in "ab"]
+    assert cheapest_per_second(made(workers, first, second), [1]) == pytest.approx(40)
+    few_slices = [Worker(name, Gpu("gpu", 1, 2), cpus=8) for name in "ab"]
+    assert cheapest_per_second(made(few_slices, first, second), [1]) == pytest.approx(4 / 0.15)
+    assert cheapest_per_second(made([*workers, few_slices[0]], first, second), [1]) == pytest.approx(40 + 2 / 0.15)
+
+
+def test_the_cheapest_configuration_need_not_be_the_one_that_carries_most() -> None:
+    cells = {Configuration(1, 1, 1): 100 * MILLISECOND, Configuration(1, 4, 0): 400 * MILLISECOND}
+    built = made([Worker("w", Gpu("gpu", 1, 1), cpus=64)], cells)
+    assert cheapest_per_second(built, [1]) == pytest.approx(64 / 1.6), "4 CPUs for 400 ms cost less than a slice"
+    assert capacity_per_second(built, [1]) > 40
+
+
+def test_a_load_is_weighted_by_the_mix_and_never_above_the_capacity() -> None:
+    for scenario in ("compass", "esg", "pipelines", "compass-slo"):
+        experiment = of(scenario)
+        built = load(experiment)
+        mix = mix_of(experiment, built)
+        assert 0 < cheapest_per_second(built, mix) <= capacity_per_second(built, mix) * (1 + 1e-9)
+    built = load(of("compass"))
+    assert cheapest_per_second(built, [1, 0, 0, 0]) == pytest.approx(5 / ((561 + 441 + 778 + 803 + 1) / 1000))

@@ -251,7 +251,7 @@ def fleets(draw: st.DrawFn, catalogue: Catalogue, slices: int) -> Fleet:
         write_back=draw(st.booleans()),
     )
     keep_alive = draw(st.sampled_from([1, 300 * MILLISECOND, 600 * SECOND]))
-    return Fleet(tuple(made), links, keep_alive=keep_alive)
+    return Fleet(tuple(made), links, keep_alive=keep_alive, warm=draw(st.booleans()))
 
 
 def _mig_bytes(catalogue: Catalogue, called: Function, gpu: str) -> int:

@@ -18,7 +18,10 @@ from headway.traces.serving_arrivals import chosen, draw
 from headway.units import MILLISECOND, SECOND
 
 COMPASS = load(ServingExperiment(serving=ServingTable(scenario="compass")))
-ARRIVALS = ("poisson", "gamma:0.5", "gamma:2", "onoff", "onoff:2s,1s", "uniform:40ms,67.2ms")
+ARRIVALS = (
+    *("poisson", "gamma:0.5", "gamma:2", "onoff", "onoff:2s,1s", "uniform:40ms,67.2ms"),
+    *("diurnal(peak=1.5,period=10m)", "diurnal:peak=4,period=3m"),
+)
 
 
 def of(seed: int = 1, scenario: str = "compass", setting: str = "", **workload: Any) -> ServingExperiment:
@@ -195,7 +198,10 @@ def test_the_graphs_of_a_trace_are_drawn_as_for_any_arrivals(trace: Path) -> Non
     [
         (
             {"arrivals": "poissn"},
-            "arrivals 'poissn': neither poisson, gamma:CV, onoff, onoff:ON,OFF, uniform:A,B nor a",
+            (
+                "arrivals 'poissn': neither poisson, gamma:CV, onoff, onoff:ON,OFF, uniform:A,B, "
+                "diurnal(peak=P,period=T), rates:FILE.csv nor a"
+            ),
         ),
         ({"arrivals": "poisson:3"}, "poisson takes no options"),
         ({"arrivals": "gamma"}, "arrivals 'gamma:': write a coefficient of variation above 0"),

@@ -1,6 +1,5 @@
 """Define the commands that only one scale has: ``jobs backtest``, ``fleet plan`` and ``gpu predict``."""
 
-from inspect import Parameter
 from typing import Any
 
 from headway import api
@@ -45,7 +44,8 @@ def backtest(given: Given) -> None:
     "plan",
     [
         argument("graph", str, "A pipeline by name, or a scenario file of your own.", "GRAPH"),
-        option("rate", float, "Requests a second.", default=Parameter.empty),
+        option("rate", float | None, "Requests a second."),
+        option("load", float | None, "Instead: a part of what the scenario's own fleet serves, e.g. 0.6."),
         option(
             "slo", str | None, "How long a request may take: 500ms, or 1.5L. The graphs' own deadlines if left out."
         ),
@@ -55,7 +55,12 @@ def backtest(given: Given) -> None:
             str | None,
             f"A serving policy: compass, esg(ranks=3). If left out {ServingExperiment().policy.name}.",
         ),
-        option("arrivals", str | None, "poisson, gamma:CV, onoff, uniform:A,B, or a trace of requests."),
+        option(
+            "arrivals",
+            str | None,
+            "poisson, gamma:CV, onoff, uniform:A,B, diurnal(peak=3,period=24h), rates:FILE.csv, or a trace.",
+        ),
+        option("start", str | None, "cold, or warm: fleets begin with processes and weights."),
         option("scenario", str | None, "The scenario that the pipeline is of."),
         option("control", str | None, "central or decentralised; as the scenario or the policy wants it."),
         option("requests", int, "Of each trial run.", default=REQUESTS, min=100),

@@ -346,9 +346,9 @@ class Domain(ABC):
         """Refuse what can be known to be wrong before anything is read or drawn: a policy that does not exist."""
         self.policy_name(experiment)
 
-    def split_file_value(self, value: str) -> tuple[str, str]:
-        """Split a value of ``file_keys`` into what names a file and what is said of it: ``a.parquet`` and ``@3``."""
-        return value, ""
+    def split_file_value(self, value: str) -> tuple[str, str, str]:
+        """Split a value of ``file_keys`` into what names a file and what stands before and after: ``@3``."""
+        return "", value, ""
 
     def draws(self, experiment: Any) -> bool:
         """Return whether another seed gives another run."""

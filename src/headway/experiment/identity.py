@@ -61,9 +61,9 @@ def _with_contents(spec: str) -> str:
 
 def _or_contents(domain: Domain, key: str, value: str) -> str:
     """Return the contents of the files that a value means, and what is said of them; the value where it means none."""
-    name, said = domain.split_file_value(value)
+    before, name, after = domain.split_file_value(value)
     files = domain.file_keys[key](name)
-    return "\n".join(_contents(str(file)) for file in files) + said if files else value
+    return before + "\n".join(_contents(str(file)) for file in files) + after if files else value
 
 
 def _change(document: toml.Document, key: str, rewrite: Rewrite) -> None:
@@ -157,10 +157,10 @@ def _rewrites(domain: Domain, policy: Rewrite) -> dict[str, Rewrite]:
 
 def _own_file(domain: Domain, key: str, value: str) -> str:
     """Return where a file or folder lies; a name, and what no file can be called, stays as it is."""
-    name, said = domain.split_file_value(value)
+    before, name, after = domain.split_file_value(value)
     try:
         place = Path(name).expanduser().resolve()
         files = [file.resolve() for file in domain.file_keys[key](name)]
     except (InputError, ValueError):  # whoever reads it says what is wrong
         return value
-    return f"{place}{said}" if any(place in (file, file.parent) for file in files) else value
+    return f"{before}{place}{after}" if any(place in (file, file.parent) for file in files) else value

@@ -19,7 +19,14 @@ from headway.formats.serving.scenario_tables import (
     fleet_of,
     links_of,
 )
-from headway.formats.serving.settings import BY_RATE, CONTROLS, ServingExperiment, WorkloadTable, check_workload
+from headway.formats.serving.settings import (
+    BY_RATE,
+    CONTROLS,
+    ServingExperiment,
+    WorkloadTable,
+    check_workload,
+    split_arrivals,
+)
 from headway.formats.training.settings import optional_span
 from headway.serving.catalogue import ANY_GPU, Catalogue, Configuration, Function, Model, Profile
 from headway.serving.fleet import Fleet, Worker, find_slices, reachable_bytes
@@ -277,7 +284,7 @@ class Builder:
         given: dict[str, Any] = {}
         for part in parts:
             self._check_part(part)
-            if part.arrivals and part.arrivals.partition(":")[0] not in BY_RATE:
+            if part.arrivals and split_arrivals(part.arrivals)[0] not in BY_RATE:
                 given.pop("rate", None)  # they have their own rate
             given |= {key: value for key in part.__struct_fields__ if (value := getattr(part, key)) not in ("", None)}
         slo = parts[-1].slo if asked else ""

@@ -45,6 +45,8 @@ def load(experiment: ServingExperiment) -> Built:
         _check_measured(experiment, table, where)
         profiles = [serving_profile.read(path) for path in _profile_paths(experiment, table)]
         built = Builder(experiment, table, profiles, where).build()
+    if experiment.serving.start == "warm":
+        built = replace(built, fleet=replace(built.fleet, warm=True))
     return _with_pairs(experiment, built)
 
 

@@ -82,6 +82,35 @@ def capacity_per_second(built: Built, mix: Sequence[float]) -> float:
     return _programme(built, calls) if calls else float("inf")
 
 
+def cheapest_per_second(built: Built, mix: Sequence[float]) -> float:
+    """Return the requests a second that fill the fleet with every function at its cheapest configuration.
+
+    The cheapest configuration of a function is the one with the least price of CPUs and slices for a request, batches
+    being full; each kind of worker has its own and serves a mix of its own capacity. CPUs, slices or, with MIG, places
+    bind, whichever is used up first. Workload loads are parts of this rate.
+    """
+    calls, total = _calls(built, mix), 0.0
+    for kind in _kinds(built):
+        busy = [0.0, 0.0, 0.0]
+        for function, often in calls.items():
+            cell, seconds = _cheapest(built, built.catalogue.functions[function], kind)
+            for resource, share in enumerate(kind.shares(cell)):
+                busy[resource] += often * share * seconds / cell.batch
+        total += kind.count / max(busy)
+    return total
+
+
+def _cheapest(built: Built, function: Function, kind: _Kind) -> tuple[Configuration, float]:
+    prices = built.fleet.prices
+
+    def cost(option: tuple[Configuration, float]) -> tuple[float, float, Configuration]:
+        cell, seconds = option
+        price = (cell.cpus * prices.cpu_hour + cell.slices * prices.slice_hour) * seconds / cell.batch
+        return price, max(kind.shares(cell)) * seconds / cell.batch, cell
+
+    return min(_seconds(function, kind), key=cost)
+
+
 def check_rate(experiment: ServingExperiment, built: Built, rate: float) -> str:
     """Raise for a rate far above the capacity, unless overload is allowed; return a note on a lower overload."""
     calls = _calls(built, mix_of(experiment, built))

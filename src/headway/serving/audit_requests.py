@@ -8,6 +8,7 @@ from headway.serving.catalogue import Catalogue
 from headway.serving.fleet import Fleet
 from headway.serving.request import Request
 from headway.serving.rows import Kind
+from headway.serving.warm import placed
 
 
 class RequestAuditor(Auditor):
@@ -18,6 +19,9 @@ class RequestAuditor(Auditor):
         self._catalogue, self._fleet = catalogue, fleet
         self._requests = {request.id: request for request in requests}
         self._workers = [WorkerRecord(worker, catalogue) for worker in fleet.workers]
+        for record, begins_with in zip(self._workers, placed(catalogue, fleet), strict=True):
+            record.resident = dict.fromkeys(begins_with.models, 0)
+            record.idle = [(function, 0) for function in begins_with.processes]
         self._open_requests: dict[int, RequestRecord] = {}
         self._ended: dict[int, str] = {}
         """Requests that were answered or dropped, and which of the two."""

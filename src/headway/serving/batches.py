@@ -8,6 +8,7 @@ from headway.serving.fleet import find_slices
 from headway.serving.memory import GpuMemory
 from headway.serving.requeststate import DONE, QUEUED, RUNNING, RequestState
 from headway.serving.rows import Kind, pack
+from headway.serving.warm import Warm
 from headway.serving.workerstate import Batch, WorkerState
 from headway.units import REFERENCE_SPEED_PPM
 
@@ -289,6 +290,17 @@ def stop_idle(state: "ServingState", now: int, worker: WorkerState, function: in
     if not idle:
         worker.warm &= ~(1 << function)
     state.journal((now, Kind.EXPIRED, -1, 0, worker.id, function, since))
+
+
+def begin_warm(state: "ServingState", worker: WorkerState, begins_with: Warm) -> None:
+    """Put the processes and weights on a worker that it has when the run begins; no rows are written."""
+    for model in begins_with.models:
+        load_weights(state, worker, model)
+        worker.memory.add(model, 0)
+    for function in begins_with.processes:
+        mark_idle(state, 0, worker, function)
+    worker.current_row = None
+    worker.published = worker.row()
 
 
 def _take_instance(state: "ServingState", now: int, worker: WorkerState, function: int) -> bool:

@@ -78,6 +78,8 @@ class Fleet:
     prices: Prices = Prices()
     keep_alive: int = 600 * SECOND
     """How long an idle process is kept."""
+    warm: bool = False
+    """Whether it begins with processes and weights in place, as ``warm.placed`` says."""
 
     def hour_usd(self, worker: Worker) -> float:
         """Return the rent of a worker for an hour."""

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from headway.core.tape import Row as TapeRow
-from headway.serving import batches, feasible, losses
+from headway.serving import batches, feasible, losses, warm
 from headway.serving.actions import (
     NOWHERE,
     Action,
@@ -116,6 +116,9 @@ class ServingState:
                     if model.size_bytes <= worker.host_free_bytes:
                         worker.host[index] = None
                         worker.host_free_bytes -= model.size_bytes
+        if fleet.warm:
+            for worker, begins_with in zip(self.workers, warm.placed(catalogue, fleet), strict=True):
+                batches.begin_warm(self, worker, begins_with)
 
     # --- what a policy reads ----------------------------------------------------------------------------------
 

@@ -13,20 +13,24 @@ import numpy as np
 import numpy.typing as npt
 
 from headway.errors import ExperimentError, TraceError
-from headway.formats.serving.settings import BY_RATE, MOST_REQUESTS, ServingExperiment, check_workload
+from headway.formats.serving.settings import BY_RATE, MOST_REQUESTS, ServingExperiment, check_workload, split_arrivals
 from headway.formats.training.settings import span
 from headway.scenarios.file import Built
-from headway.scenarios.limits import check_rate, deadlines, mix_of
+from headway.scenarios.limits import cheapest_per_second, check_rate, deadlines, mix_of
 from headway.serving.request import Request
 from headway.streams import stream
+from headway.traces.changing_rate import Cycle, diurnal, rates
 from headway.traces.requests import load_requests
 from headway.traces.trace import dropped_note
-from headway.units import SECOND, counted
+from headway.units import SECOND, counted, format_duration
 
 Times = npt.NDArray[np.float64]
 """Nanoseconds since the run began."""
 
-KINDS = ("poisson", "gamma:CV", "onoff", "onoff:ON,OFF", "uniform:A,B", "a trace of requests")
+KINDS = (
+    *("poisson", "gamma:CV", "onoff", "onoff:ON,OFF", "uniform:A,B", "diurnal(peak=P,period=T)", "rates:FILE.csv"),
+    "a trace of requests",
+)
 ON, OFF = "10s", "30s"
 MOST_CV = 100.0
 MOST_PERIODS = 1_000_000
@@ -52,8 +56,9 @@ def chosen(experiment: ServingExperiment, built: Built) -> Chosen:
     table, plain = experiment.workload, built.workload
     check_workload(table)
     arrivals = (table.arrivals or plain.arrivals).strip()
-    paced = arrivals.partition(":")[0] in BY_RATE
-    rate = table.rate
+    mix = mix_of(experiment, built)
+    paced = split_arrivals(arrivals)[0] in BY_RATE
+    rate = table.rate if table.load is None else table.load * cheapest_per_second(built, mix)
     if rate is None:
         usual = plain.rate or _own_rate(plain.arrivals)
         rate = usual if paced or not table.arrivals else _own_rate(arrivals)
@@ -61,12 +66,12 @@ def chosen(experiment: ServingExperiment, built: Built) -> Chosen:
         raise ExperimentError(f"arrivals {arrivals}: at which rate? Give requests a second (workload.rate)")
     requests = table.requests if table.requests is not None else plain.requests
     tenants = table.tenants if table.tenants is not None else plain.tenants
-    return Chosen(arrivals, rate, requests, deadlines(experiment, built), mix_of(experiment, built), tenants)
+    return Chosen(arrivals, rate, requests, deadlines(experiment, built), mix, tenants)
 
 
 def _own_rate(arrivals: str) -> float | None:
     """Return the rate that arrivals say themselves."""
-    kind, _, options = arrivals.strip().partition(":")
+    kind, options = split_arrivals(arrivals)
     return SECOND / (sum(_bounds(options, arrivals)) / 2) if kind == "uniform" else None
 
 
@@ -98,11 +103,20 @@ def _uniform(seed: int, name: str, count: int, below: int) -> npt.NDArray[np.int
 
 
 def _times(workload: Chosen, experiment: ServingExperiment, built: Built, notes: list[str]) -> Times:
-    kind, _, options = workload.arrivals.partition(":")
+    kind, options = split_arrivals(workload.arrivals)
+    seed, count = experiment.run.seed, workload.requests
+    if kind in _CYCLES:
+        cycle = _CYCLES[kind](options)
+        rate = workload.rate or cycle.rate
+        assert rate is not None
+        check_rate(experiment, built, rate)
+        times = cycle.moved(_poisson(seed, count, SECOND / rate, ""))
+        notes += _incomplete(workload.arrivals, cycle, times, rate)
+        return times
     if kind in _GAPS:
         assert workload.rate is not None
         check_rate(experiment, built, workload.rate)
-        return _GAPS[kind](experiment.run.seed, workload.requests, SECOND / workload.rate, options)
+        return _GAPS[kind](seed, count, SECOND / workload.rate, options)
     return _from_trace(workload, experiment, built, notes)
 
 
@@ -172,6 +186,16 @@ _GAPS: dict[str, Callable[[int, int, float, str], Times]] = {
     "onoff": _on_off,
     "uniform": _even,
 }
+_CYCLES: dict[str, Callable[[str], Cycle]] = {"diurnal": diurnal, "rates": rates}
+
+
+def _incomplete(arrivals: str, cycle: Cycle, times: Times, rate: float) -> list[str]:
+    """Return a note where the requests are over before the rate has gone through its cycle once."""
+    if times[-1] >= cycle.length:
+        return []
+    whole, own = format_duration(round(cycle.length)), len(times) * SECOND / times[-1]
+    covered = f"its {counted(len(times), 'request')} cover {100 * times[-1] / cycle.length:.3g} % of {whole}"
+    return [f"arrivals {arrivals}: {covered}: {own:.3g} a second, where the mean of all of it is {rate:.3g}"]
 
 
 # --- recorded ---------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import Any
 
 from headway.core.tape import Tape
 from headway.serving.rows import Kind, unpack
+from headway.serving.warm import placed
 from headway.units import HOUR, SECOND
 from tests.serving.worlds import World
 
@@ -30,6 +31,12 @@ class Walked:
         """Processes under way: the function, since when, and where."""
         self.counts: dict[str, int] = defaultdict(int)
         self.now = 0
+        for worker, begins_with in enumerate(placed(world.catalogue, world.fleet)):
+            for model in begins_with.models:
+                self.resident[worker, model] = False
+                self.held_bytes += world.catalogue.models[model].size_bytes
+            for function in begins_with.processes:
+                self.idle[worker, function].append(0)
         for row in tape:
             if self.arrived:  # the span begins with the first arrival
                 self.byte_ns += self.held_bytes * (row.time - self.now)

@@ -6,8 +6,9 @@ from headway.experiment.domain import Domain
 from headway.experiment.fleet.flags import AXES, EXAMPLES, FLAGS, WORK
 from headway.experiment.fleet.scene import FleetScene, load, policy_name, policy_of, prepare
 from headway.formats import pairs as pair_file
-from headway.formats.serving.settings import ServingExperiment
+from headway.formats.serving.settings import ServingExperiment, split_arrivals
 from headway.scenarios import file as scenario_file
+from headway.traces.changing_rate import file_of
 
 
 class FleetDomain(Domain):
@@ -38,6 +39,13 @@ class FleetDomain(Domain):
     def load(self, experiment: ServingExperiment, folder: Path, *, trust: bool) -> FleetScene:
         """Read the requests of a stored run back, and the scenario that lies beside them."""
         return load(experiment, folder, trust=trust)
+
+    def split_file_value(self, value: str) -> tuple[str, str, str]:
+        """Split off what stands around the file of ``rates:FILE.csv,squeeze=60``."""
+        kind, options = split_arrivals(value)
+        name = file_of(options) if kind == "rates" else ""
+        before, _, after = value.partition(name) if name else ("", "", "")
+        return before, name or value, after
 
     def policy_name(self, experiment: ServingExperiment) -> str:
         """Return the policy as it was written; one from a file by its own name."""

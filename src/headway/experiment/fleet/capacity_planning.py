@@ -18,10 +18,10 @@ from typing import Any
 from headway.errors import ExperimentError, unknown_name
 from headway.experiment.answer import Answer
 from headway.experiment.domain import RunResult, with_table
-from headway.experiment.fleet.scene import FleetScene
+from headway.experiment.fleet.scene import FleetScene, load_note
 from headway.experiment.measured import numbers
 from headway.experiment.play import play
-from headway.formats.serving.settings import BY_RATE, NO_DEADLINE, ServingExperiment, check
+from headway.formats.serving.settings import BY_RATE, NO_DEADLINE, ServingExperiment, check, split_arrivals
 from headway.formats.training.cluster_table import within
 from headway.report.progress import share_bar
 from headway.report.serving import plans as shown
@@ -31,7 +31,7 @@ from headway.scenarios.limits import capacity_per_second, deadlines, mix_of
 from headway.serving.catalogue import Function
 from headway.serving.fleet import Worker
 from headway.serving.rows import Kind
-from headway.traces.serving_arrivals import draw
+from headway.traces.serving_arrivals import chosen, draw
 from headway.units import SECOND, counted
 
 REQUESTS = 2000
@@ -132,13 +132,28 @@ def settings_for(graph: str, scenario: str | None = None) -> dict[str, Any]:
 def answer(experiment: ServingExperiment, target: float) -> Answer:
     """Return plans as an answer; raise NotEnoughError where no kind of worker is enough."""
     within("in-time", target, 0.01, 1)
+    experiment, notes = _at_rate(check(experiment))
     with share_bar("plan") as progress:
-        rows = [plan.record() for plan in plans(check(experiment), target, progress)]
+        rows = [plan.record() for plan in plans(experiment, target, progress)]
     if not rows[0]["workers"]:
         why = f"{rows[0]['worker']}: {rows[0]['why_not']}"
         raise NotEnoughError(f"no kind of worker answers {100 * target:g} % in time; {why}", rows)
     enough = [row for row in rows if row["workers"]]
-    return Answer(rows, [shown.table(enough), shown.sentence(rows)], shown.notes(rows))
+    return Answer(rows, [shown.table(enough), shown.sentence(rows)], [*notes, *shown.notes(rows)])
+
+
+def _at_rate(experiment: ServingExperiment) -> tuple[ServingExperiment, list[str]]:
+    """Return the experiment with the rate that its load means for the scenario's own fleet, and a note on it."""
+    workload = experiment.workload
+    if workload.load is None:
+        if workload.rate is None:
+            raise ExperimentError(
+                "a plan needs a rate: give --rate 4, or --load 0.6 of what the scenario's fleet serves"
+            )
+        return experiment, []
+    rate = chosen(experiment, scenario_file.load(experiment)).rate
+    assert rate is not None
+    return with_table(experiment, "workload", load=None, rate=rate), [load_note(workload.load, rate)]
 
 
 def scenario_with(graph: str, scenario: str = "") -> str:
@@ -310,7 +325,7 @@ class _Search:
         """Return the experiment with a part of its requests, after a warm-up to start processes and fetch weights."""
         workload = self.experiment.workload
         wanted = workload.requests or 1000
-        if workload.arrivals.partition(":")[0] not in BY_RATE:
+        if split_arrivals(workload.arrivals)[0] not in BY_RATE:
             return self.experiment if part == 1 else self._with(max(1, wanted // part), 0.1)
         slowest = max(self._start_of(function) for function in self.built.catalogue.functions)
         first = max(wanted // 10, math.ceil(WARM_UP_STARTS * slowest / SECOND * (workload.rate or 1.0)))
@@ -320,6 +335,8 @@ class _Search:
     def _start_of(self, function: Function) -> int:
         """Return how long a function takes to run for the first time: process start and fetch of its weights."""
         catalogue, fleet = self.built.catalogue, self.built.fleet
+        if fleet.warm:
+            return 0
         whole = sum(model.size_bytes for model in catalogue.models)
         from_disk = not self.built.preloaded or self.kind.host_bytes < whole
         return function.cold_start + fleet.fetch_time(catalogue.size_of(function.mask), from_disk=from_disk)

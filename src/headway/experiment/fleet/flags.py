@@ -10,6 +10,7 @@ WORK = (
 )
 AXES = (
     Flag("rates", "workload.rate", "Requests a second: 2,4,8.", float),
+    Flag("loads", "workload.load", "Or parts of what the fleet serves: 0.4,0.8.", float),
     Flag("workers", "serving.workers", "Workers: 4,8.", int),
 )
 EXAMPLES = {
@@ -20,15 +21,17 @@ EXAMPLES = {
 FLAGS = (
     Flag("workers", "serving.workers", "Workers, a GPU each; the scenario's if left out.", int),
     Flag("rate", "workload.rate", "Requests a second; the scenario's if left out.", float),
+    Flag("load", "workload.load", "Or: a part of what the fleet serves, e.g. 0.6.", float),
     Flag("requests", "workload.requests", "How many requests; the scenario's if left out.", int),
     Flag(
         "arrivals",
         "workload.arrivals",
-        "poisson, gamma:CV, onoff, uniform:A,B, a trace.",
+        "poisson, gamma:CV, onoff, uniform:A,B, diurnal(peak=3,period=24h), rates:FILE.csv, a trace.",
         metavar="HOW|FILE",
     ),
     Flag("slo", "workload.slo", "Deadline: 500ms, or 1.2L: times the least path."),
     Flag("setting", "serving.setting", "Of the scenario; esg has strict-light, …"),
+    Flag("start", "serving.start", "cold, or warm: with processes and weights.", panel=FLEET),
     Flag("skip_bad_rows", "workload.skip_bad_rows", "Go on, however many are dropped.", bool, FLEET),
     Flag("warmup", "measure.warmup", "Do not measure the first 10% of the requests.", panel=STATISTICS),
     Flag(

@@ -169,13 +169,20 @@ def prepare(experiment: ServingExperiment) -> FleetScene:
     notes = [*built.notes]
     requests = serving_arrivals.draw(experiment, built, notes)
     named = with_table(experiment, "policy", name=anchored(experiment.policy.name))
-    rate = serving_arrivals.chosen(experiment, built).rate
+    rate, load = serving_arrivals.chosen(experiment, built).rate, experiment.workload.load
+    if rate and load:
+        notes.append(load_note(load, rate))
     note = check_rate(experiment, built, rate) if rate else ""
     resolved = msgspec.structs.replace(named, variants=[])
     scene = FleetScene(resolved, built, requests, (*notes, *([note] if note else ())))
     scene.faults()
     scene.state()
     return scene
+
+
+def load_note(load: float, rate: float) -> str:
+    """Return a line on the rate that a load means."""
+    return f"load {load:g}: {rate:.6g} requests a second"
 
 
 def policy_name(experiment: ServingExperiment) -> str:

@@ -26,6 +26,7 @@ from headway.serving.catalogue import Catalogue
 from headway.serving.fleet import Fleet
 from headway.serving.request import Request
 from headway.serving.rows import Kind
+from headway.traces.serving_arrivals import chosen
 from headway.units import MICROSECOND, MILLISECOND, format_duration
 
 
@@ -63,6 +64,8 @@ class FleetView(View):
             "tasks_per_s": row["tasks"] / result.wall_s,
             "scenario": scene.experiment.serving.scenario,
         }
+        if (load := scene.experiment.workload.load) is not None:
+            row |= {"load": load, "rate_per_s": chosen(scene.experiment, scene.built).rate}
         return Outcome(row, _notes(scene, row))
 
     def stopped_line(self, result: RunResult) -> str:

@@ -37,10 +37,10 @@ class GpuDomain(Domain):
         experiment = with_table(experiment, "policy", name=of_run(experiment.policy.name, folder, trust=trust))
         return GpuScene(setting_of(experiment), clients, experiment)
 
-    def split_file_value(self, value: str) -> tuple[str, str]:
+    def split_file_value(self, value: str) -> tuple[str, str, str]:
         """Split off the priority of a program."""
         name, at, priority = value.rpartition("@")
-        return (name, f"@{priority}") if at else (value, "")
+        return ("", name, f"@{priority}") if at else ("", value, "")
 
     def policy_name(self, experiment: GpuExperiment) -> str:
         """Return the policy with the options that differ from their defaults."""

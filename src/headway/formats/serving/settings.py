@@ -17,19 +17,22 @@ from headway.units import parse_duration
 
 FIDELITIES = ("true", "authors")
 CONTROLS = ("central", "decentralised")
+STARTS = ("cold", "warm")
 MOST_WORKERS = 10_000
 MOST_REQUESTS = 10_000_000
 MOST_TENANTS = 100_000
 MOST_A_SECOND = 1_000_000.0
+MOST_LOAD = 1_000.0
 NO_DEADLINE = "none"
 MOST_FACTOR = 1e6
 """The largest deadline as a multiple of the critical path."""
-BY_RATE = ("poisson", "gamma", "onoff")
+BY_RATE = ("poisson", "gamma", "onoff", "diurnal")
 """Arrival processes that need a rate; others have their own."""
 WARMUP = "10%"
 
 _FACTOR = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*L\s*")
 _SHARE = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*%\s*")
+_ARRIVALS = re.compile(r"(\w+)\s*(?::(.*)|\((.*)\))?", re.DOTALL)
 
 
 class ServingTable(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -45,6 +48,8 @@ class ServingTable(Struct, kw_only=True, forbid_unknown_fields=True):
     """How many; the scenario's number unless given."""
     push_interval: Span = "10ms"
     """How often workers push their rows to each other; 0: rows are always fresh."""
+    start: str = "cold"
+    """cold: no process runs and no weights are on a GPU when the run begins; warm: as ``serving.warm`` says."""
     control: str = ""
     """central or decentralised; empty: the scenario's value, else the policy's default."""
     profile: str = ""
@@ -60,13 +65,16 @@ class WorkloadTable(Struct, kw_only=True, forbid_unknown_fields=True):
     """The workload."""
 
     arrivals: str = ""
-    """poisson, gamma:CV, onoff, onoff:ON,OFF, uniform:A,B or a trace of requests; empty: as the scenario says."""
+    """poisson, gamma:CV, onoff, onoff:ON,OFF, uniform:A,B, diurnal(peak=2,period=24h), rates:FILE.csv, or a trace of
+    requests; empty: as the scenario says."""
     format: str = ""
     """Format of a trace; empty: detected from the beginning of the file."""
     skip_bad_rows: bool = False
     """Go on although one rule drops more than a tenth of the rows of a trace."""
     rate: float | None = None
     """Requests a second in total."""
+    load: float | None = None
+    """Instead of the rate: as a part of what the fleet serves with every function at its cheapest configuration."""
     requests: int | None = None
     slo: str = ""
     """How long a request may take: 500ms, 1.2L (L: the graph's critical path at least configurations), or none."""
@@ -118,6 +126,8 @@ def check(experiment: ServingExperiment) -> ServingExperiment:
         raise ExperimentError(unknown_name("fidelity", table.fidelity, FIDELITIES))
     if table.control and table.control not in CONTROLS:
         raise ExperimentError(unknown_name("control", table.control, CONTROLS))
+    if table.start not in STARTS:
+        raise ExperimentError(unknown_name("start", table.start, STARTS))
     if table.workers is not None:
         within("workers", table.workers, 1, MOST_WORKERS)
     span(table.push_interval, "push interval")
@@ -134,6 +144,12 @@ def check_workload(table: WorkloadTable) -> None:
         raise ExperimentError(
             f"rate {table.rate:g}: must be above 0 and at most {MOST_A_SECOND:,.0f} requests a second"
         )
+    if table.load is not None:
+        if table.rate is not None:
+            raise ExperimentError(f"load {table.load:g} and rate {table.rate:g}: give one of them")
+        if not 0 < table.load <= MOST_LOAD:
+            rule = f"must be above 0 and at most {MOST_LOAD:,.0f}; 0.6 is 60 % of what the fleet serves"
+            raise ExperimentError(f"load {table.load:g}: {rule}")
     for key, most in (("requests", MOST_REQUESTS), ("tenants", MOST_TENANTS)):
         if (count := getattr(table, key)) is not None:
             within(key, count, 1, most)
@@ -143,6 +159,12 @@ def check_workload(table: WorkloadTable) -> None:
     if table.mix is not None and not any(table.mix.values()):
         raise ExperimentError("mix is empty: no graph has a weight above 0")
     parse_slo(table.slo)
+
+
+def split_arrivals(text: str) -> tuple[str, str]:
+    """Return the kind of arrivals and its options: ``gamma`` and ``2`` for gamma:2 and gamma(2)."""
+    matched = _ARRIVALS.fullmatch(text.strip())
+    return (matched[1], (matched[2] or matched[3] or "").strip()) if matched else (text.strip(), "")
 
 
 def parse_slo(text: str, what: str = "slo") -> tuple[int, float] | None:

@@ -8,6 +8,7 @@ from headway.metrics.series import FloatArray
 from headway.metrics.serving.ledger import Ledger
 from headway.serving.fleet import GIB
 from headway.serving.rows import Kind
+from headway.serving.warm import placed
 from headway.units import HOUR
 
 
@@ -53,6 +54,8 @@ def idle_usd(ledger: Ledger) -> FloatArray:
     """Idle nanoseconds by function. A process expires at the end of its keep-alive, even if its row comes later."""
     for rows, sign in ((finished, 1), (started, 1), (taken, -1)):
         np.add.at(left, ledger.detail[rows], sign * (ledger.horizon - ledger.time[rows]))
+    for begins_with in placed(ledger.catalogue, ledger.fleet):
+        left[list(begins_with.processes)] += ledger.horizon
     gone = np.minimum(ledger.time[expired], ledger.value[expired] + ledger.fleet.keep_alive)
     np.add.at(left, ledger.detail[expired], gone - ledger.horizon)
     left += _starting(ledger)

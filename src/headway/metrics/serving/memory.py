@@ -5,6 +5,7 @@ import numpy as np
 from headway.metrics.series import IntArray, Series, joined
 from headway.metrics.serving.ledger import Ledger
 from headway.serving.rows import Kind
+from headway.serving.warm import placed
 
 
 def sizes(ledger: Ledger) -> IntArray:
@@ -22,14 +23,20 @@ def memory_held(ledger: Ledger) -> Series:
     """Return the bytes of GPU memory in use on all workers over time: weights, once reserved, and activations."""
     came, went = ledger.rows(Kind.LOAD, Kind.FETCH), ledger.rows(Kind.EVICT, Kind.EVICTED)
     rows = np.concatenate([came, went])
-    size = sizes(ledger)[ledger.detail[rows]]
-    size[len(came) :] *= -1
-    died = ledger.next_failure(ledger.place[rows], rows)
+    begins_with = [
+        (at, model) for at, warm in enumerate(placed(ledger.catalogue, ledger.fleet)) for model in warm.models
+    ]
+    at, model = np.array(begins_with, dtype=np.int64).reshape(-1, 2).T
+    first = np.full(len(at), -1, dtype=np.intp)  # before the first row
+    times = np.concatenate([np.zeros(len(at), dtype=np.int64), ledger.time[rows]])
+    size = sizes(ledger)[np.concatenate([model, ledger.detail[rows]])]
+    size[len(at) + len(came) :] *= -1
+    died = ledger.next_failure(np.concatenate([at, ledger.place[rows]]), np.concatenate([first, rows]))
     gone = died < len(ledger.time)  # what is left on a worker goes with it
     activation = np.array([f.activation_bytes for f in ledger.catalogue.functions], dtype=np.int64)
     held = activation[ledger.function] * ledger.batch_size if len(activation) else ledger.batch_size * 0
     return joined(
-        [ledger.time[rows], ledger.time[died[gone]], ledger.began, ledger.batch_end],
+        [times, ledger.time[died[gone]], ledger.began, ledger.batch_end],
         [size, -size[gone], held, -held],
     )
 

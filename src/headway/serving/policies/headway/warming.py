@@ -101,7 +101,11 @@ class Warming:
         """By function: how long a process is busy for one request."""
         self._ends: list[list[int]] = [[] for _ in functions]
         """By function: when its batches are expected to end."""
-        self.ready_from = [NEVER if function.cold_start else 0 for function in functions]
+        self._begun, _, _ = self._counts(state)
+        """By function: the processes that a warm fleet begins with."""
+        self.ready_from = [
+            NEVER if function.cold_start and not self._begun[at] else 0 for at, function in enumerate(functions)
+        ]
         """By function: the time from which some worker has a process of it."""
         self._patience = [self._break_even(state, index, MISSED, worths) for index in range(len(functions))]
         """By function: how long its last process is kept idle. Without it the next request misses its deadline."""
@@ -177,6 +181,8 @@ class Warming:
                     self.ready_from[index] = NEVER
                 have = idle[index] + running[index] + starting[index]
                 wanted = max(self.target(now, index), int(index in waiting))
+                if now < self._peaks[index].memory:  # too early to tell that they are not needed
+                    wanted = max(wanted, min(have, self._begun[index]))
                 stuck = index in waiting and idle[index] and not running[index] and not starting[index]
                 self._stuck[index] = self._stuck[index] + 1 if stuck else 0
                 if self._stuck[index] >= STUCK:  # none of them is where the tasks fit, and nothing would ever happen
