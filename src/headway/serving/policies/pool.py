@@ -236,7 +236,7 @@ class PoolPolicy(ServingPolicy):
                 rank = (worker.id != near, worker.slices_free, worker.cpus_free, start_for_waiting, worker.id)
                 if best is not None and rank >= best[0]:
                     continue
-                if (evict := _fits(state, worker, function, count, cpus, slices)) is not None:
+                if (evict := fits(state, worker, function, count, cpus, slices)) is not None:
                     best = rank, worker, evict
             if best is not None:
                 tasks = tuple((request, task) for request in heads[:count])
@@ -244,7 +244,7 @@ class PoolPolicy(ServingPolicy):
         return None
 
 
-def _fits(
+def fits(
     state: ServingState, worker: WorkerState, function: int, batch: int, cpus: int, slices: int
 ) -> tuple[int, ...] | None:
     """Return the models to evict to run a batch on a worker with enough CPUs and slices; None: it does not fit."""

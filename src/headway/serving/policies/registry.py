@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.core.named import chosen, described, made
+from headway.serving.policies.aquatope import Aquatope
 from headway.serving.policies.checked import checked
 from headway.serving.policies.compass import Compass
 from headway.serving.policies.esg import Esg
@@ -28,6 +29,7 @@ POLICIES: dict[str, type[ServingPolicy]] = {
         Stagewise,
         PlanOnce,
         Exact,
+        Aquatope,
         #
     )
 }
