@@ -19,6 +19,8 @@ _RAW = 32
 _RESTARTS = 10
 _STEPS = 8
 """Most steps of a local search; the authors' gradient search has up to 200 iterations."""
+_FEW = 256
+"""Spaces of so many points are searched wholly."""
 _TIE = 1e-9
 
 
@@ -91,8 +93,9 @@ def propose(
     """
     proposals: list[tuple[int, ...]] = []
     for first, second in pending:
-        raw = np.concatenate((space.draw(random, _RAW), space.neighbours(around)))
-        point = _climb(space, belief, raw, sampled.union(proposals))
+        few = space.size <= _FEW
+        raw = space.all_points() if few else np.concatenate((space.draw(random, _RAW), space.neighbours(around)))
+        point = _climb(space, belief, np.unique(raw, axis=0), sampled.union(proposals), 0 if few else _STEPS)
         if point is None:
             break
         proposals.append(point)
@@ -102,21 +105,22 @@ def propose(
     return proposals
 
 
-def _climb(space: Space, belief: Belief, raw: Points, known: set[tuple[int, ...]]) -> tuple[int, ...] | None:
-    """Return the best point that local searches from the best of ``raw`` find among those not known."""
-    points = np.unique(raw, axis=0)
+def _climb(
+    space: Space, belief: Belief, points: Points, known: set[tuple[int, ...]], steps: int
+) -> tuple[int, ...] | None:
+    """Return the best point, not known, that local searches from the best of ``points`` find; None: all are known."""
     scores = _new_scores(space, belief, points, known)
     starts = np.argsort(-scores, kind="stable")[:_RESTARTS]
     points, scores = points[starts], scores[starts]
-    for _ in range(_STEPS):
-        steps = space.neighbours(points)
-        stepped = _new_scores(space, belief, steps, known).reshape(len(points), -1)
+    for _ in range(steps):
+        near = space.neighbours(points)
+        stepped = _new_scores(space, belief, near, known).reshape(len(points), -1)
         chosen = stepped.argmax(axis=1)
         rows = np.arange(len(points))
         better = stepped[rows, chosen] > np.maximum(scores, 0.0) * (1.0 + _TIE)
         if not better.any():
             break
-        points = np.where(better[:, None], steps.reshape(len(points), -1, points.shape[1])[rows, chosen], points)
+        points = np.where(better[:, None], near.reshape(len(points), -1, points.shape[1])[rows, chosen], points)
         scores = np.where(better, stepped[rows, chosen], scores)
     top = int(np.flatnonzero(scores >= scores.max() * (1.0 - _TIE))[0]) if scores.max() > 0.0 else int(scores.argmax())
     return tuple(points[top].tolist()) if scores[top] >= 0.0 else None

@@ -1,8 +1,8 @@
 """Offline search of Aquatope for one workflow and one target: random samples, then rounds of three proposals.
 
 A sample is one run of the whole workflow on an empty fleet: run times of the profile, each with a draw of its spread.
-The same configuration is sampled once. After each round, samples that a leave-one-out process finds outside its 95 %
-interval are left out of the model.
+The same configuration is sampled once. After each round, samples outside the 95 % interval of a leave-one-out process
+are left out of the model and of the choice; all are judged anew after the next round.
 """
 
 from collections.abc import Sequence
@@ -71,28 +71,24 @@ def optimise(workflow: Workflow, target: int, seed: int, effort: Effort) -> Plan
     random = stream(seed, f"aquatope:{workflow.graph.name}:{target}")
     limit = target / MILLISECOND if target < NEVER else inf
     samples: dict[tuple[int, ...], Sample] = {}
-    kept: list[Sample] = []
-
-    def run(points: Sequence[tuple[int, ...]]) -> None:
+    shapes = None
+    points = [tuple(point) for point in space.draw(random, effort.initial).tolist()]
+    for left in range(effort.rounds, -1, -1):
         for point in points:
             if point not in samples:
                 samples[point] = sampled(workflow, space.options(point), point, seed)
-                kept.append(samples[point])
-
-    run([tuple(point) for point in space.draw(random, effort.initial).tolist()])
-    shapes = None
-    for _ in range(effort.rounds):
-        if len(samples) >= space.size:
+        kept = list(samples.values())
+        if shapes is not None and effort.outliers:
+            kept = without_outliers(space, kept, shapes)
+        if not left or len(samples) >= space.size:
             break
         objective, latency = _processes(space, kept, shapes)
         shapes = objective.shape, latency.shape
         belief, pending = believe(objective, latency if limit < inf else None, limit, effort.proposals, random)
         points = propose(space, belief, pending, set(samples), _best_few(kept, limit), random)
-        run(points)
-        if effort.outliers:
-            kept = without_outliers(space, kept, shapes)
-    best = chosen(kept, limit, effort.penalty)
-    return Plan(space.options(best.point), tuple(samples.values()))
+    if all(sample.latency > limit for sample in kept):
+        kept = list(samples.values())
+    return Plan(space.options(chosen(kept, limit, effort.penalty).point), tuple(samples.values()))
 
 
 def sampled(workflow: Workflow, options: Sequence[Option], point: tuple[int, ...], seed: int) -> Sample:
@@ -112,7 +108,7 @@ def chosen(samples: Sequence[Sample], limit: float, penalty: float = inf) -> Sam
         late = sample.latency > limit
         if late and penalty == inf:
             return inf, sample.latency
-        return sample.cost + penalty * late if late else sample.cost, sample.latency
+        return sample.cost + (penalty if late else 0.0), sample.latency
 
     return min(samples, key=rank)
 
@@ -129,9 +125,7 @@ def without_outliers(space: Space, samples: Sequence[Sample], shapes: tuple[Shap
     return kept if len(kept) > 1 else list(samples)
 
 
-def _processes(
-    space: Space, samples: Sequence[Sample], shapes: tuple[Shape, Shape] | None
-) -> tuple[Process, Process]:
+def _processes(space: Space, samples: Sequence[Sample], shapes: tuple[Shape, Shape] | None) -> tuple[Process, Process]:
     """Return the processes of the objective, which is the negative cost, and of the latency."""
     points = _coordinates(space, samples)
     start = Shape((1,) * points.shape[1])

@@ -15,10 +15,11 @@ from typing import Any, ClassVar
 
 from headway.errors import ExperimentError
 from headway.serving.actions import Action, RunBatch, StartInstance, WakeAt
+from headway.serving.catalogue import Configuration
 from headway.serving.graph import Graph
 from headway.serving.policies.aquatope.optimise import Effort, Workflow, optimise
 from headway.serving.policies.aquatope.pool import WarmPool
-from headway.serving.policies.fronts import NEVER, Option, options_on
+from headway.serving.policies.fronts import NEVER, Option, can_hold, options_on
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.policies.pool import Key, fits
 from headway.serving.policies.search import within_batch
@@ -59,7 +60,7 @@ class Aquatope(ServingPolicy):
     hold: bool = field(default=True, kw_only=True)
     prewarm: bool = field(default=True, kw_only=True)
     deviations: float = field(default=2.0, kw_only=True)
-    shrink: bool = field(default=True, kw_only=True)
+    shrink: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         """Raise for an option that makes no sense."""
@@ -81,17 +82,18 @@ class Aquatope(ServingPolicy):
             [(function * count // functions + step) % count for step in range(count)] for function in range(functions)
         ]
         """By function: the workers from its home on."""
-        options = [tuple(self._allowed(options_on(state, function))) for function in range(functions)]
+        self._options = [tuple(self._allowed(options_on(state, function))) for function in range(functions)]
         self._workflows = [
             Workflow(
                 graph,
-                tuple(options[function] for function in graph.functions),
+                tuple(self._options[function] for function in graph.functions),
                 tuple(catalogue.functions[function].profile.spread for function in graph.functions),
             )
             for graph in catalogue.graphs
         ]
         self._effort = Effort(self.initial, self.rounds, self.proposals, self.outliers, self.penalty)
         self._sizes: list[dict[int, Sizes]] = [{} for _ in catalogue.graphs]
+        self._partial: dict[tuple[int, Option, int], Configuration] = {}
         self._woken: dict[Key, int] = {}
         self._pool = WarmPool(state, self._orders, self.deviations, shrink=self.shrink)
 
@@ -135,15 +137,29 @@ class Aquatope(ServingPolicy):
                     self._woken[key] = due
                     yield WakeAt(due)
                 return
-            if (action := self._dispatch(state, function, option, [(request, task) for request in same])) is None:
+            size = self._size(state, function, option, len(same))
+            if (action := self._dispatch(state, function, size, [(request, task) for request in same])) is None:
                 if not self.hold:
-                    yield from self._start_beside(state, function, option, len(queue))
+                    yield from self._start_beside(state, function, size, len(queue))
                 return
             yield action
             self._pool.use(state, function)
 
+    def _size(self, state: ServingState, function: int, option: Option, count: int) -> Configuration:
+        """Return what to give a batch of ``count`` tasks: the planned size, or the nearest that was measured for it."""
+        planned = option.configuration
+        if count == planned.batch:
+            return planned
+        if (known := self._partial.get((function, option, count))) is None:
+            others = [other.configuration for other in self._options[function] if other.configuration.batch >= count]
+            others.sort(key=lambda o: (o.batch, abs(o.slices - planned.slices), abs(o.cpus - planned.cpus), o))
+            sizes = (Configuration(count, *size[1:]) for size in (planned, *others))
+            known = next((size for size in sizes if _can_run(state, function, size)), planned)
+            self._partial[function, option, count] = known
+        return known
+
     def _dispatch(
-        self, state: ServingState, function: int, option: Option, tasks: Sequence[tuple[int, int]]
+        self, state: ServingState, function: int, size: Configuration, tasks: Sequence[tuple[int, int]]
     ) -> RunBatch | None:
         """Return a batch on the first worker, from the function's home on, with an idle process and room.
 
@@ -154,7 +170,7 @@ class Aquatope(ServingPolicy):
         groups = [[worker for worker in order if not cold or worker.warm >> function & 1]]
         if cold and (self.hold or not any(worker.running or worker.starting for worker in order)):
             groups.append(order)
-        _, cpus, slices = option.configuration
+        _, cpus, slices = size
         for worker in (worker for group in groups for worker in group):
             if worker.slices_free >= slices and worker.cpus_free >= cpus:
                 evict = fits(state, worker, function, len(tasks), cpus, slices)
@@ -162,9 +178,9 @@ class Aquatope(ServingPolicy):
                     return RunBatch(worker.id, tuple(tasks), cpus, slices, evict)
         return None
 
-    def _start_beside(self, state: ServingState, function: int, option: Option, waiting: int) -> Iterator[Action]:
+    def _start_beside(self, state: ServingState, function: int, size: Configuration, waiting: int) -> Iterator[Action]:
         """Start a process for each waiting task, on the first workers with room."""
-        _, cpus, slices = option.configuration
+        _, cpus, slices = size
         if not state.catalogue.functions[function].cold_start:
             return
         workers = [state.workers[index] for index in self._orders[function] if state.workers[index].up]
@@ -174,6 +190,15 @@ class Aquatope(ServingPolicy):
         room = [worker for worker in workers if worker.slices_free >= slices and worker.cpus_free >= cpus]
         for worker in room[: max(0, waiting - coming)]:
             yield StartInstance(worker.id, function)
+
+
+def _can_run(state: ServingState, function: int, size: Configuration) -> bool:
+    """Return whether some worker, empty, can run a batch of exactly this size."""
+    return any(
+        state.latency.run_time(worker.id, function, *size) is not None
+        and can_hold(worker.worker, state.catalogue, function, size)
+        for worker in state.workers
+    )
 
 
 def fill_waits(graph: Graph, options: Sequence[Option], target: int) -> tuple[int, ...]:

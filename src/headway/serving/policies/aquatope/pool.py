@@ -59,7 +59,9 @@ class Forecast:
 class WarmPool:
     """Starts and stops processes so that each function has as many as its forecast says."""
 
-    def __init__(self, state: ServingState, orders: Sequence[Sequence[int]], deviations: float, *, shrink: bool) -> None:
+    def __init__(
+        self, state: ServingState, orders: Sequence[Sequence[int]], deviations: float, *, shrink: bool
+    ) -> None:
         """``orders``: by function, the workers from its home on."""
         cold = [index for index, kind in enumerate(state.catalogue.functions) if kind.cold_start]
         self._forecasts = {function: Forecast() for function in cold}

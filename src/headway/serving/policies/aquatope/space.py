@@ -30,8 +30,7 @@ class Space:
         self.tasks = [sorted(options, key=lambda option: option.configuration) for options in tasks]
         self._places = [_places(options) for options in self.tasks]
         self._moves = [_moves(places) for places in self._places]
-        places = [places.max(axis=0) > 0.0 for places in self._places]
-        self._used = np.concatenate(places)
+        self._used = np.concatenate([places.max(axis=0) > 0.0 for places in self._places])
         """Which coordinates take more than one value."""
         self.size = 1
         for options in self.tasks:
@@ -53,6 +52,10 @@ class Space:
             apart = cube[:, None, 3 * task : 3 * task + 3] - places[None]
             columns.append((apart * apart).sum(axis=2).argmin(axis=1))
         return np.stack(columns, axis=1)
+
+    def all_points(self) -> Points:
+        """Return every point, in order."""
+        return np.indices([len(options) for options in self.tasks]).reshape(len(self.tasks), -1).T
 
     def draw(self, random: np.random.Generator, count: int) -> Points:
         """Return points drawn uniformly from the cube."""
