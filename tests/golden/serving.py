@@ -34,6 +34,7 @@ OPTIONS = {
         "esg(ranks=2,group=2)",
         "exact(together=on)",
         "headway(drop=off)",
+        "aquatope",
     ),
     "esg": (
         "esg(late=plan,patience=1)",
@@ -41,6 +42,8 @@ OPTIONS = {
         "stagewise(ranks=1,prewarm=off)",
         "plan-once(cutoff=20,late=plan)",
         "exact(ranks=1,deviations=1)",
+        "aquatope",
+        "aquatope(rounds=4,batch=on,hold=off,shrink=on)",
         "headway(drop=off)",
     ),
 }

@@ -59,10 +59,9 @@ def best_values(belief: Belief) -> Floats:
     """Return for each draw the best objective of a point in time; below all where none is."""
     values = belief.objective.draws
     worst = float(values.min()) - 1.0
-    if belief.latency is None:
-        return values.max(axis=0)
-    in_time = belief.latency.draws <= belief.limit
-    best: Floats = np.where(in_time, values, worst).max(axis=0)
+    if belief.latency is not None:
+        values = np.where(belief.latency.draws <= belief.limit, values, worst)
+    best: Floats = values.max(axis=0)
     return best
 
 

@@ -9,6 +9,7 @@ a cold start on the first worker with room, which holds its CPUs and slices mean
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice, takewhile
 from math import inf, isfinite
 from typing import Any, ClassVar
@@ -130,7 +131,8 @@ class Aquatope(ServingPolicy):
             sizes = self.sizes(state.requests[head].request)
             option = sizes.options[task]
             first = islice(queue, option.configuration.batch)
-            same = list(takewhile(lambda r, s=sizes: self.sizes(state.requests[r].request) is s, first))
+            plans = ((request, self.sizes(state.requests[request].request)) for request in first)
+            same = [request for request, _ in takewhile(partial(_has_plan, sizes), plans)]
             due = since + sizes.waits[task]
             if len(same) < option.configuration.batch and self.wait and now < due:
                 if self._woken.get(key) != due:
@@ -190,6 +192,10 @@ class Aquatope(ServingPolicy):
         room = [worker for worker in workers if worker.slices_free >= slices and worker.cpus_free >= cpus]
         for worker in room[: max(0, waiting - coming)]:
             yield StartInstance(worker.id, function)
+
+
+def _has_plan(sizes: Sizes, planned: tuple[int, Sizes]) -> bool:
+    return planned[1] is sizes
 
 
 def _can_run(state: ServingState, function: int, size: Configuration) -> bool:
