@@ -34,6 +34,7 @@ OPTIONS = {
         "esg(ranks=2,group=2)",
         "exact(together=on)",
         "headway(drop=off)",
+        "aquatope",
     ),
     "esg": (
         "esg(late=plan,patience=1)",
@@ -42,6 +43,8 @@ OPTIONS = {
         "plan-once(cutoff=20,late=plan)",
         "exact(ranks=1,deviations=1)",
         "infless(scale=1s,window=1s,metric=code,grid=off)",
+        "aquatope",
+        "aquatope(rounds=4,batch=on,hold=off,shrink=on)",
         "headway(drop=off)",
         "fast-gshare",
         "fast-gshare(every=1s,wait=off)",

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.core.named import chosen, described, made
+from headway.serving.policies.aquatope import Aquatope
 from headway.serving.policies.checked import checked
 from headway.serving.policies.compass import Compass
 from headway.serving.policies.esg import Esg
@@ -37,6 +38,7 @@ POLICIES: dict[str, type[ServingPolicy]] = {
         Infless,
         OrionDag,
         FastGshare,
+        Aquatope,
         #
     )
 }
