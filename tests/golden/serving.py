@@ -48,6 +48,7 @@ OPTIONS = {
         "headway(drop=off)",
         "fast-gshare",
         "fast-gshare(every=1s,wait=off)",
+        "orion-dag",
     ),
 }
 

@@ -70,6 +70,10 @@ REQUESTS = tuple(Request(i, i % 2, 300 * i * MILLISECOND, i % 2, 300 * i * MILLI
 WARM = World(CATALOGUE, fleet(2, 95), REQUESTS)
 
 
+OWN_CLOCK = ("infless", "fast-gshare")
+"""These take processes into use when their clock scales a stage, every ten seconds; until then requests wait."""
+
+
 @pytest.mark.parametrize("name", POLICIES)
 @pytest.mark.parametrize("outages", [(), ((0, 350 * MILLISECOND, 200 * MILLISECOND),)])
 def test_every_policy_runs_warm_and_is_audited_and_replayed(
@@ -84,7 +88,8 @@ def test_every_policy_runs_warm_and_is_audited_and_replayed(
         assert not run.rows(Kind.COLD)
         assert not run.rows(Kind.LOAD)
         assert len(run.rows(Kind.DONE)) == 6
-        assert all(row.value <= SECOND for row in run.rows(Kind.DONE)), "a process alone takes two to start"
+        if name not in OWN_CLOCK:
+            assert all(row.value <= SECOND for row in run.rows(Kind.DONE)), "a process alone takes two to start"
 
 
 def test_a_warm_tape_is_not_that_of_a_cold_fleet() -> None:

@@ -102,7 +102,7 @@ def plan(given: Given) -> None:
     "Say what programs would do to each other on one GPU, from their recorded kernels, before they share it.\n\n"
     "headway gpu predict api.parquet train.parquet\n\n"
     "Of 32 settings on an H200 that were predicted before they were measured the slow-down was within 15 % in all, "
-    "the rate of the low-priority program in 19 (half of all within 12 %).",
+    "the rate below in 19 (half of all within 12 %).",
 )
 def predict(given: Given) -> None:
     """Play each way to share."""
