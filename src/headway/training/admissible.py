@@ -56,7 +56,7 @@ def _where(job: Job) -> str:
 
 
 def _misplaced(eligible: Eligible, empty: Pool, job: Job) -> str | None:
-    """Why the nodes cannot hold the job even when they are empty; a job that asks for no number may be divided."""
+    """Return why the nodes cannot hold the job even when empty; a job that asks for no number may be divided."""
     nodes = [empty.cluster.nodes[index] for index in members(eligible[job.partition, job.gpu_types])]
     if not nodes:
         return _why_none(eligible, job)
@@ -124,7 +124,7 @@ def _over_quota(tenant: Tenant | None, job: Job) -> str | None:
 
 
 def _unplaced(eligible: Eligible, empty: Pool, job: Job, place: Place | None) -> str | None:
-    """Why the job finds no place on the empty cluster: the rule that has to place it decides, if there is one."""
+    """Return why the job finds no place on the empty cluster, or None: by its placement rule, if there is one."""
     if place is None:
         return _misplaced(eligible, empty, job)
     nodes = eligible[job.partition, job.gpu_types]

@@ -137,7 +137,7 @@ class Books:
             """Less is held: nothing can be wrong with that."""
 
     def beside(self, life: Life, lives: Mapping[int, Life]) -> tuple[int, list[str]]:
-        """What others hold of the GPU that a job has a share of, in thousandths, and what each of them trains."""
+        """Return what others hold of the GPU that a job shares, in thousandths, and what each of them trains."""
         node, mask = life.placement[0]
         others = [lives[job] for job in sorted(self.on_node[node]) if job != life.job.id and job in lives]
         models = [other.job.model for other in others if other.placement == life.placement]

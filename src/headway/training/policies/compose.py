@@ -88,8 +88,9 @@ class ComposedPolicy:
         self._order_lanes = type(self.order).lane is not Order.lane
         lanes = (self.backfill.by_shape, self._tenant_lanes, self._partition_lanes, self._order_lanes)
         self._one_lane = not any(lanes)
-        # What a job that preempts can reach does not grow when one starts that comes after it. It may when jobs that
-        # came before it have started or moved at the very instant that it was tried, and are left alone until the next.
+        # A start takes free GPUs, which a job that preempts could have had: it never helps one that is blocked. Only
+        # where jobs are not tried in one order may a job start or move ahead of one that could preempt it an instant
+        # later.
         in_order = type(self.order).victims is Order.victims and not self._order_lanes and self._alone
         self._only_releases_help = not state.quotas and (not self.preempts or in_order)
         self._plain = self._plain and not state.quotas  # where something may be reclaimed, jobs are stopped

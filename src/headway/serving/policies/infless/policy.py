@@ -10,7 +10,7 @@ The paper was not available. This follows the authors' code (TankLabTJU/INFless)
 policy says what is our reading.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import islice
@@ -18,13 +18,13 @@ from math import inf
 
 from headway.errors import ExperimentError
 from headway.serving.actions import Action, RunBatch, WakeAt
-from headway.serving.graph import Graph
 from headway.serving.policies.fronts import options_on
 from headway.serving.policies.infless.instances import Instances
 from headway.serving.policies.infless.planner import CODE, PAPER
 from headway.serving.policies.infless.stage import NO_BATCH, Instance, Key, Stage
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.policies.pool import fits
+from headway.serving.policies.stagewise import shares_by_mean
 from headway.serving.requeststate import READY, RequestState
 from headway.serving.state import ServingState
 from headway.serving.workerstate import WorkerState
@@ -74,11 +74,8 @@ class Infless(ServingPolicy):
     def bind(self, state: ServingState) -> None:
         """Compute the shares of all stages; there are no instances yet."""
         options = [options_on(state, function) for function in range(len(state.catalogue.functions))]
-        means = [sum(option.time for option in each) / len(each) for each in options]
         self._slowest = [each[-1].time for each in options]
-        self._shares = [
-            shares_of(graph, [means[function] for function in graph.functions]) for graph in state.catalogue.graphs
-        ]
+        self._shares = shares_by_mean(state, options)
         self._instances = Instances(
             state,
             most_batch=self.batch,
@@ -261,12 +258,6 @@ class Infless(ServingPolicy):
             return -1
         times = (stage.idle_since + windows.head - stage.kind.cold_start, stage.idle_since + windows.tail)
         return next((time for time in times if time > now), -1)
-
-
-def shares_of(graph: Graph, means: Sequence[float]) -> list[float]:
-    """Return each task's share of a deadline: its mean time over that of the longest path through it."""
-    paths = zip(means, graph.lengths_to(means), graph.lengths_from(means), strict=True)
-    return [time / (to + onward - time) for time, to, onward in paths]
 
 
 def new_tasks(state: ServingState) -> Iterator[tuple[RequestState, int]]:

@@ -34,7 +34,7 @@ class RoundOrder(Order):
         return 0
 
     def gives_way(self, waiting: tuple[int, int], running: tuple[int, int]) -> bool:
-        """Whether a running job makes room for a waiting one, both as (key, job): of equals for the earlier one."""
+        """Return whether a running job makes room for a waiting one, both as (key, job); of equals the earlier one."""
         return running > waiting
 
     def victims(self, now: int, state: TrainingState, js: JobState) -> Iterable[JobState]:
