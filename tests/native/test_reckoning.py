@@ -204,7 +204,7 @@ def test_no_event_is_made_while_a_context_goes(built: Built, share: Path, tmp_pa
         ledger = broker.wait(1)[0].ledger
     assert right(run), run.said
     assert run.total("cuDevicePrimaryCtxReset_v2") == 30
-    assert ledger["samples"] > 0
+    assert ledger["samples"] > 0  # at the latest in the context that stayed
 
 
 def test_releasing_a_context_that_stays_leaks_no_events(built: Built, share: Path, tmp_path: Path) -> None:
