@@ -7,8 +7,7 @@ compacted to Parquet when the run closes. The digest covers the rows and nothing
 """
 
 import hashlib
-from collections.abc import Iterator
-from itertools import chain
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import monotonic
 from typing import NamedTuple, TypeAlias
@@ -79,12 +78,15 @@ class Tape:
 
 
 class TapeWriter:
-    """Collects rows; with a folder it also streams them to disk. ``append`` is the hot path: one list append."""
+    """Collects rows; with a folder it also streams them to disk.
+
+    ``append`` is the hot path. It puts a row's numbers into one flat list: cheaper than to keep a tuple a row.
+    """
 
     def __init__(self, folder: Path | None = None, *, batch_rows: int = BATCH_ROWS) -> None:
         self.batch_rows = batch_rows
-        self._rows: list[Row] = []
-        self.append = self._rows.append
+        self._pending: list[int] = []
+        self.append: Callable[[Row], None] = self._pending.extend
         self._blocks: list[npt.NDArray[np.int64]] = []
         self._notes: dict[int, str] = {}
         self._flushed = 0
@@ -105,25 +107,24 @@ class TapeWriter:
     def due(self) -> bool:
         """Return whether enough is pending for a batch, or anything and the last batch on disk is a second old."""
         if self._stream is not None and monotonic() - self._last_flush > FLUSH_EVERY_S:
-            return bool(self._rows)
-        return len(self._rows) >= self.batch_rows
+            return bool(self._pending)
+        return self.pending >= self.batch_rows
 
     @property
     def pending(self) -> int:
         """Return the number of rows not flushed yet."""
-        return len(self._rows)
+        return len(self._pending) // len(COLUMNS)
 
     def note(self, text: str) -> None:
         """Attach a text to the row appended last."""
-        self._notes[self._flushed + len(self._rows) - 1] = text
+        self._notes[self._flushed + self.pending - 1] = text
 
     def flush(self) -> None:
         """Turn pending rows into one block, and one batch on disk."""
-        if not self._rows:
+        if not self._pending:
             return
-        flat = np.fromiter(chain.from_iterable(self._rows), dtype=np.int64, count=len(self._rows) * len(COLUMNS))
-        block = flat.reshape(-1, len(COLUMNS))
-        self._rows.clear()
+        block = np.fromiter(self._pending, dtype=np.int64, count=len(self._pending)).reshape(-1, len(COLUMNS))
+        self._pending.clear()
         self._blocks.append(block)
         if self._stream is not None:
             self._stream.write_batch(_batch(block, self._flushed, self._notes))

@@ -83,8 +83,15 @@ class SimulatedCluster:
                 self._arrivals(arrival, events)
                 return arrival, events
             now = heap[0][0]
+            running = self._state.running
             while heap and heap[0][0] == now and heap[0][1] < _WOKE:
-                self._take(heappop(heap), events)
+                entry = heappop(heap)
+                if entry[1] == _FINISHED and not self._moved:
+                    js = running.get(entry[2])
+                    if js is not None and js.lease == entry[3]:
+                        events.append(JobFinished(entry[2], entry[3]))
+                else:
+                    self._take(entry, events)
             if arrival == now:
                 self._arrivals(now, events)
             while heap and heap[0][0] == now and heap[0][1] == _WOKE:
@@ -133,13 +140,20 @@ class SimulatedCluster:
         return -(-end // self.completions) * self.completions if self.completions else end
 
     def _arrivals(self, now: int, events: list[Event]) -> None:
-        while self._arrival == now:
-            job = self.jobs[self._cursor]
+        jobs, cursor, count = self.jobs, self._cursor, self._count
+        job = jobs[cursor]
+        while job.submit == now:
             events.append(JobArrived(job))
             if job.patience:
-                heappush(self._heap, (job.submit + job.patience, _CANCELLED, job.id, 0, None))
-            self._cursor += 1
-            self._arrival = self.jobs[self._cursor].submit if self._cursor < self._count else _NEVER
+                heappush(self._heap, (now + job.patience, _CANCELLED, job.id, 0, None))
+            cursor += 1
+            if cursor == count:
+                self._arrival = _NEVER
+                break
+            job = jobs[cursor]
+        else:
+            self._arrival = job.submit
+        self._cursor = cursor
 
     def _take(self, entry: _Entry, events: list[Event]) -> None:
         """Turn an entry that still holds into its event."""

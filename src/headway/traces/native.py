@@ -185,7 +185,15 @@ def _written(jobs: tuple[Job, ...], parquet: bool, starts: Mapping[str, int]) ->
         columns[name] = [None if at < 0 else at if parquet else _decimal(at, _TIME_DIGITS) for at in began]
     if parquet:
         sink = io.BytesIO()
-        pq.write_table(pa.table(columns), sink, write_page_checksum=True)
+        texts = [name for name, values in columns.items() if isinstance(values[0], str) and name != "name"]
+        pq.write_table(
+            pa.table(columns),
+            sink,
+            write_page_checksum=True,
+            use_dictionary=texts,
+            compression="lz4",
+            write_statistics=False,
+        )
         return sink.getvalue()
     return pl.DataFrame(columns).write_csv().encode()
 

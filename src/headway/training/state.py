@@ -217,7 +217,9 @@ class TrainingState:
             js.cpu_milli, js.memory_bytes, js.storage = self.arrangement.asks(js)
         self.to_come -= 1
         self.journal((now, _ARRIVED, job.id, 0, -1, 0, 0))
-        self._enqueue(now, js)
+        js.lane = lane = self._lane(js)
+        js.key = key = self._key(now, js)
+        self.queue.add(lane, (key, job.id))
 
     def _finished(self, now: int, event: JobFinished) -> Respeeded | None:
         js = self.running.get(event.job)
@@ -270,15 +272,11 @@ class TrainingState:
 
     # --- waiting and running ----------------------------------------------------------------------------------
 
-    def _enqueue(self, now: int, js: JobState) -> None:
-        js.lane = lane = self._lane(js)
-        js.key = key = self._key(now, js)
-        self.queue.add(lane, (key, js.id))
-
     def wait(self, now: int, js: JobState) -> None:
         """Put a job that was stopped back into the queue."""
         js.since = now
-        self._enqueue(now, js)
+        js.lane, js.key = self._lane(js), self._key(now, js)
+        self.queue.add(js.lane, (js.key, js.id))
 
     def _start(self, now: int, js: JobState, placement: Placement, grant: Grant | None) -> Respeeded | None:
         self.queue.remove(js.lane, (js.key, js.id))

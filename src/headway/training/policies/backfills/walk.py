@@ -14,6 +14,7 @@ from headway.training.jobstate import JobState
 from headway.training.policies.parts import Admission
 from headway.training.queue import Lane
 from headway.training.state import TrainingState
+from headway.units import WHOLE_GPU_MILLI
 
 _NEVER_BLOCKED = (-1, -1)
 
@@ -45,13 +46,23 @@ def walk(now: int, state: TrainingState, policy: Admission, memory: Blocked, *, 
     lanes = state.queue.lanes
     if len(lanes) == 1:
         (lane,) = lanes.values()
-        if memory.still(lane, policy.version(now, state)):
-            js = state.jobs[lane.head[1]]
+        version = policy.version(now, state)
+        js = state.jobs[lane.head[1]]
+        if memory.still(lane, version):
             policy.blocked = js if not state.quotas or quota_refusal(js) is None else None
             return ()
         if not state.quotas:
+            if not policy.preempts and _lacks_gpus(state, js):
+                memory.note(lane, version, js.gpus - state.pool.free_gpus)
+                policy.blocked = js
+                return ()
             return _one_lane(now, state, policy, memory, strict)
     return _many_lanes(now, state, policy, memory, strict)
+
+
+def _lacks_gpus(state: TrainingState, js: JobState) -> bool:
+    """Return whether fewer GPUs are free than a job needs: it cannot start, wherever they are."""
+    return js.gpus > state.pool.free_gpus and js.gpu_milli == WHOLE_GPU_MILLI
 
 
 def _one_lane(now: int, state: TrainingState, policy: Admission, memory: Blocked, strict: bool) -> Iterator[Action]:
@@ -65,6 +76,10 @@ def _one_lane(now: int, state: TrainingState, policy: Admission, memory: Blocked
                 return
             (lane,) = lanes.values()
         js = jobs[lane.head[1]]
+        if not preempts and _lacks_gpus(state, js):
+            memory.note(lane, policy.version(now, state), js.gpus - state.pool.free_gpus)
+            policy.blocked = js
+            return
         actions = admit(now, state, js)
         if actions is None:
             if js.id not in policy.stopped:

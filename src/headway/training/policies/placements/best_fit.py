@@ -11,6 +11,7 @@ from headway.training.policies.placements.pick import (
     by_free,
     fewest_nodes,
     first,
+    gpus_of,
     on_equal_nodes,
     on_node,
     one_node,
@@ -41,7 +42,8 @@ class BestFit(PlacementRule):
         for free in range(need, len(buckets)):
             nodes = buckets[free] & eligible
             if nodes and (not hosted or (nodes := whole_nodes(pool, js, nodes))):
-                return on_node(pool, first(nodes), need)
+                node = (nodes & -nodes).bit_length() - 1
+                return ((node, gpus_of(pool, node, need)),)
         if one_node(pool, js) or need > pool.free_among(eligible):
             return None
         return fewest_nodes(pool, js, eligible)
