@@ -186,14 +186,8 @@ def _written(jobs: tuple[Job, ...], parquet: bool, starts: Mapping[str, int]) ->
     if parquet:
         sink = io.BytesIO()
         texts = [name for name, values in columns.items() if isinstance(values[0], str) and name != "name"]
-        pq.write_table(
-            pa.table(columns),
-            sink,
-            write_page_checksum=True,
-            use_dictionary=texts,
-            compression="lz4",
-            write_statistics=False,
-        )
+        quick = {"compression": "lz4", "use_dictionary": texts, "write_statistics": False}
+        pq.write_table(pa.table(columns), sink, write_page_checksum=True, **quick)
         return sink.getvalue()
     return pl.DataFrame(columns).write_csv().encode()
 
