@@ -29,8 +29,8 @@ from typing import Any, ClassVar
 
 from headway.errors import ExperimentError
 from headway.serving.actions import Action, FetchModel, RunBatch, StartInstance, WakeAt
-from headway.serving.catalogue import models_in
-from headway.serving.fleet import FREE, find_slices
+from headway.serving.catalogue import Function, models_in
+from headway.serving.fleet import FREE, Worker, find_slices
 from headway.serving.policies.fronts import NEVER, Option, options_on
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.requeststate import RequestState, Stage
@@ -219,7 +219,7 @@ class PoolPolicy(ServingPolicy):
         """Return a batch with the first option that fits on a worker with an idle process; None: none fits."""
         kind = state.catalogue.functions[function]
         bit = 1 << function if kind.cold_start else 0
-        room = [w for w in state.workers if w.slices_free and w.up and (not bit or w.warm & bit)]
+        room = [w for w in state.workers if (w.slices_free or kind.on_cpus) and w.up and (not bit or w.warm & bit)]
         if not room:
             return None
         rs = state.requests[heads[0]]
@@ -354,27 +354,35 @@ class ProcessForecast:
         if have >= most and not any(w.running or w.starting for w in state.workers):
             most = have + 1  # none of them is where the task fits, and nothing will ever happen
         if have < most:
-            for worker in least_loaded(room, function, min(count - starting, most - have)):
+            for worker in least_loaded(state, room, function, min(count - starting, most - have)):
                 yield from start(state, worker, function)
 
     def _fill(self, state: ServingState, function: int, wanted: int) -> Iterator[Action]:
         up = [worker for worker in state.workers if worker.up]
         short = wanted - sum(worker.processes(function) for worker in up)
-        for worker in least_loaded(up, function, short):
+        for worker in least_loaded(state, up, function, short):
             yield from start(state, worker, function)
 
 
-def least_loaded(workers: Sequence[WorkerState], function: int, count: int) -> list[WorkerState]:
-    """Return workers for ``count`` new processes: each time the one with the fewest, at most one for each slice."""
+def least_loaded(
+    state: ServingState, workers: Sequence[WorkerState], function: int, count: int
+) -> list[WorkerState]:
+    """Return workers for ``count`` new processes: each time the one with the fewest, within ``most_processes``."""
+    kind = state.catalogue.functions[function]
     heap = [(w.processes(function), -w.slices_free, w.id, w) for w in workers] if count > 0 else []
     chosen: list[WorkerState] = []
     heap.sort(key=lambda entry: entry[:3])
     while heap and len(chosen) < count:
         have, free, index, worker = heappop(heap)
-        if have < worker.worker.gpu.slices:
+        if have < most_processes(worker.worker, kind):
             chosen.append(worker)
             heappush(heap, (have + 1, free, index, worker))
     return chosen
+
+
+def most_processes(worker: Worker, function: Function) -> int:
+    """Return how many processes of a function are of use on a worker: one a slice; without slices one a CPU."""
+    return worker.cpus if function.on_cpus else worker.gpu.slices
 
 
 def start(state: ServingState, worker: WorkerState, function: int) -> Iterator[Action]:

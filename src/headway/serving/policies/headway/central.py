@@ -76,6 +76,7 @@ class Central:
         ]
         self._callers = [[caller for called, caller in calls if called == function] for function in functions]
         """By function: its tasks, as (graph, task)."""
+        self._least_slices = [0 if kind.on_cpus else 1 for kind in state.catalogue.functions]
         self._admission = Admission(state, self._menus)
         self._prices = ShadowPrices(WORTH)
         self._warming = Warming(state, self._capable, self._worths, SPARE)
@@ -352,9 +353,10 @@ class Central:
     def _usable_workers(self, state: ServingState, function: int) -> Iterator[WorkerState]:
         """Yield workers with free CPUs and slices and an idle process of a function, where it needs one."""
         bit, workers = 1 << function if state.catalogue.functions[function].cold_start else 0, state.workers
+        least = self._least_slices[function]
         for index in self._capable[function]:
             worker = workers[index]
-            if worker.warm & bit == bit and worker.slices_free > 0 and worker.cpus_free > 0 and worker.up:
+            if worker.warm & bit == bit and worker.slices_free >= least and worker.cpus_free > 0 and worker.up:
                 yield worker
 
     def _candidate_workers(self, now: int, state: ServingState, function: int, choice: Choice) -> list[Candidate]:

@@ -36,6 +36,8 @@ class FleetTables:
         catalogue, fleet = state.catalogue, state.fleet
         self.functions = [[task.function for task in graph.tasks] for graph in catalogue.graphs]
         self.masks = [function.mask for function in catalogue.functions]
+        self.on_cpus = sum(1 << index for index, function in enumerate(catalogue.functions) if function.on_cpus)
+        """Functions that can run without a slice, as bits."""
         self.cold_starts = [function.cold_start for function in catalogue.functions]
         self.cold_functions = [index for index, cold in enumerate(self.cold_starts) if cold]
         """Functions that need a process."""
