@@ -68,7 +68,8 @@ class _Kind:
     def shares(self, cell: Configuration) -> tuple[float, ...]:
         """Return the shares of the CPUs, of the slices and of the MIG places of one worker that a batch takes."""
         gpu = self.worker.gpu
-        places = MIG_SPAN.get(cell.slices, MEMORY_SLICES) / MEMORY_SLICES if gpu.geometry == MIG else 0.0
+        mig = gpu.geometry == MIG and cell.slices
+        places = MIG_SPAN.get(cell.slices, MEMORY_SLICES) / MEMORY_SLICES if mig else 0.0
         return cell.cpus / self.worker.cpus, cell.slices / gpu.slices, places
 
 

@@ -289,6 +289,8 @@ class _Teller:
         batch = "alone" if batch_run.tasks == 1 else f"in a batch of {batch_run.tasks}"
         cpus = "1 CPU" if batch_run.cpus == 1 else f"{batch_run.cpus} CPUs"
         whole = self.fleet.workers[batch_run.worker].gpu.slices
+        if not batch_run.slices:
+            return f"{batch}, {cpus}, no GPU"
         share = "the whole GPU" if batch_run.slices == whole else f"{batch_run.slices} of {whole} slices"
         return f"{batch}, {cpus}, {share}"
 

@@ -364,9 +364,7 @@ class ProcessForecast:
             yield from start(state, worker, function)
 
 
-def least_loaded(
-    state: ServingState, workers: Sequence[WorkerState], function: int, count: int
-) -> list[WorkerState]:
+def least_loaded(state: ServingState, workers: Sequence[WorkerState], function: int, count: int) -> list[WorkerState]:
     """Return workers for ``count`` new processes: each time the one with the fewest, within ``most_processes``."""
     kind = state.catalogue.functions[function]
     heap = [(w.processes(function), -w.slices_free, w.id, w) for w in workers] if count > 0 else []
