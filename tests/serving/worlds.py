@@ -282,7 +282,8 @@ def request_lists(draw: st.DrawFn, catalogue: Catalogue, fleet: Fleet) -> tuple[
         if late and draw(st.integers(0, late)) > 0:
             deadline = now + draw(st.sampled_from([1, 50 * MILLISECOND, 500 * MILLISECOND, 5 * SECOND]))
         ingress = draw(st.integers(0, len(fleet.workers) - 1))
-        made.append(Request(index, graph, now, ingress, deadline, draw(st.integers(0, 1))))
+        priority = draw(st.sampled_from([0, 0, 0, 1, 3]))
+        made.append(Request(index, graph, now, ingress, deadline, draw(st.integers(0, 1)), priority=priority))
     return tuple(made)
 
 

@@ -9,6 +9,7 @@ from msgspec import Struct
 from headway.errors import ExperimentError, InputError, ProfileError, unknown_name
 from headway.formats import toml
 from headway.formats.serving import profile as serving_profile
+from headway.formats.serving.classes import ClassTable, typed
 from headway.formats.serving.profile import FunctionProfile, ServingProfile, size
 from headway.formats.serving.scenario_tables import (
     FunctionTable,
@@ -54,6 +55,9 @@ class WorkloadDefaults:
     mix: Mapping[str, float] = field(default_factory=dict)
     """Weights by graph; equal unless given."""
     tenants: int = 1
+    classes: Mapping[str, ClassTable] = field(default_factory=dict)
+    limits: tuple[tuple[int, ...], ...] = ()
+    """By class and graph, or one row without classes: deadlines that hold whatever the workers are, before ``slo``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,6 +297,7 @@ class Builder:
             if part.arrivals and split_arrivals(part.arrivals)[0] not in BY_RATE:
                 given.pop("rate", None)  # they have their own rate
             given |= {key: value for key in part.__struct_fields__ if (value := getattr(part, key)) not in ("", None)}
+        given["classes"] = typed(given.get("classes", {}), list(self.graphs), self.where)
         slo = parts[-1].slo if asked else ""
         given["slo"] = {name: slo or graph.slo or given.get("slo", "") for name, graph in self.graphs.items()}
         given.setdefault("mix", dict.fromkeys(self.graphs, 1.0))
@@ -308,6 +313,7 @@ class Builder:
         for name in part.mix or ():
             if name not in self.graphs:
                 raise ExperimentError(f"{self.where}, mix: {unknown_name('graph', name, self.graphs)}")
+        typed(part.classes or {}, list(self.graphs), self.where)
 
 
 def _chained(graph: GraphTable) -> list[TaskTable]:

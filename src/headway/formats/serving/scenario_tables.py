@@ -134,6 +134,8 @@ class WorkloadPart(Struct, kw_only=True, forbid_unknown_fields=True):
     slo: str = ""
     mix: dict[str, float] | None = None
     tenants: int | None = None
+    classes: dict[str, dict[str, Any]] | None = None
+    """By name, as ``ClassTable`` says; an empty table in a setting removes those of the workload."""
 
 
 class FidelityTable(Struct, kw_only=True, forbid_unknown_fields=True):

@@ -20,7 +20,7 @@ Where ESG's paper is silent, our reading:
 """
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import islice
@@ -29,9 +29,9 @@ from typing import Any, ClassVar
 
 from headway.errors import ExperimentError
 from headway.serving.actions import Action, FetchModel, RunBatch, StartInstance, WakeAt
-from headway.serving.catalogue import Function, models_in
-from headway.serving.fleet import FREE, Worker, find_slices
-from headway.serving.policies.fronts import NEVER, Option, options_on
+from headway.serving.catalogue import models_in
+from headway.serving.fleet import FREE, find_slices
+from headway.serving.policies.fronts import NEVER, Option, most_processes, options_on
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.requeststate import RequestState, Stage
 from headway.serving.state import ServingState
@@ -113,7 +113,7 @@ class PoolPolicy(ServingPolicy):
         fresh = self._collect(state)
         keys: dict[Key, None] = dict.fromkeys(self._waiting) if state.touched else {}
         keys.update(fresh)
-        for key in keys:
+        for key in self.ordered(state, keys):
             yield from self._serve(now, state, key)
         if self._late and (keys or state.touched):
             for key in list(self._late):
@@ -123,6 +123,10 @@ class PoolPolicy(ServingPolicy):
         yield from self._processes.on_arrivals(now, state)
         if self.prewarm:
             yield from self._processes.start_forecast(now, state)
+
+    def ordered(self, state: ServingState, keys: dict[Key, None]) -> Iterable[Key]:
+        """Return the queues that may be served now in the order in which they are: the recheck list first."""
+        return keys
 
     def _collect(self, state: ServingState) -> dict[Key, None]:
         """Append new tasks to their queues; return the queues that got some."""
@@ -376,11 +380,6 @@ def least_loaded(state: ServingState, workers: Sequence[WorkerState], function: 
             chosen.append(worker)
             heappush(heap, (have + 1, free, index, worker))
     return chosen
-
-
-def most_processes(worker: Worker, function: Function) -> int:
-    """Return how many processes of a function are of use on a worker: one a slice; without slices one a CPU."""
-    return worker.cpus if function.on_cpus else worker.gpu.slices
 
 
 def start(state: ServingState, worker: WorkerState, function: int) -> Iterator[Action]:

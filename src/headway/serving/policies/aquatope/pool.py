@@ -13,7 +13,7 @@ import numpy as np
 
 from headway.serving.actions import Action, StartInstance, StopInstance, WakeAt
 from headway.serving.policies.aquatope.space import Floats
-from headway.serving.policies.pool import most_processes
+from headway.serving.policies.fronts import most_processes
 from headway.serving.state import ServingState
 from headway.serving.workerstate import WorkerState
 from headway.units import SECOND

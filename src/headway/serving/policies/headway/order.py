@@ -2,8 +2,8 @@
 
 The order is Smith's rule for the mean slow-down: a task that takes ``p`` and whose request would take ``L`` at best has
 priority ``1 / (p · L)``. Weights that must be fetched count as run time, so that tasks whose models are resident go
-first. Waiting raises the priority, so that no task starves. A task with a distant deadline waits for those with none or
-a near one.
+first. Waiting makes a task more urgent, so that none starves; a level of a request's own priority counts as much as
+having waited ``AGEING`` times its best time. A task with a distant deadline waits for those with none or a near one.
 """
 
 from collections.abc import Sequence
@@ -180,7 +180,8 @@ class Order:
         if missing:
             takes += tables.weights(missing)[1] * tables.write_back
         low = tables.best_times[graph]
-        worth = (1.0 + (now - rs.since[task]) / (AGEING * low)) / (takes * low)
+        waited = (now - rs.since[task]) / (AGEING * low)
+        worth = (1.0 + rs.request.priority + waited) / (takes * low)
         deadline = rs.request.deadline
         if deadline:
             slack = deadline - now - tables.ranks[graph][task]

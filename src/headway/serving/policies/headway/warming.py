@@ -13,8 +13,8 @@ from math import ceil, exp, sqrt
 
 from headway.serving.actions import Action, FetchModel, StartInstance, StopInstance
 from headway.serving.catalogue import models_in
+from headway.serving.policies.fronts import most_processes
 from headway.serving.policies.headway.offers import MISSED, idle_usd
-from headway.serving.policies.pool import most_processes
 from headway.serving.state import ServingState
 from headway.serving.workerstate import WorkerState
 from headway.units import MILLISECOND, SECOND
