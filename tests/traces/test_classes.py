@@ -176,3 +176,41 @@ def test_a_load_is_of_the_mix_of_all_classes(tmp_path: Path) -> None:
     """Four workers of 10 ms and 40 ms: all long requests, 100 a second; a load of a half is 50."""
     one = experiment(tmp_path, {"load": 0.5, "classes": {"a": {"share": 1.0, "mix": {"long": 1}}}})
     assert chosen(one, load(one)).rate == pytest.approx(0.5 * 4 * SECOND / (40 * MILLISECOND))
+
+
+# --- traces that have them ----------------------------------------------------------------------------------------
+
+ROWS = "arrival_s,model,tenant,class\n0,long,b,gold\n0.5,short,a,bulk\n0.25,short,b,bulk\n"
+
+
+def test_a_trace_keeps_its_models_tenants_and_classes(tmp_path: Path) -> None:
+    """Sorted by arrival with their rows; deadlines and priorities are those of the classes."""
+    (tmp_path / "trace.csv").write_text(ROWS)
+    workload = {"arrivals": str(tmp_path / "trace.csv"), "classes": TWO}
+    requests, groups = drawn(tmp_path, workload)
+    assert groups == Groups(("gold", "bulk"), ("b", "a"))
+    kept = [(r.arrival, r.graph, r.tenant, r.class_id, r.priority) for r in requests]
+    quarter = SECOND // 4
+    assert kept == [(0, 1, 0, 0, 2), (quarter, 0, 0, 1, 0), (2 * quarter, 0, 1, 1, 0)]
+    assert [r.deadline for r in requests] == [200 * MILLISECOND, 0, 0]
+    plain, groups = drawn(tmp_path, {"arrivals": str(tmp_path / "trace.csv")})
+    assert groups.classes == ("gold", "bulk"), "classes of a trace are told apart without tables of their own"
+    assert [r.class_id for r in plain] == [0, 1, 1]
+    assert [r.deadline - r.arrival for r in plain] == [120 * MILLISECOND, -quarter, -2 * quarter]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (ROWS.replace("long", "lnog"), "model 'lnog' is no graph of the scenario"),
+        (ROWS.replace("gold", "golden"), "class 'golden' is no class of the workload"),
+        ("arrival_s,graph,model\n0,short,short\n", "has both graph and model: leave one out"),
+        ("arrival_s,graph\nsoon,short\n", "arrival_s"),
+        ("arrival_s,graph\n0,\n", "graph"),
+    ],
+)
+def test_a_mistake_in_such_a_trace_is_one_line(tmp_path: Path, text: str, line: str) -> None:
+    (tmp_path / "trace.csv").write_text(text)
+    said = refused(tmp_path, {"arrivals": str(tmp_path / "trace.csv"), "classes": TWO})
+    assert "trace.csv" in said
+    assert line in said
