@@ -93,7 +93,7 @@ class FleetView(View):
         count = len(scene.requests)
         if not subject.isdecimal() or int(subject) >= count:
             raise TapeError(f"request {subject!r} is not in this run: its {count:,} requests go from 0 to {count - 1}")
-        return story(scene.built.catalogue, scene.built.fleet, scene.requests, stored.tape, int(subject))
+        return story(*_parts(stored), int(subject), scene.groups)
 
     def page(self, runs: Sequence[Shown], baseline: int, title: str, tell: Tell) -> str:
         """Make the page: answer, latencies, where time went, what each worker did."""
@@ -117,7 +117,7 @@ class FleetView(View):
 
     def tables(self, stored: StoredRun) -> Tables:
         """Return requests, tasks, batches and workers."""
-        return serving_export.tables(*_parts(stored))
+        return serving_export.tables(*_parts(stored), stored.scene.groups)
 
 
 VIEW = FleetView()

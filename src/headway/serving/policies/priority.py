@@ -1,7 +1,8 @@
-"""Priorities of requests as a head start: a level counts as much as coming the critical path of the graph earlier.
+"""Priorities of requests as a head start: a level counts as much as coming the shortest critical path earlier.
 
-Of two requests that are equally urgent the one of higher priority goes first. A head start is bounded, so that no class
-starves: whoever waits that much longer goes before it.
+Of two requests that are equally urgent the one of higher priority goes first. A level is as long for all graphs, so
+that requests of one priority stay in their order. A head start is bounded, so that no class starves: whoever waits that
+much longer goes before it.
 """
 
 from headway.serving.request import Request
@@ -12,8 +13,8 @@ class HeadStarts:
     """The head starts of open requests; empty where all have priority 0, which then costs nothing."""
 
     def __init__(self, state: ServingState) -> None:
-        """Compute the head start of a level of priority, by graph."""
-        self._levels = [state.latency.critical_path(graph) for graph in state.catalogue.graphs]
+        """Compute the head start of a level of priority: the shortest of all graphs' critical paths."""
+        self._level = min(state.latency.critical_path(graph) for graph in state.catalogue.graphs)
         self._ahead: dict[int, int] = {}
 
     def __bool__(self) -> bool:
@@ -22,7 +23,7 @@ class HeadStarts:
     def note(self, request: Request) -> None:
         """Note a request that arrived."""
         if request.priority:
-            self._ahead[request.id] = request.priority * self._levels[request.graph]
+            self._ahead[request.id] = request.priority * self._level
 
     def forget(self, request: int) -> None:
         """Forget a request that has ended."""
