@@ -26,9 +26,10 @@ def shown(output: str) -> list[str]:
 def test_the_page_is_what_the_commands_print(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shutil.copy(ROOT / "examples" / "rag" / "rag.toml", tmp_path)
+    for name in ("rag.toml", "equal.toml"):
+        shutil.copy(ROOT / "examples" / "rag" / name, tmp_path)
     monkeypatch.chdir(tmp_path)
-    assert len(BLOCKS) == 5
+    assert len(BLOCKS) == 6
     for first, *rest in BLOCKS:
         assert first.startswith("$ headway ")
         with pytest.raises(SystemExit) as ended:
