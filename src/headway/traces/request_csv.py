@@ -11,7 +11,7 @@ import polars as pl
 
 from headway.errors import TraceError
 from headway.traces.head import Head
-from headway.traces.request_trace import RequestTrace, in_order
+from headway.traces.request_trace import IntArray, RequestTrace, in_order
 from headway.traces.sheet import Sheet
 from headway.traces.table import csv_table
 
@@ -43,8 +43,13 @@ def read(path: Path, strict: bool) -> RequestTrace:
             columns[key] = sheet.text(there[0])
             named[key] = there[0]
     kept = sheet.kept(pl.DataFrame(columns), strict=strict)
-    arrival = kept[ARRIVAL].to_numpy().astype(np.int64)
-    none = np.zeros(len(arrival), dtype=np.int64)
-    tokens = [kept[name].to_numpy().astype(np.int64) if name in kept.columns else none for name in TOKENS]
     names = {key: tuple(kept[key].to_list()) for key in named}
-    return in_order((arrival, *tokens), (), NAME, sheet.dropped, sheet.notes, **names)
+    numbers = (_whole(kept, ARRIVAL), _whole(kept, TOKENS[0]), _whole(kept, TOKENS[1]))
+    return in_order(numbers, (), NAME, sheet.dropped, sheet.notes, **names)
+
+
+def _whole(frame: pl.DataFrame, column: str) -> IntArray:
+    """Return a column of whole numbers; zeros where there is none."""
+    if column not in frame.columns:
+        return np.zeros(frame.height, dtype=np.int64)
+    return frame[column].to_numpy().astype(np.int64)

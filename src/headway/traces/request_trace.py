@@ -56,5 +56,14 @@ def in_order(
         hash_ids = tuple(hash_ids[position] for position in order) if hash_ids else ()
         names = {key: tuple(values[position] for position in order) for key, values in names.items() if values}
     rows = int(arrival.size) + len(dropped)
-    columns = (arrival - arrival[0], input_tokens, output_tokens)
-    return RequestTrace(*columns, hash_ids, format, rows, dropped, tuple(told), **names)
+    return RequestTrace(
+        arrival - arrival[0],
+        input_tokens,
+        output_tokens,
+        hash_ids,
+        format,
+        rows,
+        dropped,
+        tuple(told),
+        *(names.get(key, ()) for key in ("graphs", "tenants", "classes")),
+    )
