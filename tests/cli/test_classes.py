@@ -35,12 +35,12 @@ def test_a_stored_run_keeps_its_classes(stored: Path, capsys: pytest.CaptureFixt
     told = [_run(capsys, "story", str(stored), str(number)).splitlines()[0] for number in range(10)]
     assert any("class interactive, priority 2, tenant search" in line for line in told)
     _run(capsys, "export", str(stored), "--csv", str(tmp_path / "tables"))
-    rows = list(csv.DictReader((tmp_path / "tables" / "requests.csv").open()))
+    rows = list(csv.DictReader((tmp_path / "tables" / "requests.csv").read_text().splitlines()))
     assert {(each["class"], each["priority"], each["tenant_name"]) for each in rows} == {
         ("interactive", "2", "search"),
         ("reports", "0", "reporting"),
     }
-    batches = list(csv.DictReader((tmp_path / "tables" / "batches.csv").open()))
+    batches = list(csv.DictReader((tmp_path / "tables" / "batches.csv").read_text().splitlines()))
     assert {each["slices"] for each in batches if each["function"] == "retrieve"} == {"0"}
     _run(capsys, "report", str(stored), "-o", str(tmp_path / "page.html"))
     page = (tmp_path / "page.html").read_text()
