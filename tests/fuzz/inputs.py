@@ -205,7 +205,7 @@ def others(draw: Random, folder: Path, _: Path) -> Input:
             (folder / "slurm.conf").write_text(mutate.text(draw, SITE), newline="")
             return Input(("jobs", "simulate", "jobs.csv", *ON, "--policy", "slurm:slurm.conf"))
         case 2:
-            name = draw.choice(("azure-llm.csv", "azure-llm-2024.csv", "mooncake.jsonl"))
+            name = draw.choice(("azure-llm.csv", "azure-llm-2024.csv", "mooncake.jsonl", "requests.csv"))
             path = folder / f"given{Path(name).suffix}"
             path.write_text(mutate.text(draw, (SAMPLES / name).read_text()), newline="")
             return Input(("fleet", "simulate", "mine.toml", "--arrivals", path.name, "--json"))

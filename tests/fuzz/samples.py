@@ -17,7 +17,7 @@ TRACES = {
     "sacct-old.txt": "|",
     "swf.swf": " ",
     "scontrol-jobs.txt": " ",
-    **dict.fromkeys(("azure-llm.csv", "azure-llm-2024.csv"), ","),
+    **dict.fromkeys(("azure-llm.csv", "azure-llm-2024.csv", "requests.csv"), ","),
 }
 """Samples that are tables, and what stands between their cells."""
 DOCUMENTS = ("philly-json.json", "sacct.json", "pods.json", "mooncake.jsonl")

@@ -161,7 +161,8 @@ def test_the_scenario_on_the_page_is_built_as_its_comments_say(tmp_path: Path) -
     assert built.workload.rate == 25
     assert built.workload.slo == {"ask": "2L", "caption": "2L"}
     assert load(of(path)).workload.slo == {"ask": "1.5s", "caption": "1.2L"}
-    look, answer = built.catalogue.functions
+    look, answer, find = built.catalogue.functions
+    assert (find.on_cpus, find.models, min(find.profile.on("A100"))) == (True, (), Configuration(1, 2, 0))
     assert built.interference == {(0, 1): 1_150_000}
     assert (look.profile.spread, look.cold_start, look.activation_bytes) == (0.03, 2 * SECOND, 200_000_000)
     assert look.profile.on("H200")[Configuration(1, 1, 1)] == 140 * MILLISECOND

@@ -175,6 +175,8 @@ def workers(count: int, memory_bytes: int = 100 * MB, **options: Any) -> Fleet:
 
 BATCHES = ((1,), (1, 2), (1, 2, 4))
 SLICES = {1: ((1,),), 7: ((1,), (7,), (1, 2, 4), (1, 2, 3, 4, 7))}
+WITHOUT_GPU = ((0,), (0, 1))
+"""Slices of functions that need no GPU: on CPUs alone, or there and on a slice."""
 TYPES = ("T4", "A100")
 
 
@@ -190,16 +192,16 @@ def graphs(draw: st.DrawFn, functions: int, name: str) -> Graph:
 
 
 @st.composite
-def profiles(draw: st.DrawFn, slices: int) -> Profile:
-    """Times that shrink with what is given, by type of GPU or for all."""
-    chosen = draw(st.sampled_from(SLICES[slices]))
+def profiles(draw: st.DrawFn, widths: Sequence[tuple[int, ...]]) -> Profile:
+    """Times that shrink with what is given, by type of GPU or for all; ``widths``: the numbers of slices to draw."""
+    chosen = draw(st.sampled_from(widths))
     batches = draw(st.sampled_from(BATCHES))
     cpus = draw(st.sampled_from([(1,), (1, 2)]))
     types = draw(st.sampled_from([("",), TYPES]))
     base = draw(st.integers(1, 400)) * MILLISECOND + draw(st.integers(0, 999))
     cells = {
         gpu: {
-            Configuration(b, c, s): max(1, round(base * (index + 1) * (0.3 + 0.7 * b) / (c**0.3 * s**0.6)))
+            Configuration(b, c, s): max(1, round(base * (index + 1) * (0.3 + 0.7 * b) / (c**0.3 * max(s, 0.5) ** 0.6)))
             for b in batches
             for c in cpus
             for s in chosen
@@ -210,22 +212,27 @@ def profiles(draw: st.DrawFn, slices: int) -> Profile:
 
 
 @st.composite
+def drawn_functions(draw: st.DrawFn, name: str, models: int, slices: int) -> Function:
+    """A function with its own process or without; one in four runs on CPUs, and holds nothing on a GPU."""
+    on_cpus = draw(st.integers(0, 3)) == 3
+    used = () if on_cpus else tuple(draw(st.lists(st.integers(0, models - 1), max_size=2, unique=True)))
+    return Function(
+        name,
+        used,
+        draw(profiles(WITHOUT_GPU if on_cpus else SLICES[slices])),
+        cold_start=draw(st.sampled_from([0, 0, 100 * MILLISECOND, 2 * SECOND])),
+        instance_bytes=draw(st.sampled_from([0, 500 * MB])),
+        activation_bytes=0 if on_cpus else draw(st.sampled_from([0, 1, 60 * MB])),
+    )
+
+
+@st.composite
 def catalogues(draw: st.DrawFn, slices: int) -> Catalogue:
     """Models, functions and graphs that share them."""
     models = tuple(
         Model(f"m{i}", draw(st.sampled_from([0, 50, 200, 700])) * MB) for i in range(draw(st.integers(1, 4)))
     )
-    functions = tuple(
-        Function(
-            f"f{i}",
-            tuple(draw(st.lists(st.integers(0, len(models) - 1), max_size=2, unique=True))),
-            draw(profiles(slices)),
-            cold_start=draw(st.sampled_from([0, 0, 100 * MILLISECOND, 2 * SECOND])),
-            instance_bytes=draw(st.sampled_from([0, 500 * MB])),
-            activation_bytes=draw(st.sampled_from([0, 1, 60 * MB])),
-        )
-        for i in range(draw(st.integers(1, 4)))
-    )
+    functions = tuple(draw(drawn_functions(f"f{i}", len(models), slices)) for i in range(draw(st.integers(1, 4))))
     made = tuple(draw(graphs(len(functions), f"g{i}")) for i in range(draw(st.integers(1, 3))))
     return Catalogue(models, functions, made)
 
@@ -258,6 +265,8 @@ def _mig_bytes(catalogue: Catalogue, called: Function, gpu: str) -> int:
     """The least memory of a GPU with MIG on which some cell of a function fits into its instance."""
     weights, each = catalogue.size_of(called.mask), called.activation_bytes
     cells = called.profile.times[gpu]
+    if any(not c.slices for c in cells):
+        return 0
     return min(-(-8 * (weights + each * c.batch) // MIG_SPAN[c.slices]) for c in cells if c.slices in MIG_SPAN)
 
 
@@ -273,7 +282,8 @@ def request_lists(draw: st.DrawFn, catalogue: Catalogue, fleet: Fleet) -> tuple[
         if late and draw(st.integers(0, late)) > 0:
             deadline = now + draw(st.sampled_from([1, 50 * MILLISECOND, 500 * MILLISECOND, 5 * SECOND]))
         ingress = draw(st.integers(0, len(fleet.workers) - 1))
-        made.append(Request(index, graph, now, ingress, deadline, draw(st.integers(0, 1))))
+        priority = draw(st.sampled_from([0, 0, 0, 1, 3]))
+        made.append(Request(index, graph, now, ingress, deadline, draw(st.integers(0, 1)), priority=priority))
     return tuple(made)
 
 

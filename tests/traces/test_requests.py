@@ -9,7 +9,7 @@ from headway.errors import ExperimentError, TraceError
 from headway.traces import REQUEST_FORMATS, REQUEST_READERS, load_requests
 from tests.traces.files import SAMPLES, refusal, written
 
-FILES = {"azure-llm": "azure-llm.csv", "mooncake": "mooncake.jsonl"}
+FILES = {"azure-llm": "azure-llm.csv", "mooncake": "mooncake.jsonl", "requests": "requests.csv"}
 
 
 @pytest.mark.parametrize("format", REQUEST_FORMATS)

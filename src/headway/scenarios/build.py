@@ -9,6 +9,7 @@ from msgspec import Struct
 from headway.errors import ExperimentError, InputError, ProfileError, unknown_name
 from headway.formats import toml
 from headway.formats.serving import profile as serving_profile
+from headway.formats.serving.classes import ClassTable, typed
 from headway.formats.serving.profile import FunctionProfile, ServingProfile, size
 from headway.formats.serving.scenario_tables import (
     FunctionTable,
@@ -16,6 +17,7 @@ from headway.formats.serving.scenario_tables import (
     ScenarioTable,
     TaskTable,
     WorkloadPart,
+    check_given,
     fleet_of,
     links_of,
 )
@@ -53,6 +55,9 @@ class WorkloadDefaults:
     mix: Mapping[str, float] = field(default_factory=dict)
     """Weights by graph; equal unless given."""
     tenants: int = 1
+    classes: Mapping[str, ClassTable] = field(default_factory=dict)
+    limits: tuple[tuple[int, ...], ...] = ()
+    """By class and graph, or one row without classes: deadlines that hold whatever the workers are, before ``slo``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,10 +180,11 @@ class Builder:
         return functions
 
     def _measured(self, name: str) -> list[tuple[ServingProfile, FunctionProfile]]:
+        own = self.functions[name].slices == 0  # profiles are of GPUs: its time may be the scenario's
         for profile in self.profiles:
-            if name not in profile.functions:
+            if name not in profile.functions and not own:
                 raise ProfileError(f"profile {profile.path}: has no function {name!r}, which {self.where} calls")
-        return [(profile, profile.functions[name]) for profile in self.profiles]
+        return [(profile, profile.functions[name]) for profile in self.profiles if name in profile.functions]
 
     def _models_of(self, name: str) -> dict[str, int]:
         """Return the models of a function and their bytes; measured weights come before the scenario's."""
@@ -236,11 +242,15 @@ class Builder:
             return cells, max(function.spread for _, function in measured)
         if bool(table.cells) == (table.ms is not None):
             raise ProfileError(f"{where}: needs ms or cells, one of them")
+        check_given(table, where, law=self.table.law is not None)
         if table.ms is None:
             return self._own_cells(table, where)
         law = self.table.law
         if law is None:
-            return {ANY_GPU: {Configuration(1, 1, 1): serving_profile.time_of(table.ms, where)}}, 0.0
+            given = Configuration(1, table.cpus or 1, 1 if table.slices is None else table.slices)
+            return {ANY_GPU: {given: serving_profile.time_of(table.ms, where)}}, 0.0
+        if table.slices == 0:
+            return {ANY_GPU: serving_profile.cpu_cells(table.ms, table.cpus, law, where)}, law.spread
         return {gpu: serving_profile.law_cells(table.ms, law, gpu, where) for gpu in sorted(gpus)}, law.spread
 
     def _own_cells(self, table: FunctionTable, where: str) -> tuple[dict[str, Mapping[Configuration, int]], float]:
@@ -287,6 +297,7 @@ class Builder:
             if part.arrivals and split_arrivals(part.arrivals)[0] not in BY_RATE:
                 given.pop("rate", None)  # they have their own rate
             given |= {key: value for key in part.__struct_fields__ if (value := getattr(part, key)) not in ("", None)}
+        given["classes"] = typed(given.get("classes", {}), list(self.graphs), self.where)
         slo = parts[-1].slo if asked else ""
         given["slo"] = {name: slo or graph.slo or given.get("slo", "") for name, graph in self.graphs.items()}
         given.setdefault("mix", dict.fromkeys(self.graphs, 1.0))
@@ -302,6 +313,7 @@ class Builder:
         for name in part.mix or ():
             if name not in self.graphs:
                 raise ExperimentError(f"{self.where}, mix: {unknown_name('graph', name, self.graphs)}")
+        typed(part.classes or {}, list(self.graphs), self.where)
 
 
 def _chained(graph: GraphTable) -> list[TaskTable]:
@@ -332,6 +344,12 @@ def check_memory(models: Sequence[Model], functions: Sequence[Function], fleet: 
                 f"the largest, {largest.type}, has {format_size(largest.memory_bytes)}"
             )
     for function in functions:
+        if function.on_cpus and (function.models or function.activation_bytes):
+            held = "models" if function.models else "activation"
+            raise ExperimentError(
+                f"function {function.name} has {held} and a configuration with 0 slices, which holds no GPU memory; "
+                f"leave out its {held}, or give it slices"
+            )
         needs = sum(models[model].size_bytes for model in set(function.models)) + function.activation_bytes
         if needs > smallest.memory_bytes:
             raise ExperimentError(

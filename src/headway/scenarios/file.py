@@ -215,7 +215,10 @@ def _with_pairs(experiment: ServingExperiment, built: Built) -> Built:
     names = [_program_of(table, function.name) for function in built.catalogue.functions]
     gpus = {worker.gpu for worker in built.fleet.workers}
     shares = {slices * REFERENCE_SPEED_PPM // gpu.slices for gpu in gpus for slices in range(1, gpu.slices + 1)}
-    slowdowns, unknown = expanded(table, names, {*shares, _HALF})
+    times = [function.profile.times.values() for function in built.catalogue.functions]
+    on_gpu = [at for at, tables in enumerate(times) if any(cell.slices for cells in tables for cell in cells)]
+    found, unknown = expanded(table, [names[index] for index in on_gpu], {*shares, _HALF})
+    slowdowns = {(on_gpu[a], on_gpu[b], share): slower for (a, b, share), slower in found.items()}
     scenario_own = built.interference
     by_pair = {(function, other): slower for (function, other, share), slower in slowdowns.items() if share == _HALF}
     by_share = {key: slower for key, slower in slowdowns.items() if key[:2] not in scenario_own and key[2] in shares}

@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import fsum
 
-from headway.errors import ExperimentError, unknown_name
+from headway.errors import ExperimentError
 from headway.formats.serving.settings import ServingExperiment, parse_slo
 from headway.scenarios.build import Built
+from headway.scenarios.classes import classes_of, mixes_of, shares_of, slo_texts
 from headway.serving.catalogue import Configuration, Function
 from headway.serving.fleet import MEMORY_SLICES, MIG, MIG_SPAN, Worker
+from headway.serving.graph import Graph
 from headway.serving.latency import LatencyModel
 from headway.units import SECOND, counted, format_duration
 
@@ -19,23 +22,37 @@ _NEAR = 1.0 + 1e-9
 # --- time -------------------------------------------------------------------------------------------------------
 
 
-def deadlines(experiment: ServingExperiment, built: Built) -> tuple[int, ...]:
-    """Return by graph how long a request may take, 0 for no limit; none may be below the graph's fastest path."""
-    limits = []
-    mix, latency = mix_of(experiment, built), LatencyModel(built.catalogue, built.fleet)
-    for index, graph in enumerate(built.catalogue.graphs):
-        text = experiment.workload.slo or built.workload.slo.get(graph.name, "")
-        parsed = parse_slo(text)
-        given = 0 if parsed is None else parsed[0] or round(parsed[1] * latency.critical_path(graph))
-        least = latency.fastest_path(graph)
-        if parsed is not None and given < least and mix[index]:
-            means = f" ({text})" if parsed[1] else ""
-            raise ExperimentError(
-                f"slo {format_duration(given)}{means} is below the critical path: graph {graph.name} takes "
-                f"{format_duration(least)} at its fastest, {format_duration(least - given)} more"
+def deadlines(experiment: ServingExperiment, built: Built) -> tuple[tuple[int, ...], ...]:
+    """Return by class and graph how long a request may take, 0 for no limit; one row where there are no classes.
+
+    No limit may be below the graph's fastest path.
+    """
+    latency, names = LatencyModel(built.catalogue, built.fleet), list(classes_of(experiment, built))
+    rows = []
+    for at, (texts, mix) in enumerate(zip(slo_texts(experiment, built), mixes_of(experiment, built), strict=True)):
+        fixed = built.workload.limits[at] if built.workload.limits else None
+        whose = f"class {names[at]}: " if names else ""
+        rows.append(
+            tuple(
+                _limit(latency, graph, texts[graph.name], None if fixed is None else fixed[index], whose, mix[index])
+                for index, graph in enumerate(built.catalogue.graphs)
             )
-        limits.append(given)
-    return tuple(limits)
+        )
+    return tuple(rows)
+
+
+def _limit(latency: LatencyModel, graph: Graph, text: str, fixed: int | None, whose: str, share: float) -> int:
+    """Return how long a request of a graph may take; raise where that is too short and such requests come."""
+    parsed = parse_slo(text) if fixed is None else (fixed, 0.0) if fixed else None
+    given = 0 if parsed is None else parsed[0] or round(parsed[1] * latency.critical_path(graph))
+    least = latency.fastest_path(graph)
+    if parsed is not None and given < least and share:
+        means = f" ({text})" if parsed[1] else ""
+        raise ExperimentError(
+            f"{whose}slo {format_duration(given)}{means} is below the critical path: graph {graph.name} takes "
+            f"{format_duration(least)} at its fastest, {format_duration(least - given)} more"
+        )
+    return given
 
 
 # --- what is asked for ------------------------------------------------------------------------------------------
@@ -43,15 +60,14 @@ def deadlines(experiment: ServingExperiment, built: Built) -> tuple[int, ...]:
 
 def mix_of(experiment: ServingExperiment, built: Built) -> tuple[float, ...]:
     """Return the share of each graph among the requests; they sum to 1."""
-    names = [graph.name for graph in built.catalogue.graphs]
-    mix = experiment.workload.mix if experiment.workload.mix is not None else built.workload.mix
-    for name in mix:
-        if name not in names:
-            raise ExperimentError(f"mix: {unknown_name('graph', name, names)}")
-    weights = [float(mix.get(name, 0.0)) for name in names] if mix else [1.0] * len(names)
-    total = sum(weights)
-    if total <= 0:
-        raise ExperimentError("mix is empty: no graph has a weight above 0")
+    mixes = mixes_of(experiment, built)
+    if not (classes := classes_of(experiment, built)):
+        return mixes[0]
+    shares = shares_of(classes)
+    weights = [
+        fsum(share * mix[graph] for share, mix in zip(shares, mixes, strict=True)) for graph in range(len(mixes[0]))
+    ]
+    total = fsum(weights)
     return tuple(weight / total for weight in weights)
 
 
@@ -68,7 +84,8 @@ class _Kind:
     def shares(self, cell: Configuration) -> tuple[float, ...]:
         """Return the shares of the CPUs, of the slices and of the MIG places of one worker that a batch takes."""
         gpu = self.worker.gpu
-        places = MIG_SPAN.get(cell.slices, MEMORY_SLICES) / MEMORY_SLICES if gpu.geometry == MIG else 0.0
+        mig = gpu.geometry == MIG and cell.slices
+        places = MIG_SPAN.get(cell.slices, MEMORY_SLICES) / MEMORY_SLICES if mig else 0.0
         return cell.cpus / self.worker.cpus, cell.slices / gpu.slices, places
 
 

@@ -62,10 +62,14 @@ class Function:
     """GPU memory besides the weights, for each request of a batch."""
     mask: int = field(init=False)
     """Its models as bits."""
+    on_cpus: bool = field(init=False)
+    """Whether it has a configuration without slices: such a task takes CPUs alone."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "models", tuple(dict.fromkeys(self.models)))  # weights are there once
         object.__setattr__(self, "mask", sum(1 << model for model in set(self.models)))
+        cells = [cell for cells in self.profile.times.values() for cell in cells]
+        object.__setattr__(self, "on_cpus", any(not cell.slices for cell in cells))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,3 +14,19 @@ class Request(NamedTuple):
     deadline: int = 0
     """When it must be answered, as a time of the run; 0: no deadline."""
     tenant: int = 0
+    class_id: int = 0
+    """Its class, as a position in ``Groups.classes``."""
+    priority: int = 0
+    """Higher goes first, under policies that respect it."""
+
+
+class Groups(NamedTuple):
+    """Names of the classes and tenants of a workload, by their number."""
+
+    classes: tuple[str, ...] = ()
+    """Empty: requests have no classes."""
+    tenants: tuple[str, ...] = ()
+    """Empty: tenants have no names, only numbers."""
+
+
+NO_GROUPS = Groups()

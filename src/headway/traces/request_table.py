@@ -1,5 +1,6 @@
 """Store the requests of a run beside its tape: a column a property."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,15 +9,17 @@ import pyarrow.parquet as pq
 
 from headway.errors import TapeError
 from headway.files import replacing
-from headway.serving.request import Request
+from headway.serving.request import NO_GROUPS, Groups, Request
 
+_GROUPS = b"groups"
 _SCHEMA = pa.schema([(name, pa.int64()) for name in Request._fields])
 
 
-def write(requests: Sequence[Request], path: Path) -> None:
-    """Write requests to a Parquet file."""
+def write(requests: Sequence[Request], path: Path, groups: Groups = NO_GROUPS) -> None:
+    """Write requests to a Parquet file, and beside them the names of their classes and tenants."""
     columns = list(zip(*requests, strict=True)) if requests else [()] * len(Request._fields)
-    table = pa.table([pa.array(column, pa.int64()) for column in columns], schema=_SCHEMA)
+    schema = _SCHEMA.with_metadata({_GROUPS: json.dumps(groups)}) if any(groups) else _SCHEMA
+    table = pa.table([pa.array(column, pa.int64()) for column in columns], schema=schema)
     with replacing(path) as file:
         pq.write_table(table, file, compression="zstd")
 
@@ -28,4 +31,15 @@ def read(path: Path) -> tuple[Request, ...]:
     except (OSError, pa.ArrowInvalid, pa.ArrowTypeError) as problem:
         raise TapeError(f"{path}: cannot be read ({str(problem).splitlines()[0]})") from None
     columns = [table.column(name).to_pylist() for name in Request._fields]
+    if any(column and column[0] is None for column in columns):  # of a run before requests had them
+        columns = [[value or 0 for value in column] for column in columns]
     return tuple(Request(*values) for values in zip(*columns, strict=True))
+
+
+def read_groups(path: Path) -> Groups:
+    """Read the names that ``write`` kept; none in a file of an earlier version."""
+    try:
+        kept = (pq.read_schema(str(path)).metadata or {}).get(_GROUPS)
+        return Groups(*map(tuple, json.loads(kept))) if kept else NO_GROUPS
+    except (OSError, ValueError, TypeError, pa.ArrowInvalid) as problem:
+        raise TapeError(f"{path}: cannot be read ({str(problem).splitlines()[0]})") from None

@@ -26,6 +26,10 @@ class RequestTrace:
     """Rows of data in the file, dropped ones included, blank lines not."""
     dropped: tuple[Dropped, ...] = ()
     notes: tuple[str, ...] = ()
+    graphs: tuple[str, ...] = ()
+    """The model or graph that each request is for; empty, like the next two, where the trace has none."""
+    tenants: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return int(self.arrival.size)
@@ -37,8 +41,12 @@ def in_order(
     format: str,
     dropped: tuple[Dropped, ...],
     notes: Iterable[str],
+    **names: tuple[str, ...],
 ) -> RequestTrace:
-    """Build a trace from arrival times and tokens as a file has them: sorted where it is not, the first at 0."""
+    """Build a trace from arrival times and tokens as a file has them: sorted where it is not, the first at 0.
+
+    ``names``: graphs, tenants and classes, where the file has them.
+    """
     arrival, input_tokens, output_tokens = columns
     told = list(notes)
     if (np.diff(arrival) < 0).any():
@@ -46,5 +54,16 @@ def in_order(
         order = np.argsort(arrival, kind="stable")
         arrival, input_tokens, output_tokens = arrival[order], input_tokens[order], output_tokens[order]
         hash_ids = tuple(hash_ids[position] for position in order) if hash_ids else ()
+        names = {key: tuple(values[position] for position in order) for key, values in names.items() if values}
     rows = int(arrival.size) + len(dropped)
-    return RequestTrace(arrival - arrival[0], input_tokens, output_tokens, hash_ids, format, rows, dropped, tuple(told))
+    return RequestTrace(
+        arrival - arrival[0],
+        input_tokens,
+        output_tokens,
+        hash_ids,
+        format,
+        rows,
+        dropped,
+        tuple(told),
+        *(names.get(key, ()) for key in ("graphs", "tenants", "classes")),
+    )

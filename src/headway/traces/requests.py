@@ -6,12 +6,12 @@ They hold no jobs: what reads a workload of jobs refuses them by name.
 from pathlib import Path
 
 from headway.errors import ExperimentError, TraceError, unknown_name
-from headway.traces import azure_llm, mooncake
+from headway.traces import azure_llm, mooncake, request_csv
 from headway.traces.head import Head, Reader, head_of
 from headway.traces.request_trace import RequestTrace
 from headway.traces.trace import refuse_many_dropped
 
-REQUEST_READERS: tuple[Reader[RequestTrace], ...] = (azure_llm, mooncake)
+REQUEST_READERS: tuple[Reader[RequestTrace], ...] = (azure_llm, mooncake, request_csv)
 
 REQUEST_FORMATS = {reader.NAME: reader.read for reader in REQUEST_READERS}
 

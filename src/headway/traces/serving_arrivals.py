@@ -15,11 +15,14 @@ import numpy.typing as npt
 from headway.errors import ExperimentError, TraceError
 from headway.formats.serving.settings import BY_RATE, MOST_REQUESTS, ServingExperiment, check_workload, split_arrivals
 from headway.formats.training.settings import span
+from headway.scenarios.classes import rate_of
 from headway.scenarios.file import Built
-from headway.scenarios.limits import cheapest_per_second, check_rate, deadlines, mix_of
-from headway.serving.request import Request
+from headway.scenarios.limits import cheapest_per_second, check_rate, mix_of
+from headway.serving.request import Groups, Request
 from headway.streams import stream
 from headway.traces.changing_rate import Cycle, diurnal, rates
+from headway.traces.request_groups import draw_groups, uniform
+from headway.traces.request_trace import RequestTrace
 from headway.traces.requests import load_requests
 from headway.traces.trace import dropped_note
 from headway.units import SECOND, counted, format_duration
@@ -45,9 +48,6 @@ class Chosen:
     rate: float | None
     """Requests a second; None: as a trace has them."""
     requests: int
-    slo: tuple[int, ...]
-    """By graph, nanoseconds; 0: no deadline."""
-    mix: tuple[float, ...]
     tenants: int
 
 
@@ -56,9 +56,10 @@ def chosen(experiment: ServingExperiment, built: Built) -> Chosen:
     table, plain = experiment.workload, built.workload
     check_workload(table)
     arrivals = (table.arrivals or plain.arrivals).strip()
-    mix = mix_of(experiment, built)
     paced = split_arrivals(arrivals)[0] in BY_RATE
-    rate = table.rate if table.load is None else table.load * cheapest_per_second(built, mix)
+    rate = table.rate if table.load is None else table.load * cheapest_per_second(built, mix_of(experiment, built))
+    by_class = rate_of(experiment, built)
+    rate = by_class if rate is None else rate
     if rate is None:
         usual = plain.rate or _own_rate(plain.arrivals)
         rate = usual if paced or not table.arrivals else _own_rate(arrivals)
@@ -66,7 +67,7 @@ def chosen(experiment: ServingExperiment, built: Built) -> Chosen:
         raise ExperimentError(f"arrivals {arrivals}: at which rate? Give requests a second (workload.rate)")
     requests = table.requests if table.requests is not None else plain.requests
     tenants = table.tenants if table.tenants is not None else plain.tenants
-    return Chosen(arrivals, rate, requests, deadlines(experiment, built), mix, tenants)
+    return Chosen(arrivals, rate, requests, tenants)
 
 
 def _own_rate(arrivals: str) -> float | None:
@@ -78,31 +79,33 @@ def _own_rate(arrivals: str) -> float | None:
 def draw(experiment: ServingExperiment, built: Built, notes: list[str] | None = None) -> tuple[Request, ...]:
     """Return the requests of a run, in order of arrival; the same for the same experiment.
 
-    ``notes`` gets a line about rows of a trace that were dropped.
+    ``notes`` gets a line about rows of a trace that were dropped, and one about each class without requests.
     """
+    return draw_named(experiment, built, notes)[0]
+
+
+def draw_named(
+    experiment: ServingExperiment, built: Built, notes: list[str] | None = None
+) -> tuple[tuple[Request, ...], Groups]:
+    """Return the requests of a run, and the names of their classes and tenants."""
     what, seed = chosen(experiment, built), experiment.run.seed
-    times = _times(what, experiment, built, [] if notes is None else notes)
+    notes = [] if notes is None else notes
+    times, trace = _times(what, experiment, built, notes)
     count = len(times)
     if count and times[-1] > _LATEST:
         raise ExperimentError(f"{counted(count, 'request')} at this rate span over 100 years: raise the rate")
     arrival = np.rint(times).astype(np.int64)
-    limits = np.cumsum(what.mix)
-    graphs = np.searchsorted(limits / limits[-1], stream(seed, "serving.graphs").random(count), side="right")
-    ingress = _uniform(seed, "serving.ingress", count, len(built.fleet.workers))
-    tenants = _uniform(seed, "serving.tenants", count, what.tenants)
-    slo = np.array(what.slo, dtype=np.int64)[graphs]
-    deadline = np.where(slo > 0, arrival + slo, 0)
-    columns = (graphs, arrival, ingress, deadline, tenants)
-    return tuple(map(Request, range(count), *(column.tolist() for column in columns)))
+    drawn = draw_groups(experiment, built, count, what.tenants, trace, notes)
+    ingress = uniform(seed, "serving.ingress", count, len(built.fleet.workers))
+    deadline = np.where(drawn.limits > 0, arrival + drawn.limits, 0)
+    columns = (drawn.graphs, arrival, ingress, deadline, drawn.tenants, drawn.class_ids, drawn.priorities)
+    return tuple(map(Request, range(count), *(column.tolist() for column in columns))), drawn.groups
 
 
-def _uniform(seed: int, name: str, count: int, below: int) -> npt.NDArray[np.int64]:
-    """Draw whole numbers, each from one number of its stream whatever the bound is."""
-    drawn = (stream(seed, name).random(count) * below).astype(np.int64)
-    return np.minimum(drawn, below - 1)
-
-
-def _times(workload: Chosen, experiment: ServingExperiment, built: Built, notes: list[str]) -> Times:
+def _times(
+    workload: Chosen, experiment: ServingExperiment, built: Built, notes: list[str]
+) -> tuple[Times, RequestTrace | None]:
+    """Return when requests arrive, and the trace that they are from."""
     kind, options = split_arrivals(workload.arrivals)
     seed, count = experiment.run.seed, workload.requests
     if kind in _CYCLES:
@@ -112,11 +115,11 @@ def _times(workload: Chosen, experiment: ServingExperiment, built: Built, notes:
         check_rate(experiment, built, rate)
         times = cycle.moved(_poisson(seed, count, SECOND / rate, ""))
         notes += _incomplete(workload.arrivals, cycle, times, rate)
-        return times
+        return times, None
     if kind in _GAPS:
         assert workload.rate is not None
         check_rate(experiment, built, workload.rate)
-        return _GAPS[kind](seed, count, SECOND / workload.rate, options)
+        return _GAPS[kind](seed, count, SECOND / workload.rate, options), None
     return _from_trace(workload, experiment, built, notes)
 
 
@@ -201,8 +204,10 @@ def _incomplete(arrivals: str, cycle: Cycle, times: Times, rate: float) -> list[
 # --- recorded ---------------------------------------------------------------------------------------------------
 
 
-def _from_trace(workload: Chosen, experiment: ServingExperiment, built: Built, notes: list[str]) -> Times:
-    """Return the first arrivals of a trace, at their own pace or stretched to a rate."""
+def _from_trace(
+    workload: Chosen, experiment: ServingExperiment, built: Built, notes: list[str]
+) -> tuple[Times, RequestTrace]:
+    """Return the first arrivals of a trace, at their own pace or stretched to a rate, and the trace."""
     path = Path(workload.arrivals).expanduser()
     if not path.exists():
         raise ExperimentError(f"arrivals {workload.arrivals!r}: neither {', '.join(KINDS[:-1])} nor a file of requests")
@@ -215,9 +220,9 @@ def _from_trace(workload: Chosen, experiment: ServingExperiment, built: Built, n
     count = min(len(trace), workload.requests, MOST_REQUESTS)
     times = trace.arrival[:count].astype(np.float64)
     if count < 2:
-        return times
+        return times, trace
     if not times[-1]:
         raise TraceError(f"trace {path}: its first {count:,} requests come at once, so they have no rate")
     pace = (count - 1) * SECOND / float(times[-1])
     check_rate(experiment, built, workload.rate or pace)
-    return times * (pace / workload.rate) if workload.rate else times
+    return times * (pace / workload.rate) if workload.rate else times, trace

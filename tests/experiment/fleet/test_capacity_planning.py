@@ -324,13 +324,13 @@ def test_without_slo_the_graphs_own_deadlines_hold_and_with_it_not(
     scenario: Callable[..., str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     faked(monkeypatch, lambda _, count: 1.0)
-    seen: list[tuple[int, ...]] = []
-    real = capacity_planning._same_deadlines
-    monkeypatch.setattr(capacity_planning, "_same_deadlines", lambda *given: seen.append(given[2]) or real(*given))  # type: ignore[func-returns-value]
+    seen: list[tuple[tuple[int, ...], ...]] = []
+    real = capacity_planning._check_limits
+    monkeypatch.setattr(capacity_planning, "_check_limits", lambda *given: seen.append(given[2]) or real(*given))  # type: ignore[func-returns-value]
     own = scenario(graphs={"line": {"chain": ["f", "f"], "slo": "700ms"}})
     assert ran(capsys, own, "--rate", "8")[0] == 0
     assert ran(capsys, own, "--rate", "8", "--slo", "900ms")[0] == 0
-    assert seen == [(700_000_000,), (900_000_000,)]
+    assert seen == [((700_000_000,),), ((900_000_000,),)]
     status, _, err = ran(capsys, scenario(), "--rate", "8")
     assert (status, err.count("\n")) == (2, 1)
     assert "a plan needs a deadline for graph line: --slo is not given, and its scenario has no slo for it" in err

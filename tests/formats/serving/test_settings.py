@@ -116,5 +116,5 @@ def test_the_experiment_on_the_page_has_every_key_and_no_other() -> None:
     assert keys == {(table, key) for table, each in document.items() if table != "variants" for key in each}
     shown = {(t, k) for t, k in keys if plain[t][k] != document[t][k]}
     assert shown == {("serving", "scenario"), ("serving", "workers"), ("failures", "every")} | {
-        ("workload", key) for key in ("arrivals", "rate", "requests", "mix", "tenants")
+        ("workload", key) for key in ("arrivals", "rate", "requests", "mix", "tenants", "classes")
     }

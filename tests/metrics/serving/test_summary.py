@@ -33,7 +33,7 @@ def summary(world: World, tape: Tape, warmup: float = 0.0, **options: Any) -> di
 def agree(world: World, tape: Tape, warmup: float) -> None:
     expected = naive(world, tape, int(warmup * len(world.requests)))
     found = summary(world, tape, warmup)
-    assert set(expected) == set(found) - {"policy", "graphs"}
+    assert set(expected) == set(found) - {"policy", "graphs", "tenants"}
     for key, value in expected.items():
         assert found[key] == (pytest.approx(value, rel=1e-9, abs=1e-12) if isinstance(value, float) else value), key
     present, stayed = little(world.catalogue, world.fleet, world.requests, tape)

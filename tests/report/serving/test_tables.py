@@ -78,7 +78,7 @@ def test_drops_of_all_requests_stand_beside_what_is_in_time_though_there_are_non
     assert left_out
     assert "dropped" in heads(narrow)
     graph = {"graph": "g", "requests": 20, "measured": 18, "dropped": 2, "slo_hit_rate": 1.0}
-    text = printed(tables.graphs(row("a", graphs=[graph])))
+    text = printed(tables.parts("graph", [graph]))
     assert "2 of 20" in text
     assert "measured" in text
 
@@ -115,7 +115,7 @@ def test_names_are_text_whatever_is_in_them() -> None:
     text = printed(tables.comparison([row("x", variant="[bold]a[/x]\nb" + "c" * 100), row("y", variant="y")]))
     assert "[bold]a[/x] b" in text
     assert len(text.splitlines()) == 3
-    graphs = printed(tables.graphs(row("x")))
+    graphs = printed(tables.parts("graph", row("x")["graphs"]))
     assert "a [b]c" in graphs
     assert "in time" not in graphs
 

@@ -21,7 +21,7 @@ from headway.experiment.domain import RunResult, with_table
 from headway.experiment.fleet.scene import FleetScene, load_note
 from headway.experiment.measured import numbers
 from headway.experiment.play import play
-from headway.formats.serving.settings import BY_RATE, NO_DEADLINE, ServingExperiment, check, split_arrivals
+from headway.formats.serving.settings import BY_RATE, ServingExperiment, check, split_arrivals
 from headway.formats.training.cluster_table import within
 from headway.report.progress import share_bar
 from headway.report.serving import plans as shown
@@ -181,13 +181,9 @@ def plans(experiment: ServingExperiment, target: float, progress: Progress) -> l
     """Return a plan for each kind, cheapest first; kinds that are not enough come last, the nearest first."""
     built = scenario_file.load(experiment)
     limits = deadlines(experiment, built)
-    mix = mix_of(experiment, built)
-    for graph, limit, share in zip(built.catalogue.graphs, limits, mix, strict=True):
-        if share and not limit:
-            reason = "leaves it open" if experiment.workload.slo else "is not given, and its scenario has no slo for it"
-            named = f"--slo {experiment.workload.slo}".strip()
-            raise ExperimentError(f"a plan needs a deadline for graph {graph.name}: {named} {reason}; e.g. --slo 500ms")
-    experiment, built = _same_deadlines(experiment, built, limits)
+    _check_limits(experiment, built, limits)
+    # as times: factors of the critical path differ between kinds of workers
+    built = replace(built, workload=replace(built.workload, limits=limits))
     kinds = list({(w.gpu, w.cpus, w.host_bytes, w.hour_usd): w for w in built.fleet.workers}.values())
     results = [
         _Search(experiment, built, kind, target, _part(progress, index, len(kinds))).least()
@@ -200,13 +196,13 @@ def _part(progress: Progress, index: int, count: int) -> Progress:
     return lambda text, share: progress(text, (index + share) / count)
 
 
-def _same_deadlines(
-    experiment: ServingExperiment, built: Built, limits: tuple[int, ...]
-) -> tuple[ServingExperiment, Built]:
-    """Return the experiment and scenario with deadlines as times: factors of the critical path differ between kinds."""
-    named = zip(built.catalogue.graphs, limits, strict=True)
-    slo = {graph.name: f"{limit}ns" if limit else NO_DEADLINE for graph, limit in named}
-    return with_table(experiment, "workload", slo=""), replace(built, workload=replace(built.workload, slo=slo))
+def _check_limits(experiment: ServingExperiment, built: Built, limits: tuple[tuple[int, ...], ...]) -> None:
+    """Raise for a graph that is asked for and has no deadline; one class with a deadline for it is enough."""
+    for graph, share, *given in zip(built.catalogue.graphs, mix_of(experiment, built), *limits, strict=True):
+        if share and not any(given):
+            reason = "leaves it open" if experiment.workload.slo else "is not given, and its scenario has no slo for it"
+            named = f"--slo {experiment.workload.slo}".strip()
+            raise ExperimentError(f"a plan needs a deadline for graph {graph.name}: {named} {reason}; e.g. --slo 500ms")
 
 
 @dataclass(slots=True)

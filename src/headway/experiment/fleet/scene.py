@@ -28,7 +28,7 @@ from headway.serving.latency import LatencyModel
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.policies.registry import build, describe
 from headway.serving.replay import about, replay_on
-from headway.serving.request import Request
+from headway.serving.request import NO_GROUPS, Groups, Request
 from headway.serving.rows import PLACED_KINDS, REQUEST_KINDS, Kind
 from headway.serving.state import ServingState
 from headway.sim.serving import SimulatedFleet, WorkerFaults
@@ -47,6 +47,8 @@ class FleetScene(Scene):
     built: Built
     requests: tuple[Request, ...]
     notes: tuple[str, ...] = ()
+    groups: Groups = NO_GROUPS
+    """Names of the requests' classes and tenants."""
 
     def policy(self) -> ServingPolicy:
         """Return a new policy in its initial state."""
@@ -151,7 +153,7 @@ class FleetScene(Scene):
         if serving.interference:  # stores grow and shipped tables change
             write_whole(folder / pair_file.NAME, pair_file.path_of(serving.interference).read_bytes())
             serving = msgspec.structs.replace(serving, interference=pair_file.NAME)
-        request_table.write(self.requests, folder / REQUESTS_NAME)
+        request_table.write(self.requests, folder / REQUESTS_NAME, self.groups)
         return msgspec.structs.replace(self.experiment, serving=serving)
 
 
@@ -167,14 +169,14 @@ def prepare(experiment: ServingExperiment) -> FleetScene:
     built = scenario_file.load(experiment)
     policy_of(experiment)
     notes = [*built.notes]
-    requests = serving_arrivals.draw(experiment, built, notes)
+    requests, groups = serving_arrivals.draw_named(experiment, built, notes)
     named = with_table(experiment, "policy", name=anchored(experiment.policy.name))
     rate, load = serving_arrivals.chosen(experiment, built).rate, experiment.workload.load
     if rate and load:
         notes.append(load_note(load, rate))
     note = check_rate(experiment, built, rate) if rate else ""
     resolved = msgspec.structs.replace(named, variants=[])
-    scene = FleetScene(resolved, built, requests, (*notes, *([note] if note else ())))
+    scene = FleetScene(resolved, built, requests, (*notes, *([note] if note else ())), groups)
     scene.faults()
     scene.state()
     return scene
@@ -196,7 +198,8 @@ def load(experiment: ServingExperiment, folder: Path, *, trust: bool) -> FleetSc
     requests = kept_file(folder, REQUESTS_NAME)
     experiment = with_table(experiment, "serving", **_files_in_folder(experiment, folder, trust))
     experiment = with_table(experiment, "policy", name=of_run(experiment.policy.name, folder, trust=trust))
-    return FleetScene(experiment, scenario_file.load(experiment), request_table.read(requests))
+    groups = request_table.read_groups(requests)
+    return FleetScene(experiment, scenario_file.load(experiment), request_table.read(requests), groups=groups)
 
 
 def _files_in_folder(experiment: ServingExperiment, folder: Path, trust: bool) -> dict[str, str]:

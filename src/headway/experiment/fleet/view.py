@@ -46,7 +46,7 @@ class FleetView(View):
             *("seed", "digest", "requests", "measured", "dropped", "slowdown_mean", "slowdown_p50", "slo_hit_rate"),
             "cost_per_request_usd",
         ),
-        left_out=("graphs",),
+        left_out=("graphs", "classes", "tenants"),
     )
 
     def numbers(self, result: RunResult) -> Outcome:
@@ -82,9 +82,10 @@ class FleetView(View):
         return (serving_tables.comparison(rows), 0) if width is None else serving_tables.fitting(rows, width)
 
     def details(self, rows: Sequence[Row], by: Sequence[str] = ()) -> list[Table]:
-        """Return the graphs of one run."""
-        several = len(rows) == 1 and len(rows[0].get("graphs", ())) > 1
-        return [serving_tables.graphs(rows[0])] if several else []
+        """Return the graphs, classes and tenants of one run."""
+        parts = (("graph", "graphs", 1), ("class", "classes", 0), ("tenant", "tenants", 1))
+        shown = [(key, rows[0].get(name, ()), least) for key, name, least in parts if len(rows) == 1]
+        return [serving_tables.parts(key, groups) for key, groups, least in shown if len(groups) > least]
 
     def story(self, stored: StoredRun, subject: str) -> Story:
         """Tell where the time of one request went."""
@@ -92,7 +93,7 @@ class FleetView(View):
         count = len(scene.requests)
         if not subject.isdecimal() or int(subject) >= count:
             raise TapeError(f"request {subject!r} is not in this run: its {count:,} requests go from 0 to {count - 1}")
-        return story(scene.built.catalogue, scene.built.fleet, scene.requests, stored.tape, int(subject))
+        return story(*_parts(stored), int(subject), scene.groups)
 
     def page(self, runs: Sequence[Shown], baseline: int, title: str, tell: Tell) -> str:
         """Make the page: answer, latencies, where time went, what each worker did."""
@@ -116,7 +117,7 @@ class FleetView(View):
 
     def tables(self, stored: StoredRun) -> Tables:
         """Return requests, tasks, batches and workers."""
-        return serving_export.tables(*_parts(stored))
+        return serving_export.tables(*_parts(stored), stored.scene.groups)
 
 
 VIEW = FleetView()
@@ -133,6 +134,7 @@ def _summary(scene: FleetScene, tape: Tape, policy: str) -> dict[str, Any]:
             latency=scene.latency(),
             warmup=warmup_share(scene.experiment),
             policy=policy,
+            groups=scene.groups,
         )
     )
 

@@ -1,7 +1,8 @@
 """Serving profiles: run times of functions, as measured cells or from a scaling law.
 
 A cell is a row ``[batch, cpus, slices, ms]``, with the measured spread as a fifth number where it is known. The values
-of each axis form a grid, and every point of it needs a cell; ``sparse`` allows holes.
+of each axis form a grid, and every point of it needs a cell; ``sparse`` allows holes. A cell with 0 slices takes CPUs
+alone.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -175,8 +176,9 @@ def cells_of(
 
 def _configuration(row: Sequence[float], where: str) -> Configuration:
     for axis, value in zip(_AXES, row, strict=False):
-        if not (isfinite(value) and value >= 1 and value == int(value)):
-            raise ProfileError(f"{where}: {axis} is {value:g}: must be a whole number, at least 1")
+        least = 0 if axis == "slices" else 1
+        if not (isfinite(value) and value >= least and value == int(value)):
+            raise ProfileError(f"{where}: {axis} is {value:g}: must be a whole number, at least {least}")
     return Configuration(int(row[0]), int(row[1]), int(row[2]))
 
 
@@ -202,6 +204,19 @@ def law_cells(ms: float, law: LawTable, gpu: str, where: str) -> dict[Configurat
         grown = law.batch_fixed + (1 - law.batch_fixed) * batch**law.batch_power
         shrunk = law.cpu_share / cpus**law.cpu_power + (1 - law.cpu_share) / slices**law.slice_power
         cells[Configuration(batch, cpus, slices)] = max(1, round(base * grown * shrunk))
+    return cells
+
+
+def cpu_cells(ms: float, cpus: int | None, law: LawTable, where: str) -> dict[Configuration, int]:
+    """Return the cells of the law for a function on CPUs alone: the whole time is the CPU's, on every type of GPU.
+
+    ``cpus``: the number that ``ms`` is given for, and the only one; None: every number of the law, ``ms`` for one.
+    """
+    base, cells = time_of(ms, where), {}
+    for batch, count in product(law.batches, _listed(law.cpus) if cpus is None else [cpus]):
+        grown = law.batch_fixed + (1 - law.batch_fixed) * batch**law.batch_power
+        shrunk = 1 / count**law.cpu_power if cpus is None else 1.0
+        cells[Configuration(batch, count, 0)] = max(1, round(base * grown * shrunk))
     return cells
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from headway.errors import ExperimentError, unknown_name
+from headway.errors import ExperimentError, ProfileError, unknown_name
 from headway.formats.serving.profile import LawTable, Rows, Size, size
 from headway.formats.serving.settings import MOST_WORKERS
 from headway.formats.training.cluster_table import within
@@ -53,6 +53,10 @@ class FunctionTable(Struct, kw_only=True, forbid_unknown_fields=True):
     models: list[str] = field(default_factory=list)
     ms: float | None = None
     """At the least configuration; the scenario's law, where there is one, makes the other cells from it."""
+    cpus: int | None = None
+    """The CPUs that ``ms`` is given for; 1 unless given."""
+    slices: int | None = None
+    """The slices that ``ms`` is given for; 1 unless given. 0: it takes CPUs alone, and nothing of the GPU."""
     cells: Rows | dict[str, Rows] = field(default_factory=list)
     """Instead of ``ms``: rows of batch, cpus, slices, ms; or such rows by type of GPU."""
     sparse: bool = False
@@ -130,6 +134,8 @@ class WorkloadPart(Struct, kw_only=True, forbid_unknown_fields=True):
     slo: str = ""
     mix: dict[str, float] | None = None
     tenants: int | None = None
+    classes: dict[str, dict[str, Any]] | None = None
+    """By name, as ``ClassTable`` says; an empty table in a setting removes those of the workload."""
 
 
 class FidelityTable(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -169,6 +175,19 @@ class ScenarioTable(Struct, kw_only=True, forbid_unknown_fields=True):
     profile: str = ""
     """law or measured, unless an experiment chooses; empty: law, or the functions' own cells."""
     interference: list[InterferenceTable] = field(default_factory=list)
+
+
+def check_given(table: FunctionTable, where: str, *, law: bool) -> None:
+    """Check the CPUs and slices that the time of a function is given for; ``law``: its scenario has one."""
+    for key, least, most in (("cpus", 1, MOST_CPUS), ("slices", 0, MOST_SLICES)):
+        if (value := getattr(table, key)) is None:
+            continue
+        within(f"{where}: {key}", value, least, most)
+        if table.ms is None:
+            raise ProfileError(f"{where}: {key} says what ms is given for; cells have their own, leave it out")
+        if law and table.slices != 0:
+            rule = "the law makes its configurations; leave it out, or give slices = 0 for CPUs alone"
+            raise ProfileError(f"{where}: {key} is {value}: {rule}")
 
 
 # --- the fleet --------------------------------------------------------------------------------------------------

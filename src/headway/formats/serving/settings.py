@@ -6,6 +6,7 @@ value. The scenario itself (graphs, models, profiles, fleet) is read by ``scenar
 
 import re
 from math import isfinite
+from typing import Any
 
 from msgspec import Struct, field
 
@@ -82,6 +83,8 @@ class WorkloadTable(Struct, kw_only=True, forbid_unknown_fields=True):
     """Weights of the graphs by name; those left out get no requests. None: the scenario's."""
     tenants: int | None = None
     """Number of tenants; all send requests equally often."""
+    classes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Classes of requests by name, as ``ClassTable`` says; empty: the scenario's."""
     overload: bool = False
     """Whether a rate above the capacity of the fleet is allowed."""
 

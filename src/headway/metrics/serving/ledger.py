@@ -61,7 +61,9 @@ class Ledger:
 
     def _requests(self) -> None:
         table = np.array(self.requests, dtype=np.int64).reshape(-1, len(Request._fields))
-        self._ids, self.graph, _, _, self.deadline, _ = table.T
+        columns = dict(zip(Request._fields, table.T, strict=True))
+        self._ids, self.graph, self.deadline = columns["id"], columns["graph"], columns["deadline"]
+        self.tenant, self.class_id = columns["tenant"], columns["class_id"]
         self._order = np.argsort(self._ids, kind="stable")
         self._plain = bool((self._ids == np.arange(len(table))).all())
         named = self.subject[self.rows(*_OF_REQUESTS)]

@@ -14,12 +14,13 @@ import numpy as np
 from headway.core.tape import Tape
 from headway.metrics.series import FloatArray, IntArray, exact_dot
 from headway.metrics.serving.cost import Costs, costs
+from headway.metrics.serving.groups import GroupRows
 from headway.metrics.serving.ledger import BoolArray, Ledger
 from headway.metrics.serving.memory import bytes_fetched, memory_held, prefetches_used
 from headway.serving.catalogue import Catalogue
 from headway.serving.fleet import Fleet
 from headway.serving.latency import LatencyModel
-from headway.serving.request import Request
+from headway.serving.request import NO_GROUPS, Groups, Request
 from headway.serving.rows import Kind
 from headway.units import SECOND
 
@@ -33,14 +34,19 @@ def summarise(
     latency: LatencyModel,
     warmup: float = 0.1,
     policy: str = "",
+    groups: Groups = NO_GROUPS,
 ) -> dict[str, Any]:
-    """Return all numbers of one run, interrupted or not. ``warmup``: share of the first requests, not measured."""
+    """Return all numbers of one run, interrupted or not.
+
+    ``warmup``: share of the first requests, not measured. ``groups``: names of classes and tenants.
+    """
     ledger = Ledger(catalogue, fleet, requests, tape)
     measured = ledger.arrived.copy()
     measured[: int(warmup * len(requests) + 1e-9)] = False
     ideal = critical_paths(catalogue, latency)
     cost = costs(ledger)
     answered = int(ledger.answered.sum())
+    rows = GroupRows(ledger, measured, ideal, cost)
     return {
         "policy": policy,
         "requests": int(ledger.arrived.sum()),
@@ -57,7 +63,8 @@ def summarise(
         "cost_keepalive_usd": cost.keepalive_usd,
         "cost_fleet_usd": cost.fleet_usd,
         "makespan_s": ledger.span / SECOND,
-        "graphs": _by_graph(ledger, measured, ideal, cost),
+        "graphs": rows.graphs(),
+        **rows.named(groups),
     }
 
 
@@ -165,24 +172,3 @@ def _paid(ledger: Ledger, chosen: BoolArray, cost: Costs) -> float | None:
     """Return the cost of an answered request, with the cost of unanswered ones shared; None where none was answered."""
     answered = int((chosen & ledger.answered).sum())
     return float(cost.requests_usd[chosen].sum()) / answered if answered else None
-
-
-def _by_graph(ledger: Ledger, measured: BoolArray, ideal: IntArray, cost: Costs) -> list[dict[str, Any]]:
-    rows = []
-    for index, graph in enumerate(ledger.catalogue.graphs):
-        of_graph = ledger.arrived & (ledger.graph == index)
-        numbers = _of_requests(ledger, of_graph & measured, ideal)
-        rows.append(
-            {
-                "graph": graph.name,
-                "requests": int(of_graph.sum()),
-                "measured": int((of_graph & measured).sum()),
-                "dropped": int((of_graph & ledger.dropped).sum()),
-                "dropped_warmup": int((of_graph & ledger.dropped & ~measured).sum()),
-                "slowdown_mean": numbers["slowdown_mean"],
-                "latency_p99_s": numbers["latency_p99_s"],
-                "slo_hit_rate": numbers["slo_hit_rate"],
-                "cost_per_request_usd": _paid(ledger, of_graph & measured, cost),
-            }
-        )
-    return rows

@@ -10,19 +10,18 @@ from headway.report.serving.history import PARTS, TaskHistory
 from headway.serving.catalogue import Catalogue
 from headway.serving.fleet import Fleet
 from headway.serving.latency import LatencyModel
-from headway.serving.request import Request
+from headway.serving.request import NO_GROUPS, Groups, Request
 from headway.units import SECOND
 
 
 def tables(
-    catalogue: Catalogue, fleet: Fleet, requests: Sequence[Request], tape: Tape
+    catalogue: Catalogue, fleet: Fleet, requests: Sequence[Request], tape: Tape, groups: Groups = NO_GROUPS
 ) -> dict[str, Callable[[], pl.DataFrame]]:
     """Return each table by name; times are seconds since the run began, what does not exist is empty."""
     history = TaskHistory(catalogue, requests, tape)
+    arrived = [request for request in requests if request.id in history.arrived]
     return {
-        "requests": lambda: _requests(
-            catalogue, fleet, [request for request in requests if request.id in history.arrived], history
-        ),
+        "requests": lambda: _requests(catalogue, fleet, arrived, history).with_columns(**_named(arrived, groups)),
         "tasks": lambda: _tasks(fleet, history),
         "batches": lambda: _batches(catalogue, fleet, history),
         "workers": lambda: _workers(fleet, history),
@@ -63,6 +62,17 @@ def _requests(catalogue: Catalogue, fleet: Fleet, requests: Sequence[Request], h
     types = {"in_time": pl.Boolean, "graph": pl.String, "ingress": pl.String, "outcome": pl.String}
     whole = {"request": pl.Int64, "tenant": pl.Int64}
     return pl.DataFrame(columns, schema_overrides={**dict.fromkeys(floats, pl.Float64), **types, **whole})
+
+
+def _named(requests: Sequence[Request], groups: Groups) -> dict[str, pl.Series]:
+    """Return columns of classes and of named tenants, where there are any."""
+    columns = {}
+    if groups.classes:
+        columns["class"] = pl.Series([groups.classes[each.class_id] for each in requests], dtype=pl.String)
+        columns["priority"] = pl.Series([each.priority for each in requests], dtype=pl.Int64)
+    if groups.tenants:
+        columns["tenant_name"] = pl.Series([groups.tenants[each.tenant] for each in requests], dtype=pl.String)
+    return columns
 
 
 def _tasks(fleet: Fleet, history: TaskHistory) -> pl.DataFrame:

@@ -18,7 +18,7 @@ from headway.report.formatting import change, count, duration, listed, percent, 
 from headway.report.names import cut_distinct, shortened
 from headway.report.page import ABOUT_ONE, assembled
 from headway.report.sections import figure, for_run
-from headway.report.serving import figures
+from headway.report.serving import figures, groups
 from headway.report.serving.tables import FORMATS, dropped_of_all, telling, with_texts
 from headway.serving.catalogue import Catalogue
 from headway.serving.fleet import Fleet
@@ -32,6 +32,7 @@ QUESTIONS = (
     ("over-time", "How many requests are under way?", "Over time"),
     ("workers", "What does each worker do, and when?", "Workers"),
     ("graphs", "Which pipelines suffer?", "Pipelines"),
+    ("classes", "Which classes and tenants suffer?", "Classes"),
     ("longest", "Which requests took longest?", "Longest"),
 )
 LONGEST = 40
@@ -278,6 +279,7 @@ class _Page:
             "over-time": key + figure("over-time", "Requests that have arrived and not ended, over time"),
             "workers": "".join(for_run(index, self._workers(index)) for index in range(len(self.runs))),
             "graphs": f"{key}{pair}" if graphs else "",
+            "classes": groups.tables(self.names, [run.row for run in self.runs]),
             "longest": "".join(for_run(index, self._longest(index)) for index in range(len(self.runs)))
             if answered
             else "",

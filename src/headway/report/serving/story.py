@@ -1,7 +1,7 @@
 """Tell what happened to one request, from the tape: each task's queues and batches, and where the time went."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from headway.report.serving.history import Attempt, BatchRun, TaskHistory
 from headway.serving.catalogue import Catalogue
 from headway.serving.fleet import Fleet
 from headway.serving.latency import LatencyModel
-from headway.serving.request import Request
+from headway.serving.request import NO_GROUPS, Groups, Request
 from headway.serving.rows import Kind
 from headway.units import MILLISECOND, format_size, to_seconds
 
@@ -57,11 +57,13 @@ class RequestStory:
     """The critical path, had nothing been in the way."""
     spent: dict[str, int]
     """Nanoseconds of the chain of tasks that decided when it was answered, by what they were spent on."""
+    whose: str = ""
+    """Its class, priority and tenant, where they have names."""
 
     def lines(self) -> Iterator[str]:
         """Yield the story as lines for a terminal."""
         request = self.request
-        name = f"request {request.id}: {clipped(self.graph)}"
+        name = f"request {request.id}: {clipped(self.graph)}{self.whose}"
         if not self.arrived:
             yield f"{name}, due at {to_seconds(request.arrival):.3f} s"
             yield f"not arrived: the run ended at {to_seconds(self.horizon):.3f} s"
@@ -108,10 +110,24 @@ class RequestStory:
         }
 
 
-def story(catalogue: Catalogue, fleet: Fleet, requests: Sequence[Request], tape: Tape, number: int) -> RequestStory:
+def story(
+    catalogue: Catalogue,
+    fleet: Fleet,
+    requests: Sequence[Request],
+    tape: Tape,
+    number: int,
+    groups: Groups = NO_GROUPS,
+) -> RequestStory:
     """Return the story of the request with this number."""
     request = next(each for each in requests if each.id == number)
-    return _Teller(catalogue, fleet, requests, request, tape).tell()
+    told = _Teller(catalogue, fleet, requests, request, tape).tell()
+    return replace(told, whose=_whose(request, groups))
+
+
+def _whose(request: Request, groups: Groups) -> str:
+    named = f", class {clipped(groups.classes[request.class_id])}" if groups.classes else ""
+    ranked = f", priority {request.priority}" if request.priority else ""
+    return f"{named}{ranked}{f', tenant {clipped(groups.tenants[request.tenant])}' if groups.tenants else ''}"
 
 
 class _Teller:
@@ -289,6 +305,8 @@ class _Teller:
         batch = "alone" if batch_run.tasks == 1 else f"in a batch of {batch_run.tasks}"
         cpus = "1 CPU" if batch_run.cpus == 1 else f"{batch_run.cpus} CPUs"
         whole = self.fleet.workers[batch_run.worker].gpu.slices
+        if not batch_run.slices:
+            return f"{batch}, {cpus}, no GPU"
         share = "the whole GPU" if batch_run.slices == whole else f"{batch_run.slices} of {whole} slices"
         return f"{batch}, {cpus}, {share}"
 

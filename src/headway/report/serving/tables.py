@@ -91,6 +91,8 @@ _NOTHING: Mapping[str, float] = {
     "seeds": 1,
 }
 """What a column need not say where all runs have it."""
+MOST_TENANTS = 20
+"""Tenants that a terminal and a page show."""
 FORMATS: Mapping[str, Callable[[Any], str]] = {
     **{key: written for _, key, written, _ in _COLUMNS},
     "dropped_of_all": _text,
@@ -159,20 +161,23 @@ def _cell(row: Row, rows: Sequence[Row], key: str, written: Callable[[Any], str]
     return Text(written(value), style="bold green" if is_best else "")
 
 
-def graphs(row: Row) -> Table:
-    """Return one run, a line a graph."""
+def parts(key: str, groups: Sequence[Row]) -> Table:
+    """Return one run, a line a graph, class or tenant; of many the ones with the most requests."""
     columns = (
         ("requests", "requests", _count),
         ("measured", "measured", _count),
         ("slow-down", "slowdown_mean", _ratio),
-        ("latency p99", "latency_p99_s", _seconds),
+        ("latency p50", "latency_p50_s", _seconds),
+        ("p99" if key != "graph" else "latency p99", "latency_p99_s", _seconds),
         ("in time", "slo_hit_rate", _share),
         ("dropped", "dropped_when", _text),
         ("$/1000", "cost_per_request_usd", _usd),
     )
-    pipelines = [with_texts(pipeline) for pipeline in row.get("graphs", ())]
-    shown = [column for column in columns if any(pipeline.get(column[1]) is not None for pipeline in pipelines)]
-    table = framed(["graph"], [heading for heading, _, _ in shown])
-    for pipeline in pipelines:
-        table.add_row(clipped(str(pipeline["graph"])), *(written(pipeline.get(key)) for _, key, written in shown))
+    if key == "tenant" and len(groups) > MOST_TENANTS:
+        groups = sorted(groups, key=lambda group: -group["requests"])[:MOST_TENANTS]
+    rows = [with_texts(group) for group in groups]
+    shown = [column for column in columns if any(row.get(column[1]) is not None for row in rows)]
+    table = framed([key], [heading for heading, _, _ in shown])
+    for row in rows:
+        table.add_row(clipped(str(row[key])), *(written(row.get(number)) for _, number, written in shown))
     return table

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headway.errors import ExperimentError
-from headway.serving.catalogue import Catalogue, Configuration
+from headway.serving.catalogue import Catalogue, Configuration, Function
 from headway.serving.fleet import Prices, Worker, find_slices
 from headway.serving.graph import Graph
 from headway.serving.state import ServingState
@@ -87,6 +87,11 @@ def can_hold(worker: Worker, catalogue: Catalogue, function: int, configuration:
     need = catalogue.size_of(kind.mask) + kind.activation_bytes * configuration.batch
     fits = configuration.cpus <= worker.cpus and need <= worker.gpu.memory_bytes
     return fits and find_slices(worker.gpu, configuration.slices, 0) is not None
+
+
+def most_processes(worker: Worker, function: Function) -> int:
+    """Return how many processes of a function are of use on a worker: one a slice; without slices one a CPU."""
+    return worker.cpus if function.on_cpus else worker.gpu.slices
 
 
 def skyband(options: Iterable[Option], ranks: int = 1) -> tuple[Option, ...]:

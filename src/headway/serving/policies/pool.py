@@ -20,7 +20,7 @@ Where ESG's paper is silent, our reading:
 """
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import islice
@@ -31,7 +31,7 @@ from headway.errors import ExperimentError
 from headway.serving.actions import Action, FetchModel, RunBatch, StartInstance, WakeAt
 from headway.serving.catalogue import models_in
 from headway.serving.fleet import FREE, find_slices
-from headway.serving.policies.fronts import NEVER, Option, options_on
+from headway.serving.policies.fronts import NEVER, Option, most_processes, options_on
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.requeststate import RequestState, Stage
 from headway.serving.state import ServingState
@@ -113,7 +113,7 @@ class PoolPolicy(ServingPolicy):
         fresh = self._collect(state)
         keys: dict[Key, None] = dict.fromkeys(self._waiting) if state.touched else {}
         keys.update(fresh)
-        for key in keys:
+        for key in self.ordered(state, keys):
             yield from self._serve(now, state, key)
         if self._late and (keys or state.touched):
             for key in list(self._late):
@@ -123,6 +123,10 @@ class PoolPolicy(ServingPolicy):
         yield from self._processes.on_arrivals(now, state)
         if self.prewarm:
             yield from self._processes.start_forecast(now, state)
+
+    def ordered(self, state: ServingState, keys: dict[Key, None]) -> Iterable[Key]:
+        """Return the queues that may be served now in the order in which they are: the recheck list first."""
+        return keys
 
     def _collect(self, state: ServingState) -> dict[Key, None]:
         """Append new tasks to their queues; return the queues that got some."""
@@ -219,7 +223,7 @@ class PoolPolicy(ServingPolicy):
         """Return a batch with the first option that fits on a worker with an idle process; None: none fits."""
         kind = state.catalogue.functions[function]
         bit = 1 << function if kind.cold_start else 0
-        room = [w for w in state.workers if w.slices_free and w.up and (not bit or w.warm & bit)]
+        room = [w for w in state.workers if (w.slices_free or kind.on_cpus) and w.up and (not bit or w.warm & bit)]
         if not room:
             return None
         rs = state.requests[heads[0]]
@@ -354,24 +358,25 @@ class ProcessForecast:
         if have >= most and not any(w.running or w.starting for w in state.workers):
             most = have + 1  # none of them is where the task fits, and nothing will ever happen
         if have < most:
-            for worker in least_loaded(room, function, min(count - starting, most - have)):
+            for worker in least_loaded(state, room, function, min(count - starting, most - have)):
                 yield from start(state, worker, function)
 
     def _fill(self, state: ServingState, function: int, wanted: int) -> Iterator[Action]:
         up = [worker for worker in state.workers if worker.up]
         short = wanted - sum(worker.processes(function) for worker in up)
-        for worker in least_loaded(up, function, short):
+        for worker in least_loaded(state, up, function, short):
             yield from start(state, worker, function)
 
 
-def least_loaded(workers: Sequence[WorkerState], function: int, count: int) -> list[WorkerState]:
-    """Return workers for ``count`` new processes: each time the one with the fewest, at most one for each slice."""
+def least_loaded(state: ServingState, workers: Sequence[WorkerState], function: int, count: int) -> list[WorkerState]:
+    """Return workers for ``count`` new processes: each time the one with the fewest, within ``most_processes``."""
+    kind = state.catalogue.functions[function]
     heap = [(w.processes(function), -w.slices_free, w.id, w) for w in workers] if count > 0 else []
     chosen: list[WorkerState] = []
     heap.sort(key=lambda entry: entry[:3])
     while heap and len(chosen) < count:
         have, free, index, worker = heappop(heap)
-        if have < worker.worker.gpu.slices:
+        if have < most_processes(worker.worker, kind):
             chosen.append(worker)
             heappush(heap, (have + 1, free, index, worker))
     return chosen

@@ -2,17 +2,20 @@
 
 The deadline is divided once over the tasks, by their mean service time along the longest path through each. A stage
 takes its cheapest configurations within its share, less what it waited. What earlier stages saved or lost does not
-count. Queues, dispatch and warm processes are those of ``esg``.
+count. Queues, dispatch and warm processes are those of ``esg``. Priorities are head starts: tasks and queues go in the
+order of the time since which they wait, less the head start.
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
+from itertools import islice
 from typing import ClassVar
 
 from headway.serving.policies.fronts import NEVER, Option, skyband
 from headway.serving.policies.pool import Key, PoolPolicy
+from headway.serving.policies.priority import HeadStarts
 from headway.serving.policies.search import within_batch
 from headway.serving.state import ServingState
 
@@ -31,6 +34,29 @@ class Stagewise(PoolPolicy):
         super().bind(state)
         self._shares = shares_by_mean(state, self.options)
         self._band = cache(self._best)
+        self._starts = HeadStarts(state)
+
+    def ordered(self, state: ServingState, keys: dict[Key, None]) -> Iterable[Key]:
+        """Return the queues with the most urgent head first, where some request has a priority; sort those queues."""
+        for request, _ in state.ended:
+            if request not in state.requests:
+                self._starts.forget(request)
+        for request in state.landed:
+            self._starts.note(state.requests[request].request)
+        if not self._starts:
+            return keys
+        heads = {}
+        for key in keys:
+            queue = self._live[key] = dict(sorted(self._live[key].items(), key=partial(self._rank, state, key[1])))
+            heads[key] = min(
+                (self._rank(state, key[1], (request, None)) for request in islice(queue, 1)), default=NEVER
+            )
+        return sorted(keys, key=heads.__getitem__)
+
+    def _rank(self, state: ServingState, task: int, queued: tuple[int, None]) -> int:
+        """Return since when a task waits, less its head start; a request that is gone comes first, to be removed."""
+        rs = state.requests.get(queued[0])
+        return -1 if rs is None else rs.since[task] - self._starts.of(queued[0])
 
     def choices(self, now: int, state: ServingState, key: Key, requests: Sequence[int], slack: int) -> Sequence[Option]:
         """Return the stage's cheapest configurations within what is left of its share; else its fastest."""

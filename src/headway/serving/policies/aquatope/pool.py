@@ -13,6 +13,7 @@ import numpy as np
 
 from headway.serving.actions import Action, StartInstance, StopInstance, WakeAt
 from headway.serving.policies.aquatope.space import Floats
+from headway.serving.policies.fronts import most_processes
 from headway.serving.state import ServingState
 from headway.serving.workerstate import WorkerState
 from headway.units import SECOND
@@ -97,9 +98,9 @@ class WarmPool:
         """Start missing processes, each on the worker with the fewest, from home on; stop idle ones that are extra."""
         workers = [state.workers[index] for index in self._orders[function] if state.workers[index].up]
         have = {worker.id: worker.processes(function) for worker in workers}
-        missing = wanted - sum(have.values())
+        missing, kind = wanted - sum(have.values()), state.catalogue.functions[function]
         for _ in range(missing):
-            room = [worker for worker in workers if have[worker.id] < worker.worker.gpu.slices]
+            room = [worker for worker in workers if have[worker.id] < most_processes(worker.worker, kind)]
             if not room:
                 return
             fewest = min(room, key=lambda worker: have[worker.id])

@@ -1,6 +1,7 @@
 """Plan of FaST-GShare: which shares of a GPU a function needs for a rate of requests, as pure functions.
 
 A ``Share`` is a configuration and a time quota. Its throughput is its batch over its time, its resource slices × quota.
+The paper's functions all use a GPU. Here one may run on CPUs alone: its resource is a twentieth of a slice a CPU.
 Numbers are fractions, so that ties are exact: the rules say ``>``, and not ``≥``.
 """
 
@@ -13,6 +14,8 @@ from headway.units import SECOND
 
 WHOLE = 100
 """The quota of a pod that may use its slices all the time, in percent."""
+CPUS_A_SLICE = 20
+"""CPUs that count as much as a slice, in a pod without slices; at list prices a slice costs as much."""
 
 
 class Share(NamedTuple):
@@ -30,8 +33,9 @@ class Share(NamedTuple):
 
     @property
     def resource(self) -> Fraction:
-        """Return slices × quota."""
-        return Fraction(self.configuration.slices * self.quota_percent, WHOLE)
+        """Return slices × quota; without slices its CPUs, in slices."""
+        _, cpus, slices = self.configuration
+        return Fraction(slices * self.quota_percent, WHOLE) if slices else Fraction(cpus, CPUS_A_SLICE)
 
     @property
     def efficiency(self) -> Fraction:

@@ -105,8 +105,9 @@ class Pods:
         gpu = worker.worker.gpu
         if cpus > worker.worker.cpus or self._memory_of(together) > gpu.memory_bytes:
             return None
+        if not (slices := share.configuration.slices):  # nothing of the GPU: where most CPUs are left
+            return cpus - worker.worker.cpus, Rectangle(0, 0, 0, 0)
         mig = gpu.geometry != FREE
-        slices = share.configuration.slices
         free = free_rectangles(MEMORY_SLICES if mig else gpu.slices, 100, [pod.place for pod in held])
         width = MIG_SPAN[slices] if mig else slices
         return best_area_fit(free, width, share.quota_percent, MIG_PLACES[slices] if mig else None)

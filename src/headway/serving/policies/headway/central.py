@@ -7,7 +7,6 @@ fits on a worker with a warm process, or lets it wait where that is cheaper. ``W
 See docs/reference/policies/fleet/headway.md, "Configurations".
 """
 
-from bisect import insort
 from collections.abc import Iterator
 from math import log
 
@@ -15,6 +14,7 @@ from headway.serving.actions import Action, DropRequest, RunBatch, WakeAt
 from headway.serving.policies.headway.admission import Admission, ShadowPrices
 from headway.serving.policies.headway.batching import Batching, Choice, Forecast, QueueEntry
 from headway.serving.policies.headway.candidates import Candidate, Releases, best_fit
+from headway.serving.policies.headway.due import DueOrder
 from headway.serving.policies.headway.offers import MISSED, CostTables, menus_of, worker_types_of
 from headway.serving.policies.headway.warming import NEVER, Warming, carried, inputs_of, inputs_take, weights_take
 from headway.serving.requeststate import RequestState, Stage
@@ -76,15 +76,17 @@ class Central:
         ]
         self._callers = [[caller for called, caller in calls if called == function] for function in functions]
         """By function: its tasks, as (graph, task)."""
+        self._least_slices = [0 if kind.on_cpus else 1 for kind in state.catalogue.functions]
         self._admission = Admission(state, self._menus)
         self._prices = ShadowPrices(WORTH)
         self._warming = Warming(state, self._capable, self._worths, SPARE)
         self._forecast = Forecast(state, self._grace)
         self._releases = Releases(len(state.workers))
         self._queues: list[list[QueueEntry]] = [[] for _ in functions]
-        """By function: its waiting tasks, earliest deadline first."""
+        """By function: its waiting tasks, earliest deadline first, less the head start of a priority."""
         self._late: list[list[QueueEntry]] = [[] for _ in functions]
         """By function: tasks that will be late whatever is done, and are not dropped."""
+        self._order = DueOrder(state)
         self._again = 0
         self._wakes = [0] * len(functions)
         self._swept = [-SWEEP] * len(functions)
@@ -105,7 +107,7 @@ class Central:
         yield from self._warming.adjust(now, state, self._lacking())
         if self._prices.update(now, state) or now - self._renewed > SECOND:
             self._renew(now, state)
-        waiting = [(self._queues[function][0].deadline, function) for function in new if self._queues[function]]
+        waiting = [(self._order.due(self._queues[function][0]), function) for function in new if self._queues[function]]
         for _, function in sorted(waiting):
             if self._queues[function]:
                 yield from self._serve(now, state, function)
@@ -128,6 +130,7 @@ class Central:
         for request in state.landed:
             rs = state.requests[request]
             graph = rs.request.graph
+            self._order.note(rs.request)
             self._warming.on_request_arrived(now, graph)
             for task in self._entries[graph]:
                 function = rs.graph.tasks[task].function
@@ -136,7 +139,9 @@ class Central:
                 new[function] = None
         joined: set[tuple[int, int]] = set()
         for request, task in state.ended:
-            if (open_request := state.requests.get(request)) is not None:
+            if (open_request := state.requests.get(request)) is None:
+                self._order.forget(request)
+            else:
                 for after in open_request.graph.successors[task]:
                     if open_request.stage[after] == Stage.READY and (request, after) not in joined:
                         joined.add((request, after))  # the last two of its predecessors may end at once
@@ -158,7 +163,7 @@ class Central:
         """Put a task that is ready into the queue of its function."""
         function, request = rs.graph.tasks[task].function, rs.request.id
         self._forecast.on_task_ready(function, request, task)
-        insort(self._queues[function], QueueEntry(self._deadline(rs), request, rs.request.graph, task))
+        self._order.insert(self._queues[function], QueueEntry(self._deadline(rs), request, rs.request.graph, task))
 
     def _start_over(self, state: ServingState) -> None:
         """Fill the queues again from the pool, because a worker failed."""
@@ -223,7 +228,7 @@ class Central:
             self._short[function] = None
             self._warming.note_demand(now, function, len(aside) + len(queue))
             for entry in aside:
-                insort(queue, entry)
+                self._order.insert(queue, entry)
             if not self._wakes[function] and any(state.workers[index].up for index in self._capable[function]):
                 self._wakes[function] = now + RETRY
         if self._wakes[function]:
@@ -238,7 +243,7 @@ class Central:
         ready_from, plentiful = self._warming.ready_from, not self._prices.are_raised
         latest = max(self._admission.earliest(now, *caller, ready_from) for caller in self._callers[function])
         for entry in list(queue):
-            if plentiful and entry.deadline >= latest:
+            if plentiful and self._order.due(entry) >= latest:
                 break  # the others have more time yet
             rs = state.requests.get(entry.request)
             if rs is None or not rs.request.deadline or not self._in_vain(now, function, entry):
@@ -253,6 +258,7 @@ class Central:
                         QueueEntry(entry.deadline, entry.request, entry.graph, task)
                     )
             self._forecast.forget({entry.request})
+            self._order.forget(entry.request)
             yield DropRequest(entry.request)
 
     def _catch_up(self, now: int, state: ServingState, function: int) -> Iterator[Action]:
@@ -352,9 +358,10 @@ class Central:
     def _usable_workers(self, state: ServingState, function: int) -> Iterator[WorkerState]:
         """Yield workers with free CPUs and slices and an idle process of a function, where it needs one."""
         bit, workers = 1 << function if state.catalogue.functions[function].cold_start else 0, state.workers
+        least = self._least_slices[function]
         for index in self._capable[function]:
             worker = workers[index]
-            if worker.warm & bit == bit and worker.slices_free > 0 and worker.cpus_free > 0 and worker.up:
+            if worker.warm & bit == bit and worker.slices_free >= least and worker.cpus_free > 0 and worker.up:
                 yield worker
 
     def _candidate_workers(self, now: int, state: ServingState, function: int, choice: Choice) -> list[Candidate]:

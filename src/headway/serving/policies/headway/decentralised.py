@@ -157,8 +157,11 @@ class Decentralised:
 
     def _serve(self, now: int, state: ServingState, worker: WorkerState) -> Iterator[Action]:
         """Start the batches that fit on a worker; then fetch one model ahead."""
-        while worker.queue and worker.slices_free and worker.cpus_free:
+        on_cpus = self._tables.on_cpus
+        while worker.queue and (worker.slices_free or on_cpus) and worker.cpus_free:
             queue = self._order.queue(now, state, worker)
+            if not worker.slices_free:  # what needs none may still run
+                queue = [key for key in queue if on_cpus >> state.requests[key[0]].graph.functions[key[1]] & 1]
             if (hopeless := self._drop_hopeless(now, state, queue)) is not None:
                 yield hopeless
                 continue

@@ -2,8 +2,8 @@
 
 The order is Smith's rule for the mean slow-down: a task that takes ``p`` and whose request would take ``L`` at best has
 priority ``1 / (p · L)``. Weights that must be fetched count as run time, so that tasks whose models are resident go
-first. Waiting raises the priority, so that no task starves. A task with a distant deadline waits for those with none or
-a near one.
+first. Waiting makes a task more urgent, so that none starves; a level of a request's own priority counts as much as
+having waited ``AGEING`` times its best time. A task with a distant deadline waits for those with none or a near one.
 """
 
 from collections.abc import Sequence
@@ -36,6 +36,8 @@ class FleetTables:
         catalogue, fleet = state.catalogue, state.fleet
         self.functions = [[task.function for task in graph.tasks] for graph in catalogue.graphs]
         self.masks = [function.mask for function in catalogue.functions]
+        self.on_cpus = sum(1 << index for index, function in enumerate(catalogue.functions) if function.on_cpus)
+        """Functions that can run without a slice, as bits."""
         self.cold_starts = [function.cold_start for function in catalogue.functions]
         self.cold_functions = [index for index, cold in enumerate(self.cold_starts) if cold]
         """Functions that need a process."""
@@ -178,7 +180,8 @@ class Order:
         if missing:
             takes += tables.weights(missing)[1] * tables.write_back
         low = tables.best_times[graph]
-        worth = (1.0 + (now - rs.since[task]) / (AGEING * low)) / (takes * low)
+        waited = (now - rs.since[task]) / (AGEING * low)
+        worth = (1.0 + rs.request.priority + waited) / (takes * low)
         deadline = rs.request.deadline
         if deadline:
             slack = deadline - now - tables.ranks[graph][task]

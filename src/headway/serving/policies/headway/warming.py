@@ -13,6 +13,7 @@ from math import ceil, exp, sqrt
 
 from headway.serving.actions import Action, FetchModel, StartInstance, StopInstance
 from headway.serving.catalogue import models_in
+from headway.serving.policies.fronts import most_processes
 from headway.serving.policies.headway.offers import MISSED, idle_usd
 from headway.serving.state import ServingState
 from headway.serving.workerstate import WorkerState
@@ -111,7 +112,10 @@ class Warming:
         """By function: how long its last process is kept idle. Without it the next request misses its deadline."""
         self._peaks = [Peak(self._break_even(state, index, WAITED, worths)) for index in range(len(functions))]
         """By function: the peak number of processes; with one fewer a request would have waited."""
-        self._most = [sum(state.fleet.workers[index].gpu.slices for index in workers) for workers in capable]
+        self._most = [
+            sum(most_processes(state.fleet.workers[index], kind) for index in workers)
+            for kind, workers in zip(state.catalogue.functions, capable, strict=True)
+        ]
         """By function: how many processes can be busy at once."""
         self._looked = -UPDATE_INTERVAL
         self._stuck = [0] * len(functions)

@@ -99,7 +99,7 @@ class Queues:
             stuck.add(kind)
             if room:
                 missing = self.waiting(kind.function) - self.starting(state, kind)
-                for worker in least_loaded([worker for worker, _ in room], kind.function, missing):
+                for worker in least_loaded(state, [worker for worker, _ in room], kind.function, missing):
                     yield from start(state, worker, kind.function)
             elif now - entry.since > OVERTAKEN and kind not in self._kept:
                 self._keep_one(state, kind)
@@ -114,7 +114,7 @@ class Queues:
         hosts = [state.workers[index] for index in self.hosts(state, kind)]
         idle = sum(len(worker.idle.get(kind.function, ())) for worker in hosts)
         missing = expected + self.waiting(kind.function) - idle - self.starting(state, kind)
-        for worker in least_loaded([worker for worker in hosts if worker.up], kind.function, missing):
+        for worker in least_loaded(state, [worker for worker in hosts if worker.up], kind.function, missing):
             yield from start(state, worker, kind.function)
 
     def _keep_one(self, state: ServingState, kind: Kind) -> None:
