@@ -19,6 +19,10 @@ from headway.serving.workerstate import WorkerState
 from headway.units import MILLISECOND, SECOND
 
 UPDATE_INTERVAL = 500 * MILLISECOND
+"""How often processes are compared with the target, once requests have come for so long."""
+EARLIEST = 50 * MILLISECOND
+"""The same for the first time after the first request: a cold start that begins later ends later. Also the least time
+over which a rate is taken."""
 STUCK = 4
 """After this many adjustments in a row at which tasks wait though processes are idle, one is started elsewhere."""
 MEMORY = 20 * SECOND
@@ -52,7 +56,7 @@ class Rate:
         seen = 1.0 - exp((self._began - now) / self.memory)
         # the first event opens the window and is not in it
         weight = self._weight * exp((self._last - now) / self.memory) - exp((self._began - now) / self.memory)
-        return max(weight, 0.0) / max(self.memory * seen, UPDATE_INTERVAL)
+        return max(weight, 0.0) / max(self.memory * seen, EARLIEST)
 
 
 @dataclass(slots=True)
@@ -113,7 +117,7 @@ class Warming:
         """By function: the peak number of processes; with one fewer a request would have waited."""
         self._most = [sum(state.fleet.workers[index].gpu.slices for index in workers) for workers in capable]
         """By function: how many processes can be busy at once."""
-        self._looked = -UPDATE_INTERVAL
+        self._began = self._looked = -UPDATE_INTERVAL
         self._stuck = [0] * len(functions)
         """By function: adjustments in a row at which its tasks waited though processes were idle."""
 
@@ -166,9 +170,14 @@ class Warming:
                 self.ready_from[task.function] = now + state.catalogue.functions[task.function].cold_start
 
     def adjust(self, now: int, state: ServingState, waiting: Collection[int]) -> Iterator[Action]:
-        """Every ``UPDATE_INTERVAL``, start missing processes and stop surplus ones. ``waiting``: queued functions."""
-        if now - self._looked < UPDATE_INTERVAL:
+        """Start missing processes and stop surplus ones, at intervals. ``waiting``: queued functions.
+
+        The intervals double from ``EARLIEST`` to ``UPDATE_INTERVAL``.
+        """
+        if now - self._looked < min(UPDATE_INTERVAL, max(EARLIEST, self._looked - self._began)):
             return
+        if self._began < 0:
+            self._began = now
         self._looked = now
         idle, running, starting = self._counts(state)
         for index, function in enumerate(state.catalogue.functions):
