@@ -6,7 +6,7 @@ will do, and a request that would cost more than its answer is worth is not star
 """
 
 from collections.abc import Sequence
-from math import exp, log
+from math import exp, log2
 
 from headway.serving.policies.headway.offers import Menu
 from headway.serving.state import ServingState
@@ -18,9 +18,9 @@ UPDATE_INTERVAL = 500 * MILLISECOND
 PLENTIFUL = 0.65
 """Utilisation up to which CPUs and slices count at their list price."""
 DOUBLING = 0.15
-"""Utilisation above that at which a shadow price is twice the list price; at twice as much it is four times, and so on."""
-STEP = 2.0**0.5
-"""Shadow prices are whole powers of this, so that cost tables can be used again."""
+"""So much utilisation more doubles a shadow price."""
+STEPS = 2
+"""Shadow prices are powers of two to whole multiples of 1 / ``STEPS``, so that cost tables can be used again."""
 SLACK = 0.75
 """How far, in steps, the price that follows from the utilisation must be from the present one to replace it."""
 
@@ -72,7 +72,7 @@ class ShadowPrices:
 
     def __init__(self, worth: float) -> None:
         """Start at list prices. ``worth``: the value of an answer as a multiple of its cost; it caps the prices."""
-        self._highest = [int(log(cap) / log(STEP) + 1e-9) for cap in (1.6 * worth, 0.8 * worth)]
+        self._highest = [int(STEPS * log2(cap)) for cap in (1.6 * worth, 0.8 * worth)]
         self._levels = [0, 0]
         self._used = [0.0, 0.0]
         self._updated = 0
@@ -80,7 +80,7 @@ class ShadowPrices:
     @property
     def multipliers(self) -> tuple[float, float]:
         """Return the prices of CPUs and slices as multiples of their list price."""
-        return STEP ** self._levels[0], STEP ** self._levels[1]
+        return 2.0 ** (self._levels[0] / STEPS), 2.0 ** (self._levels[1] / STEPS)
 
     @property
     def are_raised(self) -> bool:
@@ -103,6 +103,6 @@ class ShadowPrices:
         total = sum(of for _, of in workers)
         used = 1.0 - sum(free for free, _ in workers) / total if total else 0.0
         self._used[resource] += 0.5 * (used - self._used[resource])
-        level = (self._used[resource] - PLENTIFUL) / DOUBLING * log(2.0) / log(STEP)
+        level = (self._used[resource] - PLENTIFUL) / DOUBLING * STEPS
         if abs(level - self._levels[resource]) > SLACK:
             self._levels[resource] = max(0, min(round(level), self._highest[resource]))
