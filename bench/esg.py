@@ -5,7 +5,8 @@
     python -m bench.esg sweeps/esg-nine --changed sweeps/esg-assumptions --out docs/background/results/esg
 
 Several folders may be given for the cells, of one grid that was run in parts. Cells that were not run are left out, so
-tables can be made of a sweep that is still going on. Intervals are Student's t over seeds.
+tables can be made of a sweep that is still going on; of a cell, only seeds that all its policies have are counted.
+Intervals are Student's t over seeds.
 """
 
 import argparse
@@ -34,11 +35,14 @@ def read(folders: Iterable[Path]) -> list[Row]:
                 continue
             values = {key.rpartition(".")[2]: str(value) for key, value in record["values"].items()}
             start, slo, arrivals = (values.pop(key, "") for key in ("start", "slo", "arrivals"))
-            policy = values.pop("name")
+            policy = values.pop("name", record["row"]["policy"])  # a single one is no key of the grid
             more = ", ".join(f"{key}={value}" for key, value in values.items())
             key = (more, start, SLO.get(slo, slo), ARRIVALS.get(arrivals, arrivals), policy)
             groups.setdefault(key, {})[record["seed"]] = record["row"]
-    return [_row(key, list(group.values())) for key, group in groups.items()]
+    seeds: dict[tuple[str, ...], set[int]] = {}
+    for key, group in groups.items():
+        seeds[key[:-1]] = seeds.get(key[:-1], set(group)) & set(group)
+    return [_row(key, [group[seed] for seed in sorted(seeds[key[:-1]] or group)]) for key, group in groups.items()]
 
 
 def _row(key: tuple[str, ...], runs: Sequence[Mapping[str, Any]]) -> Row:

@@ -12,8 +12,16 @@ from bench import esg
 def cell(folder: Path, policy: str, hits: float, seed: int, **values: str) -> None:
     """A cell of a sweep, as its folder keeps it."""
     given = {f"serving.{key}" if key == "start" else f"workload.{key}": value for key, value in values.items()}
-    row = {"slo_hit_rate": hits, "cost_per_request_usd": 6e-5, "dropped": 0, "wall_s": 1.0, "requests": 100}
-    record = {"values": {**given, "policy.name": policy}, "seed": seed, "row": row}
+    row = {
+        "policy": policy,
+        "slo_hit_rate": hits,
+        "cost_per_request_usd": 6e-5,
+        "dropped": 0,
+        "wall_s": 1.0,
+        "requests": 100,
+    }
+    named = {} if policy == "headway" else {"policy.name": policy}  # a grid of one policy does not vary it
+    record = {"values": {**given, **named}, "seed": seed, "row": row}
     path = folder / "cells" / f"{policy}{seed}{len(given)}{''.join(values.values())}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(record))
@@ -25,6 +33,7 @@ def test_cells_of_several_folders_become_one_table(tmp_path: Path, capsys: pytes
     for seed, hits in ((0, 0.8), (1, 0.9)):
         cell(tmp_path / "a", "esg", hits, seed, **heavy)
         cell(tmp_path / "b", "headway", hits + 0.05, seed, **heavy)
+    cell(tmp_path / "a", "esg", 0.1, 2, **heavy)  # the other policy has no such seed
     cell(tmp_path / "a", "esg", 1.0, 0, **light)
     (tmp_path / "a" / "cells" / "failed.json").write_text(json.dumps({"row": None, "values": {}, "seed": 1}))
     cell(tmp_path / "c", "esg", 0.7, 0, start="warm")
