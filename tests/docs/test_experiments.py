@@ -13,12 +13,14 @@ import pytest
 from headway.cli import main
 from headway.errors import ExperimentError, TapeError
 from headway.experiment import files
+from headway.experiment.cells import POLICY, TABLE
 from headway.experiment.fleet import scene as fleet
 from headway.experiment.folder import SCHEMA_VERSION, open_run
 from headway.experiment.jobs.policy import MIGRATIONS, SWITCH
 from headway.experiment.jobs.scene import prepare
 from headway.experiment.jobs.speed import COMPLETIONS, MODELS
 from headway.experiment.registry import DOMAINS, domain
+from headway.experiment.sweep import axes_of, cells_of
 from headway.formats import toml
 from headway.formats.kernels.settings import GpuExperiment
 from headway.formats.serving.settings import ServingExperiment
@@ -212,15 +214,24 @@ def test_an_experiment_with_a_fleet_is_listed_and_can_be_prepared(path: Path) ->
     assert f"../experiments/{path.name}" in PAGE
     document = toml.read(path)
     toml.put(document, "workload.requests", 50)
-    found = list(files.variants(document, path.name))
+    found = _cells(document, path.name) if TABLE in document else list(files.variants(document, path.name))
     assert len(found) == len({label for label, _ in found}) > 1
     for _, each in found:
         assert len(fleet.prepare(each).requests) == 50
 
 
+def _cells(document: dict[str, Any], where: str) -> list[tuple[str, Any]]:
+    """The cells of a grid with its first seed, and one value of each key but the policy: all is drawn alike."""
+    axes = axes_of(document)
+    kept = {key: values if key == POLICY else values[:1] for key, values in axes.items()}
+    toml.put(document, "measure.seeds", 1)
+    return [(cell.name, cell.experiment) for cell in cells_of(document, kept, where)]
+
+
 def test_the_commands_in_the_heads_of_the_files_name_the_file_and_keys_that_exist() -> None:
     for path in ALL:
-        commands = re.findall(r"^#   headway run (\S+)(.*)$", path.read_text(), re.MULTILINE)
+        verb = r"fleet sweep --grid" if TABLE in toml.read(path) else "run"
+        commands = re.findall(rf"^#   headway {verb} (\S+)(.*)$", path.read_text(), re.MULTILINE)
         assert commands, path.name
         for named, rest in commands:
             assert ROOT / named == path

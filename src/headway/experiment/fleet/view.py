@@ -18,7 +18,13 @@ from headway.metrics.serving.summary import messages, summarise
 from headway.report.export import Tables, Written, write_pieces
 from headway.report.figures import labels, latencies, line_style
 from headway.report.names import shortened
-from headway.report.serving import export as serving_export, figures, page as serving_page, tables as serving_tables
+from headway.report.serving import (
+    export as serving_export,
+    figures,
+    page as serving_page,
+    sweep as serving_sweep,
+    tables as serving_tables,
+)
 from headway.report.serving.perfetto import trace_events
 from headway.report.serving.story import RequestStory as Story, story
 from headway.serving.bound import least_cost
@@ -86,6 +92,14 @@ class FleetView(View):
         parts = (("graph", "graphs", 1), ("class", "classes", 0), ("tenant", "tenants", 1))
         shown = [(key, rows[0].get(name, ()), least) for key, name, least in parts if len(rows) == 1]
         return [serving_tables.parts(key, groups) for key, groups, least in shown if len(groups) > least]
+
+    def pivot(self, rows: Sequence[Row], across: str) -> Table | None:
+        """Return requests in time and their cost, where there are deadlines."""
+        return serving_sweep.pivot(rows, across)
+
+    def sweep_remarks(self, rows: Sequence[Row]) -> list[str]:
+        """Say which policies are best, and how often."""
+        return serving_sweep.remarks(rows)
 
     def story(self, stored: StoredRun, subject: str) -> Story:
         """Tell where the time of one request went."""

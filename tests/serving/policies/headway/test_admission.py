@@ -5,7 +5,7 @@ from hypothesis import given, settings, strategies as st
 from headway.serving.catalogue import Catalogue, Configuration, Function, Profile
 from headway.serving.fleet import Fleet, Gpu, Worker
 from headway.serving.graph import Graph, Task
-from headway.serving.policies.headway.admission import UPDATE_INTERVAL, Admission, ShadowPrices
+from headway.serving.policies.headway.admission import DOUBLING, PLENTIFUL, UPDATE_INTERVAL, Admission, ShadowPrices
 from headway.serving.policies.headway.offers import menus_of
 from headway.serving.state import ServingState
 from headway.units import MILLISECOND, SECOND
@@ -97,7 +97,28 @@ def test_slices_never_cost_what_an_answer_is_worth() -> None:
     prices = ShadowPrices(5.0)
     use(state, cpus=1.0, slices=1.0)
     looked(prices, state, 50, 0)
-    assert prices.multipliers == (8.0, 4.0)
+    assert prices.multipliers == (4.0, 4.0)
+    cheap = ShadowPrices(2.0)
+    looked(cheap, state, 50, 0)
+    assert cheap.multipliers[1] <= 0.8 * 2.0
+
+
+@given(used=st.floats(0.0, 1.0), start=st.floats(0.0, 1.0))
+@settings(max_examples=60, deadline=None)
+def test_a_price_settles_at_what_the_utilisation_asks_for(used: float, start: float) -> None:
+    """It neither climbs for as long as the fleet is busy, nor stays up after a rush."""
+    state, _ = admission_of(two_speeds(10))
+    prices = ShadowPrices(5.0)
+    use(state, start, start)
+    now = looked(prices, state, 20, 0)
+    use(state, used, used)
+    now = looked(prices, state, 20, now)
+    settled = prices.multipliers
+    looked(prices, state, 20, now)
+    assert prices.multipliers == settled
+    busy = 1 - state.workers[0].slices_free / state.workers[0].worker.gpu.slices
+    asked = min(max(2.0 ** ((busy - PLENTIFUL) / DOUBLING), 1.0), 4.0)
+    assert asked / 1.5 < settled[1] < asked * 1.5
 
 
 def test_it_looks_now_and_then_only() -> None:

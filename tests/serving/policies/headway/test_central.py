@@ -204,6 +204,11 @@ def test_of_more_than_the_fleet_can_carry_some_are_refused_and_about_as_many_are
     assert len(late.rows(Kind.DONE)) == len(crowded.requests), "nobody is lost without dropping"
 
 
+def test_a_crowded_fleet_is_not_left_half_idle() -> None:
+    """Prices that climb for as long as a fleet is busy turn requests away until it is half empty: 41 % were in time."""
+    assert in_time(play(world_of(450, 15, 0.8, workers=2)), 150) >= 0.48
+
+
 def test_who_is_given_up_is_given_up_when_next_looked_at() -> None:
     run = play(world_of(400, 14, 2.0, workers=1))
     for row in run.rows(Kind.DROP):

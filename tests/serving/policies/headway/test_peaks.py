@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.serving.policies.headway.warming import MEMORY, UPDATE_INTERVAL, Peak, Rate
+from headway.serving.policies.headway.warming import EARLIEST, MEMORY, Peak, Rate
 from headway.units import MILLISECOND, SECOND
 
 
@@ -10,7 +10,7 @@ def test_a_clump_at_the_beginning_is_not_a_rate() -> None:
     rate = Rate(MEMORY)
     for _ in range(11):
         rate.note(5 * SECOND)
-    assert rate.value(5 * SECOND + MILLISECOND) * SECOND <= 10 / (UPDATE_INTERVAL / SECOND)
+    assert rate.value(5 * SECOND + MILLISECOND) * SECOND <= 10 / (EARLIEST / SECOND)
 
 
 def test_a_steady_rate_is_known_soon() -> None:

@@ -10,6 +10,8 @@ from headway.serving.catalogue import Catalogue, Function, Model
 from headway.serving.events import InstanceStarted
 from headway.serving.fleet import Fleet, Gpu, Links, Worker
 from headway.serving.policies.headway.warming import (
+    CLUMP,
+    EARLIEST,
     MEMORY,
     NEVER,
     UPDATE_INTERVAL,
@@ -167,6 +169,24 @@ def test_it_looks_now_and_then_only() -> None:
     arrivals(warming, 4000, 0.1, start=now)
     assert not look(warming, state, now + UPDATE_INTERVAL - 1)
     assert look(warming, state, now + UPDATE_INTERVAL)
+
+
+def test_the_first_requests_are_enough_to_start_processes() -> None:
+    state = state_of()
+    warming = warming_of(state, worth=1.0)
+    warming.on_request_arrived(0, 0)
+    assert not look(warming, state, 0), "one request is no rate"
+    arrivals(warming, 100, 0.06, start=10 * MS)  # of 100 ms each: ten will be busy
+    assert len(starts(look(warming, state, EARLIEST + 10 * MS))) >= 10
+
+
+def test_a_few_requests_that_come_together_do_not_fill_the_fleet() -> None:
+    warming = warming_of(state_of(), worth=1.0)
+    for batch in range(100):  # batches that take a second each, so that many processes would be busy
+        warming.on_batch_started(batch * 10 * SECOND, 0, (batch * 10 + 1) * SECOND, 1)
+    for _ in range(2):
+        warming.on_request_arrived(1001 * SECOND, 0)
+    assert warming.target(1001 * SECOND + MS, 0) == CLUMP * 2
 
 
 def test_a_first_request_starts_one_process_of_each_function_that_needs_one() -> None:

@@ -6,7 +6,7 @@ will do, and a request that would cost more than its answer is worth is not star
 """
 
 from collections.abc import Sequence
-from math import exp
+from math import exp, log2
 
 from headway.serving.policies.headway.offers import Menu
 from headway.serving.state import ServingState
@@ -15,8 +15,14 @@ from headway.units import MILLISECOND
 SHORTEST_RUN_DEVIATIONS = 2.0
 """A request is hopeless only if even runs so many deviations shorter than expected would end after its deadline."""
 UPDATE_INTERVAL = 500 * MILLISECOND
-LOW_UTILISATION, HIGH_UTILISATION = 0.6, 0.75
-"""Utilisation below which a shadow price falls, and above which it rises."""
+PLENTIFUL = 0.65
+"""Utilisation up to which CPUs and slices count at their list price."""
+DOUBLING = 0.15
+"""So much utilisation more doubles a shadow price."""
+STEPS = 2
+"""Shadow prices are powers of two to whole multiples of 1 / ``STEPS``, so that cost tables can be used again."""
+SLACK = 0.75
+"""How far, in steps, the price that follows from the utilisation must be from the present one to replace it."""
 
 
 class Admission:
@@ -58,39 +64,45 @@ class Admission:
 
 
 class ShadowPrices:
-    """Shadow prices of CPUs and slices, as multiples of their price: doubled under overload, halved after it."""
+    """Shadow prices of CPUs and slices, as multiples of their price: the higher the utilisation, the higher.
+
+    A price depends on the utilisation alone. Prices that rose for as long as the fleet was busy would reach a height at
+    which nothing is started, and fall only when the fleet is half empty.
+    """
 
     def __init__(self, worth: float) -> None:
         """Start at list prices. ``worth``: the value of an answer as a multiple of its cost; it caps the prices."""
-        self.multipliers = (1.0, 1.0)
-        self._highest = (1.6 * worth, 0.8 * worth)
+        self._highest = [int(STEPS * log2(cap)) for cap in (1.6 * worth, 0.8 * worth)]
+        self._levels = [0, 0]
         self._used = [0.0, 0.0]
         self._updated = 0
 
     @property
+    def multipliers(self) -> tuple[float, float]:
+        """Return the prices of CPUs and slices as multiples of their list price."""
+        return 2.0 ** (self._levels[0] / STEPS), 2.0 ** (self._levels[1] / STEPS)
+
+    @property
     def are_raised(self) -> bool:
         """Return whether CPUs or slices count at more than their list price: they are scarce."""
-        return self.multipliers != (1.0, 1.0)
+        return any(self._levels)
 
     def update(self, now: int, state: ServingState) -> bool:
         """Update the prices from the utilisation, at most every ``UPDATE_INTERVAL``; return whether they changed."""
         if now - self._updated < UPDATE_INTERVAL:
             return False
         self._updated = now
-        before = self.multipliers
+        before = [*self._levels]
         up = [worker for worker in state.workers if worker.up]
-        self.multipliers = (
-            self._next_price(0, [(worker.cpus_free, worker.worker.cpus) for worker in up]),
-            self._next_price(1, [(worker.slices_free, worker.worker.gpu.slices) for worker in up]),
-        )
-        return self.multipliers != before
+        self._follow(0, [(worker.cpus_free, worker.worker.cpus) for worker in up])
+        self._follow(1, [(worker.slices_free, worker.worker.gpu.slices) for worker in up])
+        return self._levels != before
 
-    def _next_price(self, resource: int, workers: Sequence[tuple[int, int]]) -> float:
-        """Return the next price of one resource; ``workers``: (free, total) of each worker."""
+    def _follow(self, resource: int, workers: Sequence[tuple[int, int]]) -> None:
+        """Set the price of one resource; ``workers``: (free, total) of each worker."""
         total = sum(of for _, of in workers)
         used = 1.0 - sum(free for free, _ in workers) / total if total else 0.0
         self._used[resource] += 0.5 * (used - self._used[resource])
-        price = self.multipliers[resource]
-        if self._used[resource] > HIGH_UTILISATION and 2.0 * price <= self._highest[resource]:
-            return 2.0 * price
-        return price / 2.0 if self._used[resource] < LOW_UTILISATION and price > 1.0 else price
+        level = (self._used[resource] - PLENTIFUL) / DOUBLING * STEPS
+        if abs(level - self._levels[resource]) > SLACK:
+            self._levels[resource] = max(0, min(round(level), self._highest[resource]))

@@ -20,6 +20,11 @@ from headway.serving.workerstate import WorkerState
 from headway.units import MILLISECOND, SECOND
 
 UPDATE_INTERVAL = 500 * MILLISECOND
+"""How often processes are compared with the target, once requests have come for so long."""
+EARLIEST = 50 * MILLISECOND
+"""The same until then, because a cold start that begins later ends later. Also the least time to take a rate over."""
+CLUMP = 3
+"""At most so many processes are kept for each request seen: a few that came together at the beginning are no rate."""
 STUCK = 4
 """After this many adjustments in a row at which tasks wait though processes are idle, one is started elsewhere."""
 MEMORY = 20 * SECOND
@@ -38,9 +43,11 @@ class Rate:
     _began: int = -1
     _last: int = -1
     _weight: float = 0.0
+    count: int = 0
 
     def note(self, now: int) -> None:
         """Count one more event."""
+        self.count += 1
         if self._began < 0:
             self._began = self._last = now
         self._weight = self._weight * exp((self._last - now) / self.memory) + 1.0
@@ -53,7 +60,7 @@ class Rate:
         seen = 1.0 - exp((self._began - now) / self.memory)
         # the first event opens the window and is not in it
         weight = self._weight * exp((self._last - now) / self.memory) - exp((self._began - now) / self.memory)
-        return max(weight, 0.0) / max(self.memory * seen, UPDATE_INTERVAL)
+        return max(weight, 0.0) / max(self.memory * seen, EARLIEST)
 
 
 @dataclass(slots=True)
@@ -118,6 +125,8 @@ class Warming:
         ]
         """By function: how many processes can be busy at once."""
         self._looked = -UPDATE_INTERVAL
+        self._began = -1
+        """When the first request came."""
         self._stuck = [0] * len(functions)
         """By function: adjustments in a row at which its tasks waited though processes were idle."""
 
@@ -134,6 +143,8 @@ class Warming:
 
     def on_request_arrived(self, now: int, graph: int) -> None:
         """Count a request for a graph."""
+        if self._began < 0:
+            self._began = now
         self._rates[graph].note(now)
 
     def on_batch_started(self, now: int, function: int, end: int, requests: int) -> None:
@@ -159,7 +170,9 @@ class Warming:
         if not (rate := self.rate(now, function)) or rate * self._patience[function] < 1.0:
             return 0
         busy = rate * self._busy[function]
-        self._peaks[function].note(now, min(ceil(busy + self.spare * sqrt(busy)), self._most[function]))
+        calls = sum(rate.count * count for rate, count in zip(self._rates, self._calls[function], strict=True))
+        most = min(self._most[function], CLUMP * calls)
+        self._peaks[function].note(now, min(ceil(busy + self.spare * sqrt(busy)), most))
         return self._peaks[function].value
 
     def ensure_one(self, now: int, state: ServingState, graph: int) -> Iterator[Action]:
@@ -170,8 +183,8 @@ class Warming:
                 self.ready_from[task.function] = now + state.catalogue.functions[task.function].cold_start
 
     def adjust(self, now: int, state: ServingState, waiting: Collection[int]) -> Iterator[Action]:
-        """Every ``UPDATE_INTERVAL``, start missing processes and stop surplus ones. ``waiting``: queued functions."""
-        if now - self._looked < UPDATE_INTERVAL:
+        """Start missing processes and stop surplus ones, at intervals. ``waiting``: queued functions."""
+        if now - self._looked < (EARLIEST if now - self._began < UPDATE_INTERVAL else UPDATE_INTERVAL):
             return
         self._looked = now
         idle, running, starting = self._counts(state)
