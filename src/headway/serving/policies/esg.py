@@ -36,7 +36,9 @@ class Esg(PoolPolicy):
             for graph in state.catalogue.graphs
         ]
 
-    def choices(self, now: int, state: ServingState, key: Key, requests: Sequence[int], slack: int) -> Sequence[Option]:
+    def choices(
+        self, now: int, state: ServingState, key: Key, requests: Sequence[int], slack: int, queue: int
+    ) -> Sequence[Option]:
         """Return the first stages of the K cheapest paths."""
-        paths = self._splits[key[0]].plan(key[1], slack, len(requests))
+        paths = self._splits[key[0]].plan(key[1], slack, queue)
         return list(dict.fromkeys(path.options[0] for path in paths))

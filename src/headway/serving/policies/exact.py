@@ -51,17 +51,19 @@ class Exact(PoolPolicy):
                     self._searches[index, task] = Search(stages, self.ranks, together=self.together)
         self._whole = lru_cache(_KEPT)(self._front)
 
-    def choices(self, now: int, state: ServingState, key: Key, requests: Sequence[int], slack: int) -> Sequence[Option]:
+    def choices(
+        self, now: int, state: ServingState, key: Key, requests: Sequence[int], slack: int, queue: int
+    ) -> Sequence[Option]:
         """Return the first stages of the K cheapest paths, or the K cheapest within the time the optimum gives."""
         if (search := self._searches.get(key)) is not None:
-            return list(dict.fromkeys(path.options[0] for path in search.rounded_paths(slack, len(requests))))
+            return list(dict.fromkeys(path.options[0] for path in search.rounded_paths(slack, queue)))
         graph, task = self._graphs[key[0]], key[1]
         left = _left(now, state, state.requests[requests[0]])
-        front = self._whole(key, left, len(requests))
+        front = self._whole(key, left, queue)
         picks = front.picks(max(0, front.within(slack)))
         times = [picks[other].time if other in picks else max(0, time) for other, time in enumerate(left)]
         after = graph.lengths_from(times)[task] - times[task]
-        options = within_batch(self.options[graph.tasks[task].function], len(requests))
+        options = within_batch(self.options[graph.tasks[task].function], queue)
         feasible = [option for option in skyband(options, self.ranks) if option.time <= slack - after]
         return sorted(feasible, key=lambda option: (option.cost, option.time))[: self.ranks] or [min(options)]
 

@@ -48,15 +48,17 @@ class PlanOnce(PoolPolicy):
                 self._plans.pop(request, None)
         yield from super().decide(now, state)
 
-    def choices(self, now: int, state: ServingState, key: Key, requests: Sequence[int], slack: int) -> Sequence[Option]:
+    def choices(
+        self, now: int, state: ServingState, key: Key, requests: Sequence[int], slack: int, queue: int
+    ) -> Sequence[Option]:
         """Return the option that the plan of the first request has for this task."""
         (graph, task), first = key, requests[0]
         if slack >= NEVER:  # no deadline, or it is lost: as cheap as can be
-            return (self._plan(graph, NEVER, len(requests))[task],)
+            return (self._plan(graph, NEVER, queue)[task],)
         if (plan := self._plans.get(first)) is None:
             request = state.requests[first].request
             whole = int((request.deadline - request.arrival) / max(self.slower[graph]))
-            plan = self._plan(graph, whole, len(requests))
+            plan = self._plan(graph, whole, queue)
             for other in requests[: plan[task].configuration.batch]:
                 self._plans.setdefault(other, plan)
         return (plan[task],)

@@ -22,6 +22,7 @@ Where ESG's paper is silent, our reading:
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from heapq import heappop, heappush
 from itertools import islice
 from math import ceil, inf, sqrt
@@ -31,9 +32,12 @@ from headway.errors import ExperimentError
 from headway.serving.actions import Action, FetchModel, RunBatch, StartInstance, WakeAt
 from headway.serving.catalogue import models_in
 from headway.serving.fleet import FREE, find_slices
+from headway.serving.graph import Graph
 from headway.serving.policies.fronts import NEVER, Option, options_on
+from headway.serving.policies.holding import OFF, Holding, check_delay, parse_delay, time_left
 from headway.serving.policies.parts import ServingPolicy
-from headway.serving.requeststate import RequestState, Stage
+from headway.serving.policies.ready import new_tasks
+from headway.serving.request import Request
 from headway.serving.state import ServingState
 from headway.serving.workerstate import WorkerState
 from headway.units import MILLISECOND
@@ -60,20 +64,33 @@ class PoolPolicy(ServingPolicy):
     late: str = field(default=LAST, kw_only=True)
     patience: int = field(default=3, kw_only=True)
     prewarm: bool = field(default=True, kw_only=True)
+    max_delay: str = field(default=OFF, kw_only=True)
+    insist: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         """Raise for an option that makes no sense."""
+        if parse_delay(self.name, self.max_delay) == 0 and self.insist:
+            rule = "needs a max_delay: a plan insists on its batch while that may wait"
+            raise ExperimentError(f"policy {self.name}: option insist=on {rule}")
         for option, low in {**self.least_options, "patience": 0, "deviations": 0}.items():
             if not low <= (value := getattr(self, option)) < inf:
                 raise ExperimentError(f"policy {self.name}: option {option}={value} is not a number of {low} or more")
         if self.late not in (LAST, PLAN):
             raise ExperimentError(f"policy {self.name}: option late={self.late} is neither {LAST} nor {PLAN}")
 
+    def check_requests(self, requests: Sequence[Request], graphs: Sequence[Graph]) -> None:
+        """Raise where batches may wait beyond a deadline."""
+        if delay := parse_delay(self.name, self.max_delay):
+            check_delay(self.name, delay, requests, graphs)
+
     @abstractmethod
-    def choices(self, now: int, state: ServingState, key: Key, requests: Sequence[int], slack: int) -> Sequence[Option]:
+    def choices(
+        self, now: int, state: ServingState, key: Key, requests: Sequence[int], slack: int, queue: int
+    ) -> Sequence[Option]:
         """Return the options to try for the tasks at the head of a queue, in order.
 
-        ``slack``: time to the earliest of their deadlines, less the reserve for run times that vary.
+        ``slack``: time to the earliest of their deadlines, less the reserve for run times that vary. ``queue``: the
+        largest batch to plan for; more than there are requests where the batch may wait.
         """
 
     def bind(self, state: ServingState) -> None:
@@ -90,6 +107,9 @@ class PoolPolicy(ServingPolicy):
         """The recheck list: queues whose head fitted on no worker, and how often."""
         self._reserve = sum(worker.worker.gpu.slices for worker in state.workers) // 8
         self._processes = ProcessForecast(state, [option.time for option in self.least])
+        delay = parse_delay(self.name, self.max_delay)
+        holding = partial(Holding, delay, state.catalogue.graphs, self.options, self.slower, insist=self.insist)
+        self._holding = None if delay == 0 else holding()
 
     def _compute_rest(self, state: ServingState) -> None:
         """Compute for each task the least time of it and its successors, and the factor of the reserve."""
@@ -113,6 +133,8 @@ class PoolPolicy(ServingPolicy):
         fresh = self._collect(state)
         keys: dict[Key, None] = dict.fromkeys(self._waiting) if state.touched else {}
         keys.update(fresh)
+        if self._holding is not None:
+            keys.update(dict.fromkeys(self._holding.wakes.due(now)))
         for key in keys:
             yield from self._serve(now, state, key)
         if self._late and (keys or state.touched):
@@ -127,32 +149,19 @@ class PoolPolicy(ServingPolicy):
     def _collect(self, state: ServingState) -> dict[Key, None]:
         """Append new tasks to their queues; return the queues that got some."""
         fresh: dict[Key, None] = {}
-        for request in state.landed:
-            rs = state.requests[request]
-            for task in rs.graph.entries:
-                self._join(rs, task, fresh)
-        for request, task in state.ended:
-            if (open_request := state.requests.get(request)) is not None:
-                for after in open_request.graph.successors[task]:
-                    self._join(open_request, after, fresh)
-        for request in state.displaced:
-            if (open_request := state.requests.get(request)) is not None:
-                for task in range(len(open_request.stage)):
-                    self._join(open_request, task, fresh)
+        for rs, task in new_tasks(state):
+            key = (rs.request.graph, task)
+            if rs.request.id not in self._late.get(key, ()):
+                self._live.setdefault(key, {})[rs.request.id] = None
+                fresh[key] = None
         return fresh
-
-    def _join(self, rs: RequestState, task: int, fresh: dict[Key, None]) -> None:
-        key = (rs.request.graph, task)
-        if rs.stage[task] == Stage.READY and rs.request.id not in self._late.get(key, ()):
-            self._live.setdefault(key, {})[rs.request.id] = None
-            fresh[key] = None
 
     def _serve(self, now: int, state: ServingState, key: Key) -> Iterator[Action]:
         """Run batches from the head of a queue while they fit."""
         queue, (graph, task) = self._live[key], key
         function = state.catalogue.graphs[graph].tasks[task].function
         while heads := self._heads(state, key, queue, function):
-            left = [_time_left(now, state, request) for request in heads]
+            left = [time_left(now, state, request) for request in heads]
             lost = [request for request, time in zip(heads, left, strict=True) if time < self.rest[graph][task]]
             if lost and self.late == LAST:
                 for request in lost:
@@ -162,7 +171,13 @@ class PoolPolicy(ServingPolicy):
             # late requests do not shorten the slack of the others; where all are late, the plan is the fastest
             slack = min((time for time in left if time >= self.rest[graph][task]), default=min(left))
             planned = slack if slack >= NEVER else int(slack / self.slower[graph][task])
-            options = self.choices(now, state, key, heads, planned)
+            if self._holding is not None:
+                plan = partial(self.choices, now, state, key, heads, planned)
+                if (until := self._holding.until(state, key, heads, plan)) > now:
+                    self._waiting.pop(key, None)
+                    yield from self._holding.wakes.hold(key, until)
+                    return
+            options = self.choices(now, state, key, heads, planned, len(heads))
             if self._waiting.get(key, 0) >= self.patience:
                 options = [*options, self.least[function]]
             if (action := self._dispatch(state, function, heads, task, options)) is None:
@@ -182,7 +197,7 @@ class PoolPolicy(ServingPolicy):
         while heads := self._heads(state, key, queue, function):
             if not self._has_spare(state):
                 return
-            options = [*self.choices(now, state, key, heads, NEVER), self.least[function]]
+            options = [*self.choices(now, state, key, heads, NEVER, len(heads)), self.least[function]]
             if (action := self._dispatch(state, function, heads, task, options)) is None:
                 yield from self._processes.start_for_waiting(state, function, options, 1)
                 return
@@ -264,11 +279,6 @@ def make_room(state: ServingState, worker: WorkerState, function: int, batch: in
         return ()
     oldest = sorted(memory.order, key=memory.order.__getitem__)
     return memory.enough((m for m in oldest if not kind.mask >> m & 1 and memory.evictable(m)), need)
-
-
-def _time_left(now: int, state: ServingState, request: int) -> int:
-    deadline = state.requests[request].request.deadline
-    return deadline - now if deadline else NEVER
 
 
 class ProcessForecast:

@@ -24,8 +24,9 @@ from headway.serving.policies.infless.planner import CODE, PAPER
 from headway.serving.policies.infless.stage import NO_BATCH, Instance, Key, Stage
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.policies.pool import fits
+from headway.serving.policies.ready import new_tasks
 from headway.serving.policies.stagewise import shares_by_mean
-from headway.serving.requeststate import READY, RequestState
+from headway.serving.requeststate import RequestState
 from headway.serving.state import ServingState
 from headway.serving.workerstate import WorkerState
 from headway.units import MILLISECOND, SECOND, Duration, exact_duration
@@ -259,16 +260,3 @@ class Infless(ServingPolicy):
         times = (stage.idle_since + windows.head - stage.kind.cold_start, stage.idle_since + windows.tail)
         return next((time for time in times if time > now), -1)
 
-
-def new_tasks(state: ServingState) -> Iterator[tuple[RequestState, int]]:
-    """Yield the tasks that became ready in this instant; some may come twice."""
-    tasks = [(request, task) for request in state.landed for task in state.requests[request].graph.entries]
-    for request, task in state.ended:
-        if (rs := state.requests.get(request)) is not None:
-            tasks += [(request, after) for after in rs.graph.successors[task]]
-    for request in state.displaced:
-        if (rs := state.requests.get(request)) is not None:
-            tasks += [(request, task) for task in range(len(rs.stage))]
-    for request, task in tasks:
-        if (rs := state.requests[request]).stage[task] == READY:
-            yield rs, task
