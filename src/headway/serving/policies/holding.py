@@ -29,6 +29,7 @@ _LEAST = 8
 Key = tuple[int, int]
 """(graph, task): a queue."""
 KeyT = TypeVar("KeyT", bound=Hashable)
+_ROUNDING = 1e-9
 
 
 class Wakes(Generic[KeyT]):
@@ -130,6 +131,13 @@ class Holding:
         left = min(time_left(since, state, request) for request in heads)
         return since + self._longest(key, left, wanted)
 
+    def time_to_run(self, graph: int, slack: int) -> int:
+        """Return what a plan for a whole graph has of the slack, where its batches wait in the rest of it.
+
+        With waits by the slack it is half, so that a stage may wait as long as it runs.
+        """
+        return slack // 2 if self._delay is None else max(0, slack - self._delay * max(self._stages[graph]))
+
     def _longest(self, key: Key, left: int, wanted: int) -> int:
         """Return how long a task waits for a batch of ``wanted``, where its deadline is ``left`` after it was ready."""
         graph, task = key
@@ -142,19 +150,27 @@ class Holding:
 
 
 class FormedBatches:
-    """Counts batch sizes by stage: what plans counted on, and what ran; says what the next plan may count on."""
+    """Compares batch sizes by stage: what plans counted on, and what ran; says what the next plan may count on."""
 
-    def __init__(self) -> None:
+    def __init__(self, graphs: Sequence[Graph], options: Sequence[Sequence[Option]]) -> None:
+        """Begin without batches. ``options``: by function."""
+        self._graphs = graphs
+        self._sizes = [sorted({option.configuration.batch for option in choices}) for choices in options]
         self.planned: dict[Key, float] = {}
-        """By graph and task: the mean size that plans counted on."""
+        """By graph and task: the mean size that plans counted on there."""
         self.formed: dict[Key, float] = {}
-        """By graph and task: the mean size of batches that ran, as their requests saw it."""
+        """By graph and task: the mean size of the batches that ran there, as their requests saw it."""
         self._seen: dict[Key, int] = {}
 
-    def on_planned(self, key: Key, size: int) -> None:
-        """Note the size that a plan counts on at a later stage."""
-        mean = self.planned.get(key, float(size))
-        self.planned[key] = mean + _FORGET * (size - mean)
+    def on_planned(self, graph: int, task: int, sizes: Sequence[int]) -> None:
+        """Note the sizes that a plan counts on for the tasks that follow ``task`` in a chain."""
+        after = self._graphs[graph].successors
+        for size in sizes:
+            if len(after[task]) != 1:
+                return
+            task = after[task][0]
+            mean = self.planned.get((graph, task), float(size))
+            self.planned[graph, task] = mean + _FORGET * (size - mean)
 
     def on_formed(self, key: Key, size: int) -> None:
         """Note the size of a batch that runs; each of its requests counts."""
@@ -162,11 +178,19 @@ class FormedBatches:
         self.formed[key] = size + (1 - _FORGET) ** size * (mean - size)
         self._seen[key] = self._seen.get(key, 0) + 1
 
-    def expected(self, key: Key, sizes: Sequence[int]) -> int:
-        """Return the largest of ``sizes`` that a plan may count on at a stage.
+    def limits(self, graph: int, task: int) -> tuple[int, ...]:
+        """Return by task of a graph the largest batch that a plan made at ``task`` may count on."""
+        return tuple(
+            self._sizes[function][-1] if other == task else self.expected((graph, other))
+            for other, function in enumerate(self._graphs[graph].functions)
+        )
 
-        The largest of all while few batches have run there; then the largest that is no more than the mean.
+    def expected(self, key: Key) -> int:
+        """Return the largest batch that a plan may count on at a stage: a measured size, no more than the mean.
+
+        The largest of all while too few batches have run there.
         """
+        sizes = self._sizes[self._graphs[key[0]].functions[key[1]]]
         if self._seen.get(key, 0) < _LEAST:
-            return max(sizes)
-        return max((size for size in sizes if size <= self.formed[key] + 1e-9), default=min(sizes))
+            return sizes[-1]
+        return max((size for size in sizes if size <= self.formed[key] + _ROUNDING), default=sizes[0])

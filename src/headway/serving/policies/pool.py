@@ -34,7 +34,7 @@ from headway.serving.catalogue import models_in
 from headway.serving.fleet import FREE, find_slices
 from headway.serving.graph import Graph
 from headway.serving.policies.fronts import NEVER, Option, options_on
-from headway.serving.policies.holding import OFF, Holding, check_delay, parse_delay, time_left
+from headway.serving.policies.holding import OFF, FormedBatches, Holding, check_delay, parse_delay, time_left
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.policies.ready import new_tasks
 from headway.serving.request import Request
@@ -109,7 +109,9 @@ class PoolPolicy(ServingPolicy):
         self._processes = ProcessForecast(state, [option.time for option in self.least])
         delay = parse_delay(self.name, self.max_delay)
         holding = partial(Holding, delay, state.catalogue.graphs, self.options, self.slower, insist=self.insist)
-        self._holding = None if delay == 0 else holding()
+        self.holding = None if delay == 0 else holding()
+        self.formed: FormedBatches | None = None
+        """What came of planned batches, where a policy learns from it."""
 
     def _compute_rest(self, state: ServingState) -> None:
         """Compute for each task the least time of it and its successors, and the factor of the reserve."""
@@ -133,8 +135,8 @@ class PoolPolicy(ServingPolicy):
         fresh = self._collect(state)
         keys: dict[Key, None] = dict.fromkeys(self._waiting) if state.touched else {}
         keys.update(fresh)
-        if self._holding is not None:
-            keys.update(dict.fromkeys(self._holding.wakes.due(now)))
+        if self.holding is not None:
+            keys.update(dict.fromkeys(self.holding.wakes.due(now)))
         for key in keys:
             yield from self._serve(now, state, key)
         if self._late and (keys or state.touched):
@@ -171,11 +173,11 @@ class PoolPolicy(ServingPolicy):
             # late requests do not shorten the slack of the others; where all are late, the plan is the fastest
             slack = min((time for time in left if time >= self.rest[graph][task]), default=min(left))
             planned = slack if slack >= NEVER else int(slack / self.slower[graph][task])
-            if self._holding is not None:
+            if self.holding is not None:
                 plan = partial(self.choices, now, state, key, heads, planned)
-                if (until := self._holding.until(state, key, heads, plan)) > now:
+                if (until := self.holding.until(state, key, heads, plan)) > now:
                     self._waiting.pop(key, None)
-                    yield from self._holding.wakes.hold(key, until)
+                    yield from self.holding.wakes.hold(key, until)
                     return
             options = self.choices(now, state, key, heads, planned, len(heads))
             if self._waiting.get(key, 0) >= self.patience:
@@ -186,6 +188,8 @@ class PoolPolicy(ServingPolicy):
                 return
             for request, _ in action.tasks:
                 del queue[request]
+            if self.formed is not None:
+                self.formed.on_formed(key, len(action.tasks))
             self._waiting.pop(key, None)
             yield action
         self._waiting.pop(key, None)

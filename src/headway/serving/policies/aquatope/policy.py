@@ -15,12 +15,13 @@ from math import inf, isfinite
 from typing import Any, ClassVar
 
 from headway.errors import ExperimentError
-from headway.serving.actions import Action, RunBatch, StartInstance, WakeAt
+from headway.serving.actions import Action, RunBatch, StartInstance
 from headway.serving.catalogue import Configuration
 from headway.serving.graph import Graph
 from headway.serving.policies.aquatope.optimise import Effort, Workflow, optimise
 from headway.serving.policies.aquatope.pool import WarmPool
 from headway.serving.policies.fronts import NEVER, Option, can_hold, options_on
+from headway.serving.policies.holding import Wakes
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.policies.pool import Key, fits
 from headway.serving.policies.search import within_batch
@@ -95,7 +96,7 @@ class Aquatope(ServingPolicy):
         self._effort = Effort(self.initial, self.rounds, self.proposals, self.outliers, self.penalty)
         self._sizes: list[dict[int, Sizes]] = [{} for _ in catalogue.graphs]
         self._partial: dict[tuple[int, Option, int], Configuration] = {}
-        self._woken: dict[Key, int] = {}
+        self._wakes: Wakes[Key] = Wakes()
         self._pool = WarmPool(state, self._orders, self.deviations, shrink=self.shrink)
 
     def _allowed(self, options: Sequence[Option]) -> Sequence[Option]:
@@ -116,6 +117,7 @@ class Aquatope(ServingPolicy):
 
     def decide(self, now: int, state: ServingState) -> Iterator[Action]:
         """Run what is ready, first come, first served; then adjust the pool if a step has ended."""
+        self._wakes.due(now)  # every queue is looked at anyway
         heads = [(next(iter(queue.values())), key) for key, queue in state.ready.items() if queue]
         for _, key in sorted(heads):
             yield from self._serve(now, state, key)
@@ -135,9 +137,7 @@ class Aquatope(ServingPolicy):
             same = [request for request, _ in takewhile(partial(_has_plan, sizes), plans)]
             due = since + sizes.waits[task]
             if len(same) < option.configuration.batch and self.wait and now < due:
-                if self._woken.get(key) != due:
-                    self._woken[key] = due
-                    yield WakeAt(due)
+                yield from self._wakes.hold(key, due)
                 return
             size = self._size(state, function, option, len(same))
             if (action := self._dispatch(state, function, size, [(request, task) for request in same])) is None:

@@ -12,13 +12,13 @@ policy says what is our reading.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
 from itertools import islice
 from math import inf
 
 from headway.errors import ExperimentError
 from headway.serving.actions import Action, RunBatch, WakeAt
 from headway.serving.policies.fronts import options_on
+from headway.serving.policies.holding import Wakes
 from headway.serving.policies.infless.instances import Instances
 from headway.serving.policies.infless.planner import CODE, PAPER
 from headway.serving.policies.infless.stage import NO_BATCH, Instance, Key, Stage
@@ -87,18 +87,14 @@ class Infless(ServingPolicy):
         )
         self._stages: dict[Key, Stage] = {}
         self._up = [worker.up for worker in state.workers]
-        self._timeouts: list[tuple[int, int, Instance]] = []
-        """(when, number, instance): a heap of batches that wait."""
-        self._waits = 0
+        self._wakes: Wakes[Instance] = Wakes()
         self._ticks_at = self._scales_at = -1
 
     # --- what happens -----------------------------------------------------------------------------------------
 
     def decide(self, now: int, state: ServingState) -> Iterator[Action]:
         """Note what happened, queue new tasks, keep the clocks, and run the batches that are due."""
-        to_check: dict[Instance, None] = {}
-        while self._timeouts and self._timeouts[0][0] <= now:
-            to_check[heappop(self._timeouts)[2]] = None
+        to_check = dict.fromkeys(self._wakes.due(now))
         if (up := [worker.up for worker in state.workers]) != self._up:
             yield from self._on_workers_changed(now, state, up)
         for index in list(state.touched):
@@ -172,7 +168,7 @@ class Infless(ServingPolicy):
             stage.note_end(now)
             return
         if self.wait and len(instance.queue) < batch and now < instance.due:
-            yield from self._wait(instance)
+            yield from self._wakes.hold(instance, instance.due)
             return
         if stage.kind.cold_start and not worker.warm >> stage.function & 1:
             yield from self._instances.restart(state, instance)
@@ -189,14 +185,6 @@ class Infless(ServingPolicy):
             for request in requests:
                 del instance.queue[request]
                 stage.waiting.discard(request)
-
-    def _wait(self, instance: Instance) -> Iterator[Action]:
-        """Ask to be woken when the batch that forms must run."""
-        if instance.wakes != instance.due:
-            instance.wakes = instance.due
-            self._waits += 1
-            heappush(self._timeouts, (instance.due, self._waits, instance))
-            yield WakeAt(instance.due)
 
     # --- clocks -----------------------------------------------------------------------------------------------
 
@@ -259,4 +247,3 @@ class Infless(ServingPolicy):
             return -1
         times = (stage.idle_since + windows.head - stage.kind.cold_start, stage.idle_since + windows.tail)
         return next((time for time in times if time > now), -1)
-
