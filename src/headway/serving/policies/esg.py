@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import ClassVar
 
 from headway.serving.policies.fronts import Option, cells_on
-from headway.serving.policies.holding import FormedBatches
+from headway.serving.policies.holding import FormedBatches, batch_sizes
 from headway.serving.policies.pool import Key, PoolPolicy
 from headway.serving.policies.search import within_batch
 from headway.serving.policies.split import GROUP, Split, average_latencies
@@ -35,7 +35,7 @@ class Esg(PoolPolicy):
         self._weights = [average_latencies([cells_on(state, f) for f in graph.functions]) for graph in graphs]
         self._splits = [self._split(index, None) for index in range(len(graphs))]
         self._limited = lru_cache(_KEPT)(self._split)
-        self.formed = FormedBatches(graphs, self.options) if self.feedback else None
+        self.formed = FormedBatches(graphs, batch_sizes(self.options)) if self.feedback else None
 
     def _split(self, index: int, limits: tuple[int, ...] | None) -> Split:
         """Return the split of a graph. ``limits``: by task, the largest batch that plans may count on."""

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from headway.serving.graph import Graph
 from headway.serving.policies.fronts import Front, Option, front_of, front_of_graph, single_point, skyband
-from headway.serving.policies.holding import FormedBatches
+from headway.serving.policies.holding import FormedBatches, batch_sizes
 from headway.serving.policies.pool import Key, PoolPolicy
 from headway.serving.policies.search import Search, within_batch
 from headway.serving.requeststate import RequestState, Stage
@@ -45,7 +45,7 @@ class Exact(PoolPolicy):
         """Prepare searches where the rest is a chain; fronts are made when they are needed."""
         super().bind(state)
         self._graphs = state.catalogue.graphs
-        self.formed = FormedBatches(self._graphs, self.options) if self.feedback else None
+        self.formed = FormedBatches(self._graphs, batch_sizes(self.options)) if self.feedback else None
         self._chains = {
             (index, task): chain
             for index, graph in enumerate(self._graphs)

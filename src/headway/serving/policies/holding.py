@@ -23,8 +23,8 @@ SLACK = "slack"
 OFF = "0"
 _FORGET = 0.1
 """Weight of the latest batch in the means of planned and formed sizes."""
-_LEAST = 8
-"""Batches of a stage that must have run before its mean counts."""
+_LEAST = 20
+"""Tasks of a stage that must have run before its mean counts."""
 
 Key = tuple[int, int]
 """(graph, task): a queue."""
@@ -69,13 +69,15 @@ def parse_delay(policy: str, text: str) -> int | None:
     return parse_duration(text, what=what)
 
 
-def check_delay(policy: str, delay: int, requests: Iterable[Request], graphs: Sequence[Graph]) -> None:
+def check_delay(
+    policy: str, delay: int, requests: Iterable[Request], graphs: Sequence[Graph], *, remedy: str = "give a shorter one"
+) -> None:
     """Raise where a batch may wait as long as the deadline of a request, or longer."""
     for request in requests:
         if request.deadline and delay >= (allowed := request.deadline - request.arrival):
             raise ExperimentError(
                 f"policy {policy}: option max_delay={exact_duration(delay)} is not shorter than the deadline of "
-                f"{graphs[request.graph].name}, {exact_duration(allowed)}: give a shorter one, or max_delay={SLACK}"
+                f"{graphs[request.graph].name}, {exact_duration(allowed)}: {remedy}"
             )
 
 
@@ -152,10 +154,10 @@ class Holding:
 class FormedBatches:
     """Compares batch sizes by stage: what plans counted on, and what ran; says what the next plan may count on."""
 
-    def __init__(self, graphs: Sequence[Graph], options: Sequence[Sequence[Option]]) -> None:
-        """Begin without batches. ``options``: by function."""
+    def __init__(self, graphs: Sequence[Graph], sizes: Sequence[Iterable[int]]) -> None:
+        """Begin without batches. ``sizes``: by function, the batch sizes that were measured."""
         self._graphs = graphs
-        self._sizes = [sorted({option.configuration.batch for option in choices}) for choices in options]
+        self._sizes = [sorted(set(each)) for each in sizes]
         self.planned: dict[Key, float] = {}
         """By graph and task: the mean size that plans counted on there."""
         self.formed: dict[Key, float] = {}
@@ -172,11 +174,11 @@ class FormedBatches:
             mean = self.planned.get((graph, task), float(size))
             self.planned[graph, task] = mean + _FORGET * (size - mean)
 
-    def on_formed(self, key: Key, size: int) -> None:
-        """Note the size of a batch that runs; each of its requests counts."""
+    def on_formed(self, key: Key, size: int, tasks: int) -> None:
+        """Note the size of a batch that runs, once for each of its tasks of this stage."""
         mean = self.formed.get(key, float(size))
-        self.formed[key] = size + (1 - _FORGET) ** size * (mean - size)
-        self._seen[key] = self._seen.get(key, 0) + 1
+        self.formed[key] = size + (1 - _FORGET) ** tasks * (mean - size)
+        self._seen[key] = self._seen.get(key, 0) + tasks
 
     def limits(self, graph: int, task: int) -> tuple[int, ...]:
         """Return by task of a graph the largest batch that a plan made at ``task`` may count on."""
@@ -185,12 +187,25 @@ class FormedBatches:
             for other, function in enumerate(self._graphs[graph].functions)
         )
 
+    def by_function(self) -> tuple[int, ...]:
+        """Return by function the largest batch that a plan may count on, at the stage of it where that is most."""
+        most = [0] * len(self._sizes)
+        for index, graph in enumerate(self._graphs):
+            for task, function in enumerate(graph.functions):
+                most[function] = max(most[function], self.expected((index, task)))
+        return tuple(most)
+
     def expected(self, key: Key) -> int:
         """Return the largest batch that a plan may count on at a stage: a measured size, no more than the mean.
 
-        The largest of all while too few batches have run there.
+        The largest of all while too few tasks have run there.
         """
         sizes = self._sizes[self._graphs[key[0]].functions[key[1]]]
         if self._seen.get(key, 0) < _LEAST:
             return sizes[-1]
         return max((size for size in sizes if size <= self.formed[key] + _ROUNDING), default=sizes[0])
+
+
+def batch_sizes(options: Sequence[Sequence[Option]]) -> list[set[int]]:
+    """Return by function the batch sizes of its options."""
+    return [{option.configuration.batch for option in choices} for choices in options]

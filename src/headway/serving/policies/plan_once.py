@@ -15,7 +15,7 @@ from typing import ClassVar
 from headway.serving.actions import Action
 from headway.serving.graph import Graph
 from headway.serving.policies.fronts import NEVER, Option, skyband
-from headway.serving.policies.holding import FormedBatches
+from headway.serving.policies.holding import FormedBatches, batch_sizes
 from headway.serving.policies.pool import Key, PoolPolicy
 from headway.serving.policies.search import within_batch
 from headway.serving.state import ServingState
@@ -40,7 +40,7 @@ class PlanOnce(PoolPolicy):
         super().bind(state)
         self._plans: dict[int, Plan] = {}
         self._graphs = state.catalogue.graphs
-        self.formed = FormedBatches(self._graphs, self.options) if self.feedback else None
+        self.formed = FormedBatches(self._graphs, batch_sizes(self.options)) if self.feedback else None
         self._known = cache(self._search)
         self._slowest = [sum(self.options[task.function][-1].time for task in graph.tasks) for graph in self._graphs]
 

@@ -81,7 +81,7 @@ class PoolPolicy(ServingPolicy):
     def check_requests(self, requests: Sequence[Request], graphs: Sequence[Graph]) -> None:
         """Raise where batches may wait beyond a deadline."""
         if delay := parse_delay(self.name, self.max_delay):
-            check_delay(self.name, delay, requests, graphs)
+            check_delay(self.name, delay, requests, graphs, remedy="give a shorter one, or max_delay=slack")
 
     @abstractmethod
     def choices(
@@ -189,7 +189,7 @@ class PoolPolicy(ServingPolicy):
             for request, _ in action.tasks:
                 del queue[request]
             if self.formed is not None:
-                self.formed.on_formed(key, len(action.tasks))
+                self.formed.on_formed(key, len(action.tasks), len(action.tasks))
             self._waiting.pop(key, None)
             yield action
         self._waiting.pop(key, None)
