@@ -18,9 +18,10 @@ from headway.errors import ExperimentError
 from headway.serving.actions import Action, RunBatch, StartInstance
 from headway.serving.catalogue import Configuration
 from headway.serving.graph import Graph
+from headway.serving.policies.any_worker import SameSpeed, options_everywhere
 from headway.serving.policies.aquatope.optimise import Effort, Workflow, optimise
 from headway.serving.policies.aquatope.pool import WarmPool
-from headway.serving.policies.fronts import NEVER, Option, can_hold, options_on
+from headway.serving.policies.fronts import NEVER, Option, can_hold
 from headway.serving.policies.holding import Wakes
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.policies.pool import Key, fits
@@ -84,7 +85,7 @@ class Aquatope(ServingPolicy):
             [(function * count // functions + step) % count for step in range(count)] for function in range(functions)
         ]
         """By function: the workers from its home on."""
-        self._options = [tuple(self._allowed(options_on(state, function))) for function in range(functions)]
+        self._options = [tuple(self._allowed(options_everywhere(state, function))) for function in range(functions)]
         self._workflows = [
             Workflow(
                 graph,
@@ -97,6 +98,7 @@ class Aquatope(ServingPolicy):
         self._sizes: list[dict[int, Sizes]] = [{} for _ in catalogue.graphs]
         self._partial: dict[tuple[int, Option, int], Configuration] = {}
         self._wakes: Wakes[Key] = Wakes()
+        self._speeds = SameSpeed()
         self._pool = WarmPool(state, self._orders, self.deviations, shrink=self.shrink)
 
     def _allowed(self, options: Sequence[Option]) -> Sequence[Option]:
@@ -172,8 +174,8 @@ class Aquatope(ServingPolicy):
         groups = [[worker for worker in order if not cold or worker.warm >> function & 1]]
         if cold and (self.hold or not any(worker.running or worker.starting for worker in order)):
             groups.append(order)
-        _, cpus, slices = size
         for worker in (worker for group in groups for worker in group):
+            _, cpus, slices = self._speeds.on(state, worker.id, function, size)
             if worker.slices_free >= slices and worker.cpus_free >= cpus:
                 evict = fits(state, worker, function, len(tasks), cpus, slices)
                 if evict is not None:

@@ -19,7 +19,8 @@ from heapq import heappop, heappush
 
 from headway.errors import ExperimentError
 from headway.serving.actions import Action, WakeAt
-from headway.serving.policies.fronts import NEVER, options_on
+from headway.serving.policies.any_worker import options_everywhere
+from headway.serving.policies.fronts import NEVER
 from headway.serving.policies.orion_dag.dispatch import Kind, Queues, kind_of
 from headway.serving.policies.orion_dag.planner import Planner, Rules
 from headway.serving.policies.orion_dag.planning import COST, LATENCY, Plan
@@ -62,7 +63,7 @@ class OrionDag(ServingPolicy):
     def bind(self, state: ServingState) -> None:
         """Prepare a planner for each graph; begin without plans."""
         functions = range(len(state.catalogue.functions))
-        options = [options_on(state, function) for function in functions]
+        options = [options_everywhere(state, function) for function in functions]
         spreads = [function.profile.spread for function in state.catalogue.functions]
         rules = Rules(self.percentile, self.cutoff, self.key, self.grid, self.bundle)
         self._planners = [Planner(graph, options, spreads, rules) for graph in state.catalogue.graphs]
