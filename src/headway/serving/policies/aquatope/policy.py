@@ -49,21 +49,22 @@ class Aquatope(ServingPolicy):
 
     name = "aquatope"
     central = True
-    authors: ClassVar[dict[str, Any]] = {"penalty": 100.0, "deviations": 0.0}
-    """The published program: a finite penalty for late samples, and a pool without a reserve."""
+    authors: ClassVar[dict[str, Any]] = {"penalty": 100.0, "deviations": 0.0, "anew": False}
+    """The published program: a finite penalty for late samples, outliers out for good, a pool without a reserve."""
 
     seed: int = 0
     initial: int = 10
     rounds: int = 20
     proposals: int = 3
     outliers: bool = field(default=True, kw_only=True)
+    anew: bool = field(default=True, kw_only=True)
     penalty: float = field(default=inf, kw_only=True)
     batch: bool = field(default=False, kw_only=True)
     wait: bool = field(default=True, kw_only=True)
-    hold: bool = field(default=True, kw_only=True)
+    hold: bool = field(default=False, kw_only=True)
     prewarm: bool = field(default=True, kw_only=True)
     deviations: float = field(default=2.0, kw_only=True)
-    shrink: bool = field(default=False, kw_only=True)
+    shrink: bool = field(default=True, kw_only=True)
 
     def __post_init__(self) -> None:
         """Raise for an option that makes no sense."""
@@ -94,7 +95,7 @@ class Aquatope(ServingPolicy):
             )
             for graph in catalogue.graphs
         ]
-        self._effort = Effort(self.initial, self.rounds, self.proposals, self.outliers, self.penalty)
+        self._effort = Effort(self.initial, self.rounds, self.proposals, self.outliers, self.anew, self.penalty)
         self._sizes: list[dict[int, Sizes]] = [{} for _ in catalogue.graphs]
         self._partial: dict[tuple[int, Option, int], Configuration] = {}
         self._wakes: Wakes[Key] = Wakes()
