@@ -9,7 +9,7 @@ still keeps it, divided over the stages ahead. No batch waits beyond that latest
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from heapq import heappop, heappush
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 from headway.errors import ExperimentError
 from headway.serving.actions import WakeAt
@@ -69,6 +69,13 @@ def parse_delay(policy: str, text: str) -> int | None:
     return parse_duration(text, what=what)
 
 
+def check_options(policy: str, max_delay: str, insist: bool) -> None:
+    """Raise where the options about batches that wait make no sense."""
+    if parse_delay(policy, max_delay) == 0 and insist:
+        rule = "needs a max_delay: a plan insists on its batch while that may wait"
+        raise ExperimentError(f"policy {policy}: option insist=on {rule}")
+
+
 def check_delay(
     policy: str, delay: int, requests: Iterable[Request], graphs: Sequence[Graph], *, remedy: str = "give a shorter one"
 ) -> None:
@@ -117,11 +124,12 @@ class Holding:
         self.wakes: Wakes[Key] = Wakes()
 
     def until(
-        self, state: ServingState, key: Key, heads: Sequence[int], plan: Callable[[int], Sequence[Option]]
+        self, state: ServingState, key: Key, heads: Sequence[int], plan: Callable[[int], Sequence[Option]], ahead: int
     ) -> int:
         """Return until when the heads of a queue wait for more; 0: they do not.
 
-        ``plan``: returns the options for a queue that may become so long, the best first.
+        ``plan``: returns the options for a queue that may become so long, the best first. ``ahead``: what a plan that
+        is fixed takes from here on, 0 where there is none.
         """
         (graph, task), first = key, state.requests[heads[0]]
         wanted = most = self._most[self._graphs[graph].functions[task]]
@@ -131,7 +139,7 @@ class Holding:
             return 0
         since = first.since[task]
         left = min(time_left(since, state, request) for request in heads)
-        return since + self._longest(key, left, wanted)
+        return since + self._longest(key, left, wanted, ahead)
 
     def time_to_run(self, graph: int, slack: int) -> int:
         """Return what a plan for a whole graph has of the slack, where its batches wait in the rest of it.
@@ -140,15 +148,31 @@ class Holding:
         """
         return slack // 2 if self._delay is None else max(0, slack - self._delay * max(self._stages[graph]))
 
-    def _longest(self, key: Key, left: int, wanted: int) -> int:
+    def _longest(self, key: Key, left: int, wanted: int, ahead: int) -> int:
         """Return how long a task waits for a batch of ``wanted``, where its deadline is ``left`` after it was ready."""
         graph, task = key
         options = self._options[self._graphs[graph].functions[task]]
         full = min(option.time for option in options if option.configuration.batch >= wanted)
         if left >= NEVER:
             return full if self._delay is None else self._delay
-        spare = max(0, int(left / self._slower[graph][task]) - full - self._after[graph][task])
+        spare = max(0, int(left / self._slower[graph][task]) - max(ahead, full + self._after[graph][task]))
         return spare // self._stages[graph][task] if self._delay is None else min(self._delay, spare)
+
+
+class Holds(Protocol):
+    """What ``holding_of`` needs of a policy."""
+
+    name: ClassVar[str]
+    max_delay: str
+    insist: bool
+    options: list[tuple[Option, ...]]
+    slower: list[list[float]]
+
+
+def holding_of(policy: Holds, graphs: Sequence[Graph]) -> Holding | None:
+    """Return the rule by which the batches of a policy wait; None: they do not."""
+    delay = parse_delay(policy.name, policy.max_delay)
+    return None if delay == 0 else Holding(delay, graphs, policy.options, policy.slower, insist=policy.insist)
 
 
 class FormedBatches:

@@ -60,7 +60,8 @@ class PlanOnce(PoolPolicy):
             return (self._plan(graph, task, NEVER, queue)[task],)
         if (plan := self._plans.get(first)) is None:
             request = state.requests[first].request
-            whole = int((request.deadline - request.arrival) / max(self.slower[graph]))
+            began = request.arrival if self.holding is None else now  # its batch may have waited
+            whole = int((request.deadline - began) / max(self.slower[graph]))
             if self.insist and self.holding is not None:
                 whole = self.holding.time_to_run(graph, whole)
             plan = self._plan(graph, task, whole, queue)
@@ -69,6 +70,12 @@ class PlanOnce(PoolPolicy):
             for other in requests[: plan[task].configuration.batch]:
                 self._plans.setdefault(other, plan)
         return (plan[task],)
+
+    def time_ahead(self, key: Key, request: int) -> int:
+        """Return what the plan of a request takes from a task on; 0 where it has none yet."""
+        if (plan := self._plans.get(request)) is None:
+            return 0
+        return self._graphs[key[0]].lengths_from([option.time for option in plan])[key[1]]
 
     def _plan(self, graph: int, task: int, slack: int, queue: int) -> Plan:
         limits = (queue,) * len(self._graphs[graph].tasks)

@@ -1,22 +1,17 @@
 """Base of policies with central control and a pool of tasks (esg and its relatives): queues, dispatch, warm processes.
 
-There is one queue for each (graph, task), oldest first. A policy returns configurations to try for the head of a queue,
-in order. The first that fits is run with as many tasks as it holds: where the predecessor ran, if it is warm there;
-else on a warm worker. Of several workers the one with the fewest free slices is taken, and only then one with the
-weights: ESG knows nothing of them. A queue whose head fits nowhere goes on the recheck list, which is served first next
-time. After repeated failures the least configuration is tried too.
+There is one queue for each (graph, task), oldest first. A policy returns configurations to try for its head, in order.
+The first that fits is run: where the predecessor ran, if it is warm there; else on a warm worker with the fewest free
+slices, then with the weights. A queue whose head fits nowhere is on the recheck list, which is served first next time.
+After repeated failures the least configuration is tried too.
 
 Where ESG's paper is silent, our reading:
-
-- Cold starts take seconds, so no batch waits for one while it holds slices: a process is started ahead, and the task
-  runs there or wherever one is free sooner. The number of processes follows a moving average of inter-arrival times, by
-  Little's law, with a reserve for chance.
+- Cold starts take seconds, so no batch holds slices meanwhile: a process is started ahead, and the task runs wherever
+  one is free first. Their number follows a moving average of inter-arrival times, by Little's law, with a reserve.
 - Run times vary. Plans keep a reserve of ``deviations`` standard deviations of the time ahead.
-- Requests that miss their deadline even with the fastest configurations are set apart and served at least cost, while
-  an eighth of the fleet stays free for the others (``late=last``). ``late=plan`` gives them the fastest configurations,
-  as in the paper: a backlog then takes twice the slices just when there are none, and never ends.
-
-``--fidelity authors`` turns the last two off.
+- Requests that are late even with the fastest configurations are served at least cost, while an eighth of the fleet
+  stays free (``late=last``). ``late=plan`` gives them the fastest, as in the paper: a backlog then never ends.
+- ``--fidelity authors`` turns the last two off.
 """
 
 from abc import abstractmethod
@@ -34,7 +29,16 @@ from headway.serving.catalogue import models_in
 from headway.serving.fleet import FREE, find_slices
 from headway.serving.graph import Graph
 from headway.serving.policies.fronts import NEVER, Option, options_on
-from headway.serving.policies.holding import OFF, FormedBatches, Holding, check_delay, parse_delay, time_left
+from headway.serving.policies.holding import (
+    OFF,
+    FormedBatches,
+    check_delay,
+    check_options,
+    holding_of,
+    parse_delay,
+    time_left,
+)
+from headway.serving.policies.locality import bytes_to_read
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.policies.ready import new_tasks
 from headway.serving.request import Request
@@ -66,12 +70,11 @@ class PoolPolicy(ServingPolicy):
     prewarm: bool = field(default=True, kw_only=True)
     max_delay: str = field(default=OFF, kw_only=True)
     insist: bool = field(default=False, kw_only=True)
+    locality: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         """Raise for an option that makes no sense."""
-        if parse_delay(self.name, self.max_delay) == 0 and self.insist:
-            rule = "needs a max_delay: a plan insists on its batch while that may wait"
-            raise ExperimentError(f"policy {self.name}: option insist=on {rule}")
+        check_options(self.name, self.max_delay, self.insist)
         for option, low in {**self.least_options, "patience": 0, "deviations": 0}.items():
             if not low <= (value := getattr(self, option)) < inf:
                 raise ExperimentError(f"policy {self.name}: option {option}={value} is not a number of {low} or more")
@@ -82,6 +85,10 @@ class PoolPolicy(ServingPolicy):
         """Raise where batches may wait beyond a deadline."""
         if delay := parse_delay(self.name, self.max_delay):
             check_delay(self.name, delay, requests, graphs, remedy="give a shorter one, or max_delay=slack")
+
+    def time_ahead(self, key: Key, request: int) -> int:
+        """Return what a plan that is fixed takes from a task on; 0: plans are made anew at each stage."""
+        return 0
 
     @abstractmethod
     def choices(
@@ -107,9 +114,7 @@ class PoolPolicy(ServingPolicy):
         """The recheck list: queues whose head fitted on no worker, and how often."""
         self._reserve = sum(worker.worker.gpu.slices for worker in state.workers) // 8
         self._processes = ProcessForecast(state, [option.time for option in self.least])
-        delay = parse_delay(self.name, self.max_delay)
-        holding = partial(Holding, delay, state.catalogue.graphs, self.options, self.slower, insist=self.insist)
-        self.holding = None if delay == 0 else holding()
+        self.holding = holding_of(self, state.catalogue.graphs) if self.max_delay != OFF else None
         self.formed: FormedBatches | None = None
         """What came of planned batches, where a policy learns from it."""
 
@@ -175,7 +180,7 @@ class PoolPolicy(ServingPolicy):
             planned = slack if slack >= NEVER else int(slack / self.slower[graph][task])
             if self.holding is not None:
                 plan = partial(self.choices, now, state, key, heads, planned)
-                if (until := self.holding.until(state, key, heads, plan)) > now:
+                if (until := self.holding.until(state, key, heads, plan, self.time_ahead(key, heads[0]))) > now:
                     self._waiting.pop(key, None)
                     yield from self.holding.wakes.hold(key, until)
                     return
@@ -247,12 +252,14 @@ class PoolPolicy(ServingPolicy):
         for option in options:
             batch, cpus, slices = option.configuration
             count = min(batch, len(heads))
+            far = bytes_to_read(state, [(request, task) for request in heads[:count]]) if self.locality else None
             best: tuple[tuple[int, ...], WorkerState, tuple[int, ...]] | None = None
             for worker in room:
                 if worker.slices_free < slices or worker.cpus_free < cpus:
                     continue
-                start_for_waiting = (kind.mask & ~worker.memory.resident).bit_count()
-                rank = (worker.id != near, worker.slices_free, worker.cpus_free, start_for_waiting, worker.id)
+                absent = (kind.mask & ~worker.memory.resident).bit_count()
+                distance = worker.id != near if far is None else far[worker.id]
+                rank = (distance, worker.slices_free, worker.cpus_free, absent, worker.id)
                 if best is not None and rank >= best[0]:
                     continue
                 if (evict := fits(state, worker, function, count, cpus, slices)) is not None:

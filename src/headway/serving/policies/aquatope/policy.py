@@ -23,6 +23,7 @@ from headway.serving.policies.aquatope.optimise import Effort, Workflow, optimis
 from headway.serving.policies.aquatope.pool import WarmPool
 from headway.serving.policies.fronts import NEVER, Option, can_hold
 from headway.serving.policies.holding import Wakes
+from headway.serving.policies.locality import bytes_to_read
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.policies.pool import Key, fits
 from headway.serving.policies.search import within_batch
@@ -63,6 +64,7 @@ class Aquatope(ServingPolicy):
     wait: bool = field(default=True, kw_only=True)
     hold: bool = field(default=False, kw_only=True)
     prewarm: bool = field(default=True, kw_only=True)
+    locality: bool = field(default=False, kw_only=True)
     deviations: float = field(default=2.0, kw_only=True)
     shrink: bool = field(default=True, kw_only=True)
 
@@ -172,6 +174,9 @@ class Aquatope(ServingPolicy):
         """
         cold = state.catalogue.functions[function].cold_start
         order = [state.workers[index] for index in self._orders[function] if state.workers[index].up]
+        if self.locality:
+            far = bytes_to_read(state, tasks)
+            order.sort(key=lambda worker: far[worker.id])
         groups = [[worker for worker in order if not cold or worker.warm >> function & 1]]
         if cold and (self.hold or not any(worker.running or worker.starting for worker in order)):
             groups.append(order)

@@ -15,6 +15,7 @@ from headway.serving.catalogue import Configuration
 from headway.serving.graph import Graph
 from headway.serving.policies.any_worker import SameSpeed
 from headway.serving.policies.fronts import can_hold
+from headway.serving.policies.locality import bytes_to_read
 from headway.serving.policies.orion_dag.planning import Bundle, Plan
 from headway.serving.policies.pool import fits, least_loaded, start
 from headway.serving.requeststate import READY, RequestState
@@ -52,7 +53,9 @@ class Entry(NamedTuple):
 class Queues:
     """The bundles that are ready, and the processes that they wait for."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, locality: bool = False) -> None:
+        """Begin without bundles. ``locality``: prefer the worker that has to read least."""
+        self._locality = locality
         self._queues: dict[Kind, deque[Entry]] = {}
         self._queued: dict[TaskId, None] = {}
         self._number = 0
@@ -93,9 +96,10 @@ class Queues:
             needs_process = state.catalogue.functions[kind.function].cold_start
             warm = [place for place in room if not needs_process or place[0].warm >> kind.function & 1]
             if warm:
-                worker, evict, size = warm[0]
-                self._forget(kind)
                 tasks = tuple((entry.request, task) for task in entry.bundle.tasks)
+                far = bytes_to_read(state, tasks) if self._locality else None
+                worker, evict, size = warm[0] if far is None else min(warm, key=lambda place: far[place[0].id])
+                self._forget(kind)
                 yield RunBatch(worker.id, tasks, size.cpus, size.slices, evict)
                 continue
             stuck.add(kind)

@@ -45,6 +45,7 @@ class OrionDag(ServingPolicy):
     grid: Duration = GRID
     bundle: bool = True
     prewarm: bool = True
+    locality: bool = False
     states_evaluated: int = field(default=0, init=False)
     """States whose latency was computed since ``bind``, over all searches."""
 
@@ -68,7 +69,7 @@ class OrionDag(ServingPolicy):
         rules = Rules(self.percentile, self.cutoff, self.key, self.grid, self.bundle)
         self._planners = [Planner(graph, options, spreads, rules) for graph in state.catalogue.graphs]
         self.states_evaluated = 0
-        self._queues = Queues()
+        self._queues = Queues(locality=self.locality)
         self._due: list[tuple[int, int, int]] = []
         """(when, request, position of the bundle in its plan): processes to start ahead."""
         self._wake = -1
