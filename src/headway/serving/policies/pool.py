@@ -28,16 +28,8 @@ from headway.serving.actions import Action, FetchModel, RunBatch, StartInstance,
 from headway.serving.catalogue import models_in
 from headway.serving.fleet import FREE, find_slices
 from headway.serving.graph import Graph
+from headway.serving.policies import holding
 from headway.serving.policies.fronts import NEVER, Option, options_on
-from headway.serving.policies.holding import (
-    OFF,
-    FormedBatches,
-    check_delay,
-    check_options,
-    holding_of,
-    parse_delay,
-    time_left,
-)
 from headway.serving.policies.locality import bytes_to_read
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.policies.ready import new_tasks
@@ -68,13 +60,13 @@ class PoolPolicy(ServingPolicy):
     late: str = field(default=LAST, kw_only=True)
     patience: int = field(default=3, kw_only=True)
     prewarm: bool = field(default=True, kw_only=True)
-    max_delay: str = field(default=OFF, kw_only=True)
+    max_delay: str = field(default=holding.OFF, kw_only=True)
     insist: bool = field(default=False, kw_only=True)
     locality: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         """Raise for an option that makes no sense."""
-        check_options(self.name, self.max_delay, self.insist)
+        holding.check_options(self.name, self.max_delay, self.insist)
         for option, low in {**self.least_options, "patience": 0, "deviations": 0}.items():
             if not low <= (value := getattr(self, option)) < inf:
                 raise ExperimentError(f"policy {self.name}: option {option}={value} is not a number of {low} or more")
@@ -83,8 +75,8 @@ class PoolPolicy(ServingPolicy):
 
     def check_requests(self, requests: Sequence[Request], graphs: Sequence[Graph]) -> None:
         """Raise where batches may wait beyond a deadline."""
-        if delay := parse_delay(self.name, self.max_delay):
-            check_delay(self.name, delay, requests, graphs, remedy="give a shorter one, or max_delay=slack")
+        if delay := holding.parse_delay(self.name, self.max_delay):
+            holding.check_delay(self.name, delay, requests, graphs, remedy="give a shorter one, or max_delay=slack")
 
     def time_ahead(self, key: Key, request: int) -> int:
         """Return what a plan that is fixed takes from a task on; 0: plans are made anew at each stage."""
@@ -114,8 +106,8 @@ class PoolPolicy(ServingPolicy):
         """The recheck list: queues whose head fitted on no worker, and how often."""
         self._reserve = sum(worker.worker.gpu.slices for worker in state.workers) // 8
         self._processes = ProcessForecast(state, [option.time for option in self.least])
-        self.holding = holding_of(self, state.catalogue.graphs) if self.max_delay != OFF else None
-        self.formed: FormedBatches | None = None
+        self.holding = holding.holding_of(self, state.catalogue.graphs) if self.max_delay != holding.OFF else None
+        self.formed: holding.FormedBatches | None = None
         """What came of planned batches, where a policy learns from it."""
 
     def _compute_rest(self, state: ServingState) -> None:
@@ -168,7 +160,7 @@ class PoolPolicy(ServingPolicy):
         queue, (graph, task) = self._live[key], key
         function = state.catalogue.graphs[graph].tasks[task].function
         while heads := self._heads(state, key, queue, function):
-            left = [time_left(now, state, request) for request in heads]
+            left = [holding.time_left(now, state, request) for request in heads]
             lost = [request for request, time in zip(heads, left, strict=True) if time < self.rest[graph][task]]
             if lost and self.late == LAST:
                 for request in lost:
