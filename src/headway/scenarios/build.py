@@ -36,6 +36,8 @@ from headway.serving.graph import Graph, Task
 from headway.units import REFERENCE_SPEED_PPM, counted, format_size
 
 LAW = "law"
+PAPER = "paper"
+"""The measured cells of each function, multiplied so that its least one takes the time that the scenario gives."""
 SOME_GPU = "gpu"
 """The type of a GPU whose type is not given."""
 
@@ -90,6 +92,7 @@ class Builder:
         self.functions = self._entries(table.functions, FunctionTable, "function")
         self.graphs = self._entries(table.graphs, GraphTable, "graph")
         self.profiles = profiles
+        self.profile = experiment.serving.profile or table.profile
         if table.law is not None:
             serving_profile.check_law(table.law, where)
             types = [kind.gpu for kind in table.fleet.workers]
@@ -138,7 +141,7 @@ class Builder:
         where = f"{self.where}, graph {name}"
         if bool(graph.tasks) == bool(graph.chain):
             raise ExperimentError(f"{where}: needs tasks or a chain, one of them")
-        tasks = graph.tasks or _chained(graph)
+        tasks = graph.tasks or _chained(graph, self.functions)
         names = [task.name or task.function for task in tasks]
         for index, task in enumerate(tasks):
             if names[index] in names[:index]:
@@ -155,13 +158,19 @@ class Builder:
         names = [task.name or task.function for task in tasks]
         graph_tasks = []
         for task_name, task in zip(names, tasks, strict=True):
-            sizes = [size(getattr(task, key), f"{where}, task {task_name}: {key}") or 0 for key in ("input", "output")]
+            sizes = [self._size_of(task, key, f"{where}, task {task_name}: {key}") for key in ("input", "output")]
             graph_tasks.append(Task(task_name, functions.index(self._within(name, task.function)), *sizes))
         edges = [(names.index(before), index) for index, task in enumerate(tasks) for before in task.after]
         try:
             return Graph(name, tuple(graph_tasks), tuple(edges))
         except ExperimentError as problem:
             raise ExperimentError(f"{self.where}, {problem}") from None
+
+    def _size_of(self, task: TaskTable, key: str, where: str) -> int:
+        """Return the input or output of a task: its own, else that of its function."""
+        own = size(getattr(task, key), where)
+        of_function = f"{self.where}, function {task.function}: {key}"
+        return (size(getattr(self.functions[task.function], key), of_function) if own is None else own) or 0
 
     # --- functions and models ---
 
@@ -222,6 +231,8 @@ class Builder:
         }
         for key in numbers:
             values = [value for measured_function in measured if (value := getattr(measured_function, key)) is not None]
+            if self.profile == PAPER and key == "cold_start" and numbers[key]:
+                continue  # of the times, only the shape is the measured one's
             numbers[key] = max(values, default=numbers[key]) or 0
         models = tuple(positions[self._within(graph, model)] for model in self._models_of(name))
         times, spread = self._times(name, {worker.gpu.type for worker in fleet.workers}, where)
@@ -234,7 +245,7 @@ class Builder:
         table = self.functions[name]
         if measured := self._measured(name):
             cells: dict[str, Mapping[Configuration, int]] = {
-                profile.gpu: function.cells for profile, function in measured
+                profile.gpu: self._at_own_time(function.cells, name, where) for profile, function in measured
             }
             if missing := sorted(gpu for gpu in gpus if gpu not in cells and ANY_GPU not in cells):
                 files = ", ".join(str(profile.path) for profile in self.profiles)
@@ -252,6 +263,15 @@ class Builder:
         if table.slices == 0:
             return {ANY_GPU: serving_profile.cpu_cells(table.ms, table.cpus, law, where)}, law.spread
         return {gpu: serving_profile.law_cells(table.ms, law, gpu, where) for gpu in sorted(gpus)}, law.spread
+
+    def _at_own_time(self, cells: Mapping[Configuration, int], name: str, where: str) -> Mapping[Configuration, int]:
+        """Return measured cells; with the profile ``paper`` as slow that the least takes the scenario's time."""
+        if self.profile != PAPER:
+            return cells
+        if (ms := self.functions[name].ms) is None:
+            raise ProfileError(f"{where}: profile {PAPER} needs ms, its time at the least configuration")
+        wanted, least = serving_profile.time_of(ms, where), cells[min(cells)]
+        return {cell: max(1, time * wanted // least) for cell, time in cells.items()}
 
     def _own_cells(self, table: FunctionTable, where: str) -> tuple[dict[str, Mapping[Configuration, int]], float]:
         by_gpu = table.cells if isinstance(table.cells, dict) else {ANY_GPU: table.cells}
@@ -316,17 +336,19 @@ class Builder:
         typed(part.classes or {}, list(self.graphs), self.where)
 
 
-def _chained(graph: GraphTable) -> list[TaskTable]:
+def _chained(graph: GraphTable, functions: Mapping[str, FunctionTable]) -> list[TaskTable]:
+    """Return the tasks of a chain; sizes of functions come before those of the chain."""
     names = [f"{name}-{index}" if graph.chain.count(name) > 1 else name for index, name in enumerate(graph.chain)]
     return [
         TaskTable(
             function=function,
             name=names[index],
             after=names[index - 1 : index] if index else [],
-            input=0 if index else graph.input,
-            output=graph.output,
+            input=0 if index else known.input if known and known.input != "" else graph.input,
+            output=known.output if known and known.output != "" else graph.output,
         )
         for index, function in enumerate(graph.chain)
+        for known in [functions.get(function)]
     ]
 
 

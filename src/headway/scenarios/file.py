@@ -18,13 +18,20 @@ from headway.formats.serving.scenario_tables import ScenarioTable, check_prices
 from headway.formats.serving.settings import ServingExperiment
 from headway.kernels.interference import PairTable, expanded
 from headway.plugins import check_trusted, imported, loading
-from headway.scenarios.build import LAW, Builder, Built as Built, WorkloadDefaults as WorkloadDefaults, check_memory
+from headway.scenarios.build import (
+    LAW,
+    PAPER,
+    Builder,
+    Built as Built,
+    WorkloadDefaults as WorkloadDefaults,
+    check_memory,
+)
 from headway.units import REFERENCE_SPEED_PPM
 
 FOLDER = Path(__file__).parent
-SHIPPED = ("compass", "compass-slo", "esg", "pipelines")
+SHIPPED = ("compass", "compass-slo", "esg", "esg-store", "pipelines")
 MEASURED = "measured"
-NAMED_PROFILES = (LAW, MEASURED)
+NAMED_PROFILES = (LAW, MEASURED, PAPER)
 PYTHON = ".py"
 _HALF = REFERENCE_SPEED_PPM // 2
 """Assumed share of the SMs where the slices of a batch are not known: two batches side by side."""
@@ -174,7 +181,7 @@ def _profile_paths(experiment: ServingExperiment, table: ScenarioTable) -> tuple
     asked = experiment.serving.profile or table.profile or LAW
     if asked == LAW:
         return ()
-    if asked != MEASURED:
+    if asked not in (MEASURED, PAPER):
         path = Path(asked).expanduser()
         if path.suffix != ".toml" and not path.exists():
             raise ProfileError(f"{unknown_name('profile', asked, NAMED_PROFILES)}; a profile file ends in .toml")

@@ -162,7 +162,9 @@ def least_transfer_time(fleet: Fleet, source: int, target: int, size_bytes: int)
     links = fleet.links
     if source == target or not (0 <= source < len(fleet.workers) and 0 <= target < len(fleet.workers)):
         return 0
-    if links.within_host >= links.within_rack >= links.between_racks:  # no way round is shorter
+    if (
+        fleet.store is not None or links.within_host >= links.within_rack >= links.between_racks
+    ):  # no way round is shorter
         return fleet.copy_time(source, target, size_bytes)
     rate = max(links.within_host, links.within_rack, links.between_racks)
     return links.latency + size_bytes * 1_000_000_000 // rate

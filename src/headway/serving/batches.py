@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from headway.serving import store
 from headway.serving.actions import FetchModel, RunBatch, StartInstance
 from headway.serving.events import BatchFinished, BatchLoaded, InstanceStarted, ModelFetched, Sent
 from headway.serving.fleet import find_slices
@@ -177,6 +178,8 @@ def on_batch_finished(state: "ServingState", now: int, event: BatchFinished) -> 
             del state.requests[request]
             journal((now, _DONE, request, 0, index, task, now - rs.request.arrival))
             continue
+        if state.fleet.store is not None:
+            store.write(state.fleet.store, now, rs, task)
         for after in rs.graph.successors[task]:
             # A successor may run already: this task was lost and computed again for another one.
             if rs.stage[after] < RUNNING and (sent := _deliver_result(state, now, rs, task, after)) is not None:
@@ -194,7 +197,7 @@ def _deliver_result(state: "ServingState", now: int, rs: RequestState, task: int
         return None
     copies = rs.copies[task]
     if not copies >> target & 1:
-        size = rs.graph.tasks[task].output_bytes
+        size = rs.graph.tasks[task].output_bytes  # with a store it is written and read: its write begins now
         rs.coming[task, target] = now + state.fleet.copy_time(rs.worker[task], target, size)
         rs.copies[task] = copies | 1 << target
     arrival = rs.coming.get((task, target), 0)

@@ -60,6 +60,20 @@ class Links:
 
 
 @dataclass(frozen=True, slots=True)
+class Store:
+    """Where results lie between stages: what a worker makes it writes there, and others read it from there."""
+
+    rate: int
+    """Bytes a second, of each worker; they do not share it."""
+    latency: int = 0
+    """Before the first byte, of each write and each read."""
+
+    def time(self, size_bytes: int) -> int:
+        """Return how long a write or a read takes."""
+        return self.latency + size_bytes * SECOND // self.rate
+
+
+@dataclass(frozen=True, slots=True)
 class Prices:
     """US dollars."""
 
@@ -81,6 +95,9 @@ class Fleet:
     warm: bool = False
     """Whether it begins with processes and weights in place, as ``warm.placed`` says."""
 
+    store: Store | None = None
+    """None: workers send results to each other."""
+
     def hour_usd(self, worker: Worker) -> float:
         """Return the rent of a worker for an hour."""
         if worker.hour_usd is not None:
@@ -93,9 +110,14 @@ class Fleet:
         return self.hour_usd(worker) / listed if listed else 1.0
 
     def copy_time(self, source: int, target: int, size_bytes: int) -> int:
-        """Return how long bytes take between the hosts of two workers; 0 within a worker. Source -1: the client."""
+        """Return how long bytes take between the hosts of two workers; 0 within a worker. Source -1: the client.
+
+        With a store: a write, unless it is the client's, and a read.
+        """
         if source == target:
             return 0
+        if self.store is not None:
+            return self.store.time(size_bytes) * (2 if source >= 0 else 1)
         links = self.links
         rate = links.within_rack
         if source >= 0:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from headway.serving.actions import NOWHERE
 from headway.serving.requeststate import RequestState, Stage
 from headway.serving.rows import Kind
+from headway.serving.store import is_kept
 from headway.serving.workerstate import WorkerState
 
 if TYPE_CHECKING:
@@ -94,6 +95,8 @@ def _recompute(state: "ServingState", now: int, rs: RequestState) -> bool:
     graph, any_lost = rs.graph, False
     for task in reversed(graph.order):
         if rs.stage[task] != Stage.DONE or rs.copies[task] or not graph.successors[task]:
+            continue
+        if is_kept(rs, task, now):
             continue
         needing = [after for after in graph.successors[task] if rs.stage[after] < Stage.RUNNING]
         if not needing:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from headway.core.tape import Row as TapeRow
-from headway.serving import batches, feasible, losses, warm
+from headway.serving import batches, feasible, losses, store, warm
 from headway.serving.actions import (
     NOWHERE,
     Action,
@@ -334,6 +334,8 @@ class ServingState:
         graph = state.graph
         if not (before := graph.predecessors[task]):
             return now + self.fleet.copy_time(state.request.ingress, index, graph.tasks[task].input_bytes)
+        if self.fleet.store is not None:
+            return store.read_inputs(self, now, state, task, index)
         arrives, coming = now, state.coming
         for other in before:
             if (copies := state.copies[other]) and not copies >> index & 1:

@@ -254,17 +254,26 @@ def test_the_pool_sleeps_while_nothing_is_used() -> None:
 
 def test_the_pool_starts_processes_and_shrink_stops_them() -> None:
     calm = [*steady(40, 50, 300), Request(40, 0, 30 * SECOND, 0, 0)]
-    kept = drive("aquatope", world(calm, cold_start=100 * MS))
+    kept = drive("aquatope(shrink=off)", world(calm, cold_start=100 * MS))
     assert kept.rows(Kind.START_INSTANCE)
     assert not kept.rows(Kind.STOP_INSTANCE)
-    assert drive("aquatope(shrink=on)", world(calm, cold_start=100 * MS)).rows(Kind.STOP_INSTANCE)
-    assert not drive("aquatope(prewarm=off)", world(calm, cold_start=100 * MS)).rows(Kind.START_INSTANCE)
+    assert drive("aquatope", world(calm, cold_start=100 * MS)).rows(Kind.STOP_INSTANCE)
+    assert not drive("aquatope(prewarm=off,hold=on)", world(calm, cold_start=100 * MS)).rows(Kind.START_INSTANCE)
 
 
 @given(
     world=worlds(),
     spec=st.sampled_from(
-        ["batch=on", "batch=on,wait=off", "hold=off", "hold=off,batch=on", "shrink=on", "prewarm=off", "outliers=off"]
+        [
+            "batch=on",
+            "batch=on,wait=off",
+            "hold=on",
+            "hold=on,batch=on",
+            "shrink=off",
+            "prewarm=off",
+            "outliers=off",
+            "anew=off",
+        ]
     ),
 )
 @settings(max_examples=25, suppress_health_check=list(HealthCheck))
@@ -293,4 +302,4 @@ def test_an_option_that_makes_no_sense_is_refused(spec: str, line: str) -> None:
 
 
 def test_the_authors_program_has_a_finite_penalty_and_no_reserve() -> None:
-    assert describe(build("aquatope", authors=True)) == "aquatope(penalty=100.0,deviations=0.0)"
+    assert describe(build("aquatope", authors=True)) == "aquatope(anew=off,penalty=100.0,deviations=0.0)"

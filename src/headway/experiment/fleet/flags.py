@@ -1,4 +1,4 @@
-"""Command-line flags of fleet runs. Settings without a flag are set by their key: --set serving.profile=law."""
+"""Command-line flags of fleet runs. Settings without a flag are set by their key: --set serving.interference=h200."""
 
 from headway.experiment.common_flags import STATISTICS
 from headway.experiment.flags import Flag
@@ -32,6 +32,7 @@ FLAGS = (
     Flag("slo", "workload.slo", "Deadline: 500ms, or 1.2L: times the least path."),
     Flag("setting", "serving.setting", "Of the scenario; esg has strict-light, …"),
     Flag("start", "serving.start", "cold, or warm: with processes and weights.", panel=FLEET),
+    Flag("profile", "serving.profile", "law, measured, paper, or a file.", panel=FLEET),
     Flag("skip_bad_rows", "workload.skip_bad_rows", "Go on, however many are dropped.", bool, FLEET),
     Flag("warmup", "measure.warmup", "Do not measure the first 10% of the requests.", panel=STATISTICS),
     Flag(

@@ -167,9 +167,10 @@ def prepare(experiment: ServingExperiment) -> FleetScene:
     check(experiment)
     within("seed", experiment.run.seed, 0, 2**63 - 1)
     built = scenario_file.load(experiment)
-    policy_of(experiment)
+    policy = policy_of(experiment)
     notes = [*built.notes]
     requests, groups = serving_arrivals.draw_named(experiment, built, notes)
+    policy.check_requests(requests, built.catalogue.graphs)
     named = with_table(experiment, "policy", name=anchored(experiment.policy.name))
     rate, load = serving_arrivals.chosen(experiment, built).rate, experiment.workload.load
     if rate and load:

@@ -12,7 +12,7 @@ from headway.formats.serving.profile import LawTable, Rows, Size, size
 from headway.formats.serving.settings import MOST_WORKERS
 from headway.formats.training.cluster_table import within
 from headway.formats.training.settings import Span, optional_span
-from headway.serving.fleet import FREE, MIG, Fleet, Gpu, Links, Prices, Worker
+from headway.serving.fleet import FREE, MIG, Fleet, Gpu, Links, Prices, Store, Worker
 
 MOST_SLICES = 64
 MOST_CPUS = 4096
@@ -29,9 +29,10 @@ class TaskTable(Struct, kw_only=True, forbid_unknown_fields=True):
     """The function's unless given."""
     after: list[str] = field(default_factory=list)
     """The tasks whose results it needs."""
-    input: Size = 0
-    """Size of the request's own input; counts for tasks without predecessors."""
-    output: Size = 0
+    input: Size = ""
+    """Size of the request's own input; counts for tasks without predecessors. Empty: the function's."""
+    output: Size = ""
+    """Size of its result; empty: the function's."""
 
 
 class GraphTable(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -40,9 +41,9 @@ class GraphTable(Struct, kw_only=True, forbid_unknown_fields=True):
     tasks: list[TaskTable] = field(default_factory=list)
     chain: list[str] = field(default_factory=list)
     input: Size = 0
-    """Of a chain's first task."""
+    """Of a chain's first task, unless its function says it."""
     output: Size = 0
-    """Of each task of a chain."""
+    """Of each task of a chain, unless its function says it."""
     slo: str = ""
     """Its own deadline, before the workload's."""
 
@@ -65,6 +66,10 @@ class FunctionTable(Struct, kw_only=True, forbid_unknown_fields=True):
     cold_start: Span = 0
     instance_memory: Size = 0
     activation: Size = 0
+    input: Size = ""
+    """Of a request that begins with it, unless the task says it."""
+    output: Size = ""
+    """Of its result, unless the task says it."""
 
 
 class WorkersTable(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -101,6 +106,15 @@ class LinksTable(Struct, kw_only=True, forbid_unknown_fields=True):
     """Evicting weights costs as much as fetching them."""
 
 
+class StoreTable(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A store between stages: results are written to it and read from it."""
+
+    rate: Size
+    """Bytes a second, of each worker."""
+    latency: Span = ""
+    """Of each write and each read."""
+
+
 class PricesTable(Struct, kw_only=True, forbid_unknown_fields=True):
     """US dollars an hour."""
 
@@ -116,6 +130,8 @@ class FleetTable(Struct, kw_only=True, forbid_unknown_fields=True):
     hosts_per_rack: int = 0
     """0: all in one rack."""
     links: LinksTable = field(default_factory=LinksTable)
+    store: StoreTable | None = None
+    """Left out: workers send results to each other."""
     prices: PricesTable = field(default_factory=PricesTable)
     keep_alive: Span = "10m"
     """How long an idle process is kept."""
@@ -213,7 +229,16 @@ def fleet_of(table: FleetTable, wanted: int | None, gpu: str, links: Links, wher
         raise ExperimentError(f"{where}: the fleet has no workers")
     prices = Prices(table.prices.cpu_hour, table.prices.slice_hour, table.prices.memory_gib_hour)
     keep_alive = optional_span(table.keep_alive, f"{where}: keep_alive") or 0
-    return check_prices(Fleet(tuple(workers), links, prices, keep_alive), where)
+    store = store_of(table.store, where) if table.store is not None else None
+    return check_prices(Fleet(tuple(workers), links, prices, keep_alive, store=store), where)
+
+
+def store_of(table: StoreTable, where: str) -> Store:
+    """Build the store between stages."""
+    rate = size(table.rate, f"{where}, store: rate", least=1)
+    if rate is None:
+        raise ExperimentError(f"{where}, store: rate is missing: write bytes a second, like 1GB")
+    return Store(rate, optional_span(table.latency, f"{where}, store: latency") or 0)
 
 
 def check_prices(fleet: Fleet, where: str) -> Fleet:

@@ -54,7 +54,8 @@ class ServingTable(Struct, kw_only=True, forbid_unknown_fields=True):
     control: str = ""
     """central or decentralised; empty: the scenario's value, else the policy's default."""
     profile: str = ""
-    """law, measured, or a profile file; empty: as the scenario says."""
+    """law, measured, paper (the measured shape at the scenario's times), or a profile file; empty: as the scenario
+    says."""
     interference: str = ""
     """Table of slow-downs of functions on one GPU: a shipped one by its name (h200), ``store`` for your own profile
     store, or a pairs.json; empty: the scenario's."""

@@ -2,12 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import ClassVar
 
 from headway.serving.policies.fronts import Option, cells_on
+from headway.serving.policies.holding import FormedBatches, batch_sizes
 from headway.serving.policies.pool import Key, PoolPolicy
+from headway.serving.policies.search import within_batch
 from headway.serving.policies.split import GROUP, Split, average_latencies
 from headway.serving.state import ServingState
+
+_KEPT = 64
+"""How many splits are cached, with ``feedback``."""
 
 
 @dataclass(eq=False)
@@ -20,23 +26,33 @@ class Esg(PoolPolicy):
     ranks: int = 5
     group: int = GROUP
     together: bool = field(default=False, kw_only=True)
+    feedback: bool = field(default=False, kw_only=True)
 
     def bind(self, state: ServingState) -> None:
         """Split each graph."""
         super().bind(state)
-        self._splits = [
-            Split(
-                graph,
-                [self.options[function] for function in graph.functions],
-                average_latencies([cells_on(state, function) for function in graph.functions]),
-                size=self.group,
-                ranks=self.ranks,
-                together=self.together,
-            )
-            for graph in state.catalogue.graphs
-        ]
+        self._graphs = graphs = state.catalogue.graphs
+        self._weights = [average_latencies([cells_on(state, f) for f in graph.functions]) for graph in graphs]
+        self._splits = [self._split(index, None) for index in range(len(graphs))]
+        self._limited = lru_cache(_KEPT)(self._split)
+        self.formed = FormedBatches(graphs, batch_sizes(self.options)) if self.feedback else None
 
-    def choices(self, now: int, state: ServingState, key: Key, requests: Sequence[int], slack: int) -> Sequence[Option]:
+    def _split(self, index: int, limits: tuple[int, ...] | None) -> Split:
+        """Return the split of a graph. ``limits``: by task, the largest batch that plans may count on."""
+        graph = self._graphs[index]
+        options = [self.options[function] for function in graph.functions]
+        if limits is not None:
+            options = [tuple(within_batch(each, most)) for each, most in zip(options, limits, strict=True)]
+        return Split(graph, options, self._weights[index], size=self.group, ranks=self.ranks, together=self.together)
+
+    def choices(
+        self, now: int, state: ServingState, key: Key, requests: Sequence[int], slack: int, queue: int
+    ) -> Sequence[Option]:
         """Return the first stages of the K cheapest paths."""
-        paths = self._splits[key[0]].plan(key[1], slack, len(requests))
+        graph, task = key
+        if self.formed is None:
+            paths = self._splits[graph].plan(task, slack, queue)
+        else:
+            paths = self._limited(graph, self.formed.limits(graph, task)).plan(task, slack, queue)
+            self.formed.on_planned(graph, task, [option.configuration.batch for option in paths[0].options[1:]])
         return list(dict.fromkeys(path.options[0] for path in paths))

@@ -8,12 +8,13 @@ are those of ``esg``.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
 from typing import ClassVar
 
 from headway.serving.graph import Graph
 from headway.serving.policies.fronts import Front, Option, front_of, front_of_graph, single_point, skyband
+from headway.serving.policies.holding import FormedBatches, batch_sizes
 from headway.serving.policies.pool import Key, PoolPolicy
 from headway.serving.policies.search import Search, within_batch
 from headway.serving.requeststate import RequestState, Stage
@@ -38,39 +39,58 @@ class Exact(PoolPolicy):
     least_options: ClassVar[dict[str, int]] = {"ranks": 1}
     ranks: int = 5
     together: bool = False
+    feedback: bool = field(default=False, kw_only=True)
 
     def bind(self, state: ServingState) -> None:
         """Prepare searches where the rest is a chain; fronts are made when they are needed."""
         super().bind(state)
         self._graphs = state.catalogue.graphs
-        self._searches: dict[Key, Search] = {}
-        for index, graph in enumerate(self._graphs):
-            for task in graph.order:
-                if chain := _chain(graph, task):
-                    stages = [self.options[graph.tasks[other].function] for other in chain]
-                    self._searches[index, task] = Search(stages, self.ranks, together=self.together)
+        self.formed = FormedBatches(self._graphs, batch_sizes(self.options)) if self.feedback else None
+        self._chains = {
+            (index, task): chain
+            for index, graph in enumerate(self._graphs)
+            for task in graph.order
+            if (chain := _chain(graph, task))
+        }
+        self._searches = cache(self._search)
         self._whole = lru_cache(_KEPT)(self._front)
 
-    def choices(self, now: int, state: ServingState, key: Key, requests: Sequence[int], slack: int) -> Sequence[Option]:
+    def choices(
+        self, now: int, state: ServingState, key: Key, requests: Sequence[int], slack: int, queue: int
+    ) -> Sequence[Option]:
         """Return the first stages of the K cheapest paths, or the K cheapest within the time the optimum gives."""
-        if (search := self._searches.get(key)) is not None:
-            return list(dict.fromkeys(path.options[0] for path in search.rounded_paths(slack, len(requests))))
+        limits = self.formed.limits(*key) if self.formed is not None else None
+        if key in self._chains:
+            paths = self._searches(key, limits).rounded_paths(slack, queue)
+            if self.formed is not None:
+                self.formed.on_planned(*key, [option.configuration.batch for option in paths[0].options[1:]])
+            return list(dict.fromkeys(path.options[0] for path in paths))
         graph, task = self._graphs[key[0]], key[1]
         left = _left(now, state, state.requests[requests[0]])
-        front = self._whole(key, left, len(requests))
+        front = self._whole(key, left, queue, limits)
         picks = front.picks(max(0, front.within(slack)))
         times = [picks[other].time if other in picks else max(0, time) for other, time in enumerate(left)]
         after = graph.lengths_from(times)[task] - times[task]
-        options = within_batch(self.options[graph.tasks[task].function], len(requests))
+        options = within_batch(self.options[graph.tasks[task].function], queue)
         feasible = [option for option in skyband(options, self.ranks) if option.time <= slack - after]
         return sorted(feasible, key=lambda option: (option.cost, option.time))[: self.ranks] or [min(options)]
 
-    def _front(self, key: Key, left: tuple[int, ...], queue: int) -> Front:
+    def _search(self, key: Key, limits: tuple[int, ...] | None) -> Search:
+        """Return the search through a task and the chain that follows it."""
+        stages = [self._counted_on(key[0], task, limits) for task in self._chains[key]]
+        return Search(stages, self.ranks, together=self.together)
+
+    def _counted_on(self, graph: int, task: int, limits: tuple[int, ...] | None) -> tuple[Option, ...]:
+        """Return a task's options with the batches that plans may count on; None: with all."""
+        options = self.options[self._graphs[graph].functions[task]]
+        return options if limits is None else tuple(within_batch(options, limits[task]))
+
+    def _front(self, key: Key, left: tuple[int, ...], queue: int, limits: tuple[int, ...] | None) -> Front:
         """Return the front of the tasks not done, with batches of ``key``'s task that its queue can fill."""
         graph = self._graphs[key[0]]
         fronts: dict[int, Front] = {}
         for task, time in enumerate(left):
-            options = self.options[graph.tasks[task].function]
+            options = self._counted_on(key[0], task, limits)
             if task == key[1] or self.together:
                 options = tuple(within_batch(options, queue))
             if time != _DONE:

@@ -5,10 +5,12 @@ them; ``bind`` is called once before the run, for what is worth computing before
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from headway.serving.actions import Action
+from headway.serving.graph import Graph
+from headway.serving.request import Request
 from headway.serving.state import ServingState
 
 
@@ -24,6 +26,11 @@ class ServingPolicy(ABC):
 
     def bind(self, state: ServingState) -> None:  # noqa: B027  # most have nothing to prepare
         """Prepare for a run; called once, before the first decision."""
+
+    def check_requests(  # noqa: B027  # few have options that depend on them
+        self, requests: Sequence[Request], graphs: Sequence[Graph]
+    ) -> None:
+        """Raise where an option contradicts the requests of a run; called before it."""
 
     @abstractmethod
     def decide(self, now: int, state: ServingState) -> Iterator[Action]:

@@ -7,7 +7,7 @@ no larger than the queue was on arrival. Queues, dispatch and warm processes are
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from heapq import heappop, heappush
 from typing import ClassVar
@@ -15,6 +15,7 @@ from typing import ClassVar
 from headway.serving.actions import Action
 from headway.serving.graph import Graph
 from headway.serving.policies.fronts import NEVER, Option, skyband
+from headway.serving.policies.holding import FormedBatches, batch_sizes
 from headway.serving.policies.pool import Key, PoolPolicy
 from headway.serving.policies.search import within_batch
 from headway.serving.state import ServingState
@@ -32,12 +33,14 @@ class PlanOnce(PoolPolicy):
 
     least_options: ClassVar[dict[str, int]] = {"cutoff": 0}
     cutoff: int = 500
+    feedback: bool = field(default=False, kw_only=True)
 
     def bind(self, state: ServingState) -> None:
         """Begin without plans."""
         super().bind(state)
         self._plans: dict[int, Plan] = {}
         self._graphs = state.catalogue.graphs
+        self.formed = FormedBatches(self._graphs, batch_sizes(self.options)) if self.feedback else None
         self._known = cache(self._search)
         self._slowest = [sum(self.options[task.function][-1].time for task in graph.tasks) for graph in self._graphs]
 
@@ -48,25 +51,43 @@ class PlanOnce(PoolPolicy):
                 self._plans.pop(request, None)
         yield from super().decide(now, state)
 
-    def choices(self, now: int, state: ServingState, key: Key, requests: Sequence[int], slack: int) -> Sequence[Option]:
+    def choices(
+        self, now: int, state: ServingState, key: Key, requests: Sequence[int], slack: int, queue: int
+    ) -> Sequence[Option]:
         """Return the option that the plan of the first request has for this task."""
         (graph, task), first = key, requests[0]
         if slack >= NEVER:  # no deadline, or it is lost: as cheap as can be
-            return (self._plan(graph, NEVER, len(requests))[task],)
+            return (self._plan(graph, task, NEVER, queue)[task],)
         if (plan := self._plans.get(first)) is None:
             request = state.requests[first].request
-            whole = int((request.deadline - request.arrival) / max(self.slower[graph]))
-            plan = self._plan(graph, whole, len(requests))
+            began = request.arrival if self.holding is None else now  # its batch may have waited
+            whole = int((request.deadline - began) / max(self.slower[graph]))
+            if self.insist and self.holding is not None:
+                whole = self.holding.time_to_run(graph, whole)
+            plan = self._plan(graph, task, whole, queue)
+            if self.formed is not None:
+                self.formed.on_planned(graph, task, [option.configuration.batch for option in plan[task + 1 :]])
             for other in requests[: plan[task].configuration.batch]:
                 self._plans.setdefault(other, plan)
         return (plan[task],)
 
-    def _plan(self, graph: int, slack: int, queue: int) -> Plan:
-        return self._known(graph, min(slack, self._slowest[graph] + _BUCKET) // _BUCKET * _BUCKET, queue)
+    def time_ahead(self, key: Key, request: int) -> int:
+        """Return what the plan of a request takes from a task on; 0 where it has none yet."""
+        if (plan := self._plans.get(request)) is None:
+            return 0
+        return self._graphs[key[0]].lengths_from([option.time for option in plan])[key[1]]
 
-    def _search(self, graph: int, slack: int, queue: int) -> Plan:
-        functions = self._graphs[graph].functions
-        fronts = [skyband(within_batch(self.options[function], queue)) for function in functions]
+    def _plan(self, graph: int, task: int, slack: int, queue: int) -> Plan:
+        limits = (queue,) * len(self._graphs[graph].tasks)
+        if self.formed is not None:
+            counted_on = self.formed.limits(graph, task)
+            limits = tuple(queue if other == task else most for other, most in enumerate(counted_on))
+        return self._known(graph, min(slack, self._slowest[graph] + _BUCKET) // _BUCKET * _BUCKET, limits)
+
+    def _search(self, graph: int, slack: int, limits: tuple[int, ...]) -> Plan:
+        """Return the plan where the batch of each task is at most its limit."""
+        functions = zip(self._graphs[graph].functions, limits, strict=True)
+        fronts = [skyband(within_batch(self.options[function], most)) for function, most in functions]
         return best_first(self._graphs[graph], fronts, slack, self.cutoff)
 
 

@@ -1,27 +1,23 @@
 """Base of policies with central control and a pool of tasks (esg and its relatives): queues, dispatch, warm processes.
 
-There is one queue for each (graph, task), oldest first. A policy returns configurations to try for the head of a queue,
-in order. The first that fits is run with as many tasks as it holds: where the predecessor ran, if it is warm there;
-else on a warm worker. Of several workers the one with the fewest free slices is taken, and only then one with the
-weights: ESG knows nothing of them. A queue whose head fits nowhere goes on the recheck list, which is served first next
-time. After repeated failures the least configuration is tried too.
+There is one queue for each (graph, task), oldest first. A policy returns configurations to try for its head, in order.
+The first that fits is run: where the predecessor ran, if it is warm there; else on a warm worker with the fewest free
+slices, then with the weights. A queue whose head fits nowhere is on the recheck list, which is served first next time.
+After repeated failures the least configuration is tried too.
 
 Where ESG's paper is silent, our reading:
-
-- Cold starts take seconds, so no batch waits for one while it holds slices: a process is started ahead, and the task
-  runs there or wherever one is free sooner. The number of processes follows a moving average of inter-arrival times, by
-  Little's law, with a reserve for chance.
+- Cold starts take seconds, so no batch holds slices meanwhile: a process is started ahead, and the task runs wherever
+  one is free first. Their number follows a moving average of inter-arrival times, by Little's law, with a reserve.
 - Run times vary. Plans keep a reserve of ``deviations`` standard deviations of the time ahead.
-- Requests that miss their deadline even with the fastest configurations are set apart and served at least cost, while
-  an eighth of the fleet stays free for the others (``late=last``). ``late=plan`` gives them the fastest configurations,
-  as in the paper: a backlog then takes twice the slices just when there are none, and never ends.
-
-``--fidelity authors`` turns the last two off.
+- Requests that are late even with the fastest configurations are served at least cost, while an eighth of the fleet
+  stays free (``late=last``). ``late=plan`` gives them the fastest, as in the paper: a backlog then never ends.
+- ``--fidelity authors`` turns the last two off.
 """
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from heapq import heappop, heappush
 from itertools import islice
 from math import ceil, inf, sqrt
@@ -31,9 +27,13 @@ from headway.errors import ExperimentError
 from headway.serving.actions import Action, FetchModel, RunBatch, StartInstance, WakeAt
 from headway.serving.catalogue import models_in
 from headway.serving.fleet import FREE, find_slices
+from headway.serving.graph import Graph
+from headway.serving.policies import holding
 from headway.serving.policies.fronts import NEVER, Option, most_processes, options_on
+from headway.serving.policies.locality import bytes_to_read
 from headway.serving.policies.parts import ServingPolicy
-from headway.serving.requeststate import RequestState, Stage
+from headway.serving.policies.ready import new_tasks
+from headway.serving.request import Request
 from headway.serving.state import ServingState
 from headway.serving.workerstate import WorkerState
 from headway.units import MILLISECOND
@@ -60,20 +60,36 @@ class PoolPolicy(ServingPolicy):
     late: str = field(default=LAST, kw_only=True)
     patience: int = field(default=3, kw_only=True)
     prewarm: bool = field(default=True, kw_only=True)
+    max_delay: str = field(default=holding.OFF, kw_only=True)
+    insist: bool = field(default=False, kw_only=True)
+    locality: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         """Raise for an option that makes no sense."""
+        holding.check_options(self.name, self.max_delay, self.insist)
         for option, low in {**self.least_options, "patience": 0, "deviations": 0}.items():
             if not low <= (value := getattr(self, option)) < inf:
                 raise ExperimentError(f"policy {self.name}: option {option}={value} is not a number of {low} or more")
         if self.late not in (LAST, PLAN):
             raise ExperimentError(f"policy {self.name}: option late={self.late} is neither {LAST} nor {PLAN}")
 
+    def check_requests(self, requests: Sequence[Request], graphs: Sequence[Graph]) -> None:
+        """Raise where batches may wait beyond a deadline."""
+        if delay := holding.parse_delay(self.name, self.max_delay):
+            holding.check_delay(self.name, delay, requests, graphs, remedy="give a shorter one, or max_delay=slack")
+
+    def time_ahead(self, key: Key, request: int) -> int:
+        """Return what a plan that is fixed takes from a task on; 0: plans are made anew at each stage."""
+        return 0
+
     @abstractmethod
-    def choices(self, now: int, state: ServingState, key: Key, requests: Sequence[int], slack: int) -> Sequence[Option]:
+    def choices(
+        self, now: int, state: ServingState, key: Key, requests: Sequence[int], slack: int, queue: int
+    ) -> Sequence[Option]:
         """Return the options to try for the tasks at the head of a queue, in order.
 
-        ``slack``: time to the earliest of their deadlines, less the reserve for run times that vary.
+        ``slack``: time to the earliest of their deadlines, less the reserve for run times that vary. ``queue``: the
+        largest batch to plan for; more than there are requests where the batch may wait.
         """
 
     def bind(self, state: ServingState) -> None:
@@ -90,6 +106,9 @@ class PoolPolicy(ServingPolicy):
         """The recheck list: queues whose head fitted on no worker, and how often."""
         self._reserve = sum(worker.worker.gpu.slices for worker in state.workers) // 8
         self._processes = ProcessForecast(state, [option.time for option in self.least])
+        self.holding = holding.holding_of(self, state.catalogue.graphs) if self.max_delay != holding.OFF else None
+        self.formed: holding.FormedBatches | None = None
+        """What came of planned batches, where a policy learns from it."""
 
     def _compute_rest(self, state: ServingState) -> None:
         """Compute for each task the least time of it and its successors, and the factor of the reserve."""
@@ -113,6 +132,8 @@ class PoolPolicy(ServingPolicy):
         fresh = self._collect(state)
         keys: dict[Key, None] = dict.fromkeys(self._waiting) if state.touched else {}
         keys.update(fresh)
+        if self.holding is not None:
+            keys.update(dict.fromkeys(self.holding.wakes.due(now)))
         for key in self.ordered(state, keys):
             yield from self._serve(now, state, key)
         if self._late and (keys or state.touched):
@@ -131,32 +152,19 @@ class PoolPolicy(ServingPolicy):
     def _collect(self, state: ServingState) -> dict[Key, None]:
         """Append new tasks to their queues; return the queues that got some."""
         fresh: dict[Key, None] = {}
-        for request in state.landed:
-            rs = state.requests[request]
-            for task in rs.graph.entries:
-                self._join(rs, task, fresh)
-        for request, task in state.ended:
-            if (open_request := state.requests.get(request)) is not None:
-                for after in open_request.graph.successors[task]:
-                    self._join(open_request, after, fresh)
-        for request in state.displaced:
-            if (open_request := state.requests.get(request)) is not None:
-                for task in range(len(open_request.stage)):
-                    self._join(open_request, task, fresh)
+        for rs, task in new_tasks(state):
+            key = (rs.request.graph, task)
+            if rs.request.id not in self._late.get(key, ()):
+                self._live.setdefault(key, {})[rs.request.id] = None
+                fresh[key] = None
         return fresh
-
-    def _join(self, rs: RequestState, task: int, fresh: dict[Key, None]) -> None:
-        key = (rs.request.graph, task)
-        if rs.stage[task] == Stage.READY and rs.request.id not in self._late.get(key, ()):
-            self._live.setdefault(key, {})[rs.request.id] = None
-            fresh[key] = None
 
     def _serve(self, now: int, state: ServingState, key: Key) -> Iterator[Action]:
         """Run batches from the head of a queue while they fit."""
         queue, (graph, task) = self._live[key], key
         function = state.catalogue.graphs[graph].tasks[task].function
         while heads := self._heads(state, key, queue, function):
-            left = [_time_left(now, state, request) for request in heads]
+            left = [holding.time_left(now, state, request) for request in heads]
             lost = [request for request, time in zip(heads, left, strict=True) if time < self.rest[graph][task]]
             if lost and self.late == LAST:
                 for request in lost:
@@ -166,7 +174,13 @@ class PoolPolicy(ServingPolicy):
             # late requests do not shorten the slack of the others; where all are late, the plan is the fastest
             slack = min((time for time in left if time >= self.rest[graph][task]), default=min(left))
             planned = slack if slack >= NEVER else int(slack / self.slower[graph][task])
-            options = self.choices(now, state, key, heads, planned)
+            if self.holding is not None:
+                plan = partial(self.choices, now, state, key, heads, planned)
+                if (until := self.holding.until(state, key, heads, plan, self.time_ahead(key, heads[0]))) > now:
+                    self._waiting.pop(key, None)
+                    yield from self.holding.wakes.hold(key, until)
+                    return
+            options = self.choices(now, state, key, heads, planned, len(heads))
             if self._waiting.get(key, 0) >= self.patience:
                 options = [*options, self.least[function]]
             if (action := self._dispatch(state, function, heads, task, options)) is None:
@@ -175,6 +189,8 @@ class PoolPolicy(ServingPolicy):
                 return
             for request, _ in action.tasks:
                 del queue[request]
+            if self.formed is not None:
+                self.formed.on_formed(key, len(action.tasks), len(action.tasks))
             self._waiting.pop(key, None)
             yield action
         self._waiting.pop(key, None)
@@ -186,7 +202,7 @@ class PoolPolicy(ServingPolicy):
         while heads := self._heads(state, key, queue, function):
             if not self._has_spare(state):
                 return
-            options = [*self.choices(now, state, key, heads, NEVER), self.least[function]]
+            options = [*self.choices(now, state, key, heads, NEVER, len(heads)), self.least[function]]
             if (action := self._dispatch(state, function, heads, task, options)) is None:
                 yield from self._processes.start_for_waiting(state, function, options, 1)
                 return
@@ -232,12 +248,14 @@ class PoolPolicy(ServingPolicy):
         for option in options:
             batch, cpus, slices = option.configuration
             count = min(batch, len(heads))
+            far = bytes_to_read(state, [(request, task) for request in heads[:count]]) if self.locality else None
             best: tuple[tuple[int, ...], WorkerState, tuple[int, ...]] | None = None
             for worker in room:
                 if worker.slices_free < slices or worker.cpus_free < cpus:
                     continue
-                start_for_waiting = (kind.mask & ~worker.memory.resident).bit_count()
-                rank = (worker.id != near, worker.slices_free, worker.cpus_free, start_for_waiting, worker.id)
+                absent = (kind.mask & ~worker.memory.resident).bit_count()
+                distance = worker.id != near if far is None else far[worker.id]
+                rank = (distance, worker.slices_free, worker.cpus_free, absent, worker.id)
                 if best is not None and rank >= best[0]:
                     continue
                 if (evict := fits(state, worker, function, count, cpus, slices)) is not None:
@@ -268,11 +286,6 @@ def make_room(state: ServingState, worker: WorkerState, function: int, batch: in
         return ()
     oldest = sorted(memory.order, key=memory.order.__getitem__)
     return memory.enough((m for m in oldest if not kind.mask >> m & 1 and memory.evictable(m)), need)
-
-
-def _time_left(now: int, state: ServingState, request: int) -> int:
-    deadline = state.requests[request].request.deadline
-    return deadline - now if deadline else NEVER
 
 
 class ProcessForecast:

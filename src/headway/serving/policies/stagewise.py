@@ -58,14 +58,16 @@ class Stagewise(PoolPolicy):
         rs = state.requests.get(queued[0])
         return -1 if rs is None else rs.since[task] - self._starts.of(queued[0])
 
-    def choices(self, now: int, state: ServingState, key: Key, requests: Sequence[int], slack: int) -> Sequence[Option]:
+    def choices(
+        self, now: int, state: ServingState, key: Key, requests: Sequence[int], slack: int, queue: int
+    ) -> Sequence[Option]:
         """Return the stage's cheapest configurations within what is left of its share; else its fastest."""
         graph, task = key
         if slack < NEVER:
             rs = state.requests[requests[0]]
             share = self._shares[graph][task] * (rs.request.deadline - rs.request.arrival)
             slack = int(share / max(self.slower[graph])) - (now - rs.since[task])
-        band = self._band(state.catalogue.graphs[graph].tasks[task].function, len(requests))
+        band = self._band(state.catalogue.graphs[graph].tasks[task].function, queue)
         feasible = bisect_right(band, slack, key=lambda option: option.time)
         return sorted(band[:feasible], key=lambda option: (option.cost, option.time))[: self.ranks] or band[:1]
 

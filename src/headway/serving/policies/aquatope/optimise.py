@@ -2,7 +2,7 @@
 
 A sample is one run of the whole workflow on an empty fleet: run times of the profile, each with a draw of its spread.
 The same configuration is sampled once. After each round, samples outside the 95 % interval of a leave-one-out process
-are left out of the model and of the choice; all are judged anew after the next round.
+are left out of the model and of the choice; with ``anew`` all are judged again after the next round.
 """
 
 from collections.abc import Sequence
@@ -35,6 +35,8 @@ class Effort(NamedTuple):
     proposals: int = 3
     outliers: bool = True
     """Leave out samples outside the 95 % interval of a leave-one-out process."""
+    anew: bool = True
+    """Judge samples that were left out again after each round; off, as published: they stay out."""
     penalty: float = inf
     """Millionths of a dollar on a late sample; infinite: a sample in time is always better."""
 
@@ -71,15 +73,19 @@ def optimise(workflow: Workflow, target: int, seed: int, effort: Effort) -> Plan
     random = stream(seed, f"aquatope:{workflow.graph.name}:{target}")
     limit = target / MILLISECOND if target < NEVER else inf
     samples: dict[tuple[int, ...], Sample] = {}
+    dropped: set[tuple[int, ...]] = set()
     shapes = None
     points = [tuple(point) for point in space.draw(random, effort.initial).tolist()]
     for left in range(effort.rounds, -1, -1):
         for point in points:
             if point not in samples:
                 samples[point] = sampled(workflow, space.options(point), point, seed)
-        kept = list(samples.values())
+        kept = [sample for sample in samples.values() if sample.point not in dropped]
         if shapes is not None and effort.outliers:
-            kept = without_outliers(space, kept, shapes)
+            inside = without_outliers(space, kept, shapes)
+            if not effort.anew:
+                dropped |= {sample.point for sample in kept} - {sample.point for sample in inside}
+            kept = inside
         if not left or len(samples) >= space.size:
             break
         objective, latency = _processes(space, kept, shapes)

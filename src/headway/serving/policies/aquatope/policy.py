@@ -15,12 +15,15 @@ from math import inf, isfinite
 from typing import Any, ClassVar
 
 from headway.errors import ExperimentError
-from headway.serving.actions import Action, RunBatch, StartInstance, WakeAt
+from headway.serving.actions import Action, RunBatch, StartInstance
 from headway.serving.catalogue import Configuration
 from headway.serving.graph import Graph
+from headway.serving.policies.any_worker import SameSpeed, options_everywhere
 from headway.serving.policies.aquatope.optimise import Effort, Workflow, optimise
 from headway.serving.policies.aquatope.pool import WarmPool
-from headway.serving.policies.fronts import NEVER, Option, can_hold, options_on
+from headway.serving.policies.fronts import NEVER, Option, can_hold
+from headway.serving.policies.holding import Wakes
+from headway.serving.policies.locality import bytes_to_read
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.policies.pool import Key, fits
 from headway.serving.policies.search import within_batch
@@ -47,21 +50,23 @@ class Aquatope(ServingPolicy):
 
     name = "aquatope"
     central = True
-    authors: ClassVar[dict[str, Any]] = {"penalty": 100.0, "deviations": 0.0}
-    """The published program: a finite penalty for late samples, and a pool without a reserve."""
+    authors: ClassVar[dict[str, Any]] = {"penalty": 100.0, "deviations": 0.0, "anew": False}
+    """The published program: a finite penalty for late samples, outliers out for good, a pool without a reserve."""
 
     seed: int = 0
     initial: int = 10
     rounds: int = 20
     proposals: int = 3
     outliers: bool = field(default=True, kw_only=True)
+    anew: bool = field(default=True, kw_only=True)
     penalty: float = field(default=inf, kw_only=True)
     batch: bool = field(default=False, kw_only=True)
     wait: bool = field(default=True, kw_only=True)
-    hold: bool = field(default=True, kw_only=True)
+    hold: bool = field(default=False, kw_only=True)
     prewarm: bool = field(default=True, kw_only=True)
+    locality: bool = field(default=False, kw_only=True)
     deviations: float = field(default=2.0, kw_only=True)
-    shrink: bool = field(default=False, kw_only=True)
+    shrink: bool = field(default=True, kw_only=True)
 
     def __post_init__(self) -> None:
         """Raise for an option that makes no sense."""
@@ -83,7 +88,7 @@ class Aquatope(ServingPolicy):
             [(function * count // functions + step) % count for step in range(count)] for function in range(functions)
         ]
         """By function: the workers from its home on."""
-        self._options = [tuple(self._allowed(options_on(state, function))) for function in range(functions)]
+        self._options = [tuple(self._allowed(options_everywhere(state, function))) for function in range(functions)]
         self._workflows = [
             Workflow(
                 graph,
@@ -92,10 +97,11 @@ class Aquatope(ServingPolicy):
             )
             for graph in catalogue.graphs
         ]
-        self._effort = Effort(self.initial, self.rounds, self.proposals, self.outliers, self.penalty)
+        self._effort = Effort(self.initial, self.rounds, self.proposals, self.outliers, self.anew, self.penalty)
         self._sizes: list[dict[int, Sizes]] = [{} for _ in catalogue.graphs]
         self._partial: dict[tuple[int, Option, int], Configuration] = {}
-        self._woken: dict[Key, int] = {}
+        self._wakes: Wakes[Key] = Wakes()
+        self._speeds = SameSpeed()
         self._pool = WarmPool(state, self._orders, self.deviations, shrink=self.shrink)
 
     def _allowed(self, options: Sequence[Option]) -> Sequence[Option]:
@@ -116,6 +122,7 @@ class Aquatope(ServingPolicy):
 
     def decide(self, now: int, state: ServingState) -> Iterator[Action]:
         """Run what is ready, first come, first served; then adjust the pool if a step has ended."""
+        self._wakes.due(now)  # every queue is looked at anyway
         heads = [(next(iter(queue.values())), key) for key, queue in state.ready.items() if queue]
         for _, key in sorted(heads):
             yield from self._serve(now, state, key)
@@ -135,9 +142,7 @@ class Aquatope(ServingPolicy):
             same = [request for request, _ in takewhile(partial(_has_plan, sizes), plans)]
             due = since + sizes.waits[task]
             if len(same) < option.configuration.batch and self.wait and now < due:
-                if self._woken.get(key) != due:
-                    self._woken[key] = due
-                    yield WakeAt(due)
+                yield from self._wakes.hold(key, due)
                 return
             size = self._size(state, function, option, len(same))
             if (action := self._dispatch(state, function, size, [(request, task) for request in same])) is None:
@@ -169,11 +174,14 @@ class Aquatope(ServingPolicy):
         """
         cold = state.catalogue.functions[function].cold_start
         order = [state.workers[index] for index in self._orders[function] if state.workers[index].up]
+        if self.locality:
+            far = bytes_to_read(state, tasks)
+            order.sort(key=lambda worker: far[worker.id])
         groups = [[worker for worker in order if not cold or worker.warm >> function & 1]]
         if cold and (self.hold or not any(worker.running or worker.starting for worker in order)):
             groups.append(order)
-        _, cpus, slices = size
         for worker in (worker for group in groups for worker in group):
+            _, cpus, slices = self._speeds.on(state, worker.id, function, size)
             if worker.slices_free >= slices and worker.cpus_free >= cpus:
                 evict = fits(state, worker, function, len(tasks), cpus, slices)
                 if evict is not None:

@@ -27,6 +27,7 @@ from headway.serving.policies.fast_gshare.planner import (
 )
 from headway.serving.policies.fast_gshare.pods import Pod, Pods
 from headway.serving.policies.fronts import NEVER, options_on
+from headway.serving.policies.holding import Wakes
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.policies.pool import Key, fits, start
 from headway.serving.policies.stagewise import shares_by_mean
@@ -84,10 +85,11 @@ class FastGshare(ServingPolicy):
         """By graph: the least time from arrival to deadline, of the last interval that had any."""
         self._fresh_deadlines: dict[int, int] = {}
         self._next_look = 0
-        self._wakes: dict[Key, int] = {}
+        self._wakes: Wakes[Key] = Wakes()
 
     def decide(self, now: int, state: ServingState) -> Iterator[Action]:
         """Scale when it is time; serve each stage with its pods, the stage that waits longest first."""
+        self._wakes.due(now)  # every stage is looked at anyway
         new_graphs = self._count(state)
         yield from self._clear(state)
         if self._next_look and now >= self._next_look:
@@ -252,9 +254,8 @@ class FastGshare(ServingPolicy):
                 yield batch
                 if state.leases in worker.running:  # else it was refused
                     pod.lease, pod.used = state.leases, now
-        if ready and wake < NEVER and self._wakes.get(key) != wake:
-            self._wakes[key] = wake
-            yield WakeAt(wake)
+        if ready and wake < NEVER:
+            yield from self._wakes.hold(key, wake)
 
     def _due(self, state: ServingState, key: Key, share: Share) -> int:
         """Return until when the first task of a stage may wait for others; without a deadline it need not."""

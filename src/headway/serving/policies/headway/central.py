@@ -17,14 +17,15 @@ from headway.serving.policies.headway.candidates import Candidate, Releases, bes
 from headway.serving.policies.headway.due import DueOrder
 from headway.serving.policies.headway.offers import MISSED, CostTables, menus_of, worker_types_of
 from headway.serving.policies.headway.warming import NEVER, Warming, carried, inputs_of, inputs_take, weights_take
+from headway.serving.policies.holding import FormedBatches
 from headway.serving.requeststate import RequestState, Stage
 from headway.serving.state import ServingState
 from headway.serving.workerstate import WorkerState
-from headway.units import MILLISECOND, REFERENCE_SPEED_PPM, SECOND
+from headway.units import MILLISECOND, REFERENCE_SPEED_PPM, SECOND, Duration
 
 RETRY = 500 * MILLISECOND
 """Tasks that fit on no worker are tried again after this, at the latest."""
-LONGEST = 10 * SECOND
+LONGEST = Duration(10 * SECOND)
 """The longest time that a task waits for others to fill its batch."""
 ASIDE = 8
 """After this many tasks of a function that fit on no worker, the rest of its queue is not tried."""
@@ -47,9 +48,11 @@ ODDS = 0.99
 class Central:
     """Decides for all workers at once."""
 
-    def __init__(self, drop: bool = True) -> None:
-        """Store the option. ``drop``: drop requests that are too late."""
+    def __init__(self, drop: bool = True, max_delay: int = LONGEST, *, feedback: bool = False) -> None:
+        """Store the options. ``drop``: drop requests that are too late. ``feedback``: learn which batches form."""
         self.drop = drop
+        self.max_delay = max_delay
+        self.feedback = feedback
 
     def bind(self, state: ServingState) -> None:
         """Compute offers and cost tables; start with empty queues."""
@@ -77,6 +80,9 @@ class Central:
         self._callers = [[caller for called, caller in calls if called == function] for function in functions]
         """By function: its tasks, as (graph, task)."""
         self._least_slices = [0 if kind.on_cpus else 1 for kind in state.catalogue.functions]
+        self._formed = (
+            FormedBatches(graphs, [[menu.size for menu in offers] for offers in self._menus]) if self.feedback else None
+        )
         self._admission = Admission(state, self._menus)
         self._prices = ShadowPrices(WORTH)
         self._warming = Warming(state, self._capable, self._worths, SPARE)
@@ -92,7 +98,7 @@ class Central:
         self._swept = [-SWEEP] * len(functions)
         self._short: dict[int, None] = {}
         """Functions with tasks that fitted on no worker."""
-        self._known: dict[tuple[float, float, int], list[Batching]] = {}
+        self._known: dict[tuple[float, float, int, tuple[int, ...]], list[Batching]] = {}
         self._renewed = 0
         self._renew(0, state)
 
@@ -181,7 +187,8 @@ class Central:
         rates = [self._warming.rate(now, function) for function in range(len(self._menus))]
         total_per_second = sum(rates) * SECOND
         rate_step = round(log(total_per_second) / log(COARSE)) if total_per_second > 1e-3 else -NEVER
-        key = (*self._prices.multipliers, rate_step)
+        most = self._formed.by_function() if self._formed is not None else ()
+        key = (*self._prices.multipliers, rate_step, most)
         if (batching := self._known.pop(key, None)) is None:
             waits = {
                 (function, menu.size): (menu.size - 1) / 2 / rate if rate else float(NEVER)
@@ -189,6 +196,7 @@ class Central:
                 for menu in self._menus[function]
                 if menu.size > 1
             }
+            waits |= {key: float(NEVER) for key in waits if most and key[1] > most[key[0]]}
             costs = CostTables(state, self._menus, self._worths, waits, self.drop, self._prices.multipliers)
             batching = [Batching(offers, usd, costs) for offers, usd in zip(self._menus, costs.usd, strict=True)]
             if len(self._known) >= KEPT:
@@ -211,7 +219,7 @@ class Central:
                 del queue[:ASIDE]
                 break
             choice = batching.choose(now, queue, self._forecast.upcoming(now, function) if len(queue) < ASIDE else ())
-            if choice.until - now > LONGEST:
+            if choice.until - now > self.max_delay:
                 choice = batching.choose(now, queue, ())  # nobody is worth such a wait, even to who is late anyway
             if choice.until > now:
                 self._wakes[function] = choice.until
@@ -290,6 +298,8 @@ class Central:
         self._warming.on_batch_started(now, function, batch.end, len(batch.tasks))
         for request, task in batch.tasks:
             rs = state.requests[request]
+            if self._formed is not None:
+                self._formed.on_formed((rs.request.graph, task), len(batch.tasks), 1)
             self._forecast.on_task_started(batch, rs, task, self._deadline(rs))
 
     # --- a batch ------------------------------------------------------------------------------------------------

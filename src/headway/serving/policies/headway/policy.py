@@ -6,16 +6,20 @@ it reached, and each worker orders, batches, evicts and fetches for itself.
 docs/reference/policies/fleet/headway.md says how, and where it departs from Compass.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from headway.errors import ExperimentError
 from headway.serving.actions import Action
-from headway.serving.policies.headway.central import Central
+from headway.serving.graph import Graph
+from headway.serving.policies.headway.central import LONGEST, Central
 from headway.serving.policies.headway.decentralised import Decentralised
+from headway.serving.policies.holding import check_delay
 from headway.serving.policies.local import FIFO, LOOKAHEAD
 from headway.serving.policies.parts import ServingPolicy
+from headway.serving.request import Request
 from headway.serving.state import ServingState
+from headway.units import Duration
 
 
 class Headway(ServingPolicy):
@@ -24,8 +28,19 @@ class Headway(ServingPolicy):
     name = "headway"
     authors: ClassVar[dict[str, Any]] = {"evict": FIFO, "prefetch": 0}
 
-    def __init__(self, evict: str = LOOKAHEAD, prefetch: int = 3, drop: bool = True) -> None:
-        """Store the options. ``drop``: drop requests that cannot be answered by their deadline."""
+    def __init__(
+        self,
+        evict: str = LOOKAHEAD,
+        prefetch: int = 3,
+        drop: bool = True,
+        max_delay: Duration = LONGEST,
+        feedback: bool = False,
+    ) -> None:
+        """Store the options.
+
+        ``drop``: drop requests that cannot be answered by their deadline. Under central control alone ``max_delay``:
+        the longest time that a batch waits for more tasks, and ``feedback``: count only on batches that form.
+        """
         if evict not in (FIFO, LOOKAHEAD):
             raise ExperimentError(f"policy headway: option evict={evict} is neither {LOOKAHEAD} nor {FIFO}")
         if prefetch < 0:
@@ -33,11 +48,19 @@ class Headway(ServingPolicy):
         self.evict = evict
         self.prefetch = prefetch
         self.drop = drop
+        self.max_delay = max_delay
+        self.feedback = feedback
+
+    def check_requests(self, requests: Sequence[Request], graphs: Sequence[Graph]) -> None:
+        """Raise where a batch may wait beyond a deadline, if someone asked for that."""
+        if self.max_delay != LONGEST:
+            check_delay(self.name, self.max_delay, requests, graphs)
 
     def bind(self, state: ServingState) -> None:
         """Choose the half that decides, and bind it."""
+        central = Central(self.drop, self.max_delay, feedback=self.feedback)
         placed = Decentralised(self.evict, self.prefetch, drop=self.drop)
-        self._half: Central | Decentralised = Central(drop=self.drop) if state.central else placed
+        self._half: Central | Decentralised = central if state.central else placed
         self._half.bind(state)
 
     def decide(self, now: int, state: ServingState) -> Iterator[Action]:

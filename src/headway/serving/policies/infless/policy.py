@@ -12,20 +12,21 @@ policy says what is our reading.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
 from itertools import islice
 from math import inf
 
 from headway.errors import ExperimentError
 from headway.serving.actions import Action, RunBatch, WakeAt
 from headway.serving.policies.fronts import options_on
+from headway.serving.policies.holding import Wakes
 from headway.serving.policies.infless.instances import Instances
 from headway.serving.policies.infless.planner import CODE, PAPER
 from headway.serving.policies.infless.stage import NO_BATCH, Instance, Key, Stage
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.policies.pool import fits
+from headway.serving.policies.ready import new_tasks
 from headway.serving.policies.stagewise import shares_by_mean
-from headway.serving.requeststate import READY, RequestState
+from headway.serving.requeststate import RequestState
 from headway.serving.state import ServingState
 from headway.serving.workerstate import WorkerState
 from headway.units import MILLISECOND, SECOND, Duration, exact_duration
@@ -86,18 +87,14 @@ class Infless(ServingPolicy):
         )
         self._stages: dict[Key, Stage] = {}
         self._up = [worker.up for worker in state.workers]
-        self._timeouts: list[tuple[int, int, Instance]] = []
-        """(when, number, instance): a heap of batches that wait."""
-        self._waits = 0
+        self._wakes: Wakes[Instance] = Wakes()
         self._ticks_at = self._scales_at = -1
 
     # --- what happens -----------------------------------------------------------------------------------------
 
     def decide(self, now: int, state: ServingState) -> Iterator[Action]:
         """Note what happened, queue new tasks, keep the clocks, and run the batches that are due."""
-        to_check: dict[Instance, None] = {}
-        while self._timeouts and self._timeouts[0][0] <= now:
-            to_check[heappop(self._timeouts)[2]] = None
+        to_check = dict.fromkeys(self._wakes.due(now))
         if (up := [worker.up for worker in state.workers]) != self._up:
             yield from self._on_workers_changed(now, state, up)
         for index in list(state.touched):
@@ -171,7 +168,7 @@ class Infless(ServingPolicy):
             stage.note_end(now)
             return
         if self.wait and len(instance.queue) < batch and now < instance.due:
-            yield from self._wait(instance)
+            yield from self._wakes.hold(instance, instance.due)
             return
         if stage.kind.cold_start and not worker.warm >> stage.function & 1:
             yield from self._instances.restart(state, instance)
@@ -188,14 +185,6 @@ class Infless(ServingPolicy):
             for request in requests:
                 del instance.queue[request]
                 stage.waiting.discard(request)
-
-    def _wait(self, instance: Instance) -> Iterator[Action]:
-        """Ask to be woken when the batch that forms must run."""
-        if instance.wakes != instance.due:
-            instance.wakes = instance.due
-            self._waits += 1
-            heappush(self._timeouts, (instance.due, self._waits, instance))
-            yield WakeAt(instance.due)
 
     # --- clocks -----------------------------------------------------------------------------------------------
 
@@ -258,17 +247,3 @@ class Infless(ServingPolicy):
             return -1
         times = (stage.idle_since + windows.head - stage.kind.cold_start, stage.idle_since + windows.tail)
         return next((time for time in times if time > now), -1)
-
-
-def new_tasks(state: ServingState) -> Iterator[tuple[RequestState, int]]:
-    """Yield the tasks that became ready in this instant; some may come twice."""
-    tasks = [(request, task) for request in state.landed for task in state.requests[request].graph.entries]
-    for request, task in state.ended:
-        if (rs := state.requests.get(request)) is not None:
-            tasks += [(request, after) for after in rs.graph.successors[task]]
-    for request in state.displaced:
-        if (rs := state.requests.get(request)) is not None:
-            tasks += [(request, task) for task in range(len(rs.stage))]
-    for request, task in tasks:
-        if (rs := state.requests[request]).stage[task] == READY:
-            yield rs, task

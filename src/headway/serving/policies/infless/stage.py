@@ -38,8 +38,6 @@ class Instance:
     """The lease of its first process."""
     lease: int = NO_BATCH
     """The batch that it runs."""
-    wakes: int = -1
-    """The last time for which it asked to be woken."""
     idle_rounds: int = 0
 
     @property

@@ -13,7 +13,9 @@ from typing import NamedTuple
 from headway.serving.actions import Action, RunBatch
 from headway.serving.catalogue import Configuration
 from headway.serving.graph import Graph
+from headway.serving.policies.any_worker import SameSpeed
 from headway.serving.policies.fronts import can_hold
+from headway.serving.policies.locality import bytes_to_read
 from headway.serving.policies.orion_dag.planning import Bundle, Plan
 from headway.serving.policies.pool import fits, least_loaded, start
 from headway.serving.requeststate import READY, RequestState
@@ -51,11 +53,14 @@ class Entry(NamedTuple):
 class Queues:
     """The bundles that are ready, and the processes that they wait for."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, locality: bool = False) -> None:
+        """Begin without bundles. ``locality``: prefer the worker that has to read least."""
+        self._locality = locality
         self._queues: dict[Kind, deque[Entry]] = {}
         self._queued: dict[TaskId, None] = {}
         self._number = 0
         self._hosts: dict[Kind, tuple[int, ...]] = {}
+        self._speeds = SameSpeed()
         self._kept: dict[Kind, int] = {}
         """Workers that are kept free for the first bundle of a queue."""
 
@@ -91,15 +96,16 @@ class Queues:
             needs_process = state.catalogue.functions[kind.function].cold_start
             warm = [place for place in room if not needs_process or place[0].warm >> kind.function & 1]
             if warm:
-                worker, evict = warm[0]
-                self._forget(kind)
                 tasks = tuple((entry.request, task) for task in entry.bundle.tasks)
-                yield RunBatch(worker.id, tasks, kind.cpus, kind.slices, evict)
+                far = bytes_to_read(state, tasks) if self._locality else None
+                worker, evict, size = warm[0] if far is None else min(warm, key=lambda place: far[place[0].id])
+                self._forget(kind)
+                yield RunBatch(worker.id, tasks, size.cpus, size.slices, evict)
                 continue
             stuck.add(kind)
             if room:
                 missing = self.waiting(kind.function) - self.starting(state, kind)
-                for worker in least_loaded(state, [worker for worker, _ in room], kind.function, missing):
+                for worker in least_loaded(state, [place[0] for place in room], kind.function, missing):
                     yield from start(state, worker, kind.function)
             elif now - entry.since > OVERTAKEN and kind not in self._kept:
                 self._keep_one(state, kind)
@@ -137,16 +143,19 @@ class Queues:
             )
         return known
 
-    def _room(self, state: ServingState, kind: Kind) -> Iterator[tuple[WorkerState, tuple[int, ...]]]:
-        """Yield the workers where a bundle fits now, and the models to evict there."""
-        function, calls, cpus, slices = kind
+    def _room(self, state: ServingState, kind: Kind) -> Iterator[tuple[WorkerState, tuple[int, ...], Configuration]]:
+        """Yield the workers where a bundle fits now, the models to evict there, and its size there."""
+        function, planned = kind.function, Configuration(*kind[1:])
         kept = {index for other, index in self._kept.items() if other != kind}
         for index in self.hosts(state, kind):
             worker = state.workers[index]
-            if index not in kept and worker.up and worker.slices_free >= slices and worker.cpus_free >= cpus:
-                evict = fits(state, worker, function, calls, cpus, slices)
+            if index in kept or not worker.up or not worker.slices_free:
+                continue
+            size = self._speeds.on(state, index, function, planned)
+            if worker.slices_free >= size.slices and worker.cpus_free >= size.cpus:
+                evict = fits(state, worker, function, *size)
                 if evict is not None:
-                    yield worker, evict
+                    yield worker, evict, size
 
     def _is_ready(self, state: ServingState, entry: Entry) -> bool:
         rs = state.requests.get(entry.request)

@@ -19,7 +19,8 @@ from heapq import heappop, heappush
 
 from headway.errors import ExperimentError
 from headway.serving.actions import Action, WakeAt
-from headway.serving.policies.fronts import NEVER, options_on
+from headway.serving.policies.any_worker import options_everywhere
+from headway.serving.policies.fronts import NEVER
 from headway.serving.policies.orion_dag.dispatch import Kind, Queues, kind_of
 from headway.serving.policies.orion_dag.planner import Planner, Rules
 from headway.serving.policies.orion_dag.planning import COST, LATENCY, Plan
@@ -44,6 +45,7 @@ class OrionDag(ServingPolicy):
     grid: Duration = GRID
     bundle: bool = True
     prewarm: bool = True
+    locality: bool = False
     states_evaluated: int = field(default=0, init=False)
     """States whose latency was computed since ``bind``, over all searches."""
 
@@ -62,12 +64,12 @@ class OrionDag(ServingPolicy):
     def bind(self, state: ServingState) -> None:
         """Prepare a planner for each graph; begin without plans."""
         functions = range(len(state.catalogue.functions))
-        options = [options_on(state, function) for function in functions]
+        options = [options_everywhere(state, function) for function in functions]
         spreads = [function.profile.spread for function in state.catalogue.functions]
         rules = Rules(self.percentile, self.cutoff, self.key, self.grid, self.bundle)
         self._planners = [Planner(graph, options, spreads, rules) for graph in state.catalogue.graphs]
         self.states_evaluated = 0
-        self._queues = Queues()
+        self._queues = Queues(locality=self.locality)
         self._due: list[tuple[int, int, int]] = []
         """(when, request, position of the bundle in its plan): processes to start ahead."""
         self._wake = -1
