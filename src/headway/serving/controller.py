@@ -11,27 +11,17 @@ docs/reference/scenarios.md, "Controller", says what is simulated.
 
 from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
-from typing import NamedTuple, cast
+from typing import cast
 
 from headway.errors import InfeasibleActionError
 from headway.serving.actions import NOWHERE, Action, DecideUntil, MoveTask, PlaceRequest, WakeAt
+from headway.serving.law import Law
 from headway.serving.news import News, View, requests_of
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.state import CENTRAL, ServingState
-from headway.units import exact_duration
 
 MOST_REFUSALS = 1000
 """After so many refusals with no action in between a policy is taken never to find one that is possible."""
-
-
-class Law(NamedTuple):
-    """How long a decision takes: a fixed time, and a time for each state that the policy's search evaluated."""
-
-    fixed: int
-    state: int = 0
-
-    def __str__(self) -> str:
-        return f"fixed={exact_duration(self.fixed)},state={exact_duration(self.state)}"
 
 
 class _Desk:

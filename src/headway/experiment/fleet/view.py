@@ -14,6 +14,7 @@ from headway.experiment.domain import Outcome, Row, RunResult, Shown, StoredRun,
 from headway.experiment.fleet.scene import FleetScene
 from headway.formats.serving.settings import warmup_share
 from headway.metrics.compare import Replication
+from headway.metrics.serving.controller import controller_overload
 from headway.metrics.serving.summary import messages, summarise
 from headway.report.export import Tables, Written, write_pieces
 from headway.report.figures import labels, latencies, line_style
@@ -64,9 +65,12 @@ class FleetView(View):
             "tasks_per_s": row["tasks"] / result.wall_s,
             "scenario": scene.experiment.serving.scenario,
         }
+        if scene.law() is not None:
+            row["controller"] = scene.experiment.serving.controller
         if (load := scene.experiment.workload.load) is not None:
             row |= {"load": load, "rate_per_s": chosen(scene.experiment, scene.built).rate}
-        return Outcome(row, _notes(scene, row))
+        overload = controller_overload(result.tape, scene.requests[0].arrival, scene.requests[-1].arrival)
+        return Outcome(row, (*_notes(scene, row), *([overload] if overload else ())))
 
     def stopped_line(self, result: RunResult) -> str:
         """Count the requests that had arrived and were answered."""

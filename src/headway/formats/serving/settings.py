@@ -11,6 +11,7 @@ from msgspec import Struct, field
 
 from headway.errors import ExperimentError, unknown_name
 from headway.formats.run_settings import MeasureTable, NamedPolicyTable, RunTable, Variant, check_measure
+from headway.formats.serving.controller import parse_controller
 from headway.formats.training.cluster_table import within
 from headway.formats.training.settings import LEAST_MTBF, LONGEST, Span, span
 from headway.units import parse_duration
@@ -50,6 +51,8 @@ class ServingTable(Struct, kw_only=True, forbid_unknown_fields=True):
     """How often workers push their rows to each other; 0: rows are always fresh."""
     start: str = "cold"
     """cold: no process runs and no weights are on a GPU when the run begins; warm: as ``serving.warm`` says."""
+    controller: Span = "none"
+    """How long a decision takes: none, a duration, calibrated, or fixed=1.2ms,state=3us; see ``serving.controller``."""
     control: str = ""
     """central or decentralised; empty: the scenario's value, else the policy's default."""
     profile: str = ""
@@ -131,6 +134,7 @@ def check(experiment: ServingExperiment) -> ServingExperiment:
     if table.workers is not None:
         within("workers", table.workers, 1, MOST_WORKERS)
     span(table.push_interval, "push interval")
+    parse_controller(table.controller)
     check_workload(experiment.workload)
     check_failures(experiment.failures)
     warmup_share(experiment)

@@ -13,6 +13,7 @@ import numpy as np
 
 from headway.core.tape import Tape
 from headway.metrics.series import FloatArray, IntArray, exact_dot
+from headway.metrics.serving.controller import controller_numbers
 from headway.metrics.serving.cost import Costs, costs
 from headway.metrics.serving.ledger import BoolArray, Ledger
 from headway.metrics.serving.memory import bytes_fetched, memory_held, prefetches_used
@@ -57,6 +58,7 @@ def summarise(
         "cost_keepalive_usd": cost.keepalive_usd,
         "cost_fleet_usd": cost.fleet_usd,
         "makespan_s": ledger.span / SECOND,
+        **controller_numbers(ledger, tape),
         "graphs": _by_graph(ledger, measured, ideal, cost),
     }
 

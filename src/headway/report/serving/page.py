@@ -52,6 +52,10 @@ _TABLE = (
     ("GPU use", "gpu_utilisation"),
     ("workers", "workers_used"),
     ("batch", "batch_mean"),
+    ("controller busy", "controller_utilisation"),
+    ("decision wait", "decision_wait_mean_s"),
+    ("stale actions", "stale_actions"),
+    ("states", "states_evaluated"),
 )
 _BELOW = {
     "slowdown_mean": (("p50", "slowdown_p50"), ("p95", "slowdown_p95")),

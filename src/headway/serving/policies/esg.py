@@ -36,6 +36,11 @@ class Esg(PoolPolicy):
             for graph in state.catalogue.graphs
         ]
 
+    @property
+    def states_evaluated(self) -> int:
+        """Return how many configurations all searches have looked at."""
+        return sum(split.states for split in self._splits)
+
     def choices(self, now: int, state: ServingState, key: Key, requests: Sequence[int], slack: int) -> Sequence[Option]:
         """Return the first stages of the K cheapest paths."""
         paths = self._splits[key[0]].plan(key[1], slack, len(requests))

@@ -22,11 +22,13 @@ class ServingPolicy(ABC):
     authors: ClassVar[dict[str, Any]] = {}
     """Defaults of its options under ``--fidelity authors``."""
 
-    states_evaluated: int = 0
-    """States (configurations, or plans) that its searches have evaluated since ``bind``; 0: it does not search."""
-
     def bind(self, state: ServingState) -> None:  # noqa: B027  # most have nothing to prepare
         """Prepare for a run; called once, before the first decision."""
+
+    @property
+    def states_evaluated(self) -> int:
+        """Return how many states (configurations, or plans) its searches have evaluated since ``bind``."""
+        return 0
 
     @abstractmethod
     def decide(self, now: int, state: ServingState) -> Iterator[Action]:

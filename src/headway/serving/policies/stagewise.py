@@ -7,7 +7,7 @@ count. Queues, dispatch and warm processes are those of ``esg``.
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import ClassVar
 
@@ -25,12 +25,15 @@ class Stagewise(PoolPolicy):
 
     least_options: ClassVar[dict[str, int]] = {"ranks": 1}
     ranks: int = 5
+    states_evaluated: int = field(default=0, init=False)
+    """Configurations that were looked at since ``bind``."""
 
     def bind(self, state: ServingState) -> None:
         """Compute the shares of all tasks."""
         super().bind(state)
         self._shares = shares_by_mean(state, self.options)
         self._band = cache(self._best)
+        self.states_evaluated = 0
 
     def choices(self, now: int, state: ServingState, key: Key, requests: Sequence[int], slack: int) -> Sequence[Option]:
         """Return the stage's cheapest configurations within what is left of its share; else its fastest."""
@@ -41,6 +44,7 @@ class Stagewise(PoolPolicy):
             slack = int(share / max(self.slower[graph])) - (now - rs.since[task])
         band = self._band(state.catalogue.graphs[graph].tasks[task].function, len(requests))
         feasible = bisect_right(band, slack, key=lambda option: option.time)
+        self.states_evaluated += feasible
         return sorted(band[:feasible], key=lambda option: (option.cost, option.time))[: self.ranks] or band[:1]
 
     def _best(self, function: int, queue: int) -> tuple[Option, ...]:

@@ -46,6 +46,8 @@ class Decentralised:
         self._recovery = Recovery()
         self._plans: dict[int, Plan] = {}
         self._looked = [-1] * len(state.workers)
+        self.states_evaluated = 0
+        """Places for a task that plans have looked at."""
 
     def decide(self, now: int, state: ServingState) -> Iterator[Action]:
         """Yield the actions of an instant: plan requests, move tasks, serve workers."""
@@ -74,6 +76,7 @@ class Decentralised:
             self._recovery.planned(state, rs, tuple(rs.worker))
             return
         workers = self._placer.plan(now, state, rs, viewer, plan)
+        self.states_evaluated += len(workers) * len(state.workers)
         late = request.deadline + HOPE * self._tables.best_times[request.graph]
         if self.drop and request.deadline and (plan.finish > late or self._lost(now, rs)):
             # for those that come after it
