@@ -309,7 +309,7 @@ class _Auditor(RequestAuditor):
             self._find("instance", f"a process of function {function} is let go before its time")
 
     def _on_decide(self, row: list[int]) -> None:
-        now, _, _, waited, place, states, until = row
+        now, _, _, states, place, waited, until = row
         if not -1 <= place < len(self._workers):
             self._find("controller", f"worker {place} does not exist")
         if now < (busy := self._busy_until.get(place, 0)):

@@ -37,11 +37,11 @@ class News:
     def displace(self, now: int, request: int) -> None:
         """Note a request that lost tasks, or of which an action was refused."""
         self.displaced[request] = None
-        self.since.setdefault(request, now)
+        self.since[request] = min(now, self.since.get(request, now))
 
     def touch(self, now: int, worker: int) -> None:
         """Note a worker where something changed."""
-        self.touched.setdefault(worker, now)
+        self.touched[worker] = min(now, self.touched.get(worker, now))
 
     def waited(self, now: int, action: Action) -> int:
         """Return how long what an action is about has waited for a decision: its requests, else its worker."""
@@ -60,6 +60,8 @@ class News:
         Requests are shown as displaced: they are to be decided again, and did not arrive again.
         """
         about = dict.fromkeys((*requests, *rest.landed, *rest.displaced, *(request for request, _ in rest.ended)))
+        for request in self.landed:
+            about.pop(request, None)
         for request in about:
             if (rs := state.requests.get(request)) is not None and rs.unplaced(rs.worker):
                 self.displace(rest.since.get(request, now), request)

@@ -254,7 +254,7 @@ class ServingState:
         elif isinstance(action, DropRequest):
             self._drop(now, action.request)
         elif isinstance(action, DecideUntil):
-            self.journal((now, Kind.DECIDE, -1, action.waited, action.controller, action.states, action.time))
+            self.journal((now, Kind.DECIDE, -1, action.states, action.controller, action.waited, action.time))
         else:
             assert isinstance(action, WakeAt)
             self.journal((now, Kind.WAKE_AT, -1, 0, -1, 0, action.time))

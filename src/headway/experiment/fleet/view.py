@@ -69,7 +69,7 @@ class FleetView(View):
             row["controller"] = scene.experiment.serving.controller
         if (load := scene.experiment.workload.load) is not None:
             row |= {"load": load, "rate_per_s": chosen(scene.experiment, scene.built).rate}
-        overload = controller_overload(result.tape, scene.requests[0].arrival, scene.requests[-1].arrival)
+        overload = controller_overload(result.tape, row["gpu_utilisation"])
         return Outcome(row, (*_notes(scene, row), *([overload] if overload else ())))
 
     def stopped_line(self, result: RunResult) -> str:
@@ -151,6 +151,7 @@ def _shown(run: Shown) -> serving_page.Shown:
         "stopped": not run.stored.complete,
         "scenario": scene.experiment.serving.scenario,
     }
+    row["overload"] = controller_overload(run.stored.tape, row["gpu_utilisation"])
     return serving_page.Shown(row, *_parts(run.stored))
 
 

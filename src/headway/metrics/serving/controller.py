@@ -9,11 +9,12 @@ from headway.metrics.serving.ledger import Ledger
 from headway.serving.rows import Kind
 from headway.units import SECOND, format_duration
 
-FULL = 0.99
-"""A controller that is busy for this part of the time in which requests arrive has no time to spare."""
-GROWN = 5.0
-"""Waits have grown where those of the last decisions are this multiple of a mean service time, and the longest."""
-_TENTH = 10
+FULL = 0.9
+"""A controller, or a fleet, that is busy for this part of the time has none to spare."""
+GROWN = 1.5
+"""Requests pile up where so many times as many are open when the last one arrives as halfway,"""
+LEAST_MORE = 10
+"""and at least so many more."""
 
 
 def controller_numbers(ledger: Ledger, tape: Tape) -> dict[str, Any]:
@@ -21,7 +22,7 @@ def controller_numbers(ledger: Ledger, tape: Tape) -> dict[str, Any]:
     rows = tape.of(Kind.DECIDE)
     if not len(rows):
         return {}
-    began, waited, place, states, until = (rows[:, column] for column in (0, 3, 4, 5, 6))
+    began, states, place, waited, until = (rows[:, column] for column in (0, 3, 4, 5, 6))
     controllers = 1 if place[0] < 0 else len(ledger.fleet.workers)
     span = ledger.span * controllers
     return {
@@ -34,24 +35,31 @@ def controller_numbers(ledger: Ledger, tape: Tape) -> dict[str, Any]:
     }
 
 
-def controller_overload(tape: Tape, first_arrival: int, last_arrival: int) -> str | None:
-    """Return a line where the busiest controller could not keep up with the requests; None where all could."""
-    rows = tape.of(Kind.DECIDE)
-    rows = rows[rows[:, 0] <= last_arrival]
-    window = last_arrival - first_arrival
-    if not len(rows) or window <= 0:
+def controller_overload(tape: Tape, gpu_utilisation: float) -> str | None:
+    """Return a line where the busiest controller could not keep up with the requests; None where all could.
+
+    It was busy all the time in which requests arrived, and more and more of them were open.
+    """
+    arrived = tape.of(Kind.ARRIVED)[:, 0]
+    if not len(rows := tape.of(Kind.DECIDE)) or not len(arrived) or arrived[0] == arrived[-1]:
         return None
-    busy = np.bincount(rows[:, 4] + 1, weights=np.minimum(rows[:, 6], last_arrival) - rows[:, 0])
+    first, last = int(arrived[0]), int(arrived[-1])
+    rows = rows[rows[:, 0] <= last]
+    busy = np.bincount(rows[:, 4] + 1, weights=np.minimum(rows[:, 6], last) - rows[:, 0])
+    share = float(busy.max()) / (last - first)
+    ended = np.sort(tape.of(Kind.DONE, Kind.DROP)[:, 0])
+    middle, end = (
+        int(np.searchsorted(arrived, time, side="right") - np.searchsorted(ended, time, side="right"))
+        for time in ((first + last) // 2, last)
+    )
+    if share < FULL or end < GROWN * middle or end - middle < LEAST_MORE:
+        return None
     busiest = int(busy.argmax()) - 1
     own = rows[rows[:, 4] == busiest]
-    share, waited, takes = float(busy.max()) / window, own[:, 3], float((own[:, 6] - own[:, 0]).mean())
-    tenth = max(1, len(own) // _TENTH)
-    last, before = float(waited[-tenth:].mean()), float(waited[:-tenth].mean()) if len(own) > tenth else 0.0
-    if share < FULL or last < GROWN * takes or last <= before:
-        return None
+    takes = format_duration(round(float((own[:, 6] - own[:, 0]).mean())))
     who = "the controller" if busiest < 0 else f"the controller of worker {busiest}"
+    fleet = f", not of the fleet ({100 * gpu_utilisation:.0f} % of its GPUs were held)" if gpu_utilisation < FULL else ""
     return (
-        f"overload of {who}, not of the fleet: it was busy {100 * share:.0f} % of the time in which requests arrived, "
-        f"a decision took {format_duration(round(takes))} and the last ones waited {format_duration(round(last))}; "
-        "lower the rate, shorten --controller, or decide on each worker (--control decentralised)"
+        f"overload of {who}{fleet}: while requests arrived it was busy {100 * share:.0f} % of the time, with {takes} a "
+        f"decision, and {end:,} requests were open at the end, {middle:,} halfway; lower the rate, or shorten --controller"
     )

@@ -178,6 +178,8 @@ class _Page:
             row = run.row
             if row.get("stopped"):
                 lines.append(f"{name} was stopped before its end.")
+            if row.get("overload"):
+                lines.append(f"{name}: {row['overload']}.")
             if row.get("unfinished"):
                 share = percent(row["unfinished"] / max(row["requests"], 1))
                 lines.append(
