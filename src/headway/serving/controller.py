@@ -19,6 +19,7 @@ from headway.serving.law import Law
 from headway.serving.news import News, View, requests_of
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.state import CENTRAL, ServingState
+from headway.units import exact_duration
 
 MOST_REFUSALS = 1000
 """After so many refusals with no action in between a policy is taken never to find one that is possible."""
@@ -145,7 +146,8 @@ class Controller(ServingPolicy):
         while desk.actions is not None or desk.asked:
             if desk.actions is None:
                 self._ask(now, state, desk)
-            assert desk.actions is not None and desk.view is not None
+            assert desk.actions is not None
+            assert desk.view is not None
             before = self.inner.states_evaluated
             action = next(desk.actions, None)
             desk.searched += self.inner.states_evaluated - before
@@ -186,7 +188,8 @@ class Controller(ServingPolicy):
             return
         self._refusals += 1
         if self._refusals > MOST_REFUSALS:
-            raise InfeasibleActionError(f"policy {self.name}: {self._refusals:,} actions in a row are refused; {reason}")
+            told = f"{self._refusals:,} actions in a row are refused, the last: {reason}"
+            raise InfeasibleActionError(f"policy {self.name} at {exact_duration(now)}: {told}")
         if (close := getattr(desk.actions, "close", None)) is not None:
             close()
         ready = (request for waiting in state.ready.values() for request in waiting) if self._alone else ()

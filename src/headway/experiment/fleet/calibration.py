@@ -14,8 +14,8 @@ from headway.core.scheduler import Scheduler
 from headway.core.tape import TapeWriter
 from headway.metrics.series import FloatArray
 from headway.serving.actions import Action, WakeAt
-from headway.serving.law import Law
 from headway.serving.events import Event
+from headway.serving.law import Law
 from headway.serving.policies.aquatope.optimise import optimise
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.state import ServingState

@@ -120,8 +120,11 @@ class FleetScene(Scene):
     def begin(self) -> RunParts:
         """Return state, policy and executor before the first event."""
         state, policy = self.bound()
-        executor = SimulatedFleet(self.requests, state, self.experiment.run.seed, self.faults())
-        return RunParts(state, policy, executor, exact=self.law() is None)
+        return RunParts(state, policy, self.executor(state), exact=self.law() is None)
+
+    def executor(self, state: ServingState) -> SimulatedFleet:
+        """Return the executor of a run from this state on."""
+        return SimulatedFleet(self.requests, state, self.experiment.run.seed, self.faults())
 
     def progress(self, state: ServingState, now: int) -> Far:
         """Count the requests that were answered, wait and run."""
@@ -203,8 +206,8 @@ def with_law(scene: FleetScene) -> FleetScene:
     """Return the scene with the law of its controller in numbers, where it is to be measured on this machine."""
     controller, law = scene.experiment.serving.controller, scene.law()
     if controller == CALIBRATED:
-        begun = scene.begin()
-        law = calibrate(begun.policy, begun.state, begun.executor)
+        state, policy = scene.bound()
+        law = calibrate(policy, state, scene.executor(state))
         resolved = with_table(scene.experiment, "serving", controller=str(law))
         note = f"controller, measured on this machine: {law}"
         scene = replace(scene, experiment=resolved, notes=(*scene.notes, note))

@@ -14,7 +14,7 @@ def parse_controller(value: Span) -> Law | None:
     text = str(value).strip()
     if text in (NONE, CALIBRATED):
         return None
-    if not text or text[0].isalpha() and "=" not in text:
+    if not text or (text[0].isalpha() and "=" not in text):
         raise ExperimentError(f"controller {text!r} is not understood: {_RULE}")
     if "=" not in text:
         return Law(span(text, "controller", least=1))

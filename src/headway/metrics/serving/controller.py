@@ -58,8 +58,10 @@ def controller_overload(tape: Tape, gpu_utilisation: float) -> str | None:
     own = rows[rows[:, 4] == busiest]
     takes = format_duration(round(float((own[:, 6] - own[:, 0]).mean())))
     who = "the controller" if busiest < 0 else f"the controller of worker {busiest}"
-    fleet = f", not of the fleet ({100 * gpu_utilisation:.0f} % of its GPUs were held)" if gpu_utilisation < FULL else ""
+    held = f" ({100 * gpu_utilisation:.0f} % of its GPUs were held)"
+    fleet = f", not of the fleet{held}" if gpu_utilisation < FULL else ""
     return (
         f"overload of {who}{fleet}: while requests arrived it was busy {100 * share:.0f} % of the time, with {takes} a "
-        f"decision, and {end:,} requests were open at the end, {middle:,} halfway; lower the rate, or shorten --controller"
+        f"decision, and {end:,} requests were open at the end, {middle:,} halfway; "
+        "lower the rate, or shorten --controller"
     )

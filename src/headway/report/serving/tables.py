@@ -89,7 +89,8 @@ _COLUMNS: tuple[tuple[str, str, Callable[[Any], str], int], ...] = (
 )
 """Heading, key, how it is written, and which end is best: 1 the largest, -1 the smallest, 0 neither."""
 _EXPENDABLE = (
-    *("states_evaluated", "tasks_per_s", "cold_starts", "bytes_fetched", "batch_mean", "workers_used", "lost_tasks", "gpu_utilisation"),
+    "states_evaluated",
+    *("tasks_per_s", "cold_starts", "bytes_fetched", "batch_mean", "workers_used", "lost_tasks", "gpu_utilisation"),
     *("slowdown_p50", "cache_hit_rate", "latency_p50_s", "cost_change", "slowdown_p95", "slowdown_change", "measured"),
     "requests",
 )

@@ -75,9 +75,7 @@ class PlanOnce(PoolPolicy):
         return plan
 
 
-def best_first(
-    graph: Graph, fronts: Sequence[Sequence[Option]], deadline: int, cutoff: int
-) -> tuple[Plan, int]:
+def best_first(graph: Graph, fronts: Sequence[Sequence[Option]], deadline: int, cutoff: int) -> tuple[Plan, int]:
     """Return the cheapest plan that keeps a deadline, as far as ``cutoff`` states show it, and how many it took.
 
     ``fronts``: by task, fastest first.
