@@ -15,7 +15,7 @@ from headway.serving.law import Law
 from headway.serving.policies.registry import POLICIES, build
 from headway.units import MICROSECOND, MILLISECOND, SECOND
 from tests.conformance.checks import promise
-from tests.conformance.serving import check_audited, check_conserved, check_ends, check_little, check_replay
+from tests.conformance.serving import Guarded, check_audited, check_conserved, check_ends, check_little, check_replay
 from tests.serving.worlds import Run, World, drive, first_difference, worlds
 
 few = settings(
@@ -41,7 +41,7 @@ def controlled(name: str, law: Law) -> Callable[[], Controller]:
 def check_controlled(make: Callable[[], Controller], drawn: World) -> Run:
     kept = max(drawn.fleet.keep_alive, 100 * SECOND)  # a process that stops before a decision can use it helps nobody
     world = replace(drawn, fleet=replace(drawn.fleet, keep_alive=kept))
-    run = drive(make(), world, exact=False)
+    run = drive(make(), world, exact=False, watch=Guarded)
     check_ends(run)
     check_conserved(run)
     check_audited(run)

@@ -172,6 +172,26 @@ def test_workers_decide_on_their_own_unless_control_is_central() -> None:
     assert [row.time // MILLISECOND for row in central.rows(Kind.DECIDE)] == [0, 10, 20, 30, 40, 50]
 
 
+def test_a_controller_of_a_worker_is_shown_what_concerns_that_worker() -> None:
+    class Spy(Local):
+        seen: list[tuple[int, list[int], list[int]]]
+
+        def bind(self, state: ServingState) -> None:
+            self.seen = []
+
+        def decide(self, now: int, state: ServingState) -> Iterator[Action]:
+            (worker,) = state.deciding
+            self.seen.append((worker.id, state.landed, list(state.touched)))
+            yield from super().decide(now, state)
+
+    policy = Spy()
+    drive(Controller(policy, Law(MILLISECOND)), world([0, 0, 1, 1], 2), exact=False)
+    for worker, landed, touched in policy.seen:
+        assert {request % 2 for request in landed} <= {worker}
+        assert set(touched) <= {worker}
+    assert sorted(request for _, landed, _ in policy.seen for request in landed) == [0, 1, 2, 3], "each once"
+
+
 def test_a_wake_up_takes_no_time_and_comes_while_the_controller_is_busy() -> None:
     class Wakes(Direct):
         asked: list[int]

@@ -41,10 +41,11 @@ def controller_overload(tape: Tape, gpu_utilisation: float) -> str | None:
     It was busy all the time in which requests arrived, and more and more of them were open.
     """
     arrived = tape.of(Kind.ARRIVED)[:, 0]
-    if not len(rows := tape.of(Kind.DECIDE)) or not len(arrived) or arrived[0] == arrived[-1]:
+    first, last = (int(arrived[0]), int(arrived[-1])) if len(arrived) else (0, 0)
+    decided = tape.of(Kind.DECIDE)
+    rows = decided[decided[:, 0] <= last]
+    if not len(rows) or first == last:
         return None
-    first, last = int(arrived[0]), int(arrived[-1])
-    rows = rows[rows[:, 0] <= last]
     busy = np.bincount(rows[:, 4] + 1, weights=np.minimum(rows[:, 6], last) - rows[:, 0])
     share = float(busy.max()) / (last - first)
     ended = np.sort(tape.of(Kind.DONE, Kind.DROP)[:, 0])

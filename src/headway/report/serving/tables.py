@@ -27,9 +27,11 @@ def _seconds(value: float | None) -> str:
     return "" if value is None else f"{1000 * value:,.0f} ms" if value < 10 else f"{value:,.1f} s"
 
 
-def _milliseconds(value: float | None) -> str:
-    """Return a short time with three digits."""
-    return "" if value is None else f"{1000 * value:.3g} ms" if value < 1 else _seconds(value)
+def _short(value: float | None) -> str:
+    """Return a time that may be far below a millisecond, with three digits."""
+    if value is None or value >= 1:
+        return _seconds(value)
+    return f"{1000 * value:.3g} ms" if value >= 0.001 else f"{1e6 * value:.3g} µs"
 
 
 def _usd(value: float | None) -> str:
@@ -82,7 +84,7 @@ _COLUMNS: tuple[tuple[str, str, Callable[[Any], str], int], ...] = (
     ("GPU use", "gpu_utilisation", _share, 0),
     ("batch", "batch_mean", _mean, 0),
     ("controller", "controller_utilisation", _share, 0),
-    ("decision wait", "decision_wait_mean_s", _milliseconds, 0),
+    ("decision wait", "decision_wait_mean_s", _short, 0),
     ("stale", "stale_actions", _count, 0),
     ("states", "states_evaluated", _count, 0),
     ("tasks/s", "tasks_per_s", _count, 0),
