@@ -85,6 +85,10 @@ def documents() -> Iterator[tuple[str, dict[str, Any]]]:
         yield f"compass/{policy}, authors", served("compass", policy, serving={"fidelity": "authors"})
         yield f"compass/{policy}, stale", served("compass", policy, serving={"push_interval": "1s", "workers": 9})
     yield from _loads()
+    for scenario, policy in (("compass", "compass"), ("compass", "headway"), ("esg", "esg")):
+        taking = {"controller": "fixed=5ms,state=20us"}
+        failures = {"every": "10s", "repair": "5s"}
+        yield f"{scenario}/{policy}, controller", served(scenario, policy, serving=taking, failures=failures)
 
 
 def _loads() -> Iterator[tuple[str, dict[str, Any]]]:

@@ -55,6 +55,8 @@ class RunParts(NamedTuple):
     state: State[Any, Any, Any]
     policy: Policy[Any, Any]
     executor: Executor[Any, Any, Any]
+    exact: bool = True
+    """Whether an action cannot be stale when it is committed: one that is infeasible is then a mistake."""
 
 
 class Scene(ABC):
@@ -353,6 +355,10 @@ class Domain(ABC):
     def draws(self, experiment: Any) -> bool:
         """Return whether another seed gives another run."""
         return True
+
+    def with_measured(self, experiment: Any) -> Any:
+        """Return the experiment with what is measured on this machine in numbers: the same for all its seeds."""
+        return experiment
 
     def comparable_variants(self, experiments: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:
         """Return the variants of one file as they are to be run beside each other."""

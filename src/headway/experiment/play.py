@@ -55,7 +55,7 @@ def _play(
         tape = TapeWriter(folder)
         begun = scene.begin() if begin is None else begin(tape)
         state, policy = begun.state, begun.policy
-        scheduler = Scheduler(state, policy, begun.executor, tape)
+        scheduler = Scheduler(state, policy, begun.executor, tape, exact=getattr(begun, "exact", True))
         scheduler.decide_ns = [] if scene.times_decisions(policy) else None
         watched = is_watched(scene.policy_parts(policy))
         with unchanged(policy.name, scene.inputs(), watched=watched):

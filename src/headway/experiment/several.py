@@ -14,6 +14,7 @@ from headway.experiment.files import Named
 from headway.experiment.folder import check_folder
 from headway.experiment.measured import measured, replicated, seeded, with_run
 from headway.experiment.pool import LocalPool
+from headway.experiment.registry import domain_of
 from headway.report.progress import Board
 
 INDEX_NAME = "runs.json"
@@ -48,8 +49,10 @@ def play(experiments: Sequence[Named], processes: int = 1) -> Iterator[Outcome]:
     runs = []
     for number, (label, one) in enumerate(experiments):
         seeds = seeded(one)
-        if len(seeds) > 1 and one.run.out:
-            check_folder(Path(one.run.out))
+        if len(seeds) > 1:
+            seeds = seeded(domain_of(one).with_measured(one))
+            if one.run.out:
+                check_folder(Path(one.run.out))
         runs += [(number, label, each) for each in seeds]
     if len(runs) > len(experiments):
         runs.sort(key=lambda run: run[2].run.seed)  # a workload that is drawn serves all policies

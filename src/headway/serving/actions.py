@@ -78,6 +78,17 @@ class WakeAt(Struct, frozen=True, gc=False):
     time: int
 
 
+class DecideUntil(WakeAt, frozen=True, gc=False):
+    """Be busy with a decision until this time; only a ``Controller`` asks for it."""
+
+    controller: int
+    """The worker whose controller it is; -1: that of the whole fleet."""
+    states: int
+    """States that the policy evaluated for it."""
+    waited: int
+    """How long what is decided about has waited for it."""
+
+
 Action: TypeAlias = (
     PlaceRequest | MoveTask | RunBatch | FetchModel | EvictModel | StartInstance | StopInstance | DropRequest | WakeAt
 )

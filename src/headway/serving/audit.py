@@ -37,7 +37,7 @@ _RANKS: dict[int, int] = {
     Kind.ARRIVED: RequestArrived.rank,
     Kind.WOKE: Woke.rank,
 }
-_ACTIONS = range(Kind.PLACE, Kind.REFUSED + 1)
+_ACTIONS = (*range(Kind.PLACE, Kind.REFUSED + 1), Kind.DECIDE)
 
 
 def audit(
@@ -71,6 +71,8 @@ class _Auditor(RequestAuditor):
         self._lease = 0
         self._stopping: list[int] | None = None
         """A STOP_INSTANCE row whose EXPIRED row has yet to come."""
+        self._busy_until: dict[int, int] = {}
+        """By controller (-1: the one of the whole fleet): when its last decision is over."""
         self._rows = {
             Kind.ARRIVED: self._on_arrived,
             Kind.TASK_ARRIVED: self._on_queued,
@@ -92,6 +94,7 @@ class _Auditor(RequestAuditor):
             Kind.DROP: self._on_drop,
             Kind.DONE: self._on_done,
             Kind.LOST: self._on_lost,
+            Kind.DECIDE: self._on_decide,
             **dict.fromkeys((Kind.WOKE, Kind.WAKE_AT, Kind.REFUSED), lambda row: None),
         }
 
@@ -304,6 +307,16 @@ class _Auditor(RequestAuditor):
         early = now < since + self._fleet.keep_alive
         if early and worker.up and (stopped is None or stopped[4:6] != [place, function]):
             self._find("instance", f"a process of function {function} is let go before its time")
+
+    def _on_decide(self, row: list[int]) -> None:
+        now, _, _, states, place, waited, until = row
+        if not -1 <= place < len(self._workers):
+            self._find("controller", f"worker {place} does not exist")
+        if now < (busy := self._busy_until.get(place, 0)):
+            self._find("controller", f"controller {place} begins a decision, it is busy until {busy} ns")
+        if until <= now or waited < 0 or states < 0:
+            self._find("controller", f"a decision until {until} ns, after a wait of {waited}, over {states} states")
+        self._busy_until[place] = until
 
     def _on_stale(self, row: list[int]) -> None:
         _, _, request, lease, place, task, kind = row

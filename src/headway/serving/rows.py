@@ -31,6 +31,7 @@ class Kind(IntEnum):
     DROP = 27  # tasks that had been finished
     WAKE_AT = 28  # the time asked for
     REFUSED = 29  # the kind of the action that was refused; its note says why
+    DECIDE = 35  # until when a controller is busy; place is its worker, lease states evaluated, detail the wait before
     TASK = 40  # a task of the batch before; detail is the task, value when its inputs are there
     LOAD = 41  # a model that the batch fetches first; detail is the model, value how long it takes
     COLD = 42  # the batch starts a process first; detail is the function, value how long it takes

@@ -15,6 +15,7 @@ from headway.serving import batches, feasible, losses, store, warm
 from headway.serving.actions import (
     NOWHERE,
     Action,
+    DecideUntil,
     DropRequest,
     EvictModel,
     FetchModel,
@@ -93,6 +94,8 @@ class ServingState:
         self.ended: list[TaskId] = []
         self.displaced: list[int] = []
         self.touched: dict[int, None] = {}
+        self.deciding = self.workers
+        """The workers that decide: all; with a controller for each worker its own alone."""
         self.journal: Callable[[TapeRow], None] = lambda row: None
         """Called with each row of the tape; does nothing where the run is not recorded."""
         self.leases = 0
@@ -250,6 +253,8 @@ class ServingState:
             batches.stop_idle(self, now, worker_state, action.function, -1)
         elif isinstance(action, DropRequest):
             self._drop(now, action.request)
+        elif isinstance(action, DecideUntil):
+            self.journal((now, Kind.DECIDE, -1, action.states, action.controller, action.waited, action.time))
         else:
             assert isinstance(action, WakeAt)
             self.journal((now, Kind.WAKE_AT, -1, 0, -1, 0, action.time))

@@ -32,7 +32,8 @@ def test_the_plan_keeps_a_deadline_that_can_be_kept_and_is_the_cheapest_without_
     problem: tuple[Graph, list[tuple[Option, ...]]], deadline: int, cutoff: int
 ) -> None:
     graph, fronts = problem
-    plan = best_first(graph, fronts, deadline, cutoff)
+    plan, evaluated = best_first(graph, fronts, deadline, cutoff)
+    assert evaluated <= cutoff
     taken = graph.critical_path([option.time for option in plan])
     fastest = graph.critical_path([front[0].time for front in fronts])
     costs = [

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from headway.experiment.domain import Domain
 from headway.experiment.fleet.flags import AXES, EXAMPLES, FLAGS, WORK
-from headway.experiment.fleet.scene import FleetScene, load, policy_name, policy_of, prepare
+from headway.experiment.fleet.scene import FleetScene, load, policy_name, policy_of, prepare, with_measured
 from headway.formats import pairs as pair_file
 from headway.formats.serving.settings import ServingExperiment, split_arrivals
 from headway.scenarios import file as scenario_file
@@ -46,6 +46,10 @@ class FleetDomain(Domain):
         name = file_of(options) if kind == "rates" else ""
         before, _, after = value.partition(name) if name else ("", "", "")
         return before, name or value, after
+
+    def with_measured(self, experiment: ServingExperiment) -> ServingExperiment:
+        """Return the experiment with the law of its controller in numbers."""
+        return with_measured(experiment)
 
     def policy_name(self, experiment: ServingExperiment) -> str:
         """Return the policy as it was written; one from a file by its own name."""

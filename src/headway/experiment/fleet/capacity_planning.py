@@ -18,7 +18,7 @@ from typing import Any
 from headway.errors import ExperimentError, unknown_name
 from headway.experiment.answer import Answer
 from headway.experiment.domain import RunResult, with_table
-from headway.experiment.fleet.scene import FleetScene, load_note
+from headway.experiment.fleet.scene import FleetScene, load_note, with_measured
 from headway.experiment.measured import numbers
 from headway.experiment.play import play
 from headway.formats.serving.settings import BY_RATE, ServingExperiment, check, split_arrivals
@@ -132,7 +132,7 @@ def settings_for(graph: str, scenario: str | None = None) -> dict[str, Any]:
 def answer(experiment: ServingExperiment, target: float) -> Answer:
     """Return plans as an answer; raise NotEnoughError where no kind of worker is enough."""
     within("in-time", target, 0.01, 1)
-    experiment, notes = _at_rate(check(experiment))
+    experiment, notes = _at_rate(with_measured(check(experiment)))
     with share_bar("plan") as progress:
         rows = [plan.record() for plan in plans(experiment, target, progress)]
     if not rows[0]["workers"]:

@@ -45,5 +45,6 @@ FLAGS = (
     ),
     Flag("push_interval", "serving.push_interval", "How often workers tell of themselves.", panel=FLEET),
     Flag("control", "serving.control", "central or decentralised; else the policy's.", panel=FLEET),
+    Flag("controller", "serving.controller", "Time of a decision: none, 10ms, calibrated.", panel=FLEET),
     Flag("fidelity", "serving.fidelity", "true, or authors: as the papers simulate.", panel=FLEET),
 )

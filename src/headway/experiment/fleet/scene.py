@@ -1,7 +1,7 @@
 """Prepare a run of a fleet: from the tables of an experiment to a catalogue, workers, requests and a policy."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,13 @@ import msgspec
 from headway.core.audit import Finding
 from headway.core.tape import Tape
 from headway.core.tasks import Far
-from headway.errors import TapeError
+from headway.errors import ExperimentError, TapeError
 from headway.experiment.domain import RunParts, Scene, with_table
+from headway.experiment.fleet.calibration import calibrate
 from headway.experiment.folder import Limits, kept_file
 from headway.files import write_whole
 from headway.formats import pairs as pair_file
+from headway.formats.serving.controller import CALIBRATED, parse_controller
 from headway.formats.serving.settings import ServingExperiment, check
 from headway.formats.training.cluster_table import within
 from headway.formats.training.settings import span
@@ -24,7 +26,9 @@ from headway.scenarios import file as scenario_file
 from headway.scenarios.file import Built
 from headway.scenarios.limits import check_rate
 from headway.serving.audit import audit
+from headway.serving.controller import Controller
 from headway.serving.latency import LatencyModel
+from headway.serving.law import Law
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.policies.registry import build, describe
 from headway.serving.replay import about, replay_on
@@ -34,6 +38,7 @@ from headway.serving.state import ServingState
 from headway.sim.serving import SimulatedFleet, WorkerFaults
 from headway.sim.worker_faults import faults_of
 from headway.traces import request_table, serving_arrivals
+from headway.units import exact_duration
 
 REQUESTS_NAME = "requests.parquet"
 SCENARIO_NAME = "scenario"
@@ -99,11 +104,29 @@ class FleetScene(Scene):
         last = self.requests[-1].arrival if self.requests else 0
         return faults_of(self.experiment, len(self.built.fleet.workers), last)
 
+    def law(self) -> Law | None:
+        """Return how long a decision takes; None: no time."""
+        return parse_controller(self.experiment.serving.controller)
+
+    def bound(self) -> tuple[ServingState, ServingPolicy]:
+        """Return the initial state and the policy, which is bound to it; behind a controller where there is one."""
+        state, policy, law = self.state(), self.policy(), self.law()
+        deciding = policy if law is None else Controller(policy, law)
+        deciding.bind(state)
+        return state, deciding
+
+    def policy_parts(self, policy: ServingPolicy) -> Sequence[object]:
+        """Return the policy itself, without its controller."""
+        return (policy.inner if isinstance(policy, Controller) else policy,)
+
     def begin(self) -> RunParts:
         """Return state, policy and executor before the first event."""
-        state, policy = self.state(), self.policy()
-        policy.bind(state)
-        return RunParts(state, policy, SimulatedFleet(self.requests, state, self.experiment.run.seed, self.faults()))
+        state, policy = self.bound()
+        return RunParts(state, policy, self.executor(state), exact=self.law() is None)
+
+    def executor(self, state: ServingState) -> SimulatedFleet:
+        """Return the executor of a run from this state on."""
+        return SimulatedFleet(self.requests, state, self.experiment.run.seed, self.faults())
 
     def progress(self, state: ServingState, now: int) -> Far:
         """Count the requests that were answered, wait and run."""
@@ -129,8 +152,7 @@ class FleetScene(Scene):
 
     def replay(self, tape: Tape, *, complete: bool) -> Tape:
         """Show a fresh policy the recorded events."""
-        state, policy = self.state(), self.policy()
-        policy.bind(state)
+        state, policy = self.bound()
         return replay_on(state, self.requests, tape, policy, complete=complete)
 
     def audit(self, tape: Tape, *, complete: bool) -> Sequence[Finding]:
@@ -180,7 +202,30 @@ def prepare(experiment: ServingExperiment) -> FleetScene:
     scene = FleetScene(resolved, built, requests, (*notes, *([note] if note else ())), groups)
     scene.faults()
     scene.state()
+    return with_law(scene)
+
+
+def with_law(scene: FleetScene) -> FleetScene:
+    """Return the scene with the law of its controller in numbers, where it is to be measured on this machine."""
+    controller, law = scene.experiment.serving.controller, scene.law()
+    if controller == CALIBRATED:
+        state, policy = scene.bound()
+        law = calibrate(policy, state, scene.executor(state))
+        resolved = with_table(scene.experiment, "serving", controller=str(law))
+        note = f"controller, measured on this machine: {law}"
+        scene = replace(scene, experiment=resolved, notes=(*scene.notes, note))
+    kept = scene.built.fleet.keep_alive
+    if law is not None and law.fixed >= kept and any(each.cold_start for each in scene.built.catalogue.functions):
+        rule = f"a process that is idle for {exact_duration(kept)} stops before a decision can use it"
+        raise ExperimentError(f"controller {controller}: {rule}; take a shorter time, or a longer keep-alive")
     return scene
+
+
+def with_measured(experiment: ServingExperiment) -> ServingExperiment:
+    """Return the experiment with the law of its controller in numbers, measured where it is to be."""
+    if experiment.serving.controller != CALIBRATED:
+        return experiment
+    return with_table(experiment, "serving", controller=prepare(experiment).experiment.serving.controller)
 
 
 def load_note(load: float, rate: float) -> str:

@@ -14,6 +14,7 @@ from headway.experiment.domain import Outcome, Row, RunResult, Shown, StoredRun,
 from headway.experiment.fleet.scene import FleetScene
 from headway.formats.serving.settings import warmup_share
 from headway.metrics.compare import Replication
+from headway.metrics.serving.controller import controller_overload
 from headway.metrics.serving.summary import messages, summarise
 from headway.report.export import Tables, Written, write_pieces
 from headway.report.figures import labels, latencies, line_style
@@ -70,9 +71,12 @@ class FleetView(View):
             "tasks_per_s": row["tasks"] / result.wall_s,
             "scenario": scene.experiment.serving.scenario,
         }
+        if scene.law() is not None:
+            row["controller"] = scene.experiment.serving.controller
         if (load := scene.experiment.workload.load) is not None:
             row |= {"load": load, "rate_per_s": chosen(scene.experiment, scene.built).rate}
-        return Outcome(row, _notes(scene, row))
+        overload = controller_overload(result.tape, row["gpu_utilisation"])
+        return Outcome(row, (*_notes(scene, row), *([overload] if overload else ())))
 
     def stopped_line(self, result: RunResult) -> str:
         """Count the requests that had arrived and were answered."""
@@ -163,6 +167,7 @@ def _shown(run: Shown) -> serving_page.Shown:
         "stopped": not run.stored.complete,
         "scenario": scene.experiment.serving.scenario,
     }
+    row["overload"] = controller_overload(run.stored.tape, row["gpu_utilisation"])
     return serving_page.Shown(row, *_parts(run.stored))
 
 

@@ -12,6 +12,7 @@ from msgspec import Struct, field
 
 from headway.errors import ExperimentError, unknown_name
 from headway.formats.run_settings import MeasureTable, NamedPolicyTable, RunTable, Variant, check_measure
+from headway.formats.serving.controller import parse_controller
 from headway.formats.training.cluster_table import within
 from headway.formats.training.settings import LEAST_MTBF, LONGEST, Span, span
 from headway.units import parse_duration
@@ -53,6 +54,8 @@ class ServingTable(Struct, kw_only=True, forbid_unknown_fields=True):
     """cold: no process runs and no weights are on a GPU when the run begins; warm: as ``serving.warm`` says."""
     control: str = ""
     """central or decentralised; empty: the scenario's value, else the policy's default."""
+    controller: Span = "none"
+    """How long a decision takes: none, a duration, calibrated, or fixed=1.2ms,state=3us; see ``serving.controller``."""
     profile: str = ""
     """law, measured, paper (the measured shape at the scenario's times), or a profile file; empty: as the scenario
     says."""
@@ -135,6 +138,7 @@ def check(experiment: ServingExperiment) -> ServingExperiment:
     if table.workers is not None:
         within("workers", table.workers, 1, MOST_WORKERS)
     span(table.push_interval, "push interval")
+    parse_controller(table.controller)
     check_workload(experiment.workload)
     check_failures(experiment.failures)
     warmup_share(experiment)

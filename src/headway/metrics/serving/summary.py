@@ -13,6 +13,7 @@ import numpy as np
 
 from headway.core.tape import Tape
 from headway.metrics.series import FloatArray, IntArray, exact_dot
+from headway.metrics.serving.controller import controller_numbers
 from headway.metrics.serving.cost import Costs, costs
 from headway.metrics.serving.groups import GroupRows
 from headway.metrics.serving.ledger import BoolArray, Ledger
@@ -63,6 +64,7 @@ def summarise(
         "cost_keepalive_usd": cost.keepalive_usd,
         "cost_fleet_usd": cost.fleet_usd,
         "makespan_s": ledger.span / SECOND,
+        **controller_numbers(ledger, tape),
         "graphs": rows.graphs(),
         **rows.named(groups),
     }

@@ -53,6 +53,10 @@ _TABLE = (
     ("GPU use", "gpu_utilisation"),
     ("workers", "workers_used"),
     ("batch", "batch_mean"),
+    ("controller busy", "controller_utilisation"),
+    ("decision wait", "decision_wait_mean_s"),
+    ("stale actions", "stale_actions"),
+    ("states", "states_evaluated"),
 )
 _BELOW = {
     "slowdown_mean": (("p50", "slowdown_p50"), ("p95", "slowdown_p95")),
@@ -175,6 +179,8 @@ class _Page:
             row = run.row
             if row.get("stopped"):
                 lines.append(f"{name} was stopped before its end.")
+            if row.get("overload"):
+                lines.append(f"{name}: {row['overload']}.")
             if row.get("unfinished"):
                 share = percent(row["unfinished"] / max(row["requests"], 1))
                 lines.append(

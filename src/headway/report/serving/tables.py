@@ -27,6 +27,13 @@ def _seconds(value: float | None) -> str:
     return "" if value is None else f"{1000 * value:,.0f} ms" if value < 10 else f"{value:,.1f} s"
 
 
+def _short(value: float | None) -> str:
+    """Return a time that may be far below a millisecond, with three digits."""
+    if value is None or value >= 1:
+        return _seconds(value)
+    return f"{1000 * value:.3g} ms" if value >= 0.001 else f"{1e6 * value:.3g} µs"
+
+
 def _usd(value: float | None) -> str:
     """Return what 1,000 requests cost."""
     return "" if value is None else f"${1000 * value:.4f}" if value < 0.01 else f"${1000 * value:,.2f}"
@@ -76,17 +83,22 @@ _COLUMNS: tuple[tuple[str, str, Callable[[Any], str], int], ...] = (
     ("workers used", "workers_used", _count, 0),
     ("GPU use", "gpu_utilisation", _share, 0),
     ("batch", "batch_mean", _mean, 0),
+    ("controller", "controller_utilisation", _share, 0),
+    ("decision wait", "decision_wait_mean_s", _short, 0),
+    ("stale", "stale_actions", _count, 0),
+    ("states", "states_evaluated", _count, 0),
     ("tasks/s", "tasks_per_s", _count, 0),
 )
 """Heading, key, how it is written, and which end is best: 1 the largest, -1 the smallest, 0 neither."""
 _EXPENDABLE = (
+    "states_evaluated",
     *("tasks_per_s", "cold_starts", "bytes_fetched", "batch_mean", "workers_used", "lost_tasks", "gpu_utilisation"),
     *("slowdown_p50", "cache_hit_rate", "latency_p50_s", "cost_change", "slowdown_p95", "slowdown_change", "measured"),
     "requests",
 )
 """What a narrow terminal does without, the first of them first."""
 _NOTHING: Mapping[str, float] = {
-    **dict.fromkeys(("unfinished", "lost_tasks", "cold_starts", "bytes_fetched"), 0),
+    **dict.fromkeys(("unfinished", "lost_tasks", "cold_starts", "bytes_fetched", "states_evaluated"), 0),
     "batch_mean": 1,
     "seeds": 1,
 }

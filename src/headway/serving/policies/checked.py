@@ -49,7 +49,9 @@ class _Checked(ServingPolicy):
                 wrong = f"decide returned {actions!r}; it must yield actions, or return a list of them"
                 raise ExperimentError(f"policy {self.name} at {format_duration(now)}: {wrong}")
             for count, action in enumerate(actions, 1):
-                problem_text = _wrong(now, action) or state.check(action)
+                problem_text = _wrong(now, action)
+                if problem_text is None and not getattr(state, "delayed", False):
+                    problem_text = state.check(action)  # else the loop refuses it, if it is stale by then
                 if problem_text is None and count > MOST_ACTIONS:
                     problem_text = f"decide yields without end: more than {MOST_ACTIONS:,} actions in this instant"
                 if problem_text is not None:

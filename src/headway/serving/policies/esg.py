@@ -35,7 +35,14 @@ class Esg(PoolPolicy):
         self._weights = [average_latencies([cells_on(state, f) for f in graph.functions]) for graph in graphs]
         self._splits = [self._split(index, None) for index in range(len(graphs))]
         self._limited = lru_cache(_KEPT)(self._split)
+        self._searched = 0
+        """Configurations that splits with limits have looked at."""
         self.formed = FormedBatches(graphs, batch_sizes(self.options)) if self.feedback else None
+
+    @property
+    def states_evaluated(self) -> int:
+        """Return how many configurations all searches have looked at."""
+        return self._searched + sum(split.states for split in self._splits)
 
     def _split(self, index: int, limits: tuple[int, ...] | None) -> Split:
         """Return the split of a graph. ``limits``: by task, the largest batch that plans may count on."""
@@ -53,6 +60,9 @@ class Esg(PoolPolicy):
         if self.formed is None:
             paths = self._splits[graph].plan(task, slack, queue)
         else:
-            paths = self._limited(graph, self.formed.limits(graph, task)).plan(task, slack, queue)
+            split = self._limited(graph, self.formed.limits(graph, task))
+            before = split.states
+            paths = split.plan(task, slack, queue)
+            self._searched += split.states - before
             self.formed.on_planned(graph, task, [option.configuration.batch for option in paths[0].options[1:]])
         return list(dict.fromkeys(path.options[0] for path in paths))

@@ -54,6 +54,13 @@ class Exact(PoolPolicy):
         }
         self._searches = cache(self._search)
         self._whole = lru_cache(_KEPT)(self._front)
+        self._points = 0
+        """Configurations that went into fronts."""
+
+    @property
+    def states_evaluated(self) -> int:
+        """Return how many configurations searches have looked at, or fronts were made of."""
+        return self._points + sum(search.states for search in self._searches.values())
 
     def choices(
         self, now: int, state: ServingState, key: Key, requests: Sequence[int], slack: int, queue: int
@@ -95,6 +102,7 @@ class Exact(PoolPolicy):
                 options = tuple(within_batch(options, queue))
             if time != _DONE:
                 fronts[task] = front_of(options, task) if time == _OPEN else single_point(time)
+                self._points += len(options)
         return front_of_graph(graph, fronts, effort=_EFFORT)
 
 

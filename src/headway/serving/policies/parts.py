@@ -32,6 +32,11 @@ class ServingPolicy(ABC):
     ) -> None:
         """Raise where an option contradicts the requests of a run; called before it."""
 
+    @property
+    def states_evaluated(self) -> int:
+        """Return how many states (configurations, or plans) its searches have evaluated since ``bind``."""
+        return 0
+
     @abstractmethod
     def decide(self, now: int, state: ServingState) -> Iterator[Action]:
         """Return the actions of this instant."""

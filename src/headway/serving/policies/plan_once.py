@@ -34,6 +34,8 @@ class PlanOnce(PoolPolicy):
     least_options: ClassVar[dict[str, int]] = {"cutoff": 0}
     cutoff: int = 500
     feedback: bool = field(default=False, kw_only=True)
+    states_evaluated: int = field(default=0, init=False)
+    """Plans whose time was computed by best-first search since ``bind``."""
 
     def bind(self, state: ServingState) -> None:
         """Begin without plans."""
@@ -42,6 +44,7 @@ class PlanOnce(PoolPolicy):
         self._graphs = state.catalogue.graphs
         self.formed = FormedBatches(self._graphs, batch_sizes(self.options)) if self.feedback else None
         self._known = cache(self._search)
+        self.states_evaluated = 0
         self._slowest = [sum(self.options[task.function][-1].time for task in graph.tasks) for graph in self._graphs]
 
     def decide(self, now: int, state: ServingState) -> Iterator[Action]:
@@ -88,11 +91,13 @@ class PlanOnce(PoolPolicy):
         """Return the plan where the batch of each task is at most its limit."""
         functions = zip(self._graphs[graph].functions, limits, strict=True)
         fronts = [skyband(within_batch(self.options[function], most)) for function, most in functions]
-        return best_first(self._graphs[graph], fronts, slack, self.cutoff)
+        plan, evaluated = best_first(self._graphs[graph], fronts, slack, self.cutoff)
+        self.states_evaluated += evaluated
+        return plan
 
 
-def best_first(graph: Graph, fronts: Sequence[Sequence[Option]], deadline: int, cutoff: int) -> Plan:
-    """Return the cheapest plan that keeps a deadline, as far as ``cutoff`` states show it.
+def best_first(graph: Graph, fronts: Sequence[Sequence[Option]], deadline: int, cutoff: int) -> tuple[Plan, int]:
+    """Return the cheapest plan that keeps a deadline, as far as ``cutoff`` states show it, and how many it took.
 
     ``fronts``: by task, fastest first.
     """
@@ -100,20 +105,21 @@ def best_first(graph: Graph, fronts: Sequence[Sequence[Option]], deadline: int, 
     heap = [(sum(front[-1].cost for front in fronts), start)]
     seen = {start}
     nearest: tuple[int, tuple[int, ...]] | None = None
-    for _ in range(cutoff):
-        if not heap:
-            break
+    evaluated = 0
+    while heap and evaluated < cutoff:
+        evaluated += 1
         cost, state = heappop(heap)
         time = graph.critical_path([front[at].time for front, at in zip(fronts, state, strict=True)])
         if time <= deadline:
-            return _options(fronts, state)
+            return _options(fronts, state), evaluated
         if nearest is None or time < nearest[0]:
             nearest = time, state
         for task, at in enumerate(state):
             if at and (step := (*state[:task], at - 1, *state[task + 1 :])) not in seen:
                 seen.add(step)
                 heappush(heap, (cost - fronts[task][at].cost + fronts[task][at - 1].cost, step))
-    return _options(fronts, _greedy(graph, fronts, deadline, nearest[1] if nearest is not None else start))
+    last = _greedy(graph, fronts, deadline, nearest[1] if nearest is not None else start)
+    return _options(fronts, last), evaluated
 
 
 def _greedy(graph: Graph, fronts: Sequence[Sequence[Option]], deadline: int, state: tuple[int, ...]) -> tuple[int, ...]:

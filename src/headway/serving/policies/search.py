@@ -63,6 +63,8 @@ class Search:
         self._prepared = cache(self._prepare)
         self._slowest = sum(max(options).time for options in stages)
         self._paths = cache(self.paths)
+        self.states = 0
+        """Configurations that were looked at, over all searches."""
 
     def rounded_paths(self, slack: int, queue: int) -> tuple[Path, ...]:
         """Return ``paths`` for the time rounded down to a multiple of ``bucket``."""
@@ -91,6 +93,7 @@ class Search:
             feasible = int(stage.times.searchsorted(left - rest.fastest, side="right"))  # the time blade
             if not feasible:
                 continue
+            self.states += feasible
             bounds = stage.costs[:feasible] + rest.costs_within(left - stage.times[:feasible])
             for at in _cheapest(bounds, self.ranks):  # the cost blade
                 number += 1

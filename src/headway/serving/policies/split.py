@@ -181,6 +181,12 @@ class Split:
             [(self._search(level.stages, ranks if level is inmost[-1] else 1), level.fraction) for level in inmost]
             for inmost in levels(graph, weights, size)
         ]
+        self._searches = list(dict.fromkeys(search for plans in self._plans for search, _ in plans))
+
+    @property
+    def states(self) -> int:
+        """Return how many configurations were looked at, over all searches."""
+        return sum(search.states for search in self._searches)
 
     def plan(self, task: int, slack: int, queue: int) -> tuple[Path, ...]:
         """Return the paths from a task on, cheapest first.

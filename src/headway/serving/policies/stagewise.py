@@ -8,7 +8,7 @@ order of the time since which they wait, less the head start.
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
 from itertools import islice
 from typing import ClassVar
@@ -28,6 +28,8 @@ class Stagewise(PoolPolicy):
 
     least_options: ClassVar[dict[str, int]] = {"ranks": 1}
     ranks: int = 5
+    states_evaluated: int = field(default=0, init=False)
+    """Configurations that were looked at since ``bind``."""
 
     def bind(self, state: ServingState) -> None:
         """Compute the shares of all tasks."""
@@ -35,6 +37,7 @@ class Stagewise(PoolPolicy):
         self._shares = shares_by_mean(state, self.options)
         self._band = cache(self._best)
         self._starts = HeadStarts(state)
+        self.states_evaluated = 0
 
     def ordered(self, state: ServingState, keys: dict[Key, None]) -> Iterable[Key]:
         """Return the queues with the most urgent head first, where some request has a priority; sort those queues."""
@@ -69,6 +72,7 @@ class Stagewise(PoolPolicy):
             slack = int(share / max(self.slower[graph])) - (now - rs.since[task])
         band = self._band(state.catalogue.graphs[graph].tasks[task].function, queue)
         feasible = bisect_right(band, slack, key=lambda option: option.time)
+        self.states_evaluated += feasible
         return sorted(band[:feasible], key=lambda option: (option.cost, option.time))[: self.ranks] or band[:1]
 
     def _best(self, function: int, queue: int) -> tuple[Option, ...]:

@@ -67,6 +67,8 @@ class Aquatope(ServingPolicy):
     locality: bool = field(default=False, kw_only=True)
     deviations: float = field(default=2.0, kw_only=True)
     shrink: bool = field(default=True, kw_only=True)
+    states_evaluated: int = field(default=0, init=False)
+    """Plans that were sampled since ``bind``."""
 
     def __post_init__(self) -> None:
         """Raise for an option that makes no sense."""
@@ -97,6 +99,7 @@ class Aquatope(ServingPolicy):
             )
             for graph in catalogue.graphs
         ]
+        self.states_evaluated = 0
         self._effort = Effort(self.initial, self.rounds, self.proposals, self.outliers, self.anew, self.penalty)
         self._sizes: list[dict[int, Sizes]] = [{} for _ in catalogue.graphs]
         self._partial: dict[tuple[int, Option, int], Configuration] = {}
@@ -116,7 +119,8 @@ class Aquatope(ServingPolicy):
         if len(known) >= TARGETS:
             return known[max((other for other in known if other <= target), default=min(known))]
         workflow = self._workflows[request.graph]
-        options = optimise(workflow, target, self.seed, self._effort).options
+        options, samples = optimise(workflow, target, self.seed, self._effort)
+        self.states_evaluated += len(samples)
         sizes = known[target] = Sizes(options, fill_waits(workflow.graph, options, target))
         return sizes
 

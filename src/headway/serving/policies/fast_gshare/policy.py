@@ -54,6 +54,8 @@ class FastGshare(ServingPolicy):
     cpus: str = SHARE
     least: int = field(default=1, kw_only=True)
     prewarm: bool = field(default=True, kw_only=True)
+    states_evaluated: int = field(default=0, init=False)
+    """Shares that were looked at for new pods since ``bind``."""
 
     def __post_init__(self) -> None:
         """Raise for an option that makes no sense."""
@@ -68,6 +70,7 @@ class FastGshare(ServingPolicy):
     def bind(self, state: ServingState) -> None:
         """Compute the shares of all functions and the budgets of all stages; start without pods."""
         self._pods = Pods(state)
+        self.states_evaluated = 0
         options = [options_on(state, function) for function in range(len(state.catalogue.functions))]
         self._budgets = shares_by_mean(state, options)
         """By graph and task: the part of the deadline."""
@@ -231,7 +234,9 @@ class FastGshare(ServingPolicy):
         graph, task = key
         deadline = self._fresh_deadlines.get(graph) or self._deadlines.get(graph)
         budget = int(self._budgets[graph][task] * deadline) if deadline else NEVER
-        return in_time(self._shares[state.catalogue.graphs[graph].functions[task]], budget)
+        shares = self._shares[state.catalogue.graphs[graph].functions[task]]
+        self.states_evaluated += len(shares)
+        return in_time(shares, budget)
 
     # --- batches ----------------------------------------------------------------------------------------------
 

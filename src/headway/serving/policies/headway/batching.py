@@ -52,6 +52,7 @@ class Batching:
     def __init__(self, menus: Sequence[Menu], usd: Sequence[Array], costs: CostTables) -> None:
         self.menus = menus
         self._usd = usd
+        self.offers = sum(map(len, usd))
         self.sizes = tuple(menu.size for menu in menus)
         self.largest = max(self.sizes, default=0)
         self._tables = costs.tables

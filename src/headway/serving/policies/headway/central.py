@@ -100,6 +100,8 @@ class Central:
         """Functions with tasks that fitted on no worker."""
         self._known: dict[tuple[float, float, int, tuple[int, ...]], list[Batching]] = {}
         self._renewed = 0
+        self.states_evaluated = 0
+        """Offers that were looked at."""
         self._renew(0, state)
 
     # --- an instant ---------------------------------------------------------------------------------------------
@@ -219,6 +221,7 @@ class Central:
                 del queue[:ASIDE]
                 break
             choice = batching.choose(now, queue, self._forecast.upcoming(now, function) if len(queue) < ASIDE else ())
+            self.states_evaluated += batching.offers
             if choice.until - now > self.max_delay:
                 choice = batching.choose(now, queue, ())  # nobody is worth such a wait, even to who is late anyway
             if choice.until > now:

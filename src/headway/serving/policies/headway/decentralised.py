@@ -46,6 +46,8 @@ class Decentralised:
         self._recovery = Recovery()
         self._plans: dict[int, Plan] = {}
         self._looked = [-1] * len(state.workers)
+        self.states_evaluated = 0
+        """Places for a task that plans have looked at."""
 
     def decide(self, now: int, state: ServingState) -> Iterator[Action]:
         """Yield the actions of an instant: plan requests, move tasks, serve workers."""
@@ -74,12 +76,13 @@ class Decentralised:
             self._recovery.planned(state, rs, tuple(rs.worker))
             return
         workers = self._placer.plan(now, state, rs, viewer, plan)
+        self.states_evaluated += len(workers) * len(state.workers)
         late = request.deadline + HOPE * self._tables.best_times[request.graph]
         if self.drop and request.deadline and (plan.finish > late or self._lost(now, rs)):
             # for those that come after it
             wanted = self._placer.plan(now, state, rs, viewer, Plan(len(rs.stage)), warm=True)
             yield from self._start_processes(now, state, rs, viewer, wanted)
-            yield self._give_up(rs)
+            yield from self._give_up(rs)
             return
         functions = self._tables.functions[request.graph]
         new = [(task, functions[task], worker) for task, worker in enumerate(workers) if worker != rs.worker[task]]
@@ -114,9 +117,10 @@ class Decentralised:
         left = max((tails[task] for task, stage in enumerate(rs.stage) if stage < Stage.RUNNING), default=0)
         return now + left > rs.request.deadline
 
-    def _give_up(self, rs: RequestState) -> DropRequest:
+    def _give_up(self, rs: RequestState) -> Iterator[Action]:
+        """Drop a request; its plan is kept until then, for it may be needed while the decision is taken."""
+        yield DropRequest(rs.request.id)
         self._plans.pop(rs.request.id, None)
-        return DropRequest(rs.request.id)
 
     def _send_successors(self, now: int, state: ServingState, request: int, task: int) -> Iterator[Action]:
         """Move the successors of a task that ended to where they are best placed now."""
@@ -124,7 +128,7 @@ class Decentralised:
             self._plans.pop(request, None)
             return
         if self.drop and rs.request.deadline and self._lost(now, rs):
-            yield self._give_up(rs)
+            yield from self._give_up(rs)
             return
         viewer, plan = rs.worker[task], self._plans[request]
         if viewer < 0 or not state.workers[viewer].up:
@@ -143,7 +147,7 @@ class Decentralised:
     def _balance(self, now: int, state: ServingState) -> Iterator[Action]:
         """Move queued tasks to workers where they would end earlier, once an interval."""
         interval = now // max(state.push_interval, LOOK_AGAIN)
-        for worker in state.workers:
+        for worker in state.deciding:
             if not worker.queue or not (worker.running or worker.starting):
                 continue
             if self._looked[worker.id] == interval:
@@ -162,8 +166,8 @@ class Decentralised:
             queue = self._order.queue(now, state, worker)
             if not worker.slices_free:  # what needs none may still run
                 queue = [key for key in queue if on_cpus >> state.requests[key[0]].graph.functions[key[1]] & 1]
-            if (hopeless := self._drop_hopeless(now, state, queue)) is not None:
-                yield hopeless
+            if (hopeless := self._find_hopeless(now, state, queue)) is not None:
+                yield from self._give_up(hopeless)
                 continue
             batch = self._next(now, state, worker, self._processes.ready(state, worker, queue))
             if batch is None:
@@ -172,10 +176,9 @@ class Decentralised:
         yield from self._processes.waiting(state, worker)
         yield from self._residency.ahead(now, state, worker, lambda: self._coming(now, state, worker))
 
-    def _drop_hopeless(self, now: int, state: ServingState, queue: Sequence[TaskId]) -> DropRequest | None:
+    def _find_hopeless(self, now: int, state: ServingState, queue: Sequence[TaskId]) -> RequestState | None:
         first = (state.requests[request] for request, _ in queue[:_TRIED])
-        lost = (rs for rs in first if self.drop and rs.request.deadline and self._lost(now, rs))
-        return next(map(self._give_up, lost), None)
+        return next((rs for rs in first if self.drop and rs.request.deadline and self._lost(now, rs)), None)
 
     def _next(self, now: int, state: ServingState, worker: WorkerState, queue: Sequence[TaskId]) -> RunBatch | None:
         """Return a batch of the most urgent task that fits, with others of its function that it should run with."""

@@ -63,6 +63,11 @@ class Headway(ServingPolicy):
         self._half: Central | Decentralised = central if state.central else placed
         self._half.bind(state)
 
+    @property
+    def states_evaluated(self) -> int:
+        """Return how many offers, or places for a task, were looked at."""
+        return self._half.states_evaluated
+
     def decide(self, now: int, state: ServingState) -> Iterator[Action]:
         """Return the actions of the half that decides."""
         return self._half.decide(now, state)

@@ -28,6 +28,8 @@ class Instances:
         self.whole = whole
         self.on: list[list[Instance]] = [[] for _ in state.workers]
         """By worker."""
+        self.states = 0
+        """Configurations that were looked at for new instances."""
         self._ledger = Ledger(state)
         functions = range(len(state.catalogue.functions))
         self._cells = [
@@ -99,11 +101,13 @@ class Instances:
     def _slots(self, state: ServingState, function: int) -> list[Slot]:
         """Return the workers that are up, with what no instance reserves."""
         cpus, slices = self._ledger.cpus_free, self._ledger.slices_free
-        return [
+        slots = [
             Slot(w.id, w.worker.cpus, w.worker.gpu.slices, cpus[w.id], slices[w.id], self._cells[w.id][function])
             for w in state.workers
             if w.up
         ]
+        self.states += sum(len(slot.cells) for slot in slots)
+        return slots
 
     def _fits(self, function: int) -> Fits:
         return lambda worker, configuration: self._ledger.fits(worker, function, configuration)

@@ -90,6 +90,11 @@ class Infless(ServingPolicy):
         self._wakes: Wakes[Instance] = Wakes()
         self._ticks_at = self._scales_at = -1
 
+    @property
+    def states_evaluated(self) -> int:
+        """Return how many configurations were looked at for new instances."""
+        return self._instances.states
+
     # --- what happens -----------------------------------------------------------------------------------------
 
     def decide(self, now: int, state: ServingState) -> Iterator[Action]:

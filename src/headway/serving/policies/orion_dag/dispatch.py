@@ -149,7 +149,7 @@ class Queues:
         kept = {index for other, index in self._kept.items() if other != kind}
         for index in self.hosts(state, kind):
             worker = state.workers[index]
-            if index in kept or not worker.up or not worker.slices_free:
+            if index in kept or not worker.up or (planned.slices and not worker.slices_free):
                 continue
             size = self._speeds.on(state, index, function, planned)
             if worker.slices_free >= size.slices and worker.cpus_free >= size.cpus:

@@ -1,0 +1,99 @@
+"""Measure how long a policy's decisions take on this machine: a fixed time, and a time for each state it evaluates.
+
+The policy decides the beginning of the run itself, with decisions that take no simulated time. For each question, the
+time until the policy's answer is complete is measured, commits not counted, with the actions of the answer and the
+states that the policy says it evaluated. The law is the fit by least squares over all answers with actions or states.
+"""
+
+from collections.abc import Iterator
+from time import perf_counter, perf_counter_ns
+
+import numpy as np
+
+from headway.core.scheduler import Scheduler
+from headway.core.tape import TapeWriter
+from headway.metrics.series import FloatArray
+from headway.serving.actions import Action, WakeAt
+from headway.serving.events import Event
+from headway.serving.law import Law
+from headway.serving.policies.aquatope.optimise import optimise
+from headway.serving.policies.parts import ServingPolicy
+from headway.serving.state import ServingState
+from headway.sim.serving import SimulatedFleet
+from headway.traces.build import no_collection
+
+LONGEST_S = 2.0
+"""The measurement ends after this, or with the run."""
+KEPT_PERCENT = 99
+"""The slowest answers, beside what the law says, are left out: the machine was interrupted there."""
+
+
+class Stopwatch(ServingPolicy):
+    """Lets a policy decide, and measures its answers."""
+
+    name = "stopwatch"
+
+    def __init__(self, policy: ServingPolicy) -> None:
+        self.inner = policy
+        self.answers: list[tuple[int, int, int]] = []
+        """Actions, states and nanoseconds of each answer."""
+
+    def decide(self, now: int, state: ServingState) -> Iterator[Action]:
+        """Yield the actions of the policy."""
+        policy, clock = self.inner, perf_counter_ns
+        before, actions, spent = policy.states_evaluated, 0, 0
+        started = clock()
+        answer = iter(policy.decide(now, state))
+        while (action := next(answer, None)) is not None:
+            spent += clock() - started
+            actions += not isinstance(action, WakeAt)
+            yield action
+            started = clock()
+        spent += clock() - started
+        self.answers.append((actions, policy.states_evaluated - before, spent))
+
+
+def calibrate(policy: ServingPolicy, state: ServingState, executor: SimulatedFleet) -> Law:
+    """Return the law of a policy that is bound to a state, from the beginning of its run."""
+    optimise.cache_clear()  # aquatope's: what an earlier run has searched would take no time
+    stopwatch = Stopwatch(policy)
+    scheduler = Scheduler[Event, Action](state, stopwatch, executor, TapeWriter())
+    ends = perf_counter() + LONGEST_S
+    with no_collection():
+        for now in scheduler.instants():
+            for action in stopwatch.decide(now, state):
+                scheduler.act(now, action)
+            if perf_counter() > ends:
+                break
+    return fitted(stopwatch.answers)
+
+
+def fitted(answers: list[tuple[int, int, int]]) -> Law:
+    """Return the law, no part of it below 0, that fits measured answers best."""
+    rows = np.array([answer for answer in answers if answer[0] or answer[1]], dtype=np.float64).reshape(-1, 3)
+    counts, times = rows[:, :2], rows[:, 2]
+    fixed, state = _least_squares(counts, times)
+    if len(rows) >= 100:
+        beside = times - counts @ np.array([fixed, state])
+        kept = beside <= np.percentile(beside, KEPT_PERCENT)
+        fixed, state = _least_squares(counts[kept], times[kept])
+    return Law(max(1, _rounded(fixed)), _rounded(state))
+
+
+def _least_squares(counts: FloatArray, times: FloatArray) -> tuple[float, float]:
+    """Return the times of an action and of a state; where one would be below 0, it is 0 and the other fits alone."""
+    if not counts[:, 1].any():
+        return _alone(counts[:, 0], times), 0.0
+    fixed, state = (float(each) for each in np.linalg.lstsq(counts, times, rcond=None)[0])
+    if fixed < 0:
+        return 0.0, _alone(counts[:, 1], times)
+    return (fixed, state) if state >= 0 else (_alone(counts[:, 0], times), 0.0)
+
+
+def _alone(count: FloatArray, times: FloatArray) -> float:
+    return float(times.sum() / count.sum()) if count.any() else 0.0
+
+
+def _rounded(time: float) -> int:
+    """Return a time with three digits, as nanoseconds."""
+    return int(float(f"{time:.3g}"))

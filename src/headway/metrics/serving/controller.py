@@ -1,0 +1,68 @@
+"""Numbers of a controller, from the tape: how busy it was, how long decisions waited, and whether it was overloaded."""
+
+from typing import Any
+
+import numpy as np
+
+from headway.core.tape import Tape
+from headway.metrics.serving.ledger import Ledger
+from headway.serving.rows import Kind
+from headway.units import SECOND, format_duration
+
+FULL = 0.9
+"""A controller, or a fleet, that is busy for this part of the time has none to spare."""
+GROWN = 1.5
+"""Requests pile up where so many times as many are open when the last one arrives as halfway,"""
+LEAST_MORE = 10
+"""and at least so many more."""
+
+
+def controller_numbers(ledger: Ledger, tape: Tape) -> dict[str, Any]:
+    """Return the numbers of all controllers together; nothing where decisions took no time."""
+    rows = tape.of(Kind.DECIDE)
+    if not len(rows):
+        return {}
+    began, states, place, waited, until = (rows[:, column] for column in (0, 3, 4, 5, 6))
+    controllers = 1 if place[0] < 0 else len(ledger.fleet.workers)
+    span = ledger.span * controllers
+    return {
+        "decisions": len(rows),
+        "controller_utilisation": float((until - began).sum() / span) if span else 0.0,
+        "decision_wait_mean_s": float(waited.mean()) / SECOND,
+        "decision_time_mean_s": float((until - began).mean()) / SECOND,
+        "stale_actions": int(np.count_nonzero(tape.column("kind") == Kind.REFUSED)),
+        "states_evaluated": int(states.sum()),
+    }
+
+
+def controller_overload(tape: Tape, gpu_utilisation: float) -> str | None:
+    """Return a line where the busiest controller could not keep up with the requests; None where all could.
+
+    It was busy all the time in which requests arrived, and more and more of them were open.
+    """
+    arrived = tape.of(Kind.ARRIVED)[:, 0]
+    first, last = (int(arrived[0]), int(arrived[-1])) if len(arrived) else (0, 0)
+    decided = tape.of(Kind.DECIDE)
+    rows = decided[decided[:, 0] <= last]
+    if not len(rows) or first == last:
+        return None
+    busy = np.bincount(rows[:, 4] + 1, weights=np.minimum(rows[:, 6], last) - rows[:, 0])
+    share = float(busy.max()) / (last - first)
+    ended = np.sort(tape.of(Kind.DONE, Kind.DROP)[:, 0])
+    middle, end = (
+        int(np.searchsorted(arrived, time, side="right") - np.searchsorted(ended, time, side="right"))
+        for time in ((first + last) // 2, last)
+    )
+    if share < FULL or end < GROWN * middle or end - middle < LEAST_MORE:
+        return None
+    busiest = int(busy.argmax()) - 1
+    own = rows[rows[:, 4] == busiest]
+    takes = format_duration(round(float((own[:, 6] - own[:, 0]).mean())))
+    who = "the controller" if busiest < 0 else f"the controller of worker {busiest}"
+    held = f" ({100 * gpu_utilisation:.0f} % of its GPUs were held)"
+    fleet = f", not of the fleet{held}" if gpu_utilisation < FULL else ""
+    return (
+        f"overload of {who}{fleet}: while requests arrived it was busy {100 * share:.0f} % of the time, with {takes} a "
+        f"decision, and {end:,} requests were open at the end, {middle:,} halfway; "
+        "lower the rate, or shorten --controller"
+    )

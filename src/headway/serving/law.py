@@ -1,0 +1,15 @@
+"""How long a decision of a controller takes."""
+
+from typing import NamedTuple
+
+from headway.units import exact_duration
+
+
+class Law(NamedTuple):
+    """How long a decision takes: a fixed time, and a time for each state that the policy's search evaluated."""
+
+    fixed: int
+    state: int = 0
+
+    def __str__(self) -> str:
+        return f"fixed={exact_duration(self.fixed)},state={exact_duration(self.state)}"

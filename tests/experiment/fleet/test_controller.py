@@ -1,0 +1,187 @@
+"""The setting ``serving.controller``: how it is written, measured, stored, replayed and shown."""
+
+import json
+import re
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from headway.cli import main as command_line
+from headway.errors import ExperimentError, InputError
+from headway.experiment.domain import with_table
+from headway.experiment.fleet import calibration
+from headway.experiment.fleet.calibration import fitted
+from headway.experiment.fleet.capacity_planning import answer as plan
+from headway.experiment.fleet.scene import FleetScene, prepare
+from headway.experiment.folder import open_run
+from headway.experiment.play import play
+from headway.experiment.several import play as play_all
+from headway.formats.serving.controller import parse_controller
+from headway.formats.serving.settings import ServingExperiment
+from headway.serving.controller import Controller
+from headway.serving.law import Law
+from headway.serving.policies.registry import POLICIES
+from headway.units import MICROSECOND, MILLISECOND
+
+SEARCHING = {"esg", "exact", "stagewise", "plan-once", "orion-dag", "fast-gshare", "aquatope", "infless", "headway"}
+
+
+def main(words: list[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        command_line(words)
+    assert not end.value.code
+
+
+def experiment(policy: str = "esg", requests: int = 30, **serving: object) -> ServingExperiment:
+    made = with_table(ServingExperiment(), "serving", scenario="esg", setting="strict-light", **serving)
+    return with_table(with_table(made, "policy", name=policy), "workload", requests=requests)
+
+
+@pytest.mark.parametrize(
+    ("text", "law"),
+    [
+        ("none", None),
+        ("calibrated", None),
+        ("10ms", Law(10 * MILLISECOND)),
+        (0.5, Law(500 * MILLISECOND)),
+        ("fixed=1.2ms,state=3us", Law(1200 * MICROSECOND, 3 * MICROSECOND)),
+        ("state=3us", Law(0, 3 * MICROSECOND)),
+        (str(Law(123_456, 789)), Law(123_456, 789)),
+    ],
+)
+def test_a_controller_is_written_as_a_time_or_as_a_law(text: str | float, law: Law | None) -> None:
+    assert parse_controller(text) == law
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "controller '' is not understood: write none, calibrated, a duration like 10ms, or fixed=1.2ms,state=3us"),
+        ("fast", "controller 'fast' is not understood"),
+        ("0ms", "controller '0ms' must be above 0"),
+        ("-1ms", "controller '-1ms' must not be negative"),
+        ("ten ms", "controller 'ten ms' is not understood"),
+        ("fixed=1ms,speed=2", "'speed=2' is not understood"),
+        ("fixed=1ms,fixed=2ms", "'fixed=2ms' is not understood"),
+        ("fixed=x", "controller fixed 'x' is not understood"),
+        ("fixed=0s,state=0s", "decisions that take no time are written none"),
+        ("200y", "is not understood"),
+    ],
+)
+def test_what_is_no_controller_is_refused_in_one_line(text: str, told: str) -> None:
+    with pytest.raises(InputError, match=re.escape(told)) as problem:
+        prepare(experiment(controller=text))
+    assert "\n" not in str(problem.value)
+
+
+def test_a_decision_that_outlasts_the_keep_alive_is_refused() -> None:
+    with pytest.raises(ExperimentError, match="controller 30m: a process that is idle for 10m stops before a decision"):
+        prepare(experiment(controller="30m"))
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_policies_that_search_say_how_many_states_they_evaluated(policy: str) -> None:
+    named = {"aquatope": "aquatope(initial=2,rounds=1)"}.get(policy, policy)  # its search takes seconds
+    begun = play(prepare(experiment(named, 12, start="warm"))).end
+    assert (begun.policy.states_evaluated > 0) == (policy in SEARCHING)
+
+
+def test_without_a_controller_the_tape_is_that_of_the_policy_alone() -> None:
+    scene = prepare(experiment())
+    assert not isinstance(scene.begin().policy, Controller)
+    assert scene.begin().exact
+    assert play(scene).tape.digest == play(prepare(experiment(controller="none"))).tape.digest
+
+
+def test_a_measured_law_is_stored_in_numbers_and_replayed_on_any_machine(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    main(
+        [
+            "fleet",
+            "simulate",
+            "esg",
+            "--policy",
+            "plan-once",
+            "--requests",
+            "30",
+            "--controller",
+            "calibrated",
+            "--out",
+            str(folder),
+        ]
+    )
+    stored = open_run(folder)
+    law = parse_controller(stored.scene.experiment.serving.controller)
+    assert law is not None
+    assert law.fixed > 0
+    assert law.state > 0
+    with mock.patch.object(calibration, "perf_counter_ns", side_effect=AssertionError("measured again")):
+        again = open_run(folder).scene.replay(stored.tape, complete=True)
+    assert again.digest == stored.tape.digest
+    assert stored.scene.audit(stored.tape, complete=True) == []
+    assert play(stored.scene).tape.digest == stored.tape.digest
+    assert json.loads((folder / "result.json").read_bytes())["controller"] == str(law)
+
+
+def test_all_seeds_of_an_experiment_share_one_measurement() -> None:
+    measured = [Law(2 * MILLISECOND, 5), Law(3 * MILLISECOND, 7)]
+    seeds = with_table(experiment(controller="calibrated"), "measure", seeds=2)
+    laws: list[str] = []
+
+    def begin(scene: FleetScene, *args: object) -> object:
+        laws.append(str(scene.experiment.serving.controller))
+        return play(scene)
+
+    with (
+        mock.patch("headway.experiment.fleet.scene.calibrate", side_effect=measured),
+        mock.patch("headway.experiment.measured.play", side_effect=begin),
+    ):
+        list(play_all([("", seeds)]))
+    assert laws == [str(measured[0])] * 2
+
+
+def test_a_fit_finds_the_law_behind_answers_with_outliers() -> None:
+    answers = [(1 + i % 3, 10 * (i % 7), 1000 * (1 + i % 3) + 25 * 10 * (i % 7)) for i in range(500)]
+    assert fitted(answers) == Law(1000, 25)
+    assert fitted([*answers, (1, 0, 10**9)]) == Law(1000, 25), "the machine was interrupted once"
+    assert fitted([*answers, (0, 0, 500)] * 2) == Law(1000, 25), "an answer without actions and states counts nowhere"
+
+
+def test_a_fit_has_no_part_below_0() -> None:
+    assert fitted([(1, 0, 100), (1, 10, 50)]) == Law(75, 0)
+    assert fitted([(2, 0, 300), (1, 0, 150)]) == Law(150, 0)
+    assert fitted([(1, 100, 1000), (3, 100, 1)]).fixed >= 1
+    assert fitted([]) == Law(1, 0)
+
+
+def test_a_table_and_a_page_tell_of_a_controller_where_there_is_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = ["fleet", "simulate", "compass", "--policy", "compass", "--requests", "40", "--rate", "4"]
+    control = ["--control", "central"]
+    main([*base, *control, "--controller", "150ms", "--out", str(tmp_path / "slow")])
+    told = capsys.readouterr()
+    assert "controller" in told.out
+    assert "decision wait" in told.out
+    assert "stale" in told.out
+    assert "overload of the controller, not of the fleet" in told.err
+    main(["report", str(tmp_path / "slow"), "--out", str(tmp_path / "page.html")])
+    page = (tmp_path / "page.html").read_text()
+    assert "controller busy" in page
+    assert "overload of the controller, not of the fleet" in page
+    capsys.readouterr()
+    main([*base, "--out", str(tmp_path / "free")])
+    assert "decision wait" not in capsys.readouterr().out
+    main(["report", str(tmp_path / "free"), "--out", str(tmp_path / "free.html")])
+    assert "decision wait" not in (tmp_path / "free.html").read_text()
+
+
+def test_a_plan_counts_what_decisions_take() -> None:
+    trial = with_table(experiment("headway", 60, start="warm"), "workload", rate=20.0, overload=True, slo="2s")
+    rows = [plan(with_table(trial, "serving", controller=text), 0.9).record()[0] for text in ("none", "3ms")]
+    assert rows[0]["workers"]
+    assert rows[0]["latency_p99_s"] < rows[1]["latency_p99_s"]
+    with mock.patch("headway.experiment.fleet.scene.calibrate", side_effect=[Law(3 * MILLISECOND)]):
+        measured = plan(with_table(trial, "serving", controller="calibrated"), 0.9).record()[0]
+    assert measured == rows[1], "measured once for all trials"
