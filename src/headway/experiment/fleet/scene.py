@@ -13,6 +13,7 @@ from headway.core.tape import Tape
 from headway.core.tasks import Far
 from headway.errors import TapeError
 from headway.experiment.domain import RunParts, Scene, with_table
+from headway.experiment.fleet import initial
 from headway.experiment.folder import Limits, kept_file
 from headway.files import write_whole
 from headway.formats import pairs as pair_file
@@ -30,6 +31,8 @@ from headway.serving.policies.registry import build, describe
 from headway.serving.replay import about, replay_on
 from headway.serving.request import Request
 from headway.serving.rows import PLACED_KINDS, REQUEST_KINDS, Kind
+from headway.serving.scalers.registry import build as build_scaler
+from headway.serving.scalers.wrapper import Autoscaled
 from headway.serving.state import ServingState
 from headway.sim.serving import SimulatedFleet, WorkerFaults
 from headway.sim.worker_faults import faults_of
@@ -80,6 +83,11 @@ class FleetScene(Scene):
             return asked == "central"
         return self.policy().central if self.built.central is None else self.built.central
 
+    def deciding(self) -> ServingPolicy:
+        """Return what decides in a run: the policy, with its autoscaler where there is one."""
+        scaler = build_scaler(self.experiment.serving.autoscale)
+        return self.policy() if scaler is None else Autoscaled(self.policy(), scaler)
+
     def state(self) -> ServingState:
         """Return the initial state of the fleet."""
         return ServingState(
@@ -99,7 +107,7 @@ class FleetScene(Scene):
 
     def begin(self) -> RunParts:
         """Return state, policy and executor before the first event."""
-        state, policy = self.state(), self.policy()
+        state, policy = self.state(), self.deciding()
         policy.bind(state)
         return RunParts(state, policy, SimulatedFleet(self.requests, state, self.experiment.run.seed, self.faults()))
 
@@ -127,7 +135,7 @@ class FleetScene(Scene):
 
     def replay(self, tape: Tape, *, complete: bool) -> Tape:
         """Show a fresh policy the recorded events."""
-        state, policy = self.state(), self.policy()
+        state, policy = self.state(), self.deciding()
         policy.bind(state)
         return replay_on(state, self.requests, tape, policy, complete=complete)
 
@@ -174,6 +182,7 @@ def prepare(experiment: ServingExperiment) -> FleetScene:
         notes.append(load_note(load, rate))
     note = check_rate(experiment, built, rate) if rate else ""
     resolved = msgspec.structs.replace(named, variants=[])
+    built = initial.scaled(experiment, built, requests)
     scene = FleetScene(resolved, built, requests, (*notes, *([note] if note else ())))
     scene.faults()
     scene.state()
@@ -196,7 +205,8 @@ def load(experiment: ServingExperiment, folder: Path, *, trust: bool) -> FleetSc
     requests = kept_file(folder, REQUESTS_NAME)
     experiment = with_table(experiment, "serving", **_files_in_folder(experiment, folder, trust))
     experiment = with_table(experiment, "policy", name=of_run(experiment.policy.name, folder, trust=trust))
-    return FleetScene(experiment, scenario_file.load(experiment), request_table.read(requests))
+    drawn = request_table.read(requests)
+    return FleetScene(experiment, initial.scaled(experiment, scenario_file.load(experiment), drawn), drawn)
 
 
 def _files_in_folder(experiment: ServingExperiment, folder: Path, trust: bool) -> dict[str, str]:

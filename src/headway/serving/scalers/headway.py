@@ -1,0 +1,150 @@
+"""headway: rents what the requests that will have come by the time a worker has started will need. An own design.
+
+1. *Load.* Requests that arrived, each with the time that a full worker of the cheapest kind takes for it by its
+   profiles, are the load in workers. What workers were really busy for the requests they answered, over that, is
+   learnt as ``overhead``: batches that are not full, starts of processes, weights that are fetched.
+2. *Forecast.* The load one start-up time and one period ahead: a level with a trend (Holt), of which only a rise is
+   used. Where a whole ``day`` has been seen, its shape (the load then over the load at this time of day) replaces the
+   trend.
+3. *Margin.* ``load + margin × sqrt(load)`` workers: square-root staffing, which keeps the chance to wait the same for
+   small and large fleets. The margin is learnt from misses: each adds ``gain``, each request in time takes off as much
+   as leaves it unchanged where the share in time is ``goal`` (Robbins and Monro).
+4. *Shrink.* A worker is kept until its idle rent would have paid for a restart, ``hold`` start-up times: the rule of
+   ski rental, at most twice as dear as one that knew the future.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import ceil, inf, sqrt
+
+from headway.serving.scalers.kinds import Kinds
+from headway.serving.scalers.parts import Scaler, Seen, Stabilised, Wanted
+from headway.serving.state import ServingState
+from headway.units import HOUR, SECOND, Duration
+
+_FIRST_OVERHEAD = 1.25
+_OVERHEAD_WEIGHT = 0.05
+_MOST_OVERHEAD = 20.0
+_LEAST_OVERHEAD = 0.2
+_FIRST_MARGIN = 1.0
+_MOST_MARGIN = 4.0
+_LEVEL_NS, _TREND_NS = 60 * SECOND, 240 * SECOND
+"""Over how long level and trend are averaged."""
+_BINS = 96
+"""Parts of a day whose load is kept."""
+
+
+@dataclass(eq=False)
+class HeadwayScaler(Scaler):
+    """Rents by forecast, with a margin that misses teach it."""
+
+    name = "headway"
+
+    goal: float = 0.99
+    """The share of requests in time to aim at."""
+    gain: float = field(default=0.02, kw_only=True)
+    hold: float = field(default=1.0, kw_only=True)
+    smooth: Duration = field(default=Duration(_LEVEL_NS), kw_only=True)
+    """Over how long the load is averaged; its trend over four times as long."""
+    day: Duration = field(default=Duration(24 * HOUR), kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Raise for an option that makes no sense."""
+        super().__post_init__()
+        self.check("goal", self.goal, 0.01, 1)
+        self.check("gain", self.gain, 0, 10)
+        self.check("hold", self.hold, 0)
+        self.check("smooth", self.smooth, 1)
+        self.check("day", self.day, 1)
+
+    def bind(self, state: ServingState, kinds: Kinds) -> None:
+        """Begin without a forecast."""
+        super().bind(state, kinds)
+        self._seconds = kinds.kinds[0].seconds
+        self._stabilised = Stabilised(int(self.hold * state.fleet.startup))
+        self._horizon = state.fleet.startup + self.every
+        self._forecast = Forecast(self.every, self.smooth, self.day)
+        self._overhead = _FIRST_OVERHEAD
+        self._margin = _FIRST_MARGIN
+
+    def scale(self, now: int, state: ServingState, seen: Seen) -> Wanted:
+        """Return the workers for the forecast load with its margin, or a higher number wanted a short while ago."""
+        self._learn(seen)
+        ideal = self._ideal(seen.arrived) / (seen.duration / SECOND)
+        load = self._overhead * self._forecast.ahead(now, ideal, self._horizon)
+        needed = load + self._margin * sqrt(load)
+        return self.kinds.bounded(self._by_kind(self._stabilised.highest(now, ceil(needed))))
+
+    def _learn(self, seen: Seen) -> None:
+        """Update the overhead by what answered requests took, and the margin by misses."""
+        answered = self._ideal(seen.answered)
+        if answered:
+            taken = seen.busy_workers * seen.duration / SECOND / answered
+            weight = min(1.0, _OVERHEAD_WEIGHT * self.every / (15 * SECOND))
+            overhead = self._overhead + weight * (taken - self._overhead)
+            self._overhead = min(max(overhead, _LEAST_OVERHEAD), _MOST_OVERHEAD)
+        allowed = (1 - self.goal) * (seen.ended - seen.missed)
+        change = self.gain * (self.goal * seen.missed - allowed)
+        self._margin = min(max(self._margin + change, 0.0), _MOST_MARGIN)
+
+    def _ideal(self, requests: Sequence[int]) -> float:
+        """Return the seconds that a full worker of the cheapest kind takes for these requests."""
+        return sum(
+            count * seconds
+            for count, seconds in zip(requests, self._seconds, strict=True)
+            if count and seconds < inf  # what the cheapest kind cannot run is left to the floors
+        )
+
+    def _by_kind(self, workers: int) -> list[int]:
+        """Return so many workers of the cheapest kind as workers of all kinds: fewer of a faster one are enough."""
+        counts, left = [], float(workers)
+        for kind in self.kinds.kinds:
+            pairs = zip(self._seconds, kind.seconds, strict=True)
+            ratios = [mine / theirs for mine, theirs in pairs if mine < inf and 0 < theirs < inf]
+            speed = sum(ratios) / len(ratios) if ratios else 1.0
+            counts.append(min(len(kind.workers), max(0, ceil(left / speed - 1e-9))))
+            left -= counts[-1] * speed
+        return counts
+
+
+class Forecast:
+    """Forecasts a load from its level and trend, and from earlier days."""
+
+    def __init__(self, every: int, smooth: int, day: int) -> None:
+        self._level_weight = min(1.0, every / smooth)
+        self._trend_weight = min(1.0, every / (4 * smooth))
+        self._day = day
+        self._began = -1
+        self._last = -1
+        self._level = self._trend = 0.0
+        """The load, and by how much it rises in a nanosecond."""
+        self._shape: list[float | None] = [None] * _BINS
+        """Mean load by part of a day, later days with more weight."""
+
+    def ahead(self, now: int, load: float, horizon: int) -> float:
+        """Note the load since the last call; return the load to expect within ``horizon``, the highest of it."""
+        if self._began < 0:
+            self._began, self._last, self._level = now, now, load
+            return load
+        step = max(1, now - self._last)
+        before, self._last = self._level, now
+        self._level += self._trend * step
+        self._level = max(0.0, self._level + self._level_weight * (load - self._level))
+        self._trend += self._trend_weight * ((self._level - before) / step - self._trend)
+        grown = self._grown(now, horizon)
+        at = self._bin(now)
+        known = self._shape[at]
+        self._shape[at] = load if known is None else known + 0.3 * (load - known)
+        if grown is not None:
+            return max(self._level, self._level * grown)
+        return self._level + max(0.0, self._trend) * horizon
+
+    def _bin(self, time: int) -> int:
+        return time % self._day * _BINS // self._day
+
+    def _grown(self, now: int, horizon: int) -> float | None:
+        """Return how much higher the load was later in earlier days; None before a whole day has been seen."""
+        if now - self._began < self._day:
+            return None
+        then, later = self._shape[self._bin(now)], self._shape[self._bin(now + horizon)]
+        return later / then if then and later else None
