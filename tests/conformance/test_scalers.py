@@ -24,9 +24,9 @@ QUICK = {
     "headway": "headway(every=60ms,smooth=100ms,gain=0.5,day=700ms)",
 }
 few = settings(
-    max_examples=5,
+    max_examples=3,
     suppress_health_check=list(HealthCheck),
-    phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink),
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),
 )
 
 
@@ -60,7 +60,7 @@ def test_every_policy_keeps_its_promises_beside_every_scaler(
     policy: str, scaler: str, world: World, startup: int
 ) -> None:
     run = check_all(beside(policy, scaler), scaled(world, startup))
-    starts = [row.place for row in run.rows(Kind.START_WORKER)]
+    starts = [row.place for row in run.rows(Kind.START_WORKER) if row.lease]
     stops = [row.place for row in run.rows(Kind.STOP_WORKER)]
     for worker in range(len(world.fleet.workers)):
         begins_on = worker not in run.world.fleet.off

@@ -73,7 +73,10 @@ class DropRequest(Struct, frozen=True, gc=False):
 
 
 class StartWorker(Struct, frozen=True, gc=False):
-    """Start a worker that is off; it is rented from now on and can be used after its start-up time."""
+    """Start a worker that is off: it is rented from now on, and can be used after its start-up time.
+
+    A worker that drains can be used again at once.
+    """
 
     worker: int
 

@@ -71,7 +71,7 @@ class WorkerRecord:
         self.power = Power.ON
         self.start_lease, self.starts_by = 0, 0
         """The lease of its last start, and when it can have started at the earliest."""
-        self.drained_at = -1
+        self.drained_at = self.started_at = -1
         self.link_free = 0
         self._known: dict[int, dict[Configuration, int]] = {}
         self.empty()

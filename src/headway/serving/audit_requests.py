@@ -11,8 +11,11 @@ from headway.serving.rows import Kind
 from headway.serving.warm import placed
 from headway.serving.workerstate import Power
 
-_WHILE_DRAINING = (Kind.FINISHED, Kind.LOADED, Kind.FETCHED, Kind.INSTANCE_STARTED, Kind.WORKER_FAILED)
-"""Rows of what was under way when a worker began to drain."""
+_WHILE_DRAINING = (
+    *(Kind.FINISHED, Kind.LOADED, Kind.FETCHED, Kind.INSTANCE_STARTED, Kind.WORKER_FAILED),
+    *(Kind.EVICT, Kind.STOP_INSTANCE),
+)
+"""Rows that a draining worker may have: the end of what was under way, and what frees something."""
 
 
 class RequestAuditor(Auditor):
@@ -158,7 +161,7 @@ class RequestAuditor(Auditor):
 
     def _on_failed(self, row: list[int]) -> None:
         if (worker := self._at(row)) is not None:
-            worker.up, worker.failed_at = False, row[0]
+            worker.up, worker.failed_at, worker.power = False, row[0], Power.ON
             worker.link_free = row[0]
             worker.batches, worker.resident, worker.fetches, worker.starting = {}, {}, {}, {}
             self._failed.append(worker)
@@ -195,7 +198,13 @@ class RequestAuditor(Auditor):
         return worker
 
     def _on_start_worker(self, row: list[int]) -> None:
-        if (worker := self._power_of(row, Power.OFF)) is not None:
+        if (worker := self._power_of(row, Power.OFF, Power.DRAINING)) is None:
+            return
+        if worker.power is Power.DRAINING:
+            worker.power, worker.up = Power.ON, True
+            if row[3] or row[6]:
+                self._find("power", f"worker {worker.worker.name} drains and is started under {row[3]}, not 0")
+        else:
             worker.power, worker.start_lease, worker.starts_by = Power.STARTING, row[3], row[0] + row[6]
             if row[6] != self._fleet.startup:
                 self._find("power", f"a worker starts within {row[6]} ns, the fleet's take {self._fleet.startup}")
@@ -205,7 +214,8 @@ class RequestAuditor(Auditor):
             if row[3] != worker.start_lease or row[0] < worker.starts_by:
                 due = f"start {worker.start_lease}, ready at {worker.starts_by} ns"
                 self._find("power", f"worker {worker.worker.name} started under {row[3]}, expected was {due}")
-            worker.power, worker.up, worker.link_free = Power.ON, True, row[0]
+            worker.power, worker.up = Power.ON, True
+            worker.link_free = worker.started_at = row[0]
 
     def _on_drain_worker(self, row: list[int]) -> None:
         if (worker := self._power_of(row, Power.ON)) is not None:
@@ -219,8 +229,8 @@ class RequestAuditor(Auditor):
             self._find("power", f"worker {worker.worker.name} stops while batches {list(worker.batches)} run there")
         for request, record in self._open_requests.items():
             for task, ran_at in enumerate(record.where):
-                if ran_at != row[4] or record.finished[task] < 0:
-                    continue
+                if ran_at != row[4] or record.finished[task] < max(0, worker.started_at, worker.failed_at):
+                    continue  # it is not done, or went with an earlier stop or failure
                 successors = record.graph.successors[task]
                 if any(not record.begun(after) and record.placed[after] < 0 for after in successors):
                     held = f"the result of task {task} of request {request}, which is needed"

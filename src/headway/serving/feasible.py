@@ -22,7 +22,7 @@ from headway.serving.actions import (
 from headway.serving.fleet import FREE, find_slices, reachable_bytes
 from headway.serving.requeststate import QUEUED, READY, RUNNING
 from headway.serving.rows import Kind
-from headway.serving.workerstate import WorkerState
+from headway.serving.workerstate import Power, WorkerState
 
 if TYPE_CHECKING:
     from headway.serving.state import ServingState
@@ -74,7 +74,9 @@ def _worker_problem(state: "ServingState", action: Action, index: int) -> str | 
 
 
 def _model_or_process(state: "ServingState", action: EvictModel | StartInstance | StopInstance) -> str | None:
-    if (problem := _worker_problem(state, action, action.worker)) is not None:
+    problem = _worker_problem(state, action, action.worker)
+    drains = 0 <= action.worker < len(state.workers) and state.workers[action.worker].power is Power.DRAINING
+    if problem is not None and (not drains or isinstance(action, StartInstance)):
         return problem
     worker = state.workers[action.worker]
     if isinstance(action, EvictModel):

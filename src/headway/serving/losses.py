@@ -17,6 +17,7 @@ def on_worker_failed(state: "ServingState", now: int, worker: WorkerState) -> No
         state.journal((now, Kind.STALE, -1, 0, worker.id, 0, Kind.WORKER_FAILED))
         return
     state.journal((now, Kind.WORKER_FAILED, -1, 0, worker.id, 0, 0))
+    worker.power = Power.ON  # one that drained has nothing left to drain
     state.touch(worker, now)
     lost = unplace_waiting(state, now, worker)
     for batch in worker.running.values():
@@ -81,10 +82,16 @@ def on_worker_recovered(state: "ServingState", now: int, worker: WorkerState) ->
 def bring_up(state: "ServingState", now: int, worker: WorkerState) -> None:
     """Make an empty worker usable: one that has recovered, or has started."""
     state.touch(worker, now)
-    worker.up = True
     worker.cpus_free = worker.worker.cpus
     worker.slices_free = worker.worker.gpu.slices
     worker.busy_until = worker.link_free = now
+    announce(state, worker)
+
+
+def announce(state: "ServingState", worker: WorkerState) -> None:
+    """Show everybody that a worker is up."""
+    worker.up = True
+    worker.current_row = None
     worker.published = worker.row()
     state.touched[worker.id] = None
     if sum(other.up for other in state.workers) == 1:  # until now nothing could be placed anywhere

@@ -2,6 +2,7 @@
 
 A worker is rented from its start until it is stopped. A draining worker is down for policies: tasks that wait there are
 placed elsewhere, what runs there ends. It can be stopped once nothing runs there and nobody needs a result it holds.
+Until then it can be started again, which takes no time.
 """
 
 from typing import TYPE_CHECKING
@@ -43,7 +44,7 @@ def refusal(state: "ServingState", action: PowerAction) -> str | None:
     worker = state.workers[action.worker]
     is_now = f"worker {worker.worker.name} is {worker.power.name.lower()}"
     if isinstance(action, StartWorker):
-        return None if worker.power is Power.OFF else f"{action}: {is_now}"
+        return None if worker.power in (Power.OFF, Power.DRAINING) else f"{action}: {is_now}"
     if isinstance(action, DrainWorker):
         return None if worker.up else f"{action}: {is_now if worker.power else 'it has failed'}"
     if worker.power is Power.OFF:
@@ -55,6 +56,12 @@ def commit(state: "ServingState", now: int, action: PowerAction) -> None:
     """Start, drain or stop a worker."""
     worker = state.workers[action.worker]
     state.touch(worker, now)
+    if isinstance(action, StartWorker) and worker.power is Power.DRAINING:
+        state.journal((now, Kind.START_WORKER, -1, 0, worker.id, 0, 0))
+        worker.power = Power.ON
+        losses.announce(state, worker)
+        state.pushed = None
+        return
     if isinstance(action, StartWorker):
         worker.start_lease = state.leases = state.leases + 1
         worker.power = Power.STARTING

@@ -32,7 +32,7 @@ class Kind(IntEnum):
     DROP = 27  # tasks that had been finished
     WAKE_AT = 28  # the time asked for
     REFUSED = 29  # the kind of the action that was refused; its note says why
-    START_WORKER = 35  # a worker that was off is rented; value is how long its start takes
+    START_WORKER = 35  # a worker is rented; value is how long its start takes. Lease 0: it drained, and is used again
     DRAIN_WORKER = 36  # a worker takes no more tasks
     STOP_WORKER = 37  # a worker is off, its rent ends
     TASK = 40  # a task of the batch before; detail is the task, value when its inputs are there

@@ -1,11 +1,11 @@
 """Compose a scaler with any policy: the scaler's actions first, then those of the policy.
 
-The policy knows nothing of it: a worker that is off, starting or draining is down for it. A wake-up every period asks
-the scaler; none is asked for where nothing is to come and nothing is under way, so that a policy that leaves requests
-waiting for ever is still noticed.
+The policy knows nothing of it: a worker that is off, starting or draining is down for it. Where requests wait and
+nothing is under way, another worker is started whatever the scaler says: the policy may want a configuration that only
+fits there. Once all are on, no wake-up is asked for: a policy that lets requests wait for ever is still noticed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from headway.serving import power
 from headway.serving.actions import Action, DrainWorker, DropRequest, StartWorker, StopWorker, WakeAt
@@ -41,6 +41,8 @@ class Autoscaled(ServingPolicy):
         self._deadlines: dict[int, tuple[int, int]] = {}
         """By open request: its graph and deadline."""
         self._draining: dict[int, None] = {}
+        self._rescued: dict[int, None] = {}
+        """Workers that were started for requests that waited in vain; they stay until nothing waits."""
 
     def decide(self, now: int, state: ServingState) -> Iterator[Action]:
         """Yield the actions of the scaler, where it is time for them, then those of the policy."""
@@ -106,28 +108,45 @@ class Autoscaled(ServingPolicy):
             seen.rented = [len(of_kind) for of_kind in rented]
             seen.starting = sum(worker.power is Power.STARTING for of_kind in rented for worker in of_kind)
             wanted = self._kinds.bounded(self.scaler.scale(now, state, seen))
+            stuck = bool(state.requests) and not any(map(_is_under_way, workers))
+            if not _waits(state):
+                self._rescued.clear()
             for kind, of_kind, count in zip(self._kinds.kinds, rented, wanted, strict=True):
                 for action in self._changes(state, kind.workers, of_kind, count):
                     changed = True
                     yield action
+            idle = _idle(state, range(len(workers)))
+            if stuck and idle and not changed:
+                changed, self._rescued[idle[0]] = True, None
+                self._draining.pop(idle[0], None)
+                yield StartWorker(idle[0])
             self._seen = self._nothing(state)
         self._asked_at = now
         self._next = now + self.scaler.every
-        if changed or state.to_come or any(_is_under_way(worker) for worker in state.workers):
+        rescue = bool(state.requests) and bool(_idle(state, range(len(state.workers))))
+        if changed or rescue or state.to_come or any(map(_is_under_way, state.workers)):
             yield WakeAt(self._next)
 
     def _changes(
         self, state: ServingState, all_of_kind: tuple[int, ...], rented: list[WorkerState], wanted: int
     ) -> Iterator[Action]:
         """Yield the starts or stops that bring the workers of a kind to a number."""
-        for index in [i for i in all_of_kind if state.workers[i].power is Power.OFF][: max(0, wanted - len(rented))]:
+        for index in _idle(state, all_of_kind)[: max(0, wanted - len(rented))]:
+            self._draining.pop(index, None)
             yield StartWorker(index)
-        for worker in sorted(rented, key=_keep)[: max(0, len(rented) - wanted)]:
+        spare = [worker for worker in rented if worker.id not in self._rescued]
+        for worker in sorted(spare, key=_keep)[: max(0, len(rented) - wanted)]:
             if worker.power is Power.STARTING:
                 yield StopWorker(worker.id)
             else:
                 yield DrainWorker(worker.id)
                 self._draining[worker.id] = None
+
+
+def _idle(state: ServingState, workers: Iterable[int]) -> list[int]:
+    """Return the workers that can be started: those that drain first, for they need no time."""
+    able = [i for i in workers if state.workers[i].power in (Power.DRAINING, Power.OFF)]
+    return sorted(able, key=lambda index: state.workers[index].power is Power.OFF)
 
 
 def _counts(worker: WorkerState) -> bool:
@@ -142,12 +161,15 @@ def _keep(worker: WorkerState) -> tuple[bool, int, int]:
 
 
 def _is_under_way(worker: WorkerState) -> bool:
-    moving = worker.power in (Power.STARTING, Power.DRAINING)
-    return bool(moving or worker.running or worker.starting or worker.fetches or worker.sent)
+    return bool(worker.power is Power.STARTING or worker.running or worker.starting or worker.fetches or worker.sent)
+
+
+def _waits(state: ServingState) -> int:
+    """Return how many tasks could run now and do not."""
+    queued = sum(len(worker.queue) for worker in state.workers)
+    return queued + sum(len(requests) for requests in state.ready.values())
 
 
 def _open_tasks(state: ServingState) -> int:
-    """Return how many tasks wait for a worker or run: those that could run now, and those that do."""
-    waiting = sum(len(requests) for requests in state.ready.values())
-    running = sum(len(batch.tasks) for worker in state.workers for batch in worker.running.values())
-    return waiting + running + sum(len(worker.queue) for worker in state.workers)
+    """Return how many tasks wait for a worker or run."""
+    return _waits(state) + sum(len(batch.tasks) for worker in state.workers for batch in worker.running.values())
