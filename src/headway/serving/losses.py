@@ -89,7 +89,7 @@ def bring_up(state: "ServingState", now: int, worker: WorkerState) -> None:
 
 
 def announce(state: "ServingState", worker: WorkerState) -> None:
-    """Show everybody that a worker is up."""
+    """Make a worker known as up; where it is the only one, requests that could be placed nowhere are displaced."""
     worker.up = True
     worker.current_row = None
     worker.published = worker.row()

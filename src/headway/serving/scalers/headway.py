@@ -4,8 +4,9 @@
    profiles, are the load in workers. What workers were really busy for the requests they answered, over that, is
    learnt as ``overhead``: batches that are not full, starts of processes, weights that are fetched.
 2. *Forecast.* The load one start-up time and one period ahead: a level with a trend (Holt), of which only a rise is
-   used. Where a whole ``day`` has been seen, its shape (the load then over the load at this time of day) replaces the
-   trend.
+   used. A load that differs from the level by more than chance allows (three standard deviations of Poisson arrivals)
+   becomes the level at once: bursts are answered in one step. Where a whole ``day`` has been seen, its shape (the load
+   then over the load at this time of day) replaces the trend.
 3. *Margin.* ``load + margin × sqrt(load)`` workers: square-root staffing, which keeps the chance to wait the same for
    small and large fleets. The margin is learnt from misses: each adds ``gain``, each request in time takes off as much
    as leaves it unchanged where the share in time is ``goal`` (Robbins and Monro).
@@ -30,6 +31,8 @@ _FIRST_MARGIN = 1.0
 _MOST_MARGIN = 4.0
 _LEVEL_NS, _TREND_NS = 60 * SECOND, 240 * SECOND
 """Over how long level and trend are averaged."""
+_DEVIATIONS = 3.0
+"""Of a load from its level that chance does not explain."""
 _BINS = 96
 """Parts of a day whose load is kept."""
 
@@ -71,7 +74,8 @@ class HeadwayScaler(Scaler):
         """Return the workers for the forecast load with its margin, or a higher number wanted a short while ago."""
         self._learn(seen)
         ideal = self._ideal(seen.arrived) / (seen.duration / SECOND)
-        load = self._overhead * self._forecast.ahead(now, ideal, self._horizon)
+        chance = ideal / sqrt(max(1, sum(seen.arrived)))
+        load = self._overhead * self._forecast.ahead(now, ideal, chance, self._horizon)
         needed = load + self._margin * sqrt(load)
         return self.kinds.bounded(self._by_kind(self._stabilised.highest(now, ceil(needed))))
 
@@ -121,16 +125,22 @@ class Forecast:
         self._shape: list[float | None] = [None] * _BINS
         """Mean load by part of a day, later days with more weight."""
 
-    def ahead(self, now: int, load: float, horizon: int) -> float:
-        """Note the load since the last call; return the load to expect within ``horizon``, the highest of it."""
+    def ahead(self, now: int, load: float, chance: float, horizon: int) -> float:
+        """Note the load since the last call; return the highest load to expect within ``horizon``.
+
+        ``chance``: the standard deviation of the load by chance alone.
+        """
         if self._began < 0:
             self._began, self._last, self._level = now, now, load
             return load
         step = max(1, now - self._last)
         before, self._last = self._level, now
         self._level += self._trend * step
-        self._level = max(0.0, self._level + self._level_weight * (load - self._level))
-        self._trend += self._trend_weight * ((self._level - before) / step - self._trend)
+        if abs(load - self._level) > _DEVIATIONS * chance:
+            self._level, self._trend = load, 0.0
+        else:
+            self._level = max(0.0, self._level + self._level_weight * (load - self._level))
+            self._trend += self._trend_weight * ((self._level - before) / step - self._trend)
         grown = self._grown(now, horizon)
         at = self._bin(now)
         known = self._shape[at]
