@@ -4,16 +4,17 @@
    profiles, are the load in workers. What workers were really busy for the requests they answered, over that, is
    learnt as ``overhead``: batches that are not full, starts of processes, weights that are fetched.
 2. *Forecast.* The load one start-up time and one period ahead: a level with a trend (Holt), of which only a rise is
-   used. A load that differs from the level by more than chance allows (three standard deviations of Poisson arrivals)
-   becomes the level at once: bursts are answered in one step. Where a whole ``day`` has been seen, its shape (the load
-   then over the load at this time of day) replaces the trend.
+   used. A load that differs from the level by more than chance allows (four standard deviations of Poisson arrivals, in
+   the last period or in the last four) becomes the level at once: a burst is answered in one step, and its end too.
+   Where a whole ``day`` has been seen, its shape (the load then over the load at this time of day) replaces the trend.
 3. *Margin.* ``load + margin × sqrt(load)`` workers: square-root staffing, which keeps the chance to wait the same for
-   small and large fleets. The margin is learnt from misses: each adds ``gain``, each request in time takes off as much
-   as leaves it unchanged where the share in time is ``goal`` (Robbins and Monro).
+   small and large fleets. The margin is learnt from misses, while no worker is starting: each adds ``gain``, each
+   request in time takes off as much as leaves it unchanged where the share in time is ``goal`` (Robbins and Monro).
 4. *Shrink.* A worker is kept until its idle rent would have paid for a restart, ``hold`` start-up times: the rule of
    ski rental, at most twice as dear as one that knew the future.
 """
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import ceil, inf, sqrt
@@ -31,7 +32,9 @@ _FIRST_MARGIN = 1.0
 _MOST_MARGIN = 4.0
 _LEVEL_NS, _TREND_NS = 60 * SECOND, 240 * SECOND
 """Over how long level and trend are averaged."""
-_DEVIATIONS = 3.0
+_FEW = 4
+"""Periods whose mean may make the level jump."""
+_DEVIATIONS = 4.0
 """Of a load from its level that chance does not explain."""
 _BINS = 96
 """Parts of a day whose load is kept."""
@@ -45,7 +48,7 @@ class HeadwayScaler(Scaler):
 
     goal: float = 0.99
     """The share of requests in time to aim at."""
-    gain: float = field(default=0.02, kw_only=True)
+    gain: float = field(default=0.05, kw_only=True)
     hold: float = field(default=1.0, kw_only=True)
     smooth: Duration = field(default=Duration(_LEVEL_NS), kw_only=True)
     """Over how long the load is averaged; its trend over four times as long."""
@@ -67,6 +70,8 @@ class HeadwayScaler(Scaler):
         self._stabilised = Stabilised(int(self.hold * state.fleet.startup))
         self._horizon = state.fleet.startup + self.every
         self._forecast = Forecast(self.every, self.smooth, self.day)
+        self._each = 0.0
+        """What one request a period adds to the load."""
         self._overhead = _FIRST_OVERHEAD
         self._margin = _FIRST_MARGIN
 
@@ -74,8 +79,9 @@ class HeadwayScaler(Scaler):
         """Return the workers for the forecast load with its margin, or a higher number wanted a short while ago."""
         self._learn(seen)
         ideal = self._ideal(seen.arrived) / (seen.duration / SECOND)
-        chance = ideal / sqrt(max(1, sum(seen.arrived)))
-        load = self._overhead * self._forecast.ahead(now, ideal, chance, self._horizon)
+        if arrived := sum(seen.arrived):
+            self._each = ideal / arrived
+        load = self._overhead * self._forecast.ahead(now, ideal, self._each, self._horizon)
         needed = load + self._margin * sqrt(load)
         return self.kinds.bounded(self._by_kind(self._stabilised.highest(now, ceil(needed))))
 
@@ -87,9 +93,10 @@ class HeadwayScaler(Scaler):
             weight = min(1.0, _OVERHEAD_WEIGHT * self.every / (15 * SECOND))
             overhead = self._overhead + weight * (taken - self._overhead)
             self._overhead = min(max(overhead, _LEAST_OVERHEAD), _MOST_OVERHEAD)
-        allowed = (1 - self.goal) * (seen.ended - seen.missed)
-        change = self.gain * (self.goal * seen.missed - allowed)
-        self._margin = min(max(self._margin + change, 0.0), _MOST_MARGIN)
+        if not seen.starting:  # no margin would have answered a burst before its workers have started
+            allowed = (1 - self.goal) * (seen.ended - seen.missed)
+            change = self.gain * (self.goal * seen.missed - allowed)
+            self._margin = min(max(self._margin + change, 0.0), _MOST_MARGIN)
 
     def _ideal(self, requests: Sequence[int]) -> float:
         """Return the seconds that a full worker of the cheapest kind takes for these requests."""
@@ -120,15 +127,18 @@ class Forecast:
         self._day = day
         self._began = -1
         self._last = -1
+        self._recent: deque[float] = deque(maxlen=_FEW)
+        self._age = 1
+        """Periods since the level jumped."""
         self._level = self._trend = 0.0
         """The load, and by how much it rises in a nanosecond."""
         self._shape: list[float | None] = [None] * _BINS
         """Mean load by part of a day, later days with more weight."""
 
-    def ahead(self, now: int, load: float, chance: float, horizon: int) -> float:
+    def ahead(self, now: int, load: float, each: float, horizon: int) -> float:
         """Note the load since the last call; return the highest load to expect within ``horizon``.
 
-        ``chance``: the standard deviation of the load by chance alone.
+        ``each``: what one request adds to it, which says how far it is from its level by chance alone.
         """
         if self._began < 0:
             self._began, self._last, self._level = now, now, load
@@ -136,10 +146,14 @@ class Forecast:
         step = max(1, now - self._last)
         before, self._last = self._level, now
         self._level += self._trend * step
-        if abs(load - self._level) > _DEVIATIONS * chance:
-            self._level, self._trend = load, 0.0
+        self._recent.append(load)
+        self._age += 1
+        if (jumped := self._jumped(each)) is not None:
+            self._level, self._trend, self._age = jumped, 0.0, 1
+            self._recent.clear()
         else:
-            self._level = max(0.0, self._level + self._level_weight * (load - self._level))
+            weight = max(self._level_weight, 1 / self._age)  # the mean since a jump, until that is long ago
+            self._level = max(0.0, self._level + weight * (load - self._level))
             self._trend += self._trend_weight * ((self._level - before) / step - self._trend)
         grown = self._grown(now, horizon)
         at = self._bin(now)
@@ -148,6 +162,15 @@ class Forecast:
         if grown is not None:
             return max(self._level, self._level * grown)
         return self._level + max(0.0, self._trend) * horizon
+
+    def _jumped(self, each: float) -> float | None:
+        """Return the load of the last period, or the mean of the last few, if chance does not explain it; else None."""
+        deviation = sqrt(max(self._level, each) * each)
+        for count in (1, _FEW):
+            mean = sum(list(self._recent)[-count:]) / count
+            if len(self._recent) >= count and abs(mean - self._level) > _DEVIATIONS * deviation / sqrt(count):
+                return mean
+        return None
 
     def _bin(self, time: int) -> int:
         return time % self._day * _BINS // self._day
