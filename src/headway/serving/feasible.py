@@ -59,10 +59,10 @@ def refusal(state: "ServingState", action: Action) -> str | None:
         return None if action.request in state.requests else f"{action}: there is no such request"
     if isinstance(action, EvictModel | StartInstance | StopInstance):
         return _model_or_process(state, action)
-    if isinstance(action, WakeAt):
-        return None
-    known = 0 <= action.worker < len(state.workers)
-    return power.refusal(state, action) if known else f"{action}: there is no worker {action.worker}"
+    if isinstance(action, StartWorker | DrainWorker | StopWorker):
+        known = 0 <= action.worker < len(state.workers)
+        return power.refusal(state, action) if known else f"{action}: there is no worker {action.worker}"
+    return None
 
 
 def _worker_problem(state: "ServingState", action: Action, index: int) -> str | None:

@@ -33,6 +33,7 @@ from headway.scenarios.limits import capacity_per_second, deadlines, mix_of
 from headway.serving.catalogue import Function
 from headway.serving.fleet import Worker
 from headway.serving.rows import Kind
+from headway.serving.scalers.registry import build as build_scaler
 from headway.traces.serving_arrivals import chosen, draw
 from headway.units import SECOND, counted
 
@@ -141,10 +142,13 @@ def settings_for(graph: str, scenario: str | None = None) -> dict[str, Any]:
 def answer(experiment: ServingExperiment, target: float) -> Answer:
     """Return plans as an answer; raise NotEnoughError where no kind of worker is enough."""
     within("in-time", target, 0.01, 1)
+    if build_scaler(experiment.serving.autoscale) is not None:
+        raise ExperimentError("a plan is of a fleet that stays as it is: leave --autoscale out")
     experiment, notes = _at_rate(check(experiment))
     with share_bar("plan") as progress:
-        alone = plans(experiment, target, progress)
-        mixed = mixed_plans.cheapest(experiment, target, alone, progress)
+        experiment, built = prepared(experiment)
+        alone = plans_alone(experiment, built, target, progress)
+        mixed = mixed_plans.cheapest(experiment, built, target, alone, progress)
     rows = [plan.record() for plan in ([mixed.plan] if mixed.plan else []) + alone]
     if not rows[0]["workers"]:
         why = f"{rows[0]['worker']}: {rows[0]['why_not']}"
@@ -191,7 +195,11 @@ def _graphs_of(scenario: str) -> list[str]:
 
 def plans(experiment: ServingExperiment, target: float, progress: Progress) -> list[Plan]:
     """Return a plan for each kind, cheapest first; kinds that are not enough come last, the nearest first."""
-    experiment, built = prepared(experiment)
+    return plans_alone(*prepared(experiment), target, progress)
+
+
+def plans_alone(experiment: ServingExperiment, built: Built, target: float, progress: Progress) -> list[Plan]:
+    """Return the same for an experiment and its scenario that are prepared."""
     kinds = list({(w.gpu, w.cpus, w.host_bytes, w.hour_usd): w for w in built.fleet.workers}.values())
     results = [
         Search(experiment, built, kind, target, _part(progress, index, len(kinds))).least()
@@ -383,11 +391,6 @@ def _workers(built: Built, kind: Worker, count: int, before: int) -> tuple[Worke
     per_host = -(-len(same) // len(hosts))
     per_rack = -(-len(hosts) // len(racks)) if len(racks) > 1 else MOST_WORKERS
     return tuple(
-        replace(
-            kind,
-            name=f"w{before + number}",
-            host=before + number // per_host,
-            rack=number // per_host // per_rack,
-        )
-        for number in range(count)
+        replace(kind, name=f"w{before + n}", host=before + n // per_host, rack=n // per_host // per_rack)
+        for n in range(count)
     )

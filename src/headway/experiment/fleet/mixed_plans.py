@@ -12,6 +12,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
 from headway.formats.serving.settings import ServingExperiment
+from headway.scenarios.build import Built
 from headway.serving.fleet import Worker
 from headway.units import counted
 
@@ -44,14 +45,17 @@ class Mix(NamedTuple):
 
 
 def cheapest(
-    experiment: ServingExperiment, target: float, alone: Sequence["Plan"], progress: Callable[[str, float], None]
+    experiment: ServingExperiment,
+    built: Built,
+    target: float,
+    alone: Sequence["Plan"],
+    progress: Callable[[str, float], None],
 ) -> Mixed:
     """Return the cheapest mix of two kinds that is enough. ``alone``: the plans of single kinds, best first."""
-    from headway.experiment.fleet.capacity_planning import Search, prepared  # it calls this module
+    from headway.experiment.fleet.capacity_planning import Search  # it calls this module
 
     if len(alone) < 2 or not alone[0].workers:
         return Mixed()
-    experiment, built = prepared(experiment)
     prices = [built.fleet.hour_usd(plan.kind) for plan in alone]
     mixes = sorted(candidates([plan.workers for plan in alone], prices, alone[0].hour_usd))
     failed: list[Mix] = []

@@ -1,12 +1,12 @@
 """headway: rents what the requests that will have come by the time a worker has started will need. An own design.
 
-1. *Load.* Requests that arrived, each with the time that a full worker of the cheapest kind takes for it by its
-   profiles, are the load in workers. What workers were really busy for the requests they answered, over that, is
+1. *Load.* The rate of requests, times what a full worker of the cheapest kind takes for one on average by its
+   profiles, is the load in workers. What workers were really busy for the requests they answered, over that, is
    learnt as ``overhead``: batches that are not full, starts of processes, weights that are fetched.
-2. *Forecast.* The load one start-up time and one period ahead: a level with a trend (Holt), of which only a rise is
-   used. A load that differs from the level by more than chance allows (four standard deviations of Poisson arrivals, in
+2. *Forecast.* The rate one start-up time and one period ahead: a level with a trend (Holt), of which only a rise is
+   used. A rate that differs from the level by more than chance allows (four standard deviations of Poisson arrivals, in
    the last period or in the last four) becomes the level at once: a burst is answered in one step, and its end too.
-   Where a whole ``day`` has been seen, its shape (the load then over the load at this time of day) replaces the trend.
+   Where a whole ``day`` has been seen, its shape (the rate then over the rate at this time of day) replaces the trend.
 3. *Margin.* ``load + margin × sqrt(load)`` workers: square-root staffing, which keeps the chance to wait the same for
    small and large fleets. The margin is learnt from misses, while no worker is starting: each adds ``gain``, each
    request in time takes off as much as leaves it unchanged where the share in time is ``goal`` (Robbins and Monro).
@@ -24,6 +24,8 @@ from headway.serving.scalers.parts import Scaler, Seen, Stabilised, Wanted
 from headway.serving.state import ServingState
 from headway.units import HOUR, SECOND, Duration
 
+_REMEMBERED = 1000
+"""Requests over which their mean work is averaged."""
 _FIRST_OVERHEAD = 1.25
 _OVERHEAD_WEIGHT = 0.05
 _MOST_OVERHEAD = 20.0
@@ -70,18 +72,21 @@ class HeadwayScaler(Scaler):
         self._stabilised = Stabilised(int(self.hold * state.fleet.startup))
         self._horizon = state.fleet.startup + self.every
         self._forecast = Forecast(self.every, self.smooth, self.day)
-        self._each = 0.0
-        """What one request a period adds to the load."""
+        self._work, self._counted = 0.0, 0
+        """Seconds that a request takes on average, and how many requests that is of."""
         self._overhead = _FIRST_OVERHEAD
         self._margin = _FIRST_MARGIN
 
     def scale(self, now: int, state: ServingState, seen: Seen) -> Wanted:
         """Return the workers for the forecast load with its margin, or a higher number wanted a short while ago."""
         self._learn(seen)
-        ideal = self._ideal(seen.arrived) / (seen.duration / SECOND)
+        seconds = seen.duration / SECOND
         if arrived := sum(seen.arrived):
-            self._each = ideal / arrived
-        load = self._overhead * self._forecast.ahead(now, ideal, self._each, self._horizon)
+            weight = arrived / (arrived + min(self._counted, _REMEMBERED))
+            self._work += weight * (self._ideal(seen.arrived) / arrived - self._work)
+            self._counted += arrived
+        rate = self._forecast.ahead(now, arrived / seconds, 1 / seconds, self._horizon)
+        load = self._overhead * self._work * rate
         needed = load + self._margin * sqrt(load)
         return self.kinds.bounded(self._by_kind(self._stabilised.highest(now, ceil(needed))))
 
@@ -119,7 +124,7 @@ class HeadwayScaler(Scaler):
 
 
 class Forecast:
-    """Forecasts a load from its level and trend, and from earlier days."""
+    """Forecasts a rate from its level and trend, and from earlier days."""
 
     def __init__(self, every: int, smooth: int, day: int) -> None:
         self._level_weight = min(1.0, every / smooth)
@@ -131,40 +136,40 @@ class Forecast:
         self._age = 1
         """Periods since the level jumped."""
         self._level = self._trend = 0.0
-        """The load, and by how much it rises in a nanosecond."""
+        """The rate, and by how much it rises in a nanosecond."""
         self._shape: list[float | None] = [None] * _BINS
-        """Mean load by part of a day, later days with more weight."""
+        """Mean rate by part of a day, later days with more weight."""
 
-    def ahead(self, now: int, load: float, each: float, horizon: int) -> float:
-        """Note the load since the last call; return the highest load to expect within ``horizon``.
+    def ahead(self, now: int, rate: float, each: float, horizon: int) -> float:
+        """Note the rate since the last call; return the highest rate to expect within ``horizon``.
 
         ``each``: what one request adds to it, which says how far it is from its level by chance alone.
         """
         if self._began < 0:
-            self._began, self._last, self._level = now, now, load
-            return load
+            self._began, self._last, self._level = now, now, rate
+            return rate
         step = max(1, now - self._last)
         before, self._last = self._level, now
         self._level += self._trend * step
-        self._recent.append(load)
+        self._recent.append(rate)
         self._age += 1
         if (jumped := self._jumped(each)) is not None:
             self._level, self._trend, self._age = jumped, 0.0, 1
             self._recent.clear()
         else:
             weight = max(self._level_weight, 1 / self._age)  # the mean since a jump, until that is long ago
-            self._level = max(0.0, self._level + weight * (load - self._level))
+            self._level = max(0.0, self._level + weight * (rate - self._level))
             self._trend += self._trend_weight * ((self._level - before) / step - self._trend)
         grown = self._grown(now, horizon)
         at = self._bin(now)
         known = self._shape[at]
-        self._shape[at] = load if known is None else known + 0.3 * (load - known)
+        self._shape[at] = rate if known is None else known + 0.3 * (rate - known)
         if grown is not None:
             return max(self._level, self._level * grown)
         return self._level + max(0.0, self._trend) * horizon
 
     def _jumped(self, each: float) -> float | None:
-        """Return the load of the last period, or the mean of the last few, if chance does not explain it; else None."""
+        """Return the rate of the last period, or the mean of the last few, if chance does not explain it; else None."""
         deviation = sqrt(max(self._level, each) * each)
         for count in (1, _FEW):
             mean = sum(list(self._recent)[-count:]) / count
@@ -176,7 +181,7 @@ class Forecast:
         return time % self._day * _BINS // self._day
 
     def _grown(self, now: int, horizon: int) -> float | None:
-        """Return how much higher the load was later in earlier days; None before a whole day has been seen."""
+        """Return how much higher the rate was later in earlier days; None before a whole day has been seen."""
         if now - self._began < self._day:
             return None
         then, later = self._shape[self._bin(now)], self._shape[self._bin(now + horizon)]

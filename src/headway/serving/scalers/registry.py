@@ -14,6 +14,5 @@ def build(spec: str) -> Scaler | None:
     """Return the scaler that a string names; None for ``none`` and for an empty string."""
     if spec.strip() in ("", NONE):
         return None
-    known = {NONE: Scaler, **SCALERS}
-    scaler, options = chosen(spec, known, kind="autoscaler", example="utilisation(target=0.6)")
+    scaler, options = chosen(spec, SCALERS, kind="autoscaler", example="utilisation(target=0.6)")
     return made(scaler, scaler.name, options, {})
