@@ -107,6 +107,9 @@ def _loads() -> Iterator[tuple[str, dict[str, Any]]]:
         yield f"esg/{policy}, interference", served("esg", policy, serving=beside)
         rare = {"mtbf": "10s", "repair": "1s"}
         yield f"pipelines/{policy}, drawn failures", served("pipelines", policy, failures=rare)
+    for scaler in ("utilisation(every=2s,window=5s)", "queue(every=2s,window=5s)", "headway(every=2s,smooth=5s)"):
+        scaled = {"autoscale": scaler, "startup": "3s", "workers": 8}
+        yield f"compass/compass, {scaler}", served("compass", "compass", serving=scaled, workload={"slo": "3L"})
 
 
 def _copied(tables: dict[str, Any]) -> dict[str, Any]:

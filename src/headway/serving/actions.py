@@ -72,6 +72,27 @@ class DropRequest(Struct, frozen=True, gc=False):
     request: int
 
 
+class StartWorker(Struct, frozen=True, gc=False):
+    """Start a worker that is off: it is rented from now on, and can be used after its start-up time.
+
+    A worker that drains can be used again at once.
+    """
+
+    worker: int
+
+
+class DrainWorker(Struct, frozen=True, gc=False):
+    """Take a worker out of use: what runs there ends, tasks that wait there are placed elsewhere."""
+
+    worker: int
+
+
+class StopWorker(Struct, frozen=True, gc=False):
+    """Stop a worker: its rent ends. Nothing may run there, and no other worker may need a result that it holds."""
+
+    worker: int
+
+
 class WakeAt(Struct, frozen=True, gc=False):
     """Ask the policy again at this time, even if nothing happens before."""
 
@@ -90,5 +111,16 @@ class DecideUntil(WakeAt, frozen=True, gc=False):
 
 
 Action: TypeAlias = (
-    PlaceRequest | MoveTask | RunBatch | FetchModel | EvictModel | StartInstance | StopInstance | DropRequest | WakeAt
+    PlaceRequest
+    | MoveTask
+    | RunBatch
+    | FetchModel
+    | EvictModel
+    | StartInstance
+    | StopInstance
+    | DropRequest
+    | StartWorker
+    | DrainWorker
+    | StopWorker
+    | WakeAt
 )

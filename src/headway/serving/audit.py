@@ -21,10 +21,12 @@ from headway.serving.events import (
     Woke,
     WorkerFailed,
     WorkerRecovered,
+    WorkerStarted,
 )
 from headway.serving.fleet import Fleet
 from headway.serving.request import Request
 from headway.serving.rows import Kind, unpack
+from headway.serving.workerstate import Power
 
 _RANKS: dict[int, int] = {
     Kind.FINISHED: BatchFinished.rank,
@@ -33,11 +35,12 @@ _RANKS: dict[int, int] = {
     Kind.INSTANCE_STARTED: InstanceStarted.rank,
     Kind.WORKER_FAILED: WorkerFailed.rank,
     Kind.WORKER_RECOVERED: WorkerRecovered.rank,
+    Kind.WORKER_STARTED: WorkerStarted.rank,
     Kind.TASK_ARRIVED: TaskArrived.rank,
     Kind.ARRIVED: RequestArrived.rank,
     Kind.WOKE: Woke.rank,
 }
-_ACTIONS = (*range(Kind.PLACE, Kind.REFUSED + 1), Kind.DECIDE)
+_ACTIONS = range(Kind.PLACE, Kind.TASK)
 
 
 def audit(
@@ -84,6 +87,10 @@ class _Auditor(RequestAuditor):
             Kind.INSTANCE_STARTED: self._on_started,
             Kind.WORKER_FAILED: self._on_failed,
             Kind.WORKER_RECOVERED: self._on_recovered,
+            Kind.WORKER_STARTED: self._on_worker_started,
+            Kind.START_WORKER: self._on_start_worker,
+            Kind.DRAIN_WORKER: self._on_drain_worker,
+            Kind.STOP_WORKER: self._on_stop_worker,
             Kind.STALE: self._on_stale,
             Kind.PLACE: self._on_placed,
             Kind.MOVE: self._on_placed,
@@ -332,8 +339,12 @@ class _Auditor(RequestAuditor):
             )
         elif worker is None:
             live = False
-        elif kind in (Kind.WORKER_FAILED, Kind.WORKER_RECOVERED):
-            live = worker.up == (kind == Kind.WORKER_FAILED)
+        elif kind == Kind.WORKER_FAILED:
+            live = worker.up or worker.power is Power.DRAINING
+        elif kind == Kind.WORKER_RECOVERED:
+            live = not worker.up and worker.power is Power.ON
+        elif kind == Kind.WORKER_STARTED:
+            live = worker.power is Power.STARTING and worker.start_lease == lease
         elif kind == Kind.LOADED:
             live = lease in worker.batches and worker.batches[lease].loaded < 0
         else:

@@ -10,6 +10,7 @@ from headway.serving.catalogue import Catalogue, Configuration
 from headway.serving.fleet import FREE, MIG_PLACES, MIG_SPAN, Fleet, Worker
 from headway.serving.graph import Graph
 from headway.serving.request import Request
+from headway.serving.workerstate import Power
 
 Violation = tuple[str, str]
 """A rule that is broken, and how."""
@@ -67,6 +68,10 @@ class WorkerRecord:
         self.catalogue = catalogue
         self.up = True
         self.failed_at = -1
+        self.power = Power.ON
+        self.start_lease, self.starts_by = 0, 0
+        """The lease of its last start, and when it can have started at the earliest."""
+        self.drained_at = self.started_at = -1
         self.link_free = 0
         self._known: dict[int, dict[Configuration, int]] = {}
         self.empty()

@@ -9,6 +9,13 @@ from headway.serving.fleet import Fleet
 from headway.serving.request import Request
 from headway.serving.rows import Kind
 from headway.serving.warm import placed
+from headway.serving.workerstate import Power
+
+_WHILE_DRAINING = (
+    *(Kind.FINISHED, Kind.LOADED, Kind.FETCHED, Kind.INSTANCE_STARTED, Kind.WORKER_FAILED),
+    *(Kind.EVICT, Kind.STOP_INSTANCE),
+)
+"""Rows that a draining worker may have: the end of what was under way, and what frees something."""
 
 
 class RequestAuditor(Auditor):
@@ -19,6 +26,8 @@ class RequestAuditor(Auditor):
         self._catalogue, self._fleet = catalogue, fleet
         self._requests = {request.id: request for request in requests}
         self._workers = [WorkerRecord(worker, catalogue) for worker in fleet.workers]
+        for index in fleet.off:
+            self._workers[index].up, self._workers[index].power = False, Power.OFF
         for record, begins_with in zip(self._workers, placed(catalogue, fleet), strict=True):
             record.resident = dict.fromkeys(begins_with.models, 0)
             record.idle = [(function, 0) for function in begins_with.processes]
@@ -45,7 +54,7 @@ class RequestAuditor(Auditor):
             self._find("worker", f"worker {row[4]} does not exist")
             return None
         worker = self._workers[row[4]]
-        if not worker.up:
+        if not worker.up and not (worker.power is Power.DRAINING and row[1] in _WHILE_DRAINING):
             self._find("worker", f"{Kind(row[1]).name} on worker {worker.worker.name}, which is down")
         return worker
 
@@ -152,7 +161,7 @@ class RequestAuditor(Auditor):
 
     def _on_failed(self, row: list[int]) -> None:
         if (worker := self._at(row)) is not None:
-            worker.up, worker.failed_at = False, row[0]
+            worker.up, worker.failed_at, worker.power = False, row[0], Power.ON
             worker.link_free = row[0]
             worker.batches, worker.resident, worker.fetches, worker.starting = {}, {}, {}, {}
             self._failed.append(worker)
@@ -160,7 +169,7 @@ class RequestAuditor(Auditor):
     def _on_recovered(self, row: list[int]) -> None:
         if not 0 <= row[4] < len(self._workers):
             self._find("worker", f"worker {row[4]} does not exist")
-        elif self._workers[row[4]].up:
+        elif self._workers[row[4]].up or self._workers[row[4]].power is not Power.ON:
             self._find("worker", f"worker {self._workers[row[4]].worker.name} returns but was not gone")
         else:
             self._leftovers(self._workers[row[4]])
@@ -170,10 +179,65 @@ class RequestAuditor(Auditor):
         """Report tasks and processes that outlived a failed worker, and clear its record."""
         for request, task in worker.tasks:
             if request in self._open_requests:
-                self._find("lost", f"task {task} of request {request} was on {worker.worker.name}, which died")
+                gone = "died" if worker.power is Power.ON else "stopped"
+                self._find("lost", f"task {task} of request {request} was on {worker.worker.name}, which {gone}")
         for function, _ in worker.idle:
             self._find("instance", f"a process of function {function} outlived worker {worker.worker.name}")
         worker.empty()
+
+    # --- workers that are started and stopped -----------------------------------------------------------------
+
+    def _power_of(self, row: list[int], *wanted: Power) -> WorkerRecord | None:
+        """Return the record of a row's worker, with a finding where its power is none of ``wanted``."""
+        if not 0 <= row[4] < len(self._workers):
+            self._find("worker", f"worker {row[4]} does not exist")
+            return None
+        worker = self._workers[row[4]]
+        if worker.power not in wanted:
+            self._find("power", f"{Kind(row[1]).name} of worker {worker.worker.name}, which is {worker.power.name}")
+        return worker
+
+    def _on_start_worker(self, row: list[int]) -> None:
+        if (worker := self._power_of(row, Power.OFF, Power.DRAINING)) is None:
+            return
+        if worker.power is Power.DRAINING:
+            worker.power, worker.up = Power.ON, True
+            if row[3] or row[6]:
+                self._find("power", f"worker {worker.worker.name} drains and is started under {row[3]}, not 0")
+        else:
+            worker.power, worker.start_lease, worker.starts_by = Power.STARTING, row[3], row[0] + row[6]
+            if row[6] != self._fleet.startup:
+                self._find("power", f"a worker starts within {row[6]} ns, the fleet's take {self._fleet.startup}")
+
+    def _on_worker_started(self, row: list[int]) -> None:
+        if (worker := self._power_of(row, Power.STARTING)) is not None:
+            if row[3] != worker.start_lease or row[0] < worker.starts_by:
+                due = f"start {worker.start_lease}, ready at {worker.starts_by} ns"
+                self._find("power", f"worker {worker.worker.name} started under {row[3]}, expected was {due}")
+            worker.power, worker.up = Power.ON, True
+            worker.link_free = worker.started_at = row[0]
+
+    def _on_drain_worker(self, row: list[int]) -> None:
+        if (worker := self._power_of(row, Power.ON)) is not None:
+            self._at(row)
+            worker.power, worker.up, worker.drained_at = Power.DRAINING, False, row[0]
+
+    def _on_stop_worker(self, row: list[int]) -> None:
+        if (worker := self._power_of(row, Power.ON, Power.STARTING, Power.DRAINING)) is None:
+            return
+        if worker.batches:
+            self._find("power", f"worker {worker.worker.name} stops while batches {list(worker.batches)} run there")
+        for request, record in self._open_requests.items():
+            for task, ran_at in enumerate(record.where):
+                if ran_at != row[4] or record.finished[task] < max(0, worker.started_at, worker.failed_at):
+                    continue  # it is not done, or went with an earlier stop or failure
+                successors = record.graph.successors[task]
+                if any(not record.begun(after) and record.placed[after] < 0 for after in successors):
+                    held = f"the result of task {task} of request {request}, which is needed"
+                    self._find("power", f"worker {worker.worker.name} stops and takes {held}")
+        worker.power, worker.up = Power.OFF, False
+        worker.batches, worker.resident, worker.fetches, worker.starting = {}, {}, {}, {}
+        self._failed.append(worker)
 
     def _on_lost(self, row: list[int]) -> None:
         if (record := self._record_of(row)) is None:
@@ -181,6 +245,8 @@ class RequestAuditor(Auditor):
         _, _, request, _, _, task, finished = row
         at = record.where[task] if finished or record.running[task] else record.placed[task]
         died = 0 <= at < len(self._workers) and self._workers[at].failed_at >= max(0, record.finished[task])
+        if not finished and not record.running[task] and at >= 0:  # it waited on a worker that drains
+            died = died or self._workers[at].drained_at == row[0]
         if not died or bool(finished) != (record.finished[task] >= 0):
             self._find("lost", f"task {task} of request {request} is lost, its worker {at} did not take it along")
         if 0 <= at < len(self._workers):

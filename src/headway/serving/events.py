@@ -59,6 +59,15 @@ class WorkerRecovered(Struct, frozen=True, gc=False):
     rank: ClassVar[int] = 5
 
 
+class WorkerStarted(Struct, frozen=True, gc=False):
+    """A worker that was started can be used; its GPU is empty."""
+
+    worker: int
+    lease: int
+    """The lease of the start."""
+    rank: ClassVar[int] = 5
+
+
 class TaskArrived(Struct, frozen=True, gc=False):
     """All inputs of a task have arrived at the worker where it was placed."""
 
@@ -89,6 +98,7 @@ Event: TypeAlias = (
     | InstanceStarted
     | WorkerFailed
     | WorkerRecovered
+    | WorkerStarted
     | TaskArrived
     | RequestArrived
     | Woke

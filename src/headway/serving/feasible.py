@@ -2,9 +2,11 @@
 
 from typing import TYPE_CHECKING
 
+from headway.serving import power
 from headway.serving.actions import (
     NOWHERE,
     Action,
+    DrainWorker,
     DropRequest,
     EvictModel,
     FetchModel,
@@ -12,14 +14,35 @@ from headway.serving.actions import (
     PlaceRequest,
     RunBatch,
     StartInstance,
+    StartWorker,
     StopInstance,
+    StopWorker,
+    WakeAt,
 )
 from headway.serving.fleet import FREE, find_slices, reachable_bytes
 from headway.serving.requeststate import QUEUED, READY, RUNNING
-from headway.serving.workerstate import WorkerState
+from headway.serving.rows import Kind
+from headway.serving.workerstate import Power, WorkerState
 
 if TYPE_CHECKING:
     from headway.serving.state import ServingState
+
+
+KINDS = {
+    PlaceRequest: Kind.PLACE,
+    MoveTask: Kind.MOVE,
+    RunBatch: Kind.RUN,
+    FetchModel: Kind.FETCH,
+    EvictModel: Kind.EVICT,
+    StartInstance: Kind.START_INSTANCE,
+    StopInstance: Kind.STOP_INSTANCE,
+    DropRequest: Kind.DROP,
+    StartWorker: Kind.START_WORKER,
+    DrainWorker: Kind.DRAIN_WORKER,
+    StopWorker: Kind.STOP_WORKER,
+    WakeAt: Kind.WAKE_AT,
+}
+"""The kind of row of each action."""
 
 
 def refusal(state: "ServingState", action: Action) -> str | None:
@@ -34,7 +57,12 @@ def refusal(state: "ServingState", action: Action) -> str | None:
         return _fetch(state, action)
     if isinstance(action, DropRequest):
         return None if action.request in state.requests else f"{action}: there is no such request"
-    return _model_or_process(state, action) if isinstance(action, EvictModel | StartInstance | StopInstance) else None
+    if isinstance(action, EvictModel | StartInstance | StopInstance):
+        return _model_or_process(state, action)
+    if isinstance(action, StartWorker | DrainWorker | StopWorker):
+        known = 0 <= action.worker < len(state.workers)
+        return power.refusal(state, action) if known else f"{action}: there is no worker {action.worker}"
+    return None
 
 
 def _worker_problem(state: "ServingState", action: Action, index: int) -> str | None:
@@ -46,7 +74,9 @@ def _worker_problem(state: "ServingState", action: Action, index: int) -> str | 
 
 
 def _model_or_process(state: "ServingState", action: EvictModel | StartInstance | StopInstance) -> str | None:
-    if (problem := _worker_problem(state, action, action.worker)) is not None:
+    problem = _worker_problem(state, action, action.worker)
+    drains = 0 <= action.worker < len(state.workers) and state.workers[action.worker].power is Power.DRAINING
+    if problem is not None and (not drains or isinstance(action, StartInstance)):
         return problem
     worker = state.workers[action.worker]
     if isinstance(action, EvictModel):

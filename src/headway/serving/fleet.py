@@ -94,6 +94,10 @@ class Fleet:
     """How long an idle process is kept."""
     warm: bool = False
     """Whether it begins with processes and weights in place, as ``warm.placed`` says."""
+    startup: int = 60 * SECOND
+    """How long a worker takes to start."""
+    off: tuple[int, ...] = ()
+    """Workers that are off when the run begins."""
 
     store: Store | None = None
     """None: workers send results to each other."""

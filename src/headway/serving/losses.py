@@ -6,7 +6,7 @@ from headway.serving.actions import NOWHERE
 from headway.serving.requeststate import RequestState, Stage
 from headway.serving.rows import Kind
 from headway.serving.store import is_kept
-from headway.serving.workerstate import WorkerState
+from headway.serving.workerstate import Power, WorkerState
 
 if TYPE_CHECKING:
     from headway.serving.state import ServingState
@@ -14,11 +14,29 @@ if TYPE_CHECKING:
 
 def on_worker_failed(state: "ServingState", now: int, worker: WorkerState) -> None:
     """Apply a failure: the worker's tasks become unplaced, and the requests that lost tasks go to ``displaced``."""
-    if not worker.up:
+    if not worker.up and worker.power is not Power.DRAINING:
         state.journal((now, Kind.STALE, -1, 0, worker.id, 0, Kind.WORKER_FAILED))
         return
     state.journal((now, Kind.WORKER_FAILED, -1, 0, worker.id, 0, 0))
+    worker.power = Power.ON  # one that drained has nothing left to drain
     state.touch(worker, now)
+    lost = unplace_waiting(state, now, worker)
+    for batch in worker.running.values():
+        for request, task in batch.tasks:
+            if (running_request := state.requests.get(request)) is not None:
+                running_request.worker[task] = NOWHERE
+                lost[request] = None
+                _reset(state, now, running_request, task, 0)
+    empty(state, now, worker)
+    forget_copies(state, worker)
+    for request, rs in state.requests.items():
+        if _recompute(state, now, rs):
+            lost[request] = None
+    state.displaced.extend(request for request in lost if request not in state.displaced)
+
+
+def unplace_waiting(state: "ServingState", now: int, worker: WorkerState) -> dict[int, None]:
+    """Unplace every task that waits on a worker; return their requests."""
     lost: dict[int, None] = {}
     for request, task in [*worker.queue, *worker.sent]:
         rs = state.requests[request]
@@ -26,22 +44,18 @@ def on_worker_failed(state: "ServingState", now: int, worker: WorkerState) -> No
         rs.moves[task] += 1  # inputs on their way become stale
         lost[request] = None
         _reset(state, now, rs, task, 0)
-    for batch in worker.running.values():
-        for request, task in batch.tasks:
-            if (running_request := state.requests.get(request)) is not None:
-                running_request.worker[task] = NOWHERE
-                lost[request] = None
-                _reset(state, now, running_request, task, 0)
-    _empty(state, now, worker)
+    return lost
+
+
+def forget_copies(state: "ServingState", worker: WorkerState) -> None:
+    """Forget the results that a worker holds."""
     still_up = ~(1 << worker.id)
-    for request, rs in state.requests.items():
+    for rs in state.requests.values():
         rs.copies = [copies & still_up for copies in rs.copies]
-        if _recompute(state, now, rs):
-            lost[request] = None
-    state.displaced.extend(request for request in lost if request not in state.displaced)
 
 
-def _empty(state: "ServingState", now: int, worker: WorkerState) -> None:
+def empty(state: "ServingState", now: int, worker: WorkerState) -> None:
+    """Clear a worker that failed or stopped: its processes end, its GPU is empty, and it is down."""
     for function, idle in worker.idle.items():
         for since in idle:
             state.journal((now, Kind.EXPIRED, -1, 0, worker.id, function, since))
@@ -59,15 +73,26 @@ def _empty(state: "ServingState", now: int, worker: WorkerState) -> None:
 
 def on_worker_recovered(state: "ServingState", now: int, worker: WorkerState) -> None:
     """Apply a recovery: the GPU is empty, host memory holds the weights that it held."""
-    if worker.up:
+    if worker.up or worker.power is not Power.ON:
         state.journal((now, Kind.STALE, -1, 0, worker.id, 0, Kind.WORKER_RECOVERED))
         return
     state.journal((now, Kind.WORKER_RECOVERED, -1, 0, worker.id, 0, 0))
+    bring_up(state, now, worker)
+
+
+def bring_up(state: "ServingState", now: int, worker: WorkerState) -> None:
+    """Make an empty worker usable: one that has recovered, or has started."""
     state.touch(worker, now)
-    worker.up = True
     worker.cpus_free = worker.worker.cpus
     worker.slices_free = worker.worker.gpu.slices
     worker.busy_until = worker.link_free = now
+    announce(state, worker)
+
+
+def announce(state: "ServingState", worker: WorkerState) -> None:
+    """Make a worker known as up; where it is the only one, requests that could be placed nowhere are displaced."""
+    worker.up = True
+    worker.current_row = None
     worker.published = worker.row()
     state.touched[worker.id] = None
     if sum(other.up for other in state.workers) == 1:  # until now nothing could be placed anywhere

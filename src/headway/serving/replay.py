@@ -21,6 +21,7 @@ from headway.serving.events import (
     Woke,
     WorkerFailed,
     WorkerRecovered,
+    WorkerStarted,
 )
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.request import Request
@@ -29,7 +30,10 @@ from headway.serving.state import ServingState
 
 _STALE, _ARRIVED, _FINISHED = int(Kind.STALE), int(Kind.ARRIVED), int(Kind.FINISHED)
 _TASK_ARRIVED, _LOADED = int(Kind.TASK_ARRIVED), int(Kind.LOADED)
-_OF_WORKERS = (Kind.WORKER_FAILED, Kind.WORKER_RECOVERED)
+_OF_WORKERS = (
+    *(Kind.WORKER_FAILED, Kind.WORKER_RECOVERED, Kind.WORKER_STARTED),
+    *(Kind.START_WORKER, Kind.DRAIN_WORKER, Kind.STOP_WORKER),
+)
 
 
 def events_of(requests: Sequence[Request], tape: Tape) -> Iterator[tuple[int, Sequence[Event]]]:
@@ -60,6 +64,8 @@ def _event(requests: dict[int, Request], row: list[int]) -> Event:
             return WorkerFailed(place)
         case Kind.WORKER_RECOVERED:
             return WorkerRecovered(place)
+        case Kind.WORKER_STARTED:
+            return WorkerStarted(place, lease)
         case Kind.WOKE:
             return Woke()
         case _:

@@ -21,6 +21,7 @@ class Kind(IntEnum):
     WORKER_RECOVERED = 8
     WOKE = 9
     STALE = 10  # an event that came too late; value is its kind
+    WORKER_STARTED = 15  # a worker that was off can be used; the lease is that of its start
     PLACE = 20  # detail is the task, place its worker
     MOVE = 21  # the same; value is where it was, -1 for nowhere
     RUN = 22  # a batch; detail is the function, value its configuration, packed; TASK rows follow
@@ -31,7 +32,10 @@ class Kind(IntEnum):
     DROP = 27  # tasks that had been finished
     WAKE_AT = 28  # the time asked for
     REFUSED = 29  # the kind of the action that was refused; its note says why
-    DECIDE = 35  # until when a controller is busy; place is its worker, lease states evaluated, detail the wait before
+    START_WORKER = 35  # a worker is rented; value is how long its start takes. Lease 0: it drained, and is used again
+    DRAIN_WORKER = 36  # a worker takes no more tasks
+    STOP_WORKER = 37  # a worker is off, its rent ends
+    DECIDE = 38  # until when a controller is busy; place is its worker, lease states evaluated, detail the wait before
     TASK = 40  # a task of the batch before; detail is the task, value when its inputs are there
     LOAD = 41  # a model that the batch fetches first; detail is the model, value how long it takes
     COLD = 42  # the batch starts a process first; detail is the function, value how long it takes

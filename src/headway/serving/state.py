@@ -11,11 +11,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from headway.core.tape import Row as TapeRow
-from headway.serving import batches, feasible, losses, store, warm
+from headway.serving import batches, feasible, losses, power, store, warm
 from headway.serving.actions import (
     NOWHERE,
     Action,
     DecideUntil,
+    DrainWorker,
     DropRequest,
     EvictModel,
     FetchModel,
@@ -23,7 +24,9 @@ from headway.serving.actions import (
     PlaceRequest,
     RunBatch,
     StartInstance,
+    StartWorker,
     StopInstance,
+    StopWorker,
     WakeAt,
 )
 from headway.serving.catalogue import Catalogue, models_in
@@ -39,6 +42,7 @@ from headway.serving.events import (
     Woke,
     WorkerFailed,
     WorkerRecovered,
+    WorkerStarted,
 )
 from headway.serving.fleet import Fleet
 from headway.serving.latency import LatencyModel
@@ -49,17 +53,6 @@ from headway.serving.workerstate import Row, TaskId, WorkerState
 
 CENTRAL = -1
 """The viewer that sees every row as it is."""
-_KINDS = {
-    PlaceRequest: Kind.PLACE,
-    MoveTask: Kind.MOVE,
-    RunBatch: Kind.RUN,
-    FetchModel: Kind.FETCH,
-    EvictModel: Kind.EVICT,
-    StartInstance: Kind.START_INSTANCE,
-    StopInstance: Kind.STOP_INSTANCE,
-    DropRequest: Kind.DROP,
-    WakeAt: Kind.WAKE_AT,
-}
 _ARRIVED, _TASK_ARRIVED, _PLACE, _QUEUED = map(int, (Kind.ARRIVED, Kind.TASK_ARRIVED, Kind.PLACE, Kind.QUEUED))
 """Kinds of the frequent rows; see ``batches``."""
 
@@ -113,15 +106,14 @@ class ServingState:
         self.expiries: deque[tuple[int, int, int, int]] = deque()
         """(when, worker, function, idle since) of idle processes, in order."""
         self._now = -1
-        if preloaded:
-            for worker in self.workers:
-                for index, model in enumerate(catalogue.models):
-                    if model.size_bytes <= worker.host_free_bytes:
-                        worker.host[index] = None
-                        worker.host_free_bytes -= model.size_bytes
+        self.preloaded = preloaded
+        for worker in self.workers:
+            power.fill_host(self, worker)
         if fleet.warm:
             for worker, begins_with in zip(self.workers, warm.placed(catalogue, fleet), strict=True):
                 batches.begin_warm(self, worker, begins_with)
+        if fleet.off:
+            power.begin_off(self)
 
     # --- what a policy reads ----------------------------------------------------------------------------------
 
@@ -151,6 +143,11 @@ class ServingState:
         count = len(self.workers)
         around = ((ingress + step) % count for step in range(count))
         return next((index for index in around if self.workers[index].up), NOWHERE)
+
+    @property
+    def now(self) -> int:
+        """Return the time of the instant in progress."""
+        return self._now
 
     @property
     def pushes(self) -> int:
@@ -215,6 +212,8 @@ class ServingState:
         elif isinstance(event, WorkerRecovered):
             losses.on_worker_recovered(self, now, self.workers[event.worker])
             self.pushed = None
+        elif isinstance(event, WorkerStarted):
+            power.on_worker_started(self, now, event)
         else:
             assert isinstance(event, Woke)
             self.journal((now, Kind.WOKE, -1, 0, -1, 0, 0))
@@ -255,6 +254,8 @@ class ServingState:
             self._drop(now, action.request)
         elif isinstance(action, DecideUntil):
             self.journal((now, Kind.DECIDE, -1, action.states, action.controller, action.waited, action.time))
+        elif isinstance(action, StartWorker | DrainWorker | StopWorker):
+            power.commit(self, now, action)
         else:
             assert isinstance(action, WakeAt)
             self.journal((now, Kind.WAKE_AT, -1, 0, -1, 0, action.time))
@@ -262,7 +263,7 @@ class ServingState:
 
     def refused(self, now: int, action: Action) -> TapeRow:
         """Return the row that records a refusal of this action."""
-        kind = _KINDS[type(action)]
+        kind = feasible.KINDS[type(action)]
         return (now, Kind.REFUSED, getattr(action, "request", -1), 0, getattr(action, "worker", -1), 0, kind)
 
     # --- requests and their tasks -----------------------------------------------------------------------------

@@ -27,7 +27,10 @@ def placed(catalogue: Catalogue, fleet: Fleet) -> tuple[Warm, ...]:
         return (Warm(),) * len(fleet.workers)
     counts = {at: 0 for at, function in enumerate(catalogue.functions) if function.cold_start or function.models}
     workers = []
-    for worker in fleet.workers:
+    for index, worker in enumerate(fleet.workers):
+        if index in fleet.off:
+            workers.append(Warm())
+            continue
         taken = _taken(catalogue, worker, sorted(counts, key=lambda at: (counts[at], at)))
         for at in taken:
             counts[at] += 1

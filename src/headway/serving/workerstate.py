@@ -5,6 +5,7 @@ events are needed for that: on its first change in an interval, the row as of th
 """
 
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import NamedTuple
 
 from headway.serving.catalogue import Catalogue
@@ -13,6 +14,18 @@ from headway.serving.memory import GpuMemory
 
 TaskId = tuple[int, int]
 """(request, task)."""
+
+
+class Power(IntEnum):
+    """Whether a worker is rented, and what for."""
+
+    ON = 0
+    """It can be used, unless it has failed."""
+    STARTING = 1
+    DRAINING = 2
+    """What runs there ends; nothing new begins."""
+    OFF = 3
+    """It is not rented."""
 
 
 class Row(NamedTuple):
@@ -69,12 +82,16 @@ class WorkerState:
         *("busy_until", "cpus_free", "epoch", "host", "host_free_bytes", "id", "idle", "link_free"),
         *("memory", "published", "pushes", "queue", "queued", "reserved", "running", "sent", "slices_free"),
         *("starting", "taken", "up", "need_counts", "warm", "wanted", "worker", "current_row", "fetches"),
+        *("power", "start_lease"),
     )
 
     def __init__(self, id: int, worker: Worker, catalogue: Catalogue) -> None:
         self.id = id
         self.worker = worker
         self.up = True
+        self.power = Power.ON
+        self.start_lease = 0
+        """The lease of the start in progress."""
         self.memory = GpuMemory(worker.gpu.memory_bytes, catalogue)
         self.cpus_free = worker.cpus
         self.slices_free = worker.gpu.slices

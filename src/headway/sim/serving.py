@@ -9,7 +9,16 @@ from heapq import heappop, heappush
 from math import exp
 from typing import Protocol
 
-from headway.serving.actions import Action, FetchModel, MoveTask, PlaceRequest, RunBatch, StartInstance, WakeAt
+from headway.serving.actions import (
+    Action,
+    FetchModel,
+    MoveTask,
+    PlaceRequest,
+    RunBatch,
+    StartInstance,
+    StartWorker,
+    WakeAt,
+)
 from headway.serving.events import (
     BatchFinished,
     BatchLoaded,
@@ -21,6 +30,7 @@ from headway.serving.events import (
     Woke,
     WorkerFailed,
     WorkerRecovered,
+    WorkerStarted,
 )
 from headway.serving.request import Request
 from headway.serving.state import ServingState
@@ -134,6 +144,9 @@ class SimulatedFleet:
         elif isinstance(action, StartInstance):
             ready = now + self._state.catalogue.functions[action.function].cold_start
             self._push(ready, InstanceStarted(action.worker, action.function, self._state.leases))
+        elif isinstance(action, StartWorker):
+            ready = now + max(1, self._state.fleet.startup)
+            self._push(ready, WorkerStarted(action.worker, self._state.leases))
 
     def follow(self, now: int, caused: list[Sent]) -> None:
         """Schedule the arrival of inputs that were sent."""

@@ -100,7 +100,7 @@ class Walked:
         elif kind == Kind.EXPIRED:
             self.idle[row.place, row.detail].remove(row.value)
             self.idle_ns[row.detail] += min(row.time, row.value + self.world.fleet.keep_alive) - row.value
-        elif kind == Kind.WORKER_FAILED:
+        elif kind in (Kind.WORKER_FAILED, Kind.STOP_WORKER):
             for batch in self.batches.values():
                 if batch["worker"] == row.place and "end" not in batch:
                     self._ends(batch, row.time, "lost")
@@ -178,7 +178,31 @@ def naive(world: World, tape: Tape, skipped: int) -> dict[str, Any]:
         **_of_machines(walk, batches, whole),
         **_costs(walk, batches, [r.id for r in measured]),
         "makespan_s": whole / SECOND,
+        **_rented(walk, tape, [r for r in world.requests if r.id in walk.done]),
     } | {"cost_fleet_usd": _rent(workers, world) * whole / HOUR}
+
+
+def _rented(walk: Walked, tape: Tape, answered: Sequence[Any]) -> dict[str, Any]:
+    """Rent, worker by worker: a meter that runs from its start, or the first arrival, until it is stopped."""
+    fleet, first = walk.world.fleet, min(walk.arrived.values(), default=walk.now)
+    since = {worker: first for worker in range(len(fleet.workers)) if worker not in fleet.off}
+    rent, total = 0.0, 0
+    intervals = []
+    for row in tape:
+        if row.kind == Kind.START_WORKER:
+            since.setdefault(row.place, row.time)
+        elif row.kind == Kind.STOP_WORKER:
+            intervals.append((row.place, row.time - since.pop(row.place)))
+    for worker, time in [*intervals, *((worker, walk.now - begun) for worker, begun in since.items())]:
+        rent += _rent([fleet.workers[worker]], walk.world) * time / HOUR
+        total += time
+    in_time = [r for r in answered if not r.deadline or walk.done[r.id] <= r.deadline]
+    whole = walk.now - first
+    return {
+        "cost_rent_usd": rent,
+        "workers_mean": total / whole if whole else None,
+        "hits_per_usd": len(in_time) / rent if rent else None,
+    }
 
 
 def _of_machines(walk: Walked, batches: list[dict[str, Any]], whole: int) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 Each kind of worker in the scenario is tried alone: the number that its throughput needs at least, then more, until runs
 of the policy answer the wanted share of requests within their deadline. Bisection finds the least such number. A short
-run is enough for a number that is far too small, and the search ends where more workers no longer help.
+run is enough for a number that is far too small, and the search ends where more workers no longer help. Then mixes of
+two kinds are tried that would be cheaper; see ``mixed_plans``.
 
 What counts: every request after the warm-up, and every request that was dropped in the warm-up once the functions of a
 graph could have started one after the other. Requests dropped before that are left out: no number of workers could have
@@ -18,6 +19,7 @@ from typing import Any
 from headway.errors import ExperimentError, unknown_name
 from headway.experiment.answer import Answer
 from headway.experiment.domain import RunResult, with_table
+from headway.experiment.fleet import mixed_plans
 from headway.experiment.fleet.scene import FleetScene, load_note, with_measured
 from headway.experiment.measured import numbers
 from headway.experiment.play import play
@@ -31,6 +33,7 @@ from headway.scenarios.limits import capacity_per_second, deadlines, mix_of
 from headway.serving.catalogue import Function
 from headway.serving.fleet import Worker
 from headway.serving.rows import Kind
+from headway.serving.scalers.registry import build as build_scaler
 from headway.traces.serving_arrivals import chosen, draw
 from headway.units import SECOND, counted
 
@@ -80,13 +83,20 @@ class Plan:
     fewer_hit_rate: float | None = None
     """Hit rate with one worker fewer; None where there would be none."""
     why_not: str = ""
+    beside: tuple[Worker, int] | None = None
+    """In a mix: another kind, and how many of it are there besides."""
 
     def record(self) -> dict[str, Any]:
         """Return the plan as a row of the JSON output."""
+        gpu, name, count = self.kind.gpu.type, kind_name(self.kind), self.workers
+        if self.beside is not None:
+            other, more = self.beside
+            gpu, name = f"{gpu} + {other.gpu.type}", f"{count} × {name} + {more} × {kind_name(other)}"
+            count += more
         return {
-            "gpu": self.kind.gpu.type,
-            "worker": kind_name(self.kind),
-            "workers": self.workers or None,
+            "gpu": gpu,
+            "worker": name,
+            "workers": count or None,
             "slo_hit_rate": self.hit_rate if self.gpu_utilisation else None,  # nothing was tried
             "requests": self.requests,
             "dropped": self.dropped,
@@ -132,14 +142,20 @@ def settings_for(graph: str, scenario: str | None = None) -> dict[str, Any]:
 def answer(experiment: ServingExperiment, target: float) -> Answer:
     """Return plans as an answer; raise NotEnoughError where no kind of worker is enough."""
     within("in-time", target, 0.01, 1)
+    if build_scaler(experiment.serving.autoscale) is not None:
+        raise ExperimentError("a plan is of a fleet that stays as it is: leave --autoscale out")
     experiment, notes = _at_rate(with_measured(check(experiment)))
     with share_bar("plan") as progress:
-        rows = [plan.record() for plan in plans(experiment, target, progress)]
+        experiment, built = prepared(experiment)
+        alone = plans_alone(experiment, built, target, progress)
+        mixed = mixed_plans.cheapest(experiment, built, target, alone, progress)
+    rows = [plan.record() for plan in ([mixed.plan] if mixed.plan else []) + alone]
     if not rows[0]["workers"]:
         why = f"{rows[0]['worker']}: {rows[0]['why_not']}"
         raise NotEnoughError(f"no kind of worker answers {100 * target:g} % in time; {why}", rows)
     enough = [row for row in rows if row["workers"]]
-    return Answer(rows, [shown.table(enough), shown.sentence(rows)], [*notes, *shown.notes(rows)])
+    lines = [*notes, *shown.notes(rows), *([mixed.note] if mixed.note else [])]
+    return Answer(rows, [shown.table(enough), shown.sentence(rows)], lines)
 
 
 def _at_rate(experiment: ServingExperiment) -> tuple[ServingExperiment, list[str]]:
@@ -179,17 +195,26 @@ def _graphs_of(scenario: str) -> list[str]:
 
 def plans(experiment: ServingExperiment, target: float, progress: Progress) -> list[Plan]:
     """Return a plan for each kind, cheapest first; kinds that are not enough come last, the nearest first."""
+    return plans_alone(*prepared(experiment), target, progress)
+
+
+def plans_alone(experiment: ServingExperiment, built: Built, target: float, progress: Progress) -> list[Plan]:
+    """Return the same for an experiment and its scenario that are prepared."""
+    kinds = list({(w.gpu, w.cpus, w.host_bytes, w.hour_usd): w for w in built.fleet.workers}.values())
+    results = [
+        Search(experiment, built, kind, target, _part(progress, index, len(kinds))).least()
+        for index, kind in enumerate(kinds)
+    ]
+    return sorted(results, key=lambda plan: (not plan.workers, plan.hour_usd if plan.workers else -plan.hit_rate))
+
+
+def prepared(experiment: ServingExperiment) -> tuple[ServingExperiment, Built]:
+    """Return the experiment and its scenario with deadlines as times; raise where a graph has none."""
     built = scenario_file.load(experiment)
     limits = deadlines(experiment, built)
     _check_limits(experiment, built, limits)
     # as times: factors of the critical path differ between kinds of workers
-    built = replace(built, workload=replace(built.workload, limits=limits))
-    kinds = list({(w.gpu, w.cpus, w.host_bytes, w.hour_usd): w for w in built.fleet.workers}.values())
-    results = [
-        _Search(experiment, built, kind, target, _part(progress, index, len(kinds))).least()
-        for index, kind in enumerate(kinds)
-    ]
-    return sorted(results, key=lambda plan: (not plan.workers, plan.hour_usd if plan.workers else -plan.hit_rate))
+    return experiment, replace(built, workload=replace(built.workload, limits=limits))
 
 
 def _part(progress: Progress, index: int, count: int) -> Progress:
@@ -206,7 +231,7 @@ def _check_limits(experiment: ServingExperiment, built: Built, limits: tuple[tup
 
 
 @dataclass(slots=True)
-class _Search:
+class Search:
     """Search for the least number of workers of one kind."""
 
     experiment: ServingExperiment
@@ -214,6 +239,8 @@ class _Search:
     kind: Worker
     target: float
     progress: Progress
+    beside: tuple[Worker, int] | None = None
+    """Another kind, and how many of it every fleet has besides."""
     tried: dict[int, Plan] = field(default_factory=dict)
     rows: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
     """Results of runs, by the number of workers and the part of the requests."""
@@ -232,7 +259,7 @@ class _Search:
             why = f"{count:,} of them would be needed for the throughput alone, {MOST_WORKERS:,} are the most tried"
             return replace(nothing, why_not=why)
         too_few = count - 1
-        while not self._is_enough(count):
+        while not self.is_enough(count):
             if count >= MOST_WORKERS or self._has_stalled():
                 best = max(self.tried.values(), key=lambda plan: (plan.hit_rate, plan.workers))
                 reached = f"{100 * best.hit_rate:.1f} % in time with {counted(best.workers, 'worker')}"
@@ -240,14 +267,14 @@ class _Search:
             too_few, count = count, min(MOST_WORKERS, math.ceil(count * _GROWTH))
         while count - too_few > 1:
             middle = (count + too_few) // 2
-            if self._is_enough(middle):
+            if self.is_enough(middle):
                 count = middle
             else:
                 too_few = middle
         fewer = None if count == 1 else self._run(count - 1, 1)["slo_hit_rate"]
         return replace(self.tried[count], fewer_hit_rate=fewer)
 
-    def _is_enough(self, count: int) -> bool:
+    def is_enough(self, count: int) -> bool:
         """Return whether so many workers are enough; keep their plan."""
         if count not in self.tried:
             for part in (SHORT_RUN_DIVISOR, 1):
@@ -273,10 +300,12 @@ class _Search:
 
     def _plan(self, count: int, row: Mapping[str, Any]) -> Plan:
         hour = count * self.built.fleet.hour_usd(self.kind)
+        hour += self.beside[1] * self.built.fleet.hour_usd(self.beside[0]) if self.beside else 0.0
         answered = row["goodput_per_s"]
         measured = (row["slo_hit_rate"] or 0.0, row["latency_p99_s"], row["gpu_utilisation"])
         cost = hour / 3600 / answered if answered else None
-        return Plan(self.kind, count, *measured, hour, cost, row["requests"], row["dropped"], row["dropped_at_start"])
+        counted = (row["requests"], row["dropped"], row["dropped_at_start"])
+        return Plan(self.kind, count, *measured, hour, cost, *counted, beside=self.beside)
 
     # --- trials ---
 
@@ -286,6 +315,7 @@ class _Search:
             return self.rows[count, part]
         built, experiment = self._fleet(count), self._shortened(part)
         what = f"{kind_name(self.kind)}: {counted(count, 'worker')}"
+        what += f", {self.beside[1]} {kind_name(self.beside[0])}" if self.beside else ""
 
         def report(share: float) -> None:
             self.progress(what, 1 - _PROGRESS_LEFT ** (len(self.rows) + share))
@@ -342,18 +372,21 @@ class _Search:
         return with_table(changed, "measure", warmup=f"{100 * warmup:.6f}%")
 
     def _fleet(self, count: int) -> Built:
-        """Return the scenario with so many workers of the kind, as many on a host and in a rack as it has."""
-        same = [
-            worker
-            for worker in self.built.fleet.workers
-            if worker.gpu == self.kind.gpu and worker.cpus == self.kind.cpus
-        ]
-        hosts = {worker.host for worker in same}
-        racks = {worker.rack for worker in same}
-        per_host = -(-len(same) // len(hosts))
-        per_rack = -(-len(hosts) // len(racks)) if len(racks) > 1 else MOST_WORKERS
-        workers = tuple(
-            replace(self.kind, name=f"w{number}", host=number // per_host, rack=number // per_host // per_rack)
-            for number in range(count)
-        )
+        """Return the scenario with so many workers of the kind, and with those beside them."""
+        workers = _workers(self.built, self.kind, count, 0)
+        if self.beside is not None:
+            workers += _workers(self.built, *self.beside, len(workers))
         return replace(self.built, fleet=replace(self.built.fleet, workers=workers))
+
+
+def _workers(built: Built, kind: Worker, count: int, before: int) -> tuple[Worker, ...]:
+    """Return so many workers of a kind, as many on a host and in a rack as the scenario has; ``before``: others."""
+    same = [worker for worker in built.fleet.workers if worker.gpu == kind.gpu and worker.cpus == kind.cpus]
+    hosts = {worker.host for worker in same}
+    racks = {worker.rack for worker in same}
+    per_host = -(-len(same) // len(hosts))
+    per_rack = -(-len(hosts) // len(racks)) if len(racks) > 1 else MOST_WORKERS
+    return tuple(
+        replace(kind, name=f"w{before + n}", host=before + n // per_host, rack=n // per_host // per_rack)
+        for n in range(count)
+    )

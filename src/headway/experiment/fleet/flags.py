@@ -33,6 +33,8 @@ FLAGS = (
     Flag("setting", "serving.setting", "Of the scenario; esg has strict-light, …"),
     Flag("start", "serving.start", "cold, or warm: with processes and weights.", panel=FLEET),
     Flag("profile", "serving.profile", "law, measured, paper, or a file.", panel=FLEET),
+    Flag("autoscale", "serving.autoscale", "none, utilisation(target=0.6), queue or headway.", panel=FLEET),
+    Flag("startup", "serving.startup", "How long a worker takes to start: 60s.", panel=FLEET),
     Flag("skip_bad_rows", "workload.skip_bad_rows", "Go on, however many are dropped.", bool, FLEET),
     Flag("warmup", "measure.warmup", "Do not measure the first 10% of the requests.", panel=STATISTICS),
     Flag(

@@ -13,6 +13,7 @@ from headway.core.tape import Tape
 from headway.core.tasks import Far
 from headway.errors import ExperimentError, TapeError
 from headway.experiment.domain import RunParts, Scene, with_table
+from headway.experiment.fleet import initial
 from headway.experiment.fleet.calibration import calibrate
 from headway.experiment.folder import Limits, kept_file
 from headway.files import write_whole
@@ -34,6 +35,8 @@ from headway.serving.policies.registry import build, describe
 from headway.serving.replay import about, replay_on
 from headway.serving.request import NO_GROUPS, Groups, Request
 from headway.serving.rows import PLACED_KINDS, REQUEST_KINDS, Kind
+from headway.serving.scalers.registry import build as build_scaler
+from headway.serving.scalers.wrapper import Autoscaled
 from headway.serving.state import ServingState
 from headway.sim.serving import SimulatedFleet, WorkerFaults
 from headway.sim.worker_faults import faults_of
@@ -109,14 +112,19 @@ class FleetScene(Scene):
         return parse_controller(self.experiment.serving.controller)
 
     def bound(self) -> tuple[ServingState, ServingPolicy]:
-        """Return the initial state and the policy, which is bound to it; behind a controller where there is one."""
-        state, policy, law = self.state(), self.policy(), self.law()
-        deciding = policy if law is None else Controller(policy, law)
+        """Return the initial state and what decides, bound to it: the policy, behind its controller and its scaler."""
+        state, deciding, law = self.state(), self.policy(), self.law()
+        if law is not None:
+            deciding = Controller(deciding, law)
+        if (scaler := build_scaler(self.experiment.serving.autoscale)) is not None:
+            deciding = Autoscaled(deciding, scaler)
         deciding.bind(state)
         return state, deciding
 
     def policy_parts(self, policy: ServingPolicy) -> Sequence[object]:
-        """Return the policy itself, without its controller."""
+        """Return the policy itself, without its controller and its scaler."""
+        if isinstance(policy, Autoscaled):
+            policy = policy.policy
         return (policy.inner if isinstance(policy, Controller) else policy,)
 
     def begin(self) -> RunParts:
@@ -199,6 +207,7 @@ def prepare(experiment: ServingExperiment) -> FleetScene:
         notes.append(load_note(load, rate))
     note = check_rate(experiment, built, rate) if rate else ""
     resolved = msgspec.structs.replace(named, variants=[])
+    built = initial.scaled(experiment, built, requests)
     scene = FleetScene(resolved, built, requests, (*notes, *([note] if note else ())), groups)
     scene.faults()
     scene.state()
@@ -244,8 +253,9 @@ def load(experiment: ServingExperiment, folder: Path, *, trust: bool) -> FleetSc
     requests = kept_file(folder, REQUESTS_NAME)
     experiment = with_table(experiment, "serving", **_files_in_folder(experiment, folder, trust))
     experiment = with_table(experiment, "policy", name=of_run(experiment.policy.name, folder, trust=trust))
-    groups = request_table.read_groups(requests)
-    return FleetScene(experiment, scenario_file.load(experiment), request_table.read(requests), groups=groups)
+    groups, drawn = request_table.read_groups(requests), request_table.read(requests)
+    built = initial.scaled(experiment, scenario_file.load(experiment), drawn)
+    return FleetScene(experiment, built, drawn, groups=groups)
 
 
 def _files_in_folder(experiment: ServingExperiment, folder: Path, trust: bool) -> dict[str, str]:

@@ -135,6 +135,8 @@ class FleetTable(Struct, kw_only=True, forbid_unknown_fields=True):
     prices: PricesTable = field(default_factory=PricesTable)
     keep_alive: Span = "10m"
     """How long an idle process is kept."""
+    startup: Span = "60s"
+    """How long a worker takes to start, where workers are started and stopped."""
     preloaded: bool = True
     """Whether hosts hold all weights that fit from the start."""
     control: str = ""
@@ -230,7 +232,8 @@ def fleet_of(table: FleetTable, wanted: int | None, gpu: str, links: Links, wher
     prices = Prices(table.prices.cpu_hour, table.prices.slice_hour, table.prices.memory_gib_hour)
     keep_alive = optional_span(table.keep_alive, f"{where}: keep_alive") or 0
     store = store_of(table.store, where) if table.store is not None else None
-    return check_prices(Fleet(tuple(workers), links, prices, keep_alive, store=store), where)
+    startup = optional_span(table.startup, f"{where}: startup") or 0
+    return check_prices(Fleet(tuple(workers), links, prices, keep_alive, store=store, startup=startup), where)
 
 
 def store_of(table: StoreTable, where: str) -> Store:

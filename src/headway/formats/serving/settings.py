@@ -52,6 +52,11 @@ class ServingTable(Struct, kw_only=True, forbid_unknown_fields=True):
     """How often workers push their rows to each other; 0: rows are always fresh."""
     start: str = "cold"
     """cold: no process runs and no weights are on a GPU when the run begins; warm: as ``serving.warm`` says."""
+    autoscale: str = ""
+    """How many workers are rented at a time: none, utilisation, queue or headway, with options in brackets; see
+    ``serving.scalers``."""
+    startup: Span = ""
+    """How long a worker takes to start; empty: the scenario's value."""
     control: str = ""
     """central or decentralised; empty: the scenario's value, else the policy's default."""
     controller: Span = "none"
@@ -138,6 +143,8 @@ def check(experiment: ServingExperiment) -> ServingExperiment:
     if table.workers is not None:
         within("workers", table.workers, 1, MOST_WORKERS)
     span(table.push_interval, "push interval")
+    if table.startup != "":
+        span(table.startup, "startup")
     parse_controller(table.controller)
     check_workload(experiment.workload)
     check_failures(experiment.failures)

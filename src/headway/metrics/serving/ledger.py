@@ -152,8 +152,8 @@ class Ledger:
         return np.bincount(batches[batches >= 0], minlength=len(self.began)).astype(np.int64)
 
     def next_failure(self, workers: IntArray, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-        """Return for each (worker, row) the row of that worker's next failure; past the last row without one."""
-        failures = self.rows(Kind.WORKER_FAILED)
+        """Return for each (worker, row) the row where that worker next fails or stops; past the last row without."""
+        failures = self.rows(Kind.WORKER_FAILED, Kind.STOP_WORKER)
         return self.next_row(workers, rows, self.place[failures], failures)
 
     def next_row(

@@ -18,6 +18,7 @@ from headway.metrics.serving.cost import Costs, costs
 from headway.metrics.serving.groups import GroupRows
 from headway.metrics.serving.ledger import BoolArray, Ledger
 from headway.metrics.serving.memory import bytes_fetched, memory_held, prefetches_used
+from headway.metrics.serving.rent import rent_usd, rented_time
 from headway.serving.catalogue import Catalogue
 from headway.serving.fleet import Fleet
 from headway.serving.latency import LatencyModel
@@ -63,6 +64,7 @@ def summarise(
         "cost_total_usd": cost.total_usd,
         "cost_keepalive_usd": cost.keepalive_usd,
         "cost_fleet_usd": cost.fleet_usd,
+        **_of_rent(ledger),
         "makespan_s": ledger.span / SECOND,
         **controller_numbers(ledger, tape),
         "graphs": rows.graphs(),
@@ -119,6 +121,18 @@ def hit_rate(ledger: Ledger, measured: BoolArray) -> float | None:
     bound &= (ledger.ended_by > 0) | (ledger.deadline <= ledger.horizon)
     hits = bound & ledger.answered & (ledger.end <= ledger.deadline)
     return float(hits.sum() / bound.sum()) if bound.any() else None
+
+
+def _of_rent(ledger: Ledger) -> dict[str, Any]:
+    """Return what the workers cost while they were rented, how many that were on average, and hits for a dollar."""
+    rented = rented_time(ledger)
+    rent = rent_usd(ledger, rented)
+    in_time = ledger.answered & ((ledger.deadline == 0) | (ledger.end <= ledger.deadline))
+    return {
+        "cost_rent_usd": rent,
+        "workers_mean": int(rented.sum()) / ledger.span if ledger.span else None,
+        "hits_per_usd": int(in_time.sum()) / rent if rent else None,
+    }
 
 
 def _of_tasks(ledger: Ledger, measured: BoolArray) -> dict[str, Any]:

@@ -121,6 +121,8 @@ class TaskHistory:
             Kind.DONE: self._on_answered,
             Kind.WORKER_FAILED: self._on_worker_failed,
             Kind.WORKER_RECOVERED: self._on_worker_recovered,
+            Kind.STOP_WORKER: self._on_worker_stopped,
+            Kind.WORKER_STARTED: self._on_worker_recovered,
             Kind.FETCH: self._on_fetch_asked,
             Kind.START_INSTANCE: self._on_fetch_asked,
             Kind.FETCHED: self._on_fetched,
@@ -228,7 +230,12 @@ class TaskHistory:
             ahead.end = row.time
 
     def _on_worker_recovered(self, row: TapeRow) -> None:
-        self.down.append((row.place, self._failed.pop(row.place), row.time))
+        self.down.append((row.place, self._failed.pop(row.place, 0), row.time))  # off since the run began
+
+    def _on_worker_stopped(self, row: TapeRow) -> None:
+        self._failed.setdefault(row.place, row.time)
+        for ahead in self._coming.pop(row.place, {}).values():
+            ahead.end = row.time
 
     def _on_fetch_asked(self, row: TapeRow) -> None:
         what = {"model" if row.kind == Kind.FETCH else "function": row.detail}

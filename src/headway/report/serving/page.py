@@ -47,6 +47,8 @@ _TABLE = (
     ("no answer", "unfinished"),
     ("lost tasks", "lost_tasks"),
     ("$ for 1,000", "cost_per_request_usd"),
+    ("rent", "cost_rent_usd"),
+    ("workers rented", "workers_mean"),
     ("cache hits", "cache_hit_rate"),
     ("fetched", "bytes_fetched"),
     ("cold starts", "cold_starts"),

@@ -39,6 +39,10 @@ def _usd(value: float | None) -> str:
     return "" if value is None else f"${1000 * value:.4f}" if value < 0.01 else f"${1000 * value:,.2f}"
 
 
+def _rent(value: float | None) -> str:
+    return "" if value is None else f"${value:,.4f}" if value < 0.1 else f"${value:,.2f}"
+
+
 def _count(value: float | None) -> str:
     return "" if value is None else f"{value:,.0f}"
 
@@ -77,6 +81,7 @@ _COLUMNS: tuple[tuple[str, str, Callable[[Any], str], int], ...] = (
     ("lost tasks", "lost_tasks", _count, 0),
     ("$/1000", "cost_per_request_usd", _usd, -1),
     ("$ vs {baseline}", "cost_change", change_text, 0),
+    ("rent", "cost_rent_usd", _rent, 0),
     ("cache hits", "cache_hit_rate", _share, 0),
     ("fetched", "bytes_fetched", _bytes, 0),
     ("cold starts", "cold_starts", _count, 0),
@@ -92,7 +97,8 @@ _COLUMNS: tuple[tuple[str, str, Callable[[Any], str], int], ...] = (
 """Heading, key, how it is written, and which end is best: 1 the largest, -1 the smallest, 0 neither."""
 _EXPENDABLE = (
     "states_evaluated",
-    *("tasks_per_s", "cold_starts", "bytes_fetched", "batch_mean", "workers_used", "lost_tasks", "gpu_utilisation"),
+    *("tasks_per_s", "cost_rent_usd", "cold_starts", "bytes_fetched", "batch_mean", "workers_used", "lost_tasks"),
+    "gpu_utilisation",
     *("slowdown_p50", "cache_hit_rate", "latency_p50_s", "cost_change", "slowdown_p95", "slowdown_change", "measured"),
     "requests",
 )
@@ -108,6 +114,7 @@ MOST_TENANTS = 20
 FORMATS: Mapping[str, Callable[[Any], str]] = {
     **{key: written for _, key, written, _ in _COLUMNS},
     "dropped_of_all": _text,
+    "workers_mean": _mean,
 }
 """How each number is written, by its key."""
 
