@@ -46,7 +46,10 @@ class RequestRecord:
 class BatchRecord:
     """A batch that runs, and what it holds."""
 
-    __slots__ = ("activation_bytes", "began", "cpus", "earliest", "first", "function", "loaded", "slices", "tasks")
+    __slots__ = (
+        *("activation_bytes", "began", "cache_bytes", "cpus", "earliest", "first", "first_token", "function"),
+        *("loaded", "output_tokens", "slices", "tasks"),
+    )
 
     def __init__(self, began: int, function: int, tasks: Sequence[tuple[int, int]]) -> None:
         self.began = began
@@ -57,6 +60,11 @@ class BatchRecord:
         """It cannot compute before this: inputs, process or weights are missing."""
         self.loaded = -1
         """When it began to compute; -1: not yet, or at once."""
+        self.cache_bytes = 0
+        """Keys and values that it holds once it is loaded."""
+        self.output_tokens = 0
+        self.first_token = -1
+        """When it had its first token; -1: not yet, or its function does not generate."""
 
 
 class WorkerRecord:

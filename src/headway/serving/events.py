@@ -26,6 +26,15 @@ class BatchLoaded(Struct, frozen=True, gc=False):
     rank: ClassVar[int] = 1
 
 
+class FirstToken(Struct, frozen=True, gc=False):
+    """A request of a generating function has its prompt computed, and its first token."""
+
+    worker: int
+    lease: int
+    rank: ClassVar[int] = -1
+    """Before the end of its batch, which may be in the same instant."""
+
+
 class ModelFetched(Struct, frozen=True, gc=False):
     """Weights that were fetched ahead of any task have arrived."""
 
@@ -85,6 +94,7 @@ class Woke(Struct, frozen=True, gc=False):
 Event: TypeAlias = (
     BatchFinished
     | BatchLoaded
+    | FirstToken
     | ModelFetched
     | InstanceStarted
     | WorkerFailed

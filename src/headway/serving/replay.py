@@ -14,6 +14,7 @@ from headway.serving.events import (
     BatchFinished,
     BatchLoaded,
     Event,
+    FirstToken,
     InstanceStarted,
     ModelFetched,
     RequestArrived,
@@ -52,6 +53,8 @@ def _event(requests: dict[int, Request], row: list[int]) -> Event:
     match kind:
         case Kind.ARRIVED:
             raise TapeError(f"the tape has request {subject} arrive at {time} ns; the workload has no such request")
+        case Kind.FIRST_TOKEN:
+            return FirstToken(place, lease)
         case Kind.FETCHED:
             return ModelFetched(place, detail, lease)
         case Kind.INSTANCE_STARTED:

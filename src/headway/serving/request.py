@@ -14,3 +14,7 @@ class Request(NamedTuple):
     deadline: int = 0
     """When it must be answered, as a time of the run; 0: no deadline."""
     tenant: int = 0
+    prompt_tokens: int = 0
+    """For its tasks that generate; 0 where none does."""
+    output_tokens: int = 0
+    """How many tokens each of these generates; policies go by what their function expects."""

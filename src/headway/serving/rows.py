@@ -21,6 +21,7 @@ class Kind(IntEnum):
     WORKER_RECOVERED = 8
     WOKE = 9
     STALE = 10  # an event that came too late; value is its kind
+    FIRST_TOKEN = 15  # a request of a generating function has its first token; detail is the task
     PLACE = 20  # detail is the task, place its worker
     MOVE = 21  # the same; value is where it was, -1 for nowhere
     RUN = 22  # a batch; detail is the function, value its configuration, packed; TASK rows follow

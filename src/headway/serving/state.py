@@ -30,6 +30,7 @@ from headway.serving.events import (
     BatchFinished,
     BatchLoaded,
     Event,
+    FirstToken,
     InstanceStarted,
     ModelFetched,
     RequestArrived,
@@ -113,9 +114,9 @@ class ServingState:
         if preloaded:
             for worker in self.workers:
                 for index, model in enumerate(catalogue.models):
-                    if model.size_bytes <= worker.host_free_bytes:
+                    if model.weights_bytes <= worker.host_free_bytes:
                         worker.host[index] = None
-                        worker.host_free_bytes -= model.size_bytes
+                        worker.host_free_bytes -= model.weights_bytes
         if fleet.warm:
             for worker, begins_with in zip(self.workers, warm.placed(catalogue, fleet), strict=True):
                 batches.begin_warm(self, worker, begins_with)
@@ -206,6 +207,8 @@ class ServingState:
             batches.on_model_fetched(self, now, event)
         elif isinstance(event, InstanceStarted):
             batches.on_instance_started(self, now, event)
+        elif isinstance(event, FirstToken):
+            batches.on_first_token(self, now, event)
         elif isinstance(event, WorkerFailed):
             losses.on_worker_failed(self, now, self.workers[event.worker])
             self.pushed = None

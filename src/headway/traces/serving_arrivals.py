@@ -16,10 +16,13 @@ from headway.errors import ExperimentError, TraceError
 from headway.formats.serving.settings import BY_RATE, MOST_REQUESTS, ServingExperiment, check_workload, split_arrivals
 from headway.formats.training.settings import span
 from headway.scenarios.file import Built
+from headway.scenarios.generating import check_contexts
 from headway.scenarios.limits import cheapest_per_second, check_rate, deadlines, mix_of
 from headway.serving.request import Request
 from headway.streams import stream
+from headway.traces import tokens
 from headway.traces.changing_rate import Cycle, diurnal, rates
+from headway.traces.request_trace import RequestTrace
 from headway.traces.requests import load_requests
 from headway.traces.trace import dropped_note
 from headway.units import SECOND, counted, format_duration
@@ -92,8 +95,12 @@ def draw(experiment: ServingExperiment, built: Built, notes: list[str] | None = 
     tenants = _uniform(seed, "serving.tenants", count, what.tenants)
     slo = np.array(what.slo, dtype=np.int64)[graphs]
     deadline = np.where(slo > 0, arrival + slo, 0)
-    columns = (graphs, arrival, ingress, deadline, tenants)
-    return tuple(map(Request, range(count), *(column.tolist() for column in columns)))
+    columns = [graphs, arrival, ingress, deadline, tenants]
+    if any(function.generate is not None for function in built.catalogue.functions):
+        columns += tokens.drawn(experiment, built, graphs, _trace_of(what.arrivals, experiment))
+    requests = tuple(map(Request, range(count), *(column.tolist() for column in columns)))
+    check_contexts(built.catalogue, requests)
+    return requests
 
 
 def _uniform(seed: int, name: str, count: int, below: int) -> npt.NDArray[np.int64]:
@@ -201,12 +208,19 @@ def _incomplete(arrivals: str, cycle: Cycle, times: Times, rate: float) -> list[
 # --- recorded ---------------------------------------------------------------------------------------------------
 
 
+def _trace_of(arrivals: str, experiment: ServingExperiment) -> RequestTrace | None:
+    """Return the trace that arrivals name; None where they are no file."""
+    kind, path = split_arrivals(arrivals)[0], Path(arrivals).expanduser()
+    if kind in _GAPS or kind in _CYCLES or not path.exists():
+        return None
+    return load_requests(path, experiment.workload.format, skip_bad_rows=experiment.workload.skip_bad_rows)
+
+
 def _from_trace(workload: Chosen, experiment: ServingExperiment, built: Built, notes: list[str]) -> Times:
     """Return the first arrivals of a trace, at their own pace or stretched to a rate."""
     path = Path(workload.arrivals).expanduser()
-    if not path.exists():
+    if (trace := _trace_of(workload.arrivals, experiment)) is None:
         raise ExperimentError(f"arrivals {workload.arrivals!r}: neither {', '.join(KINDS[:-1])} nor a file of requests")
-    trace = load_requests(path, experiment.workload.format, skip_bad_rows=experiment.workload.skip_bad_rows)
     if trace.dropped:
         notes.append(dropped_note(trace.dropped, trace.rows, path))
     wanted = experiment.workload.requests

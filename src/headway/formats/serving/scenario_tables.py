@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from headway.errors import ExperimentError, unknown_name
 from headway.formats.serving.profile import LawTable, Rows, Size, size
 from headway.formats.serving.settings import MOST_WORKERS
+from headway.formats.serving.tokens import GenerateTable, SloTable, Tokens
 from headway.formats.training.cluster_table import within
 from headway.formats.training.settings import Span, optional_span
 from headway.serving.fleet import FREE, MIG, Fleet, Gpu, Links, Prices, Worker
@@ -43,8 +44,9 @@ class GraphTable(Struct, kw_only=True, forbid_unknown_fields=True):
     """Of a chain's first task."""
     output: Size = 0
     """Of each task of a chain."""
-    slo: str = ""
-    """Its own deadline, before the workload's."""
+    slo: str | SloTable = ""
+    """Its own deadline, before the workload's; or deadlines of the whole answer, of its first token and of the others:
+    ``{ latency = "10s", ttft = "500ms", tpot = "50ms" }``."""
 
 
 class FunctionTable(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -61,6 +63,8 @@ class FunctionTable(Struct, kw_only=True, forbid_unknown_fields=True):
     cold_start: Span = 0
     instance_memory: Size = 0
     activation: Size = 0
+    generate: GenerateTable | None = None
+    """How it generates tokens, instead of ``ms`` and ``cells``."""
 
 
 class WorkersTable(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -130,6 +134,8 @@ class WorkloadPart(Struct, kw_only=True, forbid_unknown_fields=True):
     slo: str = ""
     mix: dict[str, float] | None = None
     tenants: int | None = None
+    prompt_tokens: Tokens = ""
+    output_tokens: Tokens = ""
 
 
 class FidelityTable(Struct, kw_only=True, forbid_unknown_fields=True):

@@ -22,7 +22,7 @@ from headway.serving.rows import Kind
 _KINDS = 64
 _OF_REQUESTS = (
     *(Kind.ARRIVED, Kind.DONE, Kind.DROP, Kind.TASK, Kind.TASK_ARRIVED, Kind.PLACE, Kind.MOVE),
-    *(Kind.LOST, Kind.READY, Kind.QUEUED, Kind.RUN),
+    *(Kind.LOST, Kind.READY, Kind.QUEUED, Kind.RUN, Kind.FIRST_TOKEN),
 )
 BoolArray = npt.NDArray[np.bool_]
 
@@ -61,7 +61,8 @@ class Ledger:
 
     def _requests(self) -> None:
         table = np.array(self.requests, dtype=np.int64).reshape(-1, len(Request._fields))
-        self._ids, self.graph, _, _, self.deadline, _ = table.T
+        self._ids, self.graph, _, _, self.deadline = table.T[:5]
+        self.prompt_tokens, self.output_tokens = table.T[6:8]
         self._order = np.argsort(self._ids, kind="stable")
         self._plain = bool((self._ids == np.arange(len(table))).all())
         named = self.subject[self.rows(*_OF_REQUESTS)]

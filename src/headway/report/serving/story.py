@@ -299,7 +299,7 @@ class _Teller:
         for model, time in batch_run.loads:
             weights = self.catalogue.models[model]
             parts.append(
-                f"the weights of {clipped(weights.name)} ({format_size(weights.size_bytes)}) after {_ms(time)}"
+                f"the weights of {clipped(weights.name)} ({format_size(weights.weights_bytes)}) after {_ms(time)}"
             )
         if batch_run.evicted:
             gone = [clipped(self.catalogue.models[model].name) for model in batch_run.evicted]
