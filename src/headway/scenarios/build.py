@@ -233,8 +233,8 @@ class Builder:
     def _times(self, name: str, gpus: set[str], where: str) -> tuple[dict[str, Mapping[Configuration, int]], float]:
         """Return the cells by type of GPU, and the spread that belongs to them."""
         table = self.functions[name]
-        if (kind := generating.generation(table, where)) is not None:
-            return {ANY_GPU: {generating.CELL: kind.alone()}}, 0.0
+        if table.generate is not None and (kind := generating.generation(table, where)) is not None:
+            return {ANY_GPU: generating.cells_of(table.generate, kind)}, 0.0
         if measured := self._measured(name):
             cells: dict[str, Mapping[Configuration, int]] = {
                 profile.gpu: function.cells for profile, function in measured

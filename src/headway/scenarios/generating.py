@@ -7,15 +7,13 @@ from typing import Any
 from headway.errors import ExperimentError, ProfileError, unknown_name
 from headway.formats import toml
 from headway.formats.serving.scenario_tables import FunctionTable, GraphTable
-from headway.formats.serving.tokens import DecoderTable, SloTable, deadline_of, generation_of
+from headway.formats.serving.tokens import DecoderTable, GenerateTable, SloTable, deadline_of, generation_of
 from headway.serving.catalogue import Catalogue, Configuration, Function, Model
 from headway.serving.generation import Generation
 from headway.serving.request import Request
 from headway.units import counted
 
 FOLDER = Path(__file__).parent / "decoders"
-CELL = Configuration(1, 0, 0)
-"""What a task that generates is given: it shares the engine of its worker, which forms batches itself."""
 
 
 def shipped() -> list[str]:
@@ -63,6 +61,11 @@ def generation(function: FunctionTable, where: str) -> Generation | None:
     table = function.generate.table
     document = toml.read(FOLDER / f"{table}.toml", "table") if isinstance(table, str) else table
     return generation_of(function.generate, toml.typed(document, DecoderTable, f"{at}, table"), at)
+
+
+def cells_of(table: GenerateTable, kind: Generation) -> dict[Configuration, int]:
+    """Return the one configuration of a task that generates: it shares an engine, which forms batches itself."""
+    return {Configuration(1, table.cpus, table.slices): kind.alone()}
 
 
 def with_caches(models: Sequence[Model], functions: Sequence[Function]) -> list[Model]:

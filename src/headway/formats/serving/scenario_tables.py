@@ -15,7 +15,7 @@ from headway.formats.training.cluster_table import within
 from headway.formats.training.settings import Span, optional_span
 from headway.serving.fleet import FREE, MIG, Fleet, Gpu, Links, Prices, Worker
 
-MOST_SLICES = 64
+MOST_SLICES = 1024
 MOST_CPUS = 4096
 MIG_SLICES = 7
 UNBOUNDED = 1 << 62

@@ -39,6 +39,9 @@ class GenerateTable(Struct, kw_only=True, forbid_unknown_fields=True):
     chunk: int = 512
     prefill_tokens: int = 4096
     max_prompts: int = 16
+    cpus: int = 0
+    """What a request holds of its worker while it is in the engine; 0: nothing."""
+    slices: int = 0
 
 
 class DecoderTable(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -120,6 +123,8 @@ def generation_of(table: GenerateTable, decoder: DecoderTable, where: str) -> Ge
         within(f"{where}: {key}", getattr(table, key), 1, most)
     for key in ("chunk", "prefill_tokens", "max_prompts"):
         within(f"{where}: {key}", getattr(table, key), 1, MOST_TOKENS)
+    for key in ("cpus", "slices"):
+        within(f"{where}: {key}", getattr(table, key), 0, MOST_BATCH)
     per_token = size(table.kv_bytes_per_token or decoder.kv_bytes_per_token, f"{where}: kv_bytes_per_token", least=1)
     if per_token is None:
         raise ExperimentError(f"{where}: kv_bytes_per_token is missing: neither it nor its table says it")
