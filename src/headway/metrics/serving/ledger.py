@@ -150,6 +150,11 @@ class Ledger:
         batches = self._of_lease[self.lease[self.rows(kind)]]
         return np.bincount(batches[batches >= 0], minlength=len(self.began)).astype(np.int64)
 
+    def batch_at(self, rows: npt.NDArray[np.intp]) -> IntArray:
+        """Return which batches, by their order, some rows are about."""
+        batches: IntArray = self._of_lease[self.lease[rows]]
+        return batches
+
     def next_failure(self, workers: IntArray, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
         """Return for each (worker, row) the row of that worker's next failure; past the last row without one."""
         failures = self.rows(Kind.WORKER_FAILED)

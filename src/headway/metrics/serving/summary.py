@@ -16,6 +16,7 @@ from headway.metrics.series import FloatArray, IntArray, exact_dot
 from headway.metrics.serving.cost import Costs, costs
 from headway.metrics.serving.ledger import BoolArray, Ledger
 from headway.metrics.serving.memory import bytes_fetched, memory_held, prefetches_used
+from headway.metrics.serving.tokens import tokens
 from headway.serving.catalogue import Catalogue
 from headway.serving.fleet import Fleet
 from headway.serving.latency import LatencyModel
@@ -52,6 +53,7 @@ def summarise(
         **_of_requests(ledger, measured, ideal),
         **_of_tasks(ledger, measured),
         **_of_machines(ledger),
+        **tokens(ledger, measured),
         "cost_per_request_usd": _paid(ledger, measured, cost),
         "cost_total_usd": cost.total_usd,
         "cost_keepalive_usd": cost.keepalive_usd,

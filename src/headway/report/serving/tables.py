@@ -27,6 +27,10 @@ def _seconds(value: float | None) -> str:
     return "" if value is None else f"{1000 * value:,.0f} ms" if value < 10 else f"{value:,.1f} s"
 
 
+def _short(value: float | None) -> str:
+    return "" if value is None else f"{1000 * value:,.1f} ms"
+
+
 def _usd(value: float | None) -> str:
     """Return what 1,000 requests cost."""
     return "" if value is None else f"${1000 * value:.4f}" if value < 0.01 else f"${1000 * value:,.2f}"
@@ -65,6 +69,14 @@ _COLUMNS: tuple[tuple[str, str, Callable[[Any], str], int], ...] = (
     ("latency p50", "latency_p50_s", _seconds, 0),
     ("p99", "latency_p99_s", _seconds, 0),
     ("in time", "slo_hit_rate", _share, 1),
+    ("first token", "ttft_mean_s", _seconds, -1),
+    ("p99", "ttft_p99_s", _seconds, 0),
+    ("in time", "ttft_hit_rate", _share, 0),
+    ("per token", "tpot_mean_s", _short, -1),
+    ("p99", "tpot_p99_s", _short, 0),
+    ("in time", "tpot_hit_rate", _share, 0),
+    ("tokens/s", "output_tokens_per_s", _count, 0),
+    ("kv peak", "kv_cache_peak_bytes", _bytes, 0),
     ("dropped", "dropped_when", _text, 0),
     ("unfinished", "unfinished", _count, 0),
     ("lost tasks", "lost_tasks", _count, 0),
@@ -80,6 +92,7 @@ _COLUMNS: tuple[tuple[str, str, Callable[[Any], str], int], ...] = (
 )
 """Heading, key, how it is written, and which end is best: 1 the largest, -1 the smallest, 0 neither."""
 _EXPENDABLE = (
+    *("kv_cache_peak_bytes", "tpot_hit_rate", "ttft_hit_rate", "tpot_p99_s", "ttft_p99_s"),
     *("tasks_per_s", "cold_starts", "bytes_fetched", "batch_mean", "workers_used", "lost_tasks", "gpu_utilisation"),
     *("slowdown_p50", "cache_hit_rate", "latency_p50_s", "cost_change", "slowdown_p95", "slowdown_change", "measured"),
     "requests",
