@@ -22,7 +22,12 @@ def cases(draw: st.DrawFn) -> tuple[Generation, tuple]:
 def test_first_and_last_tokens_come_when_a_literal_engine_gives_them(case: tuple[Generation, tuple]) -> None:
     kind, requests = case
     literal = LiteralEngine(
-        kind, [Literal(each.id, each.arrival, each.prompt_tokens, each.output_tokens) for each in requests]
+        kind,
+        [
+            Literal(each.id, each.arrival, each.prompt_tokens, each.output_tokens, shared=shared, group=each.prefix_group)
+            for each in requests
+            for shared in [each.prefix_tokens]
+        ],
     )
     expected = literal.play()
     run = drive("hash", world_of(kind, requests))
@@ -30,6 +35,10 @@ def test_first_and_last_tokens_come_when_a_literal_engine_gives_them(case: tuple
     ended = {row.subject: row.time for row in run.rows(Kind.DONE)}
     assert first == {each.number: each.first for each in expected}
     assert ended == {each.number: each.end for each in expected}
+    loaded = {row.lease: row.detail for row in run.rows(Kind.LOADED)}
+    assert {row.subject: loaded[row.lease] for row in run.rows(Kind.TASK)} == {
+        each.number: each.cached for each in expected
+    }
     assert not audit(run.world.catalogue, run.world.fleet, requests, run.tape)
     assert run.state.workers[0].cached.get(0, 0) == 0
     assert literal.most_tokens * KV <= kind.cache_bytes

@@ -60,7 +60,10 @@ def asked(draw: st.DrawFn, cache_tokens: int, graphs: int = 1, workers: int = 1)
         prompt = draw(st.integers(1, min(40, cache_tokens - 1)))
         output = draw(st.integers(1, min(30, cache_tokens - prompt)))
         at = draw(st.integers(0, workers - 1))
-        made.append(Request(number, draw(st.integers(0, graphs - 1)), now, at, 0, 0, prompt, output))
+        shared = min(draw(st.sampled_from([0, 3, 9])), prompt - 1)
+        group = draw(st.integers(0, 1)) if shared else 0
+        graph = draw(st.integers(0, graphs - 1))
+        made.append(Request(number, graph, now, at, 0, 0, prompt, output, shared, group))
     return tuple(made)
 
 
@@ -74,6 +77,7 @@ def kinds(draw: st.DrawFn) -> Generation:
         prefill_tokens=draw(st.integers(3, 20)),
         max_prompts=draw(st.integers(1, 3)),
         batching=draw(st.sampled_from(BATCHINGS)),
+        keep_prefix=draw(st.booleans()),
     )
 
 
@@ -89,6 +93,15 @@ def generating_worlds(draw: st.DrawFn, *, outages: bool = False, least_slices: i
 
 
 @dataclass
+class Kept:
+    """A prefix that is kept."""
+
+    group: int
+    tokens: int
+    ready: bool = False
+
+
+@dataclass
 class Literal:
     """A request in the literal engine."""
 
@@ -100,6 +113,10 @@ class Literal:
     tokens: int = 0
     first: int = -1
     end: int = -1
+    shared: int = 0
+    group: int = 0
+    cached: int = 0
+    kept: "Kept | None" = None
 
     @property
     def context(self) -> int:
@@ -122,6 +139,8 @@ class LiteralEngine:
     waiting: list[Literal] = field(default_factory=list)
     inside: list[Literal] = field(default_factory=list)
     most_tokens: int = 0
+    kept: list[Kept] = field(default_factory=list)
+    """The least recently used first."""
 
     def play(self) -> list[Literal]:
         """Compute until all are returned; return them in their order."""
@@ -159,6 +178,8 @@ class LiteralEngine:
             each.prefilled += new
             if each.prefilled == each.prompt:
                 each.tokens, each.first = 1, self.now
+                if each.kept is not None:
+                    each.kept.ready = True
         if not together or all(each.whole for each in self.inside):
             for each in self.inside:
                 if each.whole:
@@ -167,14 +188,49 @@ class LiteralEngine:
 
     def admit(self) -> bool:
         """Let the first in, if there is room for its prompt and its output."""
-        taken = sum(each.prompt + each.output for each in self.inside)
         if not self.waiting or len(self.inside) >= self.kind.max_batch:
             return False
-        if taken + self.waiting[0].prompt + self.waiting[0].output > self.kind.cache_tokens:
+        first = self.waiting[0]
+        known = [each for each in self.kept if each.group == first.group and first.shared]
+        hit = known[0] if known and known[0].ready else None
+        if hit and not self.fits(first.prompt + first.output - min(hit.tokens, first.shared), hit):
+            hit = None
+        cached = min(hit.tokens, first.shared) if hit else 0
+        need = first.prompt + first.output - cached
+        if not self.fits(need, hit):
             return False
+        idle = self.idle(hit)
+        while self.taken() + need > self.kind.cache_tokens:
+            self.kept.remove(idle.pop(0))
+        first.cached = first.prefilled = cached
+        if hit:
+            self.kept.remove(hit)
+            self.kept.append(hit)
+        elif first.shared and not any(each.group == first.group for each in self.kept) and self.kind.keep_prefix:
+            hit = Kept(first.group, first.shared)
+            self.kept.append(hit)
+        first.kept = hit
         self.inside.append(self.waiting.pop(0))
-        self.most_tokens = max(self.most_tokens, sum(each.prompt + each.output for each in self.inside))
+        self.most_tokens = max(self.most_tokens, self.taken())
         return True
+
+    def idle(self, hit: Kept | None) -> list[Kept]:
+        """Prefixes that may leave."""
+        return [each for each in self.kept if each is not hit and all(user.kept is not each for user in self.inside)]
+
+    def fits(self, need: int, hit: Kept | None) -> bool:
+        """Whether so many tokens fit once all idle prefixes but one have left."""
+        return self.taken() - sum(each.tokens for each in self.idle(hit)) + need <= self.kind.cache_tokens
+
+    def taken(self) -> int:
+        """Tokens in the cache: each prefix once, whoever uses it."""
+        own = [each.prompt + each.output - self.of_prefix(each) for each in self.inside]
+        return sum(own) + sum(each.tokens for each in self.kept)
+
+    def of_prefix(self, each: Literal) -> int:
+        """Tokens of a request that are those of a prefix."""
+        brought = each.kept is not None and not each.cached
+        return each.shared if brought else each.cached
 
     def takes(self, rows: list[Literal], parts: list[tuple[Literal, int]]) -> int:
         """The nanoseconds of one iteration."""

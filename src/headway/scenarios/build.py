@@ -27,7 +27,7 @@ from headway.formats.serving.settings import (
     check_workload,
     split_arrivals,
 )
-from headway.formats.serving.tokens import Tokens
+from headway.formats.serving.tokens import Tokens, check_prefix
 from headway.formats.training.settings import optional_span
 from headway.scenarios import generating
 from headway.serving.catalogue import ANY_GPU, Catalogue, Configuration, Function, Model, Profile
@@ -57,6 +57,8 @@ class WorkloadDefaults:
     tenants: int = 1
     prompt_tokens: Tokens = ""
     output_tokens: Tokens = ""
+    prefixes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """By graph whose prompts share a prefix: its tokens, and the number of groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,6 +301,11 @@ class Builder:
         slo = parts[-1].slo if asked else ""
         own = {name: generating.slo_of(graph).latency for name, graph in self.graphs.items()}
         given["slo"] = {name: slo or own[name] or given.get("slo", "") for name in self.graphs}
+        given["prefixes"] = {
+            name: check_prefix(graph.prefix, f"{self.where}, graph {name}")
+            for name, graph in self.graphs.items()
+            if graph.prefix is not None
+        }
         given.setdefault("mix", dict.fromkeys(self.graphs, 1.0))
         return WorkloadDefaults(**given)
 

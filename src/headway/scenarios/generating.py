@@ -99,7 +99,7 @@ def check_contexts(catalogue: Catalogue, requests: Sequence[Request]) -> None:
         )
         for graph in catalogue.graphs
     ]
-    for request in requests:
+    for request in requests if any(rooms) else ():
         if (room := rooms[request.graph]) is None:
             continue
         prompt, output = request.prompt_tokens, request.output_tokens

@@ -218,11 +218,14 @@ class _Auditor(RequestAuditor):
             if row[0] < batch.earliest:
                 self._find("early", f"batch {row[3]} computes before {batch.earliest} ns: something is missing")
             batch.loaded = row[0]
-            self._find_all(audit_tokens.admitted(self._workers[row[4]], batch), f"batch {row[3]}: ")
+            request = self._requests.get(batch.tasks[0][0]) if batch.tasks else None
+            broken = audit_tokens.admitted(self._workers[row[4]], batch, request, row[5])
+            self._find_all(broken, f"batch {row[3]}: ")
 
     def _on_first_token(self, row: list[int]) -> None:
         if (batch := self._batch(row)) is not None:
-            self._find_all(audit_tokens.first_token(self._catalogue, batch, row), f"batch {row[3]}: ")
+            broken = audit_tokens.first_token(self._workers[row[4]], batch, self._requests.get(row[2]), row)
+            self._find_all(broken, f"batch {row[3]}: ")
 
     def _on_finished(self, row: list[int]) -> None:
         if (batch := self._batch(row)) is None:

@@ -92,6 +92,8 @@ class WorkerRecord:
         """(function, since) of idle processes."""
         self.tasks: dict[tuple[int, int], None] = {}
         """Tasks placed or running here."""
+        self.prefixes: dict[tuple[int, int], int] = {}
+        """By function and group: the longest shared prefix that was computed here since the weights came."""
 
     def pinned(self, model: int) -> bool:
         """Return whether a batch or a fetch uses a model."""
@@ -143,6 +145,9 @@ class WorkerRecord:
         elif self.pinned(model):
             yield "evict", f"model {model} is evicted from worker {self.worker.name}, where it is in use"
         self.resident.pop(model, None)
+        for function, group in [*self.prefixes]:
+            if model in self.catalogue.functions[function].models:
+                del self.prefixes[function, group]
 
     def profiled(self, batch: BatchRecord) -> int | None:
         """Return the run time of a batch by its profile; None: the profile has no such cell."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from headway.serving.audit_records import BatchRecord, Violation, WorkerRecord
-from headway.serving.catalogue import Catalogue, Function
+from headway.serving.catalogue import Function
 from headway.serving.request import Request
 
 
@@ -14,11 +14,24 @@ def begin(batch: BatchRecord, kind: Function, request: Request | None) -> None:
         batch.cache_bytes = kind.generate.kv_bytes_per_token * (request.prompt_tokens + request.output_tokens)
 
 
-def admitted(worker: WorkerRecord, batch: BatchRecord) -> Iterator[Violation]:
-    """Yield a violation where the batches of an engine hold more keys and values than its cache has room for."""
+def admitted(
+    worker: WorkerRecord, batch: BatchRecord, request: Request | None, cached: int
+) -> Iterator[Violation]:
+    """Yield a violation where the batches of an engine hold more keys and values than its cache has room for.
+
+    ``cached`` tokens of the prompt were in the cache: a request of the same group must have computed them there since
+    the weights came.
+    """
     kind = worker.catalogue.functions[batch.function]
     if kind.generate is None:
+        if cached:
+            yield "cache", f"{cached} tokens are said to be in the cache, function {kind.name} has none"
         return
+    if cached and request is not None:
+        known = worker.prefixes.get((batch.function, request.prefix_group), 0) if kind.generate.keep_prefix else 0
+        if cached > min(known, request.prefix_tokens, request.prompt_tokens - 1):
+            yield "cache", f"{cached} tokens of its prompt are said to be in the cache, where {known} can be"
+        batch.cache_bytes -= cached * kind.generate.kv_bytes_per_token
     beside = [other for other in worker.batches.values() if other.function == batch.function and other.loaded >= 0]
     held, room = sum(other.cache_bytes for other in beside), kind.generate.cache_bytes
     if held > room:
@@ -27,10 +40,13 @@ def admitted(worker: WorkerRecord, batch: BatchRecord) -> Iterator[Violation]:
         yield "cache", f"{len(beside)} requests share an iteration of {kind.name}, at most {kind.generate.max_batch}"
 
 
-def first_token(catalogue: Catalogue, batch: BatchRecord, row: list[int]) -> Iterator[Violation]:
+def first_token(
+    worker: WorkerRecord, batch: BatchRecord, request: Request | None, row: list[int]
+) -> Iterator[Violation]:
     """Note the first token of a batch; yield the rules that it breaks."""
-    if catalogue.functions[batch.function].generate is None:
-        yield "token", f"function {catalogue.functions[batch.function].name} does not generate"
+    kind = worker.catalogue.functions[batch.function]
+    if kind.generate is None:
+        yield "token", f"function {kind.name} does not generate"
     if [(row[2], row[5])] != list(batch.tasks):
         yield "token", f"the first token of task {row[5]} of request {row[2]}, it has the tasks {batch.tasks}"
     if batch.loaded < 0:
@@ -38,6 +54,9 @@ def first_token(catalogue: Catalogue, batch: BatchRecord, row: list[int]) -> Ite
     if batch.first_token >= 0:
         yield "token", "it has its first token twice"
     batch.first_token = row[0]
+    if request is not None and request.prefix_tokens:
+        at = (batch.function, request.prefix_group)
+        worker.prefixes[at] = max(worker.prefixes.get(at, 0), request.prefix_tokens)
 
 
 def ended(kind: Function, batch: BatchRecord, now: int) -> Iterator[Violation]:

@@ -145,8 +145,11 @@ def on_batch_loaded(state: "ServingState", now: int, event: BatchLoaded) -> None
         return
     batch.loaded = True
     if batch.cache_bytes:
+        generate = state.catalogue.functions[batch.function].generate
+        assert generate is not None
+        batch.cache_bytes -= event.cached * generate.kv_bytes_per_token
         worker.cached[batch.function] = worker.cached.get(batch.function, 0) + batch.cache_bytes
-    state.journal((now, _LOADED, -1, event.lease, event.worker, 0, 0))
+    state.journal((now, _LOADED, -1, event.lease, event.worker, event.cached, 0))
     for model in batch.models:
         if worker.memory.ready.get(model, now + 1) <= now:
             del worker.memory.ready[model]

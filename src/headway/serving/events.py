@@ -23,6 +23,8 @@ class BatchLoaded(Struct, frozen=True, gc=False):
 
     worker: int
     lease: int
+    cached: int = 0
+    """Of a batch that generates: the tokens of its prompt whose keys and values were in the cache."""
     rank: ClassVar[int] = 1
 
 

@@ -47,7 +47,7 @@ def _event(requests: dict[int, Request], row: list[int]) -> Event:
     if kind == _TASK_ARRIVED:
         return TaskArrived(subject, detail, lease)
     if kind == _LOADED:
-        return BatchLoaded(place, lease)
+        return BatchLoaded(place, lease, detail)
     if kind == _ARRIVED and subject in requests:
         return RequestArrived(requests[subject])
     match kind:

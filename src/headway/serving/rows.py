@@ -13,7 +13,7 @@ class Kind(IntEnum):
 
     ARRIVED = 1  # the deadline; place is where it came in, detail its graph, lease its tenant
     TASK_ARRIVED = 2  # all inputs are at the worker: the task is queued
-    LOADED = 3  # a batch computes from now on
+    LOADED = 3  # a batch computes from now on; detail: tokens of its prompt that were in the key-value cache
     FINISHED = 4  # a batch ended; the number of its tasks
     FETCHED = 5  # weights came that were asked for ahead; detail is the model
     INSTANCE_STARTED = 6  # a process that was asked for ahead is there; detail is the function

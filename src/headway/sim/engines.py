@@ -20,17 +20,36 @@ Outcome = tuple[int, Event]
 """When something happens, and what."""
 
 
+class Prefix:
+    """A prefix in the cache that the requests of a group share."""
+
+    __slots__ = ("ready", "tokens", "users")
+
+    def __init__(self, tokens: int) -> None:
+        self.tokens = tokens
+        self.users = 1
+        self.ready = False
+        """Whether the request that brought it has its prompt computed."""
+
+
 class Sequence:
     """A request in an engine. ``key`` is its prompt less the engine's steps when it had its first token."""
 
-    __slots__ = ("key", "lease", "output", "prefilled", "prompt")
+    __slots__ = ("cached", "group", "held", "key", "lease", "output", "prefilled", "prefix", "prompt", "shared")
 
-    def __init__(self, lease: int, prompt: int, output: int) -> None:
+    def __init__(self, lease: int, request: Request) -> None:
         self.lease = lease
-        self.prompt = prompt
-        self.output = output
+        self.prompt = request.prompt_tokens
+        self.output = request.output_tokens
+        self.shared = request.prefix_tokens
+        self.group = request.prefix_group
         self.prefilled = 0
         self.key = 0
+        self.cached = 0
+        """Tokens of its prompt that were in the cache."""
+        self.held = 0
+        """Tokens that it holds in the cache besides its prefix."""
+        self.prefix: Prefix | None = None
 
     def last_step(self) -> int:
         """Return the engine's steps when it has its last token."""
@@ -49,7 +68,11 @@ class Engine:
         self.running: list[Sequence] = []
         self.steps = 0
         """Iterations with decode rows so far."""
+        self.loads = 0
+        """How often its weights had come when it was last used."""
         self.used_tokens = 0
+        self.prefixes: dict[int, Prefix] = {}
+        """Prefixes in the cache by group, the least recently used first."""
         self.at = 0
         """When the step in progress began, or the last one ended."""
         self.ends: IntArray | None = None
@@ -101,6 +124,8 @@ class Engine:
             sequence.prefilled += tokens
             if sequence.prefilled == sequence.prompt:
                 sequence.key = sequence.prompt - self.steps
+                if sequence.prefix is not None:
+                    sequence.prefix.ready = True
                 firsts.append(sequence)
         if firsts:
             self.begun = [each for each in self.begun if each.prefilled < each.prompt]
@@ -114,7 +139,10 @@ class Engine:
             return []
         if ended:
             self.running = [each for each in self.running if each.last_step() > steps]
-            self.used_tokens -= sum(each.prompt + each.output for each in ended)
+            self.used_tokens -= sum(each.held for each in ended)
+            for each in ended:
+                if each.prefix is not None:
+                    each.prefix.users -= 1
         return ended
 
     # --- what an iteration computes ---------------------------------------------------------------------------
@@ -124,12 +152,47 @@ class Engine:
         if not self.waiting or len(self.begun) + len(self.running) >= self.kind.max_batch:
             return False
         first = self.waiting[0]
+        known = self.prefixes.get(first.group) if first.shared else None
+        prefix = known if known is not None and known.ready else None
+        cached = min(prefix.tokens, first.shared) if prefix is not None else 0
         need = first.prompt + first.output
-        if self.used_tokens + need > self.kind.cache_tokens:
-            return False
-        self.used_tokens += need
+        if not self._make_room(need - cached, prefix):
+            if prefix is None or not self._make_room(need, None):
+                return False
+            prefix, cached = None, 0  # a long prefix of which it needs little made way
+        first.cached = first.prefilled = cached
+        first.held = need - cached
+        self.used_tokens += first.held
+        if prefix is not None:
+            prefix.users += 1
+            self.prefixes[first.group] = self.prefixes.pop(first.group)
+        elif first.shared and first.group not in self.prefixes and self.kind.keep_prefix:
+            prefix = self.prefixes[first.group] = Prefix(first.shared)
+            first.held -= first.shared
+        first.prefix = prefix
         self.begun.append(self.waiting.popleft())
         return True
+
+    def _make_room(self, need: int, keep: Prefix | None) -> bool:
+        """Let prefixes go that no request uses, the least recently used first; return whether so many tokens fit."""
+        over = self.used_tokens + need - self.kind.cache_tokens
+        if over <= 0:
+            return True
+        idle = [group for group, each in self.prefixes.items() if not each.users and each is not keep]
+        if sum(self.prefixes[group].tokens for group in idle) < over:
+            return False
+        for group in idle:
+            if over <= 0:
+                break
+            gone = self.prefixes.pop(group).tokens
+            self.used_tokens -= gone
+            over -= gone
+        return True
+
+    def forget(self) -> None:
+        """Drop all prefixes: the weights were evicted meanwhile, and the cache with them."""
+        self.used_tokens -= sum(each.tokens for each in self.prefixes.values())
+        self.prefixes.clear()
 
     def _parts(self, tokens: int, *, admits: bool = True) -> list[tuple[Sequence, int]]:
         """Return parts of prompts, in order, of so many tokens in all."""
@@ -181,7 +244,10 @@ class Engines:
         key = (worker, batch.function)
         if (engine := self._engines.get(key)) is None:
             engine = self._engines[key] = Engine(worker, kind)
-        sequence = Sequence(batch.lease, request.prompt_tokens, request.output_tokens)
+        if (loads := self._state.workers[worker].memory.loads[batch.models[0]]) != engine.loads:
+            engine.loads = loads
+            engine.forget()
+        sequence = Sequence(batch.lease, request)
         if batch.start > now:
             self._tick(batch.start, engine, sequence)
         else:
@@ -204,7 +270,7 @@ class Engines:
             admitted = engine.begin()
             if engine.ends is not None:
                 self._tick(int(engine.ends[-1]), engine, None)
-            return [(engine.at + 1, BatchLoaded(engine.worker, each.lease)) for each in admitted]
+            return [(engine.at + 1, BatchLoaded(engine.worker, each.lease, each.cached)) for each in admitted]
         if not self._ticks or self._ticks[0][0] > limit:
             return None
         now, _, version, engine, sequence = heappop(self._ticks)

@@ -16,10 +16,10 @@ IntArray = npt.NDArray[np.int64]
 
 def drawn(
     experiment: ServingExperiment, built: Built, graphs: IntArray, trace: RequestTrace | None
-) -> tuple[IntArray, IntArray]:
-    """Return the prompt and the output tokens of each request; ``graphs`` says which graph each calls.
+) -> tuple[IntArray, ...]:
+    """Return prompt tokens, output tokens, tokens of a shared prefix and its group of each request.
 
-    The experiment's numbers come first, then the trace's, then the scenario's, then what functions expect.
+    ``graphs`` says which graph each calls. The experiment's numbers come first, then the trace's, then the scenario's, then what functions expect.
     """
     prompts, outputs = (
         _column(experiment, built, graphs, name, of_trace)
@@ -28,7 +28,22 @@ def drawn(
             ("output", None if trace is None else trace.output_tokens),
         )
     )
-    return prompts, outputs
+    return prompts, outputs, *_prefixes(experiment, built, graphs, prompts)
+
+
+def _prefixes(
+    experiment: ServingExperiment, built: Built, graphs: IntArray, prompts: IntArray
+) -> tuple[IntArray, IntArray]:
+    """Return the tokens of each prompt that its group shares, and the group; groups of graphs are numbered through.
+
+    At least one token of a prompt is its own.
+    """
+    given = [built.workload.prefixes.get(graph.name, (0, 1)) for graph in built.catalogue.graphs]
+    shared, groups = np.array(given, dtype=np.int64).T
+    first = np.cumsum(groups) - groups
+    drawn_groups = (stream(experiment.run.seed, "serving.prefixes").random(len(graphs)) * groups[graphs]).astype(np.int64)
+    tokens = np.minimum(shared[graphs], np.maximum(prompts - 1, 0))
+    return tokens, np.where(tokens > 0, first[graphs] + np.minimum(drawn_groups, groups[graphs] - 1), 0)
 
 
 def _column(

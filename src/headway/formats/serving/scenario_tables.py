@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from headway.errors import ExperimentError, unknown_name
 from headway.formats.serving.profile import LawTable, Rows, Size, size
 from headway.formats.serving.settings import MOST_WORKERS
-from headway.formats.serving.tokens import GenerateTable, SloTable, Tokens
+from headway.formats.serving.tokens import GenerateTable, PrefixTable, SloTable, Tokens
 from headway.formats.training.cluster_table import within
 from headway.formats.training.settings import Span, optional_span
 from headway.serving.fleet import FREE, MIG, Fleet, Gpu, Links, Prices, Worker
@@ -47,6 +47,8 @@ class GraphTable(Struct, kw_only=True, forbid_unknown_fields=True):
     slo: str | SloTable = ""
     """Its own deadline, before the workload's; or deadlines of the whole answer, of its first token and of the others:
     ``{ latency = "10s", ttft = "500ms", tpot = "50ms" }``."""
+    prefix: PrefixTable | None = None
+    """Tokens at the beginning of prompts that several requests share."""
 
 
 class FunctionTable(Struct, kw_only=True, forbid_unknown_fields=True):

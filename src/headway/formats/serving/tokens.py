@@ -39,6 +39,8 @@ class GenerateTable(Struct, kw_only=True, forbid_unknown_fields=True):
     chunk: int = 512
     prefill_tokens: int = 4096
     max_prompts: int = 16
+    keep_prefix: bool = False
+    """Whether shared prefixes stay in the cache."""
     cpus: int = 0
     """What a request holds of its worker while it is in the engine; 0: nothing."""
     slices: int = 0
@@ -72,6 +74,20 @@ class SloTable(Struct, kw_only=True, forbid_unknown_fields=True):
     latency: str = ""
     ttft: Span = ""
     tpot: Span = ""
+
+
+class PrefixTable(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A beginning that prompts share: so many tokens, the same for all requests of a group, drawn evenly."""
+
+    tokens: int
+    groups: int = 1
+
+
+def check_prefix(table: PrefixTable, where: str) -> tuple[int, int]:
+    """Return the tokens and the groups of a shared prefix, checked."""
+    within(f"{where}: prefix tokens", table.tokens, 1, MOST_TOKENS)
+    within(f"{where}: prefix groups", table.groups, 1, MOST_TOKENS)
+    return table.tokens, table.groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +163,7 @@ def generation_of(table: GenerateTable, decoder: DecoderTable, where: str) -> Ge
         table.chunk,
         table.prefill_tokens,
         table.max_prompts,
+        table.keep_prefix,
     )
 
 

@@ -38,6 +38,7 @@ def tokens(ledger: Ledger, measured: BoolArray) -> dict[str, Any]:
         "tpot_hit_rate": _hits(ledger, several, each, [graph.tpot for graph in graphs]),
         "output_tokens_per_s": _output(ledger) * SECOND / ledger.span if ledger.span else 0.0,
         "kv_cache_peak_bytes": _cache_peak(ledger),
+        "prompt_tokens_cached": _cached(ledger, measured),
     }
 
 
@@ -85,11 +86,28 @@ def _output(ledger: Ledger) -> int:
     return int(ledger.output_tokens[ledger.run_request[ended]].sum())
 
 
+def _hits_of_batches(ledger: Ledger) -> IntArray:
+    """Return by batch how many tokens of its prompt were in the cache."""
+    hits = np.zeros(len(ledger.began), dtype=np.int64)
+    rows = ledger.rows(Kind.LOADED)
+    hits[ledger.batch_at(rows)] = ledger.detail[rows]
+    return hits
+
+
+def _cached(ledger: Ledger, measured: BoolArray) -> float | None:
+    """Return the share of prompt tokens of measured requests that were in the cache; None where none was computed."""
+    hits = _hits_of_batches(ledger)
+    runs = measured[ledger.run_request] & (_generating(ledger) & ledger.finished)[ledger.run_batch]
+    prompts = int(ledger.prompt_tokens[ledger.run_request[runs]].sum())
+    return float(hits[ledger.run_batch[runs]].sum() / prompts) if prompts else None
+
+
 def _cache_peak(ledger: Ledger) -> int:
     """Return the most bytes of keys and values that all engines held together."""
     runs = _generating(ledger)[ledger.run_batch]
     batches, requests = ledger.run_batch[runs], ledger.run_request[runs]
     per_token = np.array([f.generate.kv_bytes_per_token if f.generate else 0 for f in ledger.catalogue.functions])
-    held = per_token[ledger.function[batches]] * (ledger.prompt_tokens + ledger.output_tokens)[requests]
+    tokens_held = (ledger.prompt_tokens + ledger.output_tokens)[requests] - _hits_of_batches(ledger)[batches]
+    held = per_token[ledger.function[batches]] * tokens_held
     series = joined([ledger.computed_from[batches], ledger.batch_end[batches]], [held, -held])
     return int(series.peak(0, ledger.horizon))

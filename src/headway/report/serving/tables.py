@@ -77,6 +77,7 @@ _COLUMNS: tuple[tuple[str, str, Callable[[Any], str], int], ...] = (
     ("in time", "tpot_hit_rate", _share, 0),
     ("tokens/s", "output_tokens_per_s", _count, 0),
     ("kv peak", "kv_cache_peak_bytes", _bytes, 0),
+    ("cached", "prompt_tokens_cached", _share, 0),
     ("dropped", "dropped_when", _text, 0),
     ("unfinished", "unfinished", _count, 0),
     ("lost tasks", "lost_tasks", _count, 0),
@@ -92,14 +93,14 @@ _COLUMNS: tuple[tuple[str, str, Callable[[Any], str], int], ...] = (
 )
 """Heading, key, how it is written, and which end is best: 1 the largest, -1 the smallest, 0 neither."""
 _EXPENDABLE = (
-    *("kv_cache_peak_bytes", "tpot_hit_rate", "ttft_hit_rate", "tpot_p99_s", "ttft_p99_s"),
+    *("kv_cache_peak_bytes", "prompt_tokens_cached", "tpot_hit_rate", "ttft_hit_rate", "tpot_p99_s", "ttft_p99_s"),
     *("tasks_per_s", "cold_starts", "bytes_fetched", "batch_mean", "workers_used", "lost_tasks", "gpu_utilisation"),
     *("slowdown_p50", "cache_hit_rate", "latency_p50_s", "cost_change", "slowdown_p95", "slowdown_change", "measured"),
     "requests",
 )
 """What a narrow terminal does without, the first of them first."""
 _NOTHING: Mapping[str, float] = {
-    **dict.fromkeys(("unfinished", "lost_tasks", "cold_starts", "bytes_fetched"), 0),
+    **dict.fromkeys(("unfinished", "lost_tasks", "cold_starts", "bytes_fetched", "prompt_tokens_cached"), 0),
     "batch_mean": 1,
     "seeds": 1,
 }
