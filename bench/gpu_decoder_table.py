@@ -45,7 +45,9 @@ def text_of(folder: Path, model: str) -> str:
     for kind, columns in axes.items():
         lines.append(f"{kind} = [")
         lines += [
-            f"    [{', '.join(row[name] for name in columns)}, {row['gpu_ms_p50']}]," for row in rows if row["kind"] == kind
+            f"    [{', '.join(row[name] for name in columns)}, {row['gpu_ms_p50']}],"
+            for row in rows
+            if row["kind"] == kind
         ]
         lines.append("]")
     return "\n".join(lines) + "\n"

@@ -30,7 +30,7 @@ RUNS = {
     "tight-0.9": {"cache": "8GiB"},
 }
 """Runs of the server, and what differs from the scenario; 65,536 tokens of 131,072 bytes are 8 GiB."""
-LOADS = (0.3, 0.6, 0.9)
+LOADS = (0.3, 0.6, 0.9, 2.0)
 SATURATED = 14.9
 """Requests a second that the measured server computed with a full batch."""
 REQUESTS = 2000
@@ -59,12 +59,18 @@ def server(source: Path) -> Iterator[dict[str, object]]:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             lines = [
-                {"timestamp": 1e3 * float(row["arrival_s"]), "input_length": int(row["prompt"]), "output_length": int(row["output"])}
+                {
+                    "timestamp": 1e3 * float(row["arrival_s"]),
+                    "input_length": int(row["prompt"]),
+                    "output_length": int(row["output"]),
+                }
                 for row in rows
             ]
             (folder / "trace.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
             scenario(folder, **differs)
-            result = played(folder, arrivals=str(folder / "trace.jsonl"), requests=len(rows), set="workload.overload=true")
+            result = played(
+                folder, arrivals=str(folder / "trace.jsonl"), requests=len(rows), set="workload.overload=true"
+            )
             first, each = simulated(result)
         done = [at for at, row in enumerate(rows) if row["returned_s"]]
         yield compared(run, rows, done, first, each)
@@ -85,7 +91,9 @@ def simulated(result: Run) -> tuple[list[float], list[float]]:
     return first, each
 
 
-def compared(run: str, rows: list[dict[str, str]], done: list[int], first: list[float], each: list[float]) -> dict[str, object]:
+def compared(
+    run: str, rows: list[dict[str, str]], done: list[int], first: list[float], each: list[float]
+) -> dict[str, object]:
     """Return the measured and the simulated means of a run, and how far they are apart."""
     end = "returned_s" if run.startswith("static") else "end_s"
     real_first = fmean(float(rows[at]["first_token_s"]) - float(rows[at]["arrival_s"]) for at in done)
@@ -115,7 +123,15 @@ def batching(trace: str) -> Iterator[dict[str, object]]:
                 scenario(Path(name), batching=way)
                 settings = {"arrivals": trace, "requests": REQUESTS, "rate": load * SATURATED}
                 numbers = played(Path(name), **settings, set="workload.overload=true").row
-            keys = ("ttft_mean_s", "ttft_p50_s", "ttft_p99_s", "tpot_mean_s", "tpot_p99_s", "latency_p50_s", "latency_p99_s")
+            keys = (
+                "ttft_mean_s",
+                "ttft_p50_s",
+                "ttft_p99_s",
+                "tpot_mean_s",
+                "tpot_p99_s",
+                "latency_p50_s",
+                "latency_p99_s",
+            )
             row: dict[str, object] = {"batching": way, "load": load, "requests_per_s": round(load * SATURATED, 2)}
             row |= {key: round(numbers[key], 5) for key in keys}
             row |= {"output_tokens_per_s": round(numbers["output_tokens_per_s"], 1)}

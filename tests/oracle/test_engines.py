@@ -1,14 +1,20 @@
 """Engines against a literal one that computes every iteration by itself, one token at a time."""
 
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from headway.serving.audit import audit
 from headway.serving.generation import Generation
 from headway.serving.iterations import Decode
+from headway.serving.request import Request
 from headway.serving.rows import Kind
 from headway.units import SECOND
-from tests.serving.generating import KV, TABLE, Literal, LiteralEngine, asked, kinds, world_of
+from tests.serving.generating import KV, TABLE, Literal, LiteralEngine, asked, generation, kinds, world_of
 from tests.serving.worlds import drive
+
+
+def asking(arrival: int, prompt: int, output: int, *, number: int = 0) -> Request:
+    """A request of the graph that only generates."""
+    return Request(number, 0, arrival, 0, 0, 0, prompt, output)
 
 
 @st.composite
@@ -17,18 +23,18 @@ def cases(draw: st.DrawFn) -> tuple[Generation, tuple]:
     return kind, draw(asked(kind.cache_tokens))
 
 
+FIRST_BOUNDARY = 1_000_000
+"""When the first iteration of the first request below ends."""
+
+
 @given(case=cases())
+@example(case=(generation(), (asking(0, 4, 20), asking(3_000_000, 4, 5, number=1))))  # amid a step of 19 iterations
+@example(case=(generation(), (asking(0, 4, 20), asking(FIRST_BOUNDARY, 4, 5, number=1))))  # as an iteration ends
+@example(case=(generation(16), (asking(0, 4, 9), asking(1, 4, 9, number=1))))  # the cache is full until the first ends
 @settings(max_examples=150, deadline=None)
 def test_first_and_last_tokens_come_when_a_literal_engine_gives_them(case: tuple[Generation, tuple]) -> None:
     kind, requests = case
-    literal = LiteralEngine(
-        kind,
-        [
-            Literal(each.id, each.arrival, each.prompt_tokens, each.output_tokens, shared=shared, group=each.prefix_group)
-            for each in requests
-            for shared in [each.prefix_tokens]
-        ],
-    )
+    literal = LiteralEngine(kind, [Literal.of(each) for each in requests])
     expected = literal.play()
     run = drive("hash", world_of(kind, requests))
     first = {row.subject: row.time for row in run.rows(Kind.FIRST_TOKEN)}

@@ -1,4 +1,4 @@
-"""Small worlds in which functions generate, and a literal engine: one iteration after the other, one token at a time."""
+"""Small worlds in which functions generate, and a literal engine that computes one iteration after the other."""
 
 from dataclasses import dataclass, field
 
@@ -31,11 +31,17 @@ TABLE = IterationTable(
 
 def generation(cache_tokens: int = 60, **options: object) -> Generation:
     """An engine with a small cache."""
-    return Generation(TABLE, KV, cache_tokens * KV, 6, 5, **{"max_batch": 4, "chunk": 8, "prefill_tokens": 12} | options)
+    return Generation(
+        TABLE, KV, cache_tokens * KV, 6, 5, **{"max_batch": 4, "chunk": 8, "prefill_tokens": 12} | options
+    )
 
 
 def world_of(
-    kind: Generation, requests: tuple[Request, ...], workers: int = 1, holds: tuple[int, int] = (0, 0), **options: object
+    kind: Generation,
+    requests: tuple[Request, ...],
+    workers: int = 1,
+    holds: tuple[int, int] = (0, 0),
+    **options: object,
 ) -> World:
     """A pipeline of a plain function, one that generates, and for its other graph the latter alone; all are warm."""
     cell = {"": {Configuration(1, *holds): kind.alone()}}
@@ -71,7 +77,7 @@ def asked(draw: st.DrawFn, cache_tokens: int, graphs: int = 1, workers: int = 1)
 def kinds(draw: st.DrawFn) -> Generation:
     """Engines of every way of batching, with little room."""
     return generation(
-        draw(st.integers(8, 90)),
+        draw(st.sampled_from([8, 30, 60, 90, 300])),
         max_batch=draw(st.integers(1, 6)),
         chunk=draw(st.integers(2, 16)),
         prefill_tokens=draw(st.integers(3, 20)),
@@ -117,6 +123,12 @@ class Literal:
     group: int = 0
     cached: int = 0
     kept: "Kept | None" = None
+
+    @classmethod
+    def of(cls, each: Request) -> "Literal":
+        """One of a request."""
+        tokens = (each.prompt_tokens, each.output_tokens)
+        return cls(each.id, each.arrival, *tokens, shared=each.prefix_tokens, group=each.prefix_group)
 
     @property
     def context(self) -> int:

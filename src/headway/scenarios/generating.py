@@ -74,9 +74,7 @@ def with_caches(models: Sequence[Model], functions: Sequence[Function]) -> list[
     for function in functions:
         if function.generate is not None:
             caches[function.models[0]] += function.generate.cache_bytes
-    return [
-        Model(model.name, model.size_bytes + cache, cache) for model, cache in zip(models, caches, strict=True)
-    ]
+    return [Model(model.name, model.size_bytes + cache, cache) for model, cache in zip(models, caches, strict=True)]
 
 
 def slo_of(graph: GraphTable) -> SloTable:
@@ -92,13 +90,7 @@ def token_deadlines(graph: GraphTable, where: str) -> tuple[int, int]:
 
 def check_contexts(catalogue: Catalogue, requests: Sequence[Request]) -> None:
     """Raise for a request that no engine could ever hold, or that has no tokens where a task of it generates."""
-    rooms = [
-        min(
-            ((kind.cache_tokens, catalogue.functions[at].name) for at in graph.functions if (kind := _kind(catalogue, at))),
-            default=None,
-        )
-        for graph in catalogue.graphs
-    ]
+    rooms = [_least_room([catalogue.functions[at] for at in graph.functions]) for graph in catalogue.graphs]
     for request in requests if any(rooms) else ():
         if (room := rooms[request.graph]) is None:
             continue
@@ -115,5 +107,7 @@ def check_contexts(catalogue: Catalogue, requests: Sequence[Request]) -> None:
             )
 
 
-def _kind(catalogue: Catalogue, function: int) -> Generation | None:
-    return catalogue.functions[function].generate
+def _least_room(functions: Sequence[Function]) -> tuple[int, str] | None:
+    """Return the tokens of the smallest cache of some functions, and whose it is; None where none generates."""
+    rooms = [(each.generate.cache_tokens, each.name) for each in functions if each.generate is not None]
+    return min(rooms, default=None)

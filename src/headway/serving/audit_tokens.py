@@ -14,9 +14,7 @@ def begin(batch: BatchRecord, kind: Function, request: Request | None) -> None:
         batch.cache_bytes = kind.generate.kv_bytes_per_token * (request.prompt_tokens + request.output_tokens)
 
 
-def admitted(
-    worker: WorkerRecord, batch: BatchRecord, request: Request | None, cached: int
-) -> Iterator[Violation]:
+def admitted(worker: WorkerRecord, batch: BatchRecord, request: Request | None, cached: int) -> Iterator[Violation]:
     """Yield a violation where the batches of an engine hold more keys and values than its cache has room for.
 
     ``cached`` tokens of the prompt were in the cache: a request of the same group must have computed them there since

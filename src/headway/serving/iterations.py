@@ -1,8 +1,8 @@
 """How long one iteration of a language model takes, interpolated from measured iterations.
 
-An iteration computes decode rows (one token of each running request), prefill tokens (parts of prompts), or both. Decode
-rows are interpolated over rows and mean context, prefill tokens over their number and the tokens before them. Both in
-one iteration take the sum, and what the measured mixtures differ from it. Beyond the cells the line goes on.
+An iteration computes decode rows (one token of each running request), prefill tokens (parts of prompts), or both.
+Decode rows are interpolated over rows and mean context, prefill tokens over their number and the tokens before them.
+Both in one iteration take the sum, and what the measured mixtures differ from it. Beyond the cells the line goes on.
 """
 
 from bisect import bisect_right

@@ -19,7 +19,8 @@ def drawn(
 ) -> tuple[IntArray, ...]:
     """Return prompt tokens, output tokens, tokens of a shared prefix and its group of each request.
 
-    ``graphs`` says which graph each calls. The experiment's numbers come first, then the trace's, then the scenario's, then what functions expect.
+    ``graphs`` says which graph each calls. The experiment's numbers come first, then the trace's, then the scenario's,
+    then what functions expect.
     """
     prompts, outputs = (
         _column(experiment, built, graphs, name, of_trace)
@@ -41,7 +42,8 @@ def _prefixes(
     given = [built.workload.prefixes.get(graph.name, (0, 1)) for graph in built.catalogue.graphs]
     shared, groups = np.array(given, dtype=np.int64).T
     first = np.cumsum(groups) - groups
-    drawn_groups = (stream(experiment.run.seed, "serving.prefixes").random(len(graphs)) * groups[graphs]).astype(np.int64)
+    draws = stream(experiment.run.seed, "serving.prefixes").random(len(graphs))
+    drawn_groups = (draws * groups[graphs]).astype(np.int64)
     tokens = np.minimum(shared[graphs], np.maximum(prompts - 1, 0))
     return tokens, np.where(tokens > 0, first[graphs] + np.minimum(drawn_groups, groups[graphs] - 1), 0)
 

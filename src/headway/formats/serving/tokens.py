@@ -141,7 +141,8 @@ def generation_of(table: GenerateTable, decoder: DecoderTable, where: str) -> Ge
         within(f"{where}: {key}", getattr(table, key), 1, MOST_TOKENS)
     for key in ("cpus", "slices"):
         within(f"{where}: {key}", getattr(table, key), 0, MOST_BATCH)
-    per_token = size(table.kv_bytes_per_token or decoder.kv_bytes_per_token, f"{where}: kv_bytes_per_token", least=1)
+    given = table.kv_bytes_per_token if table.kv_bytes_per_token != "" else decoder.kv_bytes_per_token
+    per_token = size(given, f"{where}: kv_bytes_per_token", least=1)
     if per_token is None:
         raise ExperimentError(f"{where}: kv_bytes_per_token is missing: neither it nor its table says it")
     cache = size(table.cache, f"{where}: cache", least=1)
