@@ -238,7 +238,7 @@ def test_a_run_with_a_table_of_its_own_is_kept_whole(tmp_path: Path) -> None:
     table = (FOLDER / "h200-decoder-1.3b.toml").read_text()
     (tmp_path / "decoder.toml").write_text(table)
     mine = scenario(tmp_path, 'table = "decoder.toml"\nkeep_prefix = true')
-    mine.write_text(mine.read_text() + "[graphs.chat]\nprefix = { tokens = 300, groups = 2 }\n")
+    mine.write_text(mine.read_text() + "[graphs.conversation]\nprefix = { tokens = 300, groups = 2 }\n")
     run = hw.simulate(hw.fleet(mine), "headway").save(tmp_path / "run")
     (tmp_path / "decoder.toml").unlink()
     again = hw.open(tmp_path / "run")

@@ -82,6 +82,11 @@ class IterationTable:
         self._contexts = sorted({context for line in cells.decode.values() for context in line})
         self._mixed_contexts = sorted({context for _, context, _ in cells.mixed} | set(self._contexts))
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, IterationTable) and self.cells == other.cells
+
+    __hash__ = None  # type: ignore[assignment]
+
     def decode_times(self, rows: Decode, count: int, growth: int, ended_longest: int = 0) -> IntArray:
         """Return the nanoseconds of ``count`` iterations of the same decode rows, one after the other.
 
