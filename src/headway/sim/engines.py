@@ -239,11 +239,11 @@ class Engines:
 
     def run(self, now: int, batch: Batch, worker: int, request: Request) -> None:
         """Let a task join its engine when its inputs and weights are there."""
-        kind = self._state.catalogue.functions[batch.function].generate
-        assert kind is not None
+        generate = self._state.catalogue.functions[batch.function].generate
+        assert generate is not None
         key = (worker, batch.function)
         if (engine := self._engines.get(key)) is None:
-            engine = self._engines[key] = Engine(worker, kind)
+            engine = self._engines[key] = Engine(worker, generate)
         if (loads := self._state.workers[worker].memory.loads[batch.models[0]]) != engine.loads:
             engine.loads = loads
             engine.forget()

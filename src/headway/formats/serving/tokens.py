@@ -187,8 +187,18 @@ def iterations_of(table: DecoderTable, where: str) -> IterationTable:
     sizes = (table.row_sizes, table.mixed_row_sizes, table.token_sizes)
     if any(value < 1 for values in sizes for value in values):
         raise ProfileError(f"{where}: sizes that rows and tokens are padded to must be at least 1")
-    padded = [tuple(sorted(values)) for values in sizes]
-    return IterationTable(Cells(decode, prefill, mixed, table.host_ms, *padded, table.undivided_rows, table.longest_ms))
+    cells = Cells(
+        decode,
+        prefill,
+        mixed,
+        table.host_ms,
+        row_sizes=tuple(sorted(table.row_sizes)),
+        mixed_row_sizes=tuple(sorted(table.mixed_row_sizes)),
+        token_sizes=tuple(sorted(table.token_sizes)),
+        undivided_rows=table.undivided_rows,
+        longest_ms=table.longest_ms,
+    )
+    return IterationTable(cells)
 
 
 def _cells(rows: Rows, name: str, axes: int, where: str) -> list[tuple[tuple[int, ...], float]]:

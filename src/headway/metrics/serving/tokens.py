@@ -77,7 +77,8 @@ def _hits(ledger: Ledger, among: BoolArray, values: FloatArray, deadlines: list[
 def _generating(ledger: Ledger) -> BoolArray:
     """Return whether each batch is of a function that generates."""
     kinds = np.array([function.generate is not None for function in ledger.catalogue.functions], dtype=np.bool_)
-    return kinds[ledger.function]
+    generating: BoolArray = kinds[ledger.function]
+    return generating
 
 
 def _output(ledger: Ledger) -> int:
