@@ -248,6 +248,13 @@ def test_a_run_with_a_table_of_its_own_is_kept_whole(tmp_path: Path) -> None:
     assert again.row["prompt_tokens_cached"] > 0
 
 
+def test_the_story_of_a_request_tells_its_first_token(tmp_path: Path) -> None:
+    run = hw.simulate(hw.fleet(scenario(tmp_path), arrivals=trace(tmp_path, (300, 5), (40, 6)), requests=2), "hash")
+    told = str(run.story(0))
+    assert "answer has its first token" in told
+    assert "with its 300 prompt tokens" in told
+
+
 def test_a_table_that_is_wrong_is_refused_in_one_line(tmp_path: Path) -> None:
     for text, problem in (
         (

@@ -130,8 +130,9 @@ class _Teller:
         self.last: dict[int, int] = {}
         """By task, the row of the tape up to which it is told."""
         self.batches: dict[tuple[int, int], int] = {}
-        """By kind and lease, the row of the tape on which a batch began to compute or ended."""
-        for index in np.flatnonzero(np.isin(tape.column("kind"), (Kind.LOADED, Kind.FIRST_TOKEN, Kind.FINISHED))).tolist():
+        """By kind and lease, the row of the tape on which a batch began to compute, had its first token or ended."""
+        told = (Kind.LOADED, Kind.FIRST_TOKEN, Kind.FINISHED)
+        for index in np.flatnonzero(np.isin(tape.column("kind"), told)).tolist():
             self.batches[int(tape.column("kind")[index]), int(tape.column("lease")[index])] = index
 
     def tell(self) -> RequestStory:
