@@ -36,7 +36,7 @@ JOBS = [
     *("--format", "--map", "--estimates", *SKIPPED, "--measure-jobs", "--warmup", "--preemption", "--migration"),
     *("--migration-cost", "--round", "--allocation", "--cpus-per-node", "--memory-per-node", "--profiles", "--models"),
 ]
-REQUESTS = ["--requests", "--arrivals", "--slo", "--setting"]
+REQUESTS = ["--requests", "--arrivals", "--slo", "--prompt-tokens", "--output-tokens", "--setting"]
 FLEET = [
     *("--start", "--autoscale", "--startup", *BAD, "--warmup", "--failures"),
     *("--push-interval", "--control", "--controller", "--fidelity"),

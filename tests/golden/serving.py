@@ -9,6 +9,7 @@ from tests.golden.training import of_document
 PLACING = ("compass", "hash", "heft", "jit", "headway")
 CONFIGURING = ("esg", "stagewise", "plan-once", "exact", "infless", "headway")
 SCENARIOS = {
+    "chat": (("compass", "headway"), {"rate": 20.0, "requests": 120}),
     "compass": (PLACING, {"rate": 2.0, "requests": 120}),
     "compass-slo": (CONFIGURING, {"requests": 100}),
     "esg": (CONFIGURING, {"requests": 250}),

@@ -29,7 +29,9 @@ from headway.formats.serving.settings import (
     check_workload,
     split_arrivals,
 )
+from headway.formats.serving.tokens import Tokens, check_prefix
 from headway.formats.training.settings import optional_span
+from headway.scenarios import generating
 from headway.serving.catalogue import ANY_GPU, Catalogue, Configuration, Function, Model, Profile
 from headway.serving.fleet import Fleet, Worker, find_slices, reachable_bytes
 from headway.serving.graph import Graph, Task
@@ -60,6 +62,10 @@ class WorkloadDefaults:
     classes: Mapping[str, ClassTable] = field(default_factory=dict)
     limits: tuple[tuple[int, ...], ...] = ()
     """By class and graph, or one row without classes: deadlines that hold whatever the workers are, before ``slo``."""
+    prompt_tokens: Tokens = ""
+    output_tokens: Tokens = ""
+    prefixes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """By graph whose prompts share a prefix: its tokens, and the number of groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +122,7 @@ class Builder:
         names = list(used)
         models, positions = self._models(used)
         functions = [self._function(name, *used[name], positions, fleet) for name in names]
+        models = generating.with_caches(models, functions)
         check_memory(models, functions, fleet)
         functions = [runnable(function, models, fleet, self.where) for function in functions]
         graphs = [self._graph(name, tasks[name], names) for name in tasks]
@@ -162,7 +169,8 @@ class Builder:
             graph_tasks.append(Task(task_name, functions.index(self._within(name, task.function)), *sizes))
         edges = [(names.index(before), index) for index, task in enumerate(tasks) for before in task.after]
         try:
-            return Graph(name, tuple(graph_tasks), tuple(edges))
+            deadlines = generating.token_deadlines(self.graphs[name], where)
+            return Graph(name, tuple(graph_tasks), tuple(edges), *deadlines)
         except ExperimentError as problem:
             raise ExperimentError(f"{self.where}, {problem}") from None
 
@@ -238,11 +246,14 @@ class Builder:
         times, spread = self._times(name, {worker.gpu.type for worker in fleet.workers}, where)
         chosen_spread = table.spread if table.spread is not None and not measured else spread
         profile = Profile(times, serving_profile.checked_spread(chosen_spread, where))
-        return Function(called, models, profile, **{key: value or 0 for key, value in numbers.items()})
+        kind = generating.generation(table, where)
+        return Function(called, models, profile, **{key: value or 0 for key, value in numbers.items()}, generate=kind)
 
     def _times(self, name: str, gpus: set[str], where: str) -> tuple[dict[str, Mapping[Configuration, int]], float]:
         """Return the cells by type of GPU, and the spread that belongs to them."""
         table = self.functions[name]
+        if table.generate is not None and (kind := generating.generation(table, where)) is not None:
+            return {ANY_GPU: generating.cells_of(table.generate, kind)}, 0.0
         if measured := self._measured(name):
             cells: dict[str, Mapping[Configuration, int]] = {
                 profile.gpu: self._at_own_time(function.cells, name, where) for profile, function in measured
@@ -319,15 +330,20 @@ class Builder:
             given |= {key: value for key in part.__struct_fields__ if (value := getattr(part, key)) not in ("", None)}
         given["classes"] = typed(given.get("classes", {}), list(self.graphs), self.where)
         slo = parts[-1].slo if asked else ""
-        given["slo"] = {name: slo or graph.slo or given.get("slo", "") for name, graph in self.graphs.items()}
+        own = {name: generating.slo_of(graph).latency for name, graph in self.graphs.items()}
+        given["slo"] = {name: slo or own[name] or given.get("slo", "") for name in self.graphs}
+        given["prefixes"] = {
+            name: check_prefix(graph.prefix, f"{self.where}, graph {name}")
+            for name, graph in self.graphs.items()
+            if graph.prefix is not None
+        }
         given.setdefault("mix", dict.fromkeys(self.graphs, 1.0))
         return WorkloadDefaults(**given)
 
     def _check_part(self, part: WorkloadPart) -> None:
         try:
-            check_workload(
-                WorkloadTable(rate=part.rate, requests=part.requests, slo=part.slo, mix=part.mix, tenants=part.tenants)
-            )
+            keys = ("rate", "requests", "slo", "mix", "tenants", "prompt_tokens", "output_tokens")
+            check_workload(WorkloadTable(**{key: getattr(part, key) for key in keys}))
         except InputError as problem:
             raise ExperimentError(f"{self.where}, workload: {problem}") from None
         for name in part.mix or ():

@@ -26,10 +26,11 @@ from headway.scenarios.build import (
     WorkloadDefaults as WorkloadDefaults,
     check_memory,
 )
+from headway.scenarios.generating import table_files, with_tables
 from headway.units import REFERENCE_SPEED_PPM
 
 FOLDER = Path(__file__).parent
-SHIPPED = ("compass", "compass-slo", "esg", "esg-store", "pipelines")
+SHIPPED = ("chat", "compass", "compass-slo", "esg", "esg-store", "pipelines")
 MEASURED = "measured"
 NAMED_PROFILES = (LAW, MEASURED, PAPER)
 PYTHON = ".py"
@@ -114,15 +115,16 @@ def files_of(name: str) -> list[Path]:
     named = [measured] if isinstance(measured, str) else measured if isinstance(measured, list) else []
     beside = [_beside(path.parent, profile_name) for profile_name in named if isinstance(profile_name, str)]
     asked = [Path(document["profile"]).expanduser()] if isinstance(document.get("profile"), str) else []
-    return [*files, *(profile for profile in (*beside, *asked) if profile.is_file())]
+    tables = table_files(document, path.parent)
+    return [*files, *(profile for profile in (*beside, *asked) if profile.is_file()), *tables]
 
 
 def _read_scenario(experiment: ServingExperiment) -> toml.Document | Built:
     path = path_of(experiment.serving.scenario)
-    if path.suffix != PYTHON:
-        return _document(path)
-    made = _called(path, experiment)
-    return made if isinstance(made, Built) else _on_base(made, path, ())
+    made = _document(path) if path.suffix != PYTHON else _called(path, experiment)
+    if isinstance(made, Built):
+        return made
+    return with_tables(made if path.suffix != PYTHON else _on_base(made, path, ()), path.parent)
 
 
 def _document(path: Path, above: tuple[Path, ...] = ()) -> toml.Document:

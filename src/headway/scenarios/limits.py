@@ -160,6 +160,9 @@ def _kinds(built: Built) -> list[_Kind]:
 
 
 def _seconds(function: Function, kind: _Kind) -> list[tuple[Configuration, float]]:
+    if function.generate is not None:  # as if each request had the whole worker, for its part of the engine's time
+        whole = Configuration(1, kind.worker.cpus, kind.worker.gpu.slices)
+        return [(whole, function.generate.saturated() / SECOND)]
     cells: Mapping[Configuration, int] = function.profile.on(kind.worker.gpu.type)
     return [(cell, time / SECOND) for cell, time in cells.items()]
 

@@ -8,12 +8,14 @@ from collections.abc import Sequence
 
 from headway.core.audit import Finding, audited, row_ranks
 from headway.core.tape import Tape
+from headway.serving import audit_tokens
 from headway.serving.audit_records import BatchRecord, WorkerRecord
 from headway.serving.audit_requests import RequestAuditor
 from headway.serving.catalogue import Catalogue
 from headway.serving.events import (
     BatchFinished,
     BatchLoaded,
+    FirstToken,
     InstanceStarted,
     ModelFetched,
     RequestArrived,
@@ -31,6 +33,7 @@ from headway.serving.workerstate import Power
 _RANKS: dict[int, int] = {
     Kind.FINISHED: BatchFinished.rank,
     Kind.LOADED: BatchLoaded.rank,
+    Kind.FIRST_TOKEN: FirstToken.rank,
     Kind.FETCHED: ModelFetched.rank,
     Kind.INSTANCE_STARTED: InstanceStarted.rank,
     Kind.WORKER_FAILED: WorkerFailed.rank,
@@ -82,6 +85,7 @@ class _Auditor(RequestAuditor):
             Kind.QUEUED: self._on_queued,
             Kind.READY: self._on_ready,
             Kind.LOADED: self._on_loaded,
+            Kind.FIRST_TOKEN: self._on_first_token,
             Kind.FINISHED: self._on_finished,
             Kind.FETCHED: self._on_fetched,
             Kind.INSTANCE_STARTED: self._on_started,
@@ -142,6 +146,7 @@ class _Auditor(RequestAuditor):
             size = f"{len(tasks)} at {batch.cpus} CPUs, {batch.slices} slices"
             self._find("profile", f"batch {lease}: function {kind.name} has no profile for {size}")
         self._load(worker, batch, group)
+        audit_tokens.begin(batch, kind, self._requests.get(subject))
         worker.batches[lease] = batch
         self._find_all(worker.overbooked(), f"batch {lease} at {place}: ")
 
@@ -191,7 +196,7 @@ class _Auditor(RequestAuditor):
         batch.earliest = max(batch.earliest, ready, now)
 
     def _link(self, model: int, took: int) -> None:
-        needed = self._fleet.fetch_time(self._catalogue.models[model].size_bytes)
+        needed = self._fleet.fetch_time(self._catalogue.models[model].weights_bytes)
         if took < needed:
             self._find("load", f"model {model} came in {took} ns, the link needs {needed}")
 
@@ -223,6 +228,14 @@ class _Auditor(RequestAuditor):
             if row[0] < batch.earliest:
                 self._find("early", f"batch {row[3]} computes before {batch.earliest} ns: something is missing")
             batch.loaded = row[0]
+            request = self._requests.get(batch.tasks[0][0]) if batch.tasks else None
+            broken = audit_tokens.admitted(self._workers[row[4]], batch, request, row[5])
+            self._find_all(broken, f"batch {row[3]}: ")
+
+    def _on_first_token(self, row: list[int]) -> None:
+        if (batch := self._batch(row)) is not None:
+            broken = audit_tokens.first_token(self._workers[row[4]], batch, self._requests.get(row[2]), row)
+            self._find_all(broken, f"batch {row[3]}: ")
 
     def _on_finished(self, row: list[int]) -> None:
         if (batch := self._batch(row)) is None:
@@ -237,7 +250,8 @@ class _Auditor(RequestAuditor):
             self._find("early", f"batch {lease} ends and never had all it needs")
         kind = self._catalogue.functions[batch.function]
         began = max(batch.loaded, batch.began)
-        takes = worker.profiled(batch)
+        takes = worker.profiled(batch) if kind.generate is None else None
+        self._find_all(audit_tokens.ended(kind, batch, now), f"batch {lease}: ")
         if self._punctual and takes and not kind.profile.spread and now - began < takes:
             self._find("early", f"batch {lease} ran for {now - began} ns, its profile says {takes}")
         del worker.batches[lease]

@@ -47,7 +47,10 @@ class RequestRecord:
 class BatchRecord:
     """A batch that runs, and what it holds."""
 
-    __slots__ = ("activation_bytes", "began", "cpus", "earliest", "first", "function", "loaded", "slices", "tasks")
+    __slots__ = (
+        *("activation_bytes", "began", "cache_bytes", "cpus", "earliest", "first", "first_token", "function"),
+        *("loaded", "output_tokens", "slices", "tasks"),
+    )
 
     def __init__(self, began: int, function: int, tasks: Sequence[tuple[int, int]]) -> None:
         self.began = began
@@ -58,6 +61,11 @@ class BatchRecord:
         """It cannot compute before this: inputs, process or weights are missing."""
         self.loaded = -1
         """When it began to compute; -1: not yet, or at once."""
+        self.cache_bytes = 0
+        """Keys and values that it holds once it is loaded."""
+        self.output_tokens = 0
+        self.first_token = -1
+        """When it had its first token; -1: not yet, or its function does not generate."""
 
 
 class WorkerRecord:
@@ -89,6 +97,8 @@ class WorkerRecord:
         """(function, since) of idle processes."""
         self.tasks: dict[tuple[int, int], None] = {}
         """Tasks placed or running here."""
+        self.prefixes: dict[tuple[int, int], int] = {}
+        """By function and group: the longest shared prefix that was computed here since the weights came."""
 
     def pinned(self, model: int) -> bool:
         """Return whether a batch or a fetch uses a model."""
@@ -140,6 +150,9 @@ class WorkerRecord:
         elif self.pinned(model):
             yield "evict", f"model {model} is evicted from worker {self.worker.name}, where it is in use"
         self.resident.pop(model, None)
+        for function, group in [*self.prefixes]:
+            if model in self.catalogue.functions[function].models:
+                del self.prefixes[function, group]
 
     def profiled(self, batch: BatchRecord) -> int | None:
         """Return the run time of a batch by its profile; None: the profile has no such cell."""

@@ -4,9 +4,8 @@ from typing import TYPE_CHECKING
 
 from headway.serving import store
 from headway.serving.actions import FetchModel, RunBatch, StartInstance
-from headway.serving.events import BatchFinished, BatchLoaded, InstanceStarted, ModelFetched, Sent
+from headway.serving.events import BatchFinished, BatchLoaded, FirstToken, InstanceStarted, ModelFetched, Sent
 from headway.serving.fleet import find_slices
-from headway.serving.memory import GpuMemory
 from headway.serving.requeststate import DONE, QUEUED, RUNNING, RequestState
 from headway.serving.rows import Kind, pack
 from headway.serving.warm import Warm
@@ -42,6 +41,9 @@ def run(state: "ServingState", now: int, action: RunBatch) -> None:
     if kind.activation_bytes:
         batch.activation_bytes = kind.activation_bytes * len(tasks)
         worker.memory.free_bytes -= batch.activation_bytes
+    if kind.generate is not None:
+        request = state.requests[first_request].request
+        batch.cache_bytes = kind.generate.kv_bytes_per_token * (request.prompt_tokens + request.output_tokens)
     if kind.cold_start:
         batch.instance = True
         if not _take_instance(state, now, worker, function):
@@ -89,7 +91,7 @@ def _load(state: "ServingState", now: int, worker: WorkerState, batch: Batch, ev
     missing = [model for model in batch.models if not memory.resident >> model & 1]
     ready, write_back_time = now, 0
     if evict:
-        write_back_time = write_back(state, memory, evict)
+        write_back_time = write_back(state, evict)
         for model in evict:
             memory.remove(model)
             state.journal((now, _EVICTED, -1, batch.lease, worker.id, model, 0))
@@ -112,14 +114,16 @@ def _load(state: "ServingState", now: int, worker: WorkerState, batch: Batch, ev
     return ready
 
 
-def write_back(state: "ServingState", memory: GpuMemory, evict: tuple[int, ...]) -> int:
+def write_back(state: "ServingState", evict: tuple[int, ...]) -> int:
     """Return how long writing back the evicted models takes; 0 where links need no write-back."""
-    return state.fleet.fetch_time(memory.size_of(evict)) if state.fleet.links.write_back else 0
+    if not state.fleet.links.write_back:
+        return 0
+    return state.fleet.fetch_time(sum(state.catalogue.models[model].weights_bytes for model in evict))
 
 
 def load_weights(state: "ServingState", worker: WorkerState, model: int) -> int:
     """Note a model as last used in the host's LRU cache; return how long its weights take to the GPU."""
-    size = state.catalogue.models[model].size_bytes
+    size = state.catalogue.models[model].weights_bytes
     in_host = model in worker.host
     if in_host:
         del worker.host[model]  # it becomes the last used
@@ -128,7 +132,7 @@ def load_weights(state: "ServingState", worker: WorkerState, model: int) -> int:
         while worker.host_free_bytes < size:
             oldest = next(iter(worker.host))
             del worker.host[oldest]
-            worker.host_free_bytes += state.catalogue.models[oldest].size_bytes
+            worker.host_free_bytes += state.catalogue.models[oldest].weights_bytes
         worker.host[model] = None
         worker.host_free_bytes -= size
     return state.fleet.fetch_time(size, from_disk=not in_host)
@@ -141,11 +145,25 @@ def on_batch_loaded(state: "ServingState", now: int, event: BatchLoaded) -> None
         state.journal((now, Kind.STALE, -1, event.lease, event.worker, 0, Kind.LOADED))
         return
     batch.loaded = True
-    state.journal((now, _LOADED, -1, event.lease, event.worker, 0, 0))
+    if batch.cache_bytes:
+        generate = state.catalogue.functions[batch.function].generate
+        assert generate is not None
+        batch.cache_bytes -= event.cached * generate.kv_bytes_per_token
+        worker.cached[batch.function] = worker.cached.get(batch.function, 0) + batch.cache_bytes
+    state.journal((now, _LOADED, -1, event.lease, event.worker, event.cached, 0))
     for model in batch.models:
         if worker.memory.ready.get(model, now + 1) <= now:
             del worker.memory.ready[model]
     state.touched[worker.id] = None
+
+
+def on_first_token(state: "ServingState", now: int, event: FirstToken) -> None:
+    """Note that a request of a generating function has its first token."""
+    if (batch := state.workers[event.worker].running.get(event.lease)) is None:
+        state.journal((now, Kind.STALE, -1, event.lease, event.worker, 0, Kind.FIRST_TOKEN))
+        return
+    request, task = batch.tasks[0]
+    state.journal((now, Kind.FIRST_TOKEN, request, event.lease, event.worker, task, 0))
 
 
 def on_batch_finished(state: "ServingState", now: int, event: BatchFinished) -> list[Sent] | None:
@@ -216,6 +234,8 @@ def release(worker: WorkerState, batch: Batch) -> None:
     worker.taken &= ~batch.mask
     memory = worker.memory
     memory.free_bytes += batch.activation_bytes
+    if batch.cache_bytes and batch.loaded:
+        worker.cached[batch.function] -= batch.cache_bytes
     for model in batch.models:
         memory.unpin(model)
 
@@ -229,7 +249,7 @@ def fetch(state: "ServingState", now: int, action: FetchModel) -> None:
     state.touch(worker, now)
     memory = worker.memory
     state.leases += 1
-    back = write_back(state, memory, action.evict)
+    back = write_back(state, action.evict)
     for model in action.evict:
         memory.remove(model)
     begin = max(now, worker.link_free)

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from headway.errors import ExperimentError, ProfileError
+from headway.serving.generation import Generation
 from headway.serving.graph import Graph
 
 ANY_GPU = ""
@@ -29,6 +30,14 @@ class Model:
 
     name: str
     size_bytes: int
+    """What it takes in GPU memory, a cache of keys and values included."""
+    cache_bytes: int = 0
+    """GPU memory that is reserved beside the weights for keys and values; nothing of it is fetched."""
+
+    @property
+    def weights_bytes(self) -> int:
+        """Return the bytes that are fetched."""
+        return self.size_bytes - self.cache_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +69,8 @@ class Function:
     """Host memory of an idle process."""
     activation_bytes: int = 0
     """GPU memory besides the weights, for each request of a batch."""
+    generate: Generation | None = None
+    """How it generates tokens; None: it does not."""
     mask: int = field(init=False)
     """Its models as bits."""
     on_cpus: bool = field(init=False)

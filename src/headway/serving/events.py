@@ -23,7 +23,18 @@ class BatchLoaded(Struct, frozen=True, gc=False):
 
     worker: int
     lease: int
+    cached: int = 0
+    """Of a batch that generates: the tokens of its prompt whose keys and values were in the cache."""
     rank: ClassVar[int] = 1
+
+
+class FirstToken(Struct, frozen=True, gc=False):
+    """A request of a generating function has its prompt computed, and its first token."""
+
+    worker: int
+    lease: int
+    rank: ClassVar[int] = -1
+    """Before the end of its batch, which may be in the same instant."""
 
 
 class ModelFetched(Struct, frozen=True, gc=False):
@@ -94,6 +105,7 @@ class Woke(Struct, frozen=True, gc=False):
 Event: TypeAlias = (
     BatchFinished
     | BatchLoaded
+    | FirstToken
     | ModelFetched
     | InstanceStarted
     | WorkerFailed

@@ -30,6 +30,10 @@ class Graph:
     name: str
     tasks: tuple[Task, ...]
     edges: tuple[tuple[int, int], ...]
+    ttft: int = 0
+    """Deadline of the first token that its last generating task gives, from the arrival; 0: none."""
+    tpot: int = 0
+    """Deadline of each further token, in the mean over a request; 0: none."""
     predecessors: tuple[tuple[int, ...], ...] = field(init=False)
     successors: tuple[tuple[int, ...], ...] = field(init=False)
     order: tuple[int, ...] = field(init=False)

@@ -61,6 +61,7 @@ def empty(state: "ServingState", now: int, worker: WorkerState) -> None:
             state.journal((now, Kind.EXPIRED, -1, 0, worker.id, function, since))
     worker.running.clear()
     worker.memory.clear()
+    worker.cached.clear()
     worker.fetches.clear()
     worker.starting.clear()
     worker.idle.clear()

@@ -12,7 +12,7 @@ from headway.serving.catalogue import Catalogue
 class GpuMemory:
     """Weights and activations on one GPU."""
 
-    __slots__ = ("capacity_bytes", "free_bytes", "order", "pins", "ready", "resident", "sizes")
+    __slots__ = ("capacity_bytes", "free_bytes", "loads", "order", "pins", "ready", "resident", "sizes")
 
     def __init__(self, capacity_bytes: int, catalogue: Catalogue) -> None:
         self.capacity_bytes = capacity_bytes
@@ -25,6 +25,8 @@ class GpuMemory:
         """How many batches and fetches use a model."""
         self.ready: dict[int, int] = {}
         """Models being fetched: when they can be used."""
+        self.loads: dict[int, int] = {}
+        """How often each model came; what was cached beside its weights is gone when they come again."""
         self.sizes = tuple(model.size_bytes for model in catalogue.models)
         """Bytes, by model."""
 
@@ -50,6 +52,7 @@ class GpuMemory:
         """Reserve the bytes of a model."""
         self.resident |= 1 << model
         self.order[model] = now
+        self.loads[model] = self.loads.get(model, 0) + 1
         self.free_bytes -= self.sizes[model]
 
     def remove(self, model: int) -> None:

@@ -34,9 +34,9 @@ def fill_host(state: "ServingState", worker: WorkerState) -> None:
     """Fill a host with the weights that it begins with: all that fit, or none."""
     worker.host, worker.host_free_bytes = {}, worker.worker.host_bytes
     for index, model in enumerate(state.catalogue.models if state.preloaded else ()):
-        if model.size_bytes <= worker.host_free_bytes:
+        if model.weights_bytes <= worker.host_free_bytes:
             worker.host[index] = None
-            worker.host_free_bytes -= model.size_bytes
+            worker.host_free_bytes -= model.weights_bytes
 
 
 def refusal(state: "ServingState", action: PowerAction) -> str | None:

@@ -14,6 +14,7 @@ from headway.serving.events import (
     BatchFinished,
     BatchLoaded,
     Event,
+    FirstToken,
     InstanceStarted,
     ModelFetched,
     RequestArrived,
@@ -50,12 +51,14 @@ def _event(requests: dict[int, Request], row: list[int]) -> Event:
     if kind == _TASK_ARRIVED:
         return TaskArrived(subject, detail, lease)
     if kind == _LOADED:
-        return BatchLoaded(place, lease)
+        return BatchLoaded(place, lease, detail)
     if kind == _ARRIVED and subject in requests:
         return RequestArrived(requests[subject])
     match kind:
         case Kind.ARRIVED:
             raise TapeError(f"the tape has request {subject} arrive at {time} ns; the workload has no such request")
+        case Kind.FIRST_TOKEN:
+            return FirstToken(place, lease)
         case Kind.FETCHED:
             return ModelFetched(place, detail, lease)
         case Kind.INSTANCE_STARTED:

@@ -18,6 +18,13 @@ class Request(NamedTuple):
     """Its class, as a position in ``Groups.classes``."""
     priority: int = 0
     """Higher goes first, under policies that respect it."""
+    prompt_tokens: int = 0
+    """For its tasks that generate; 0 where none does."""
+    output_tokens: int = 0
+    """How many tokens each of these generates; policies go by what their function expects."""
+    prefix_tokens: int = 0
+    """How many tokens at the beginning of its prompt are the same for all requests of its group; 0: none."""
+    prefix_group: int = 0
 
 
 class Groups(NamedTuple):

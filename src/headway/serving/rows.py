@@ -13,7 +13,7 @@ class Kind(IntEnum):
 
     ARRIVED = 1  # the deadline; place is where it came in, detail its graph, lease its tenant
     TASK_ARRIVED = 2  # all inputs are at the worker: the task is queued
-    LOADED = 3  # a batch computes from now on
+    LOADED = 3  # a batch computes from now on; detail: tokens of its prompt that were in the key-value cache
     FINISHED = 4  # a batch ended; the number of its tasks
     FETCHED = 5  # weights came that were asked for ahead; detail is the model
     INSTANCE_STARTED = 6  # a process that was asked for ahead is there; detail is the function
@@ -22,6 +22,7 @@ class Kind(IntEnum):
     WOKE = 9
     STALE = 10  # an event that came too late; value is its kind
     WORKER_STARTED = 15  # a worker that was off can be used; the lease is that of its start
+    FIRST_TOKEN = 16  # a request of a generating function has its first token; detail is the task
     PLACE = 20  # detail is the task, place its worker
     MOVE = 21  # the same; value is where it was, -1 for nowhere
     RUN = 22  # a batch; detail is the function, value its configuration, packed; TASK rows follow

@@ -34,6 +34,7 @@ from headway.serving.events import (
     BatchFinished,
     BatchLoaded,
     Event,
+    FirstToken,
     InstanceStarted,
     ModelFetched,
     RequestArrived,
@@ -206,6 +207,8 @@ class ServingState:
             batches.on_model_fetched(self, now, event)
         elif isinstance(event, InstanceStarted):
             batches.on_instance_started(self, now, event)
+        elif isinstance(event, FirstToken):
+            batches.on_first_token(self, now, event)
         elif isinstance(event, WorkerFailed):
             losses.on_worker_failed(self, now, self.workers[event.worker])
             self.pushed = None

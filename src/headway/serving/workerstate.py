@@ -65,6 +65,8 @@ class Batch:
     mask: int = 0
     """The places on the GPU that it holds, as bits."""
     activation_bytes: int = 0
+    cache_bytes: int = 0
+    """Bytes of keys and values that it holds, from when it is loaded."""
     start: int = 0
     """When everything it needs will have arrived."""
     end: int = 0
@@ -82,7 +84,7 @@ class WorkerState:
         *("busy_until", "cpus_free", "epoch", "host", "host_free_bytes", "id", "idle", "link_free"),
         *("memory", "published", "pushes", "queue", "queued", "reserved", "running", "sent", "slices_free"),
         *("starting", "taken", "up", "need_counts", "warm", "wanted", "worker", "current_row", "fetches"),
-        *("power", "start_lease"),
+        *("power", "start_lease", "cached"),
     )
 
     def __init__(self, id: int, worker: Worker, catalogue: Catalogue) -> None:
@@ -120,6 +122,8 @@ class WorkerState:
         self.starting: dict[int, int] = {}
         """Starting processes: function by lease."""
         self.warm = 0
+        self.cached: dict[int, int] = {}
+        """Bytes of keys and values in use, by generating function."""
         self.epoch = -1
         self.pushes = 0
         self.current_row: Row | None = None

@@ -34,6 +34,7 @@ from headway.serving.events import (
 )
 from headway.serving.request import Request
 from headway.serving.state import ServingState
+from headway.sim.engines import Engines
 from headway.streams import small_stream
 
 _NEVER = 1 << 63
@@ -70,12 +71,16 @@ class SimulatedFleet:
         """(time, rank, number, event)."""
         self._number = 0
         self._wakes: set[int] = set()
+        generates = any(function.generate is not None for function in state.catalogue.functions)
+        self._engines = Engines(state) if generates else None
         for time, event in faults.first() if faults is not None else ():
             self._push(time, event)
 
     def next(self) -> tuple[int, Sequence[Event]] | None:
         """Return the next instant and its events in rank order."""
         state, heap, arrival = self._state, self._heap, self._arrival
+        if self._engines is not None:
+            self._generate(self._engines)
         if not heap or arrival < heap[0][0]:
             return None if arrival == _NEVER else (arrival, self._arrivals())
         if arrival == _NEVER and state.over():
@@ -113,15 +118,28 @@ class SimulatedFleet:
         """Schedule the next failure or recovery of the same worker after one of these."""
         if not isinstance(event, WorkerFailed | WorkerRecovered):
             return
+        if self._engines is not None and isinstance(event, WorkerFailed):
+            self._engines.fail(event.worker)
         assert self._faults is not None
         if (following := self._faults.after(now, event)) is not None:
             self._push(*following)
+
+    def _generate(self, engines: Engines) -> None:
+        """Schedule what engines do up to the next instant."""
+        heap = self._heap
+        while (caused := engines.step(min(heap[0][0] if heap else _NEVER, self._arrival))) is not None:
+            for time, event in caused:
+                self._push(time, event)
 
     def execute(self, now: int, action: Action) -> None:
         """Schedule what an action will cause."""
         if type(action) is RunBatch:
             lease, worker = self._state.leases, action.worker
             batch = self._state.workers[worker].running[lease]
+            if batch.cache_bytes:
+                assert self._engines is not None
+                self._engines.run(now, batch, worker, self._state.requests[batch.tasks[0][0]].request)
+                return
             if batch.start > now:
                 self._push(batch.start, BatchLoaded(worker, lease))
             spread, end = self._spreads[batch.function], batch.end

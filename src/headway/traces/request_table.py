@@ -30,9 +30,7 @@ def read(path: Path) -> tuple[Request, ...]:
         table = pq.read_table(str(path), schema=_SCHEMA)
     except (OSError, pa.ArrowInvalid, pa.ArrowTypeError) as problem:
         raise TapeError(f"{path}: cannot be read ({str(problem).splitlines()[0]})") from None
-    columns = [table.column(name).to_pylist() for name in Request._fields]
-    if any(column and column[0] is None for column in columns):  # of a run before requests had them
-        columns = [[value or 0 for value in column] for column in columns]
+    columns = [table.column(name).fill_null(0).to_pylist() for name in Request._fields]  # older files have fewer
     return tuple(Request(*values) for values in zip(*columns, strict=True))
 
 

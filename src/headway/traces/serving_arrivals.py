@@ -17,9 +17,11 @@ from headway.formats.serving.settings import BY_RATE, MOST_REQUESTS, ServingExpe
 from headway.formats.training.settings import span
 from headway.scenarios.classes import rate_of
 from headway.scenarios.file import Built
+from headway.scenarios.generating import check_contexts
 from headway.scenarios.limits import cheapest_per_second, check_rate, mix_of
 from headway.serving.request import Groups, Request
 from headway.streams import stream
+from headway.traces import tokens
 from headway.traces.changing_rate import Cycle, diurnal, rates
 from headway.traces.request_groups import draw_groups, uniform
 from headway.traces.request_trace import RequestTrace
@@ -98,8 +100,12 @@ def draw_named(
     drawn = draw_groups(experiment, built, count, what.tenants, trace, notes)
     ingress = uniform(seed, "serving.ingress", count, len(built.fleet.workers))
     deadline = np.where(drawn.limits > 0, arrival + drawn.limits, 0)
-    columns = (drawn.graphs, arrival, ingress, deadline, drawn.tenants, drawn.class_ids, drawn.priorities)
-    return tuple(map(Request, range(count), *(column.tolist() for column in columns))), drawn.groups
+    columns = [drawn.graphs, arrival, ingress, deadline, drawn.tenants, drawn.class_ids, drawn.priorities]
+    if any(function.generate is not None for function in built.catalogue.functions):
+        columns += tokens.drawn(experiment, built, drawn.graphs, trace)
+    requests = tuple(map(Request, range(count), *(column.tolist() for column in columns)))
+    check_contexts(built.catalogue, requests)
+    return requests, drawn.groups
 
 
 def _times(

@@ -363,9 +363,10 @@ class Search:
         catalogue, fleet = self.built.catalogue, self.built.fleet
         if fleet.warm:
             return 0
-        whole = sum(model.size_bytes for model in catalogue.models)
+        whole = sum(model.weights_bytes for model in catalogue.models)
         from_disk = not self.built.preloaded or self.kind.host_bytes < whole
-        return function.cold_start + fleet.fetch_time(catalogue.size_of(function.mask), from_disk=from_disk)
+        weights = sum(catalogue.models[model].weights_bytes for model in function.models)
+        return function.cold_start + fleet.fetch_time(weights, from_disk=from_disk)
 
     def _with(self, requests: int, warmup: float) -> ServingExperiment:
         changed = with_table(self.experiment, "workload", requests=requests)

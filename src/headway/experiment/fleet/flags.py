@@ -30,6 +30,8 @@ FLAGS = (
         metavar="HOW|FILE",
     ),
     Flag("slo", "workload.slo", "Deadline: 500ms, or 1.2L: times the least path."),
+    Flag("prompt_tokens", "workload.prompt_tokens", "Of requests that generate: 512, lognormal:400,0.9.", panel=FLEET),
+    Flag("output_tokens", "workload.output_tokens", "The tokens that they generate, as above.", panel=FLEET),
     Flag("setting", "serving.setting", "Of the scenario; esg has strict-light, …"),
     Flag("start", "serving.start", "cold, or warm: with processes and weights.", panel=FLEET),
     Flag("profile", "serving.profile", "law, measured, paper, or a file.", panel=FLEET),

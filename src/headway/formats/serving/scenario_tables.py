@@ -10,11 +10,12 @@ from msgspec import Struct, field
 from headway.errors import ExperimentError, ProfileError, unknown_name
 from headway.formats.serving.profile import LawTable, Rows, Size, size
 from headway.formats.serving.settings import MOST_WORKERS
+from headway.formats.serving.tokens import GenerateTable, PrefixTable, SloTable, Tokens
 from headway.formats.training.cluster_table import within
 from headway.formats.training.settings import Span, optional_span
 from headway.serving.fleet import FREE, MIG, Fleet, Gpu, Links, Prices, Store, Worker
 
-MOST_SLICES = 64
+MOST_SLICES = 1024
 MOST_CPUS = 4096
 MIG_SLICES = 7
 UNBOUNDED = 1 << 62
@@ -44,8 +45,11 @@ class GraphTable(Struct, kw_only=True, forbid_unknown_fields=True):
     """Of a chain's first task, unless its function says it."""
     output: Size = 0
     """Of each task of a chain, unless its function says it."""
-    slo: str = ""
-    """Its own deadline, before the workload's."""
+    slo: str | SloTable = ""
+    """Its own deadline, before the workload's; or deadlines of the whole answer, of its first token and of the others:
+    ``{ latency = "10s", ttft = "500ms", tpot = "50ms" }``."""
+    prefix: PrefixTable | None = None
+    """Tokens at the beginning of prompts that several requests share."""
 
 
 class FunctionTable(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -70,6 +74,8 @@ class FunctionTable(Struct, kw_only=True, forbid_unknown_fields=True):
     """Of a request that begins with it, unless the task says it."""
     output: Size = ""
     """Of its result, unless the task says it."""
+    generate: GenerateTable | None = None
+    """How it generates tokens, instead of ``ms`` and ``cells``."""
 
 
 class WorkersTable(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -154,6 +160,8 @@ class WorkloadPart(Struct, kw_only=True, forbid_unknown_fields=True):
     tenants: int | None = None
     classes: dict[str, dict[str, Any]] | None = None
     """By name, as ``ClassTable`` says; an empty table in a setting removes those of the workload."""
+    prompt_tokens: Tokens = ""
+    output_tokens: Tokens = ""
 
 
 class FidelityTable(Struct, kw_only=True, forbid_unknown_fields=True):

@@ -13,6 +13,7 @@ from msgspec import Struct, field
 from headway.errors import ExperimentError, unknown_name
 from headway.formats.run_settings import MeasureTable, NamedPolicyTable, RunTable, Variant, check_measure
 from headway.formats.serving.controller import parse_controller
+from headway.formats.serving.tokens import Tokens, parse_tokens
 from headway.formats.training.cluster_table import within
 from headway.formats.training.settings import LEAST_MTBF, LONGEST, Span, span
 from headway.units import parse_duration
@@ -94,6 +95,11 @@ class WorkloadTable(Struct, kw_only=True, forbid_unknown_fields=True):
     """Number of tenants; all send requests equally often."""
     classes: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Classes of requests by name, as ``ClassTable`` says; empty: the scenario's."""
+    prompt_tokens: Tokens = ""
+    """Prompt tokens of requests that generate: 512, uniform:100,900, lognormal:MEDIAN,SIGMA or exponential:MEAN; empty:
+    the trace's, else the scenario's, else what their function expects."""
+    output_tokens: Tokens = ""
+    """The same of the tokens that are generated."""
     overload: bool = False
     """Whether a rate above the capacity of the fleet is allowed."""
 
@@ -174,6 +180,8 @@ def check_workload(table: WorkloadTable) -> None:
     if table.mix is not None and not any(table.mix.values()):
         raise ExperimentError("mix is empty: no graph has a weight above 0")
     parse_slo(table.slo)
+    parse_tokens(table.prompt_tokens, "prompt_tokens")
+    parse_tokens(table.output_tokens, "output_tokens")
 
 
 def split_arrivals(text: str) -> tuple[str, str]:

@@ -22,7 +22,7 @@ from headway.serving.rows import Kind
 _KINDS = 64
 _OF_REQUESTS = (
     *(Kind.ARRIVED, Kind.DONE, Kind.DROP, Kind.TASK, Kind.TASK_ARRIVED, Kind.PLACE, Kind.MOVE),
-    *(Kind.LOST, Kind.READY, Kind.QUEUED, Kind.RUN),
+    *(Kind.LOST, Kind.READY, Kind.QUEUED, Kind.RUN, Kind.FIRST_TOKEN),
 )
 BoolArray = npt.NDArray[np.bool_]
 
@@ -64,6 +64,7 @@ class Ledger:
         columns = dict(zip(Request._fields, table.T, strict=True))
         self._ids, self.graph, self.deadline = columns["id"], columns["graph"], columns["deadline"]
         self.tenant, self.class_id = columns["tenant"], columns["class_id"]
+        self.prompt_tokens, self.output_tokens = columns["prompt_tokens"], columns["output_tokens"]
         self._order = np.argsort(self._ids, kind="stable")
         self._plain = bool((self._ids == np.arange(len(table))).all())
         named = self.subject[self.rows(*_OF_REQUESTS)]
@@ -150,6 +151,11 @@ class Ledger:
         """Count the rows of a kind, for each batch."""
         batches = self._of_lease[self.lease[self.rows(kind)]]
         return np.bincount(batches[batches >= 0], minlength=len(self.began)).astype(np.int64)
+
+    def batch_at(self, rows: npt.NDArray[np.intp]) -> IntArray:
+        """Return which batches, by their order, some rows are about."""
+        batches: IntArray = self._of_lease[self.lease[rows]]
+        return batches
 
     def next_failure(self, workers: IntArray, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
         """Return for each (worker, row) the row where that worker next fails or stops; past the last row without."""

@@ -9,14 +9,15 @@ from headway.serving.warm import placed
 
 
 def sizes(ledger: Ledger) -> IntArray:
-    """Return bytes of each model."""
+    """Return the bytes of each model in GPU memory."""
     return np.array([model.size_bytes for model in ledger.catalogue.models], dtype=np.int64)
 
 
 def bytes_fetched(ledger: Ledger) -> int:
     """Return the bytes of weights that were fetched into GPU memory, by batches and ahead of them."""
     rows = ledger.rows(Kind.LOAD, Kind.FETCH)
-    return int(sizes(ledger)[ledger.detail[rows]].sum())
+    weights = np.array([model.weights_bytes for model in ledger.catalogue.models], dtype=np.int64)
+    return int(weights[ledger.detail[rows]].sum())
 
 
 def memory_held(ledger: Ledger) -> Series:

@@ -19,6 +19,7 @@ from headway.metrics.serving.groups import GroupRows
 from headway.metrics.serving.ledger import BoolArray, Ledger
 from headway.metrics.serving.memory import bytes_fetched, memory_held, prefetches_used
 from headway.metrics.serving.rent import rent_usd, rented_time
+from headway.metrics.serving.tokens import tokens
 from headway.serving.catalogue import Catalogue
 from headway.serving.fleet import Fleet
 from headway.serving.latency import LatencyModel
@@ -60,6 +61,7 @@ def summarise(
         **_of_requests(ledger, measured, ideal),
         **_of_tasks(ledger, measured),
         **_of_machines(ledger),
+        **tokens(ledger, measured),
         "cost_per_request_usd": _paid(ledger, measured, cost),
         "cost_total_usd": cost.total_usd,
         "cost_keepalive_usd": cost.keepalive_usd,

@@ -32,6 +32,8 @@ class BatchRun:
     """(request, task)."""
     start: int = -1
     """When it began to compute; -1: it never did."""
+    first_token: int = -1
+    """When it had its first token; -1: never, or it does not generate."""
     end: int = -1
     """When it was done; -1: never."""
     lost: int = -1
@@ -115,6 +117,7 @@ class TaskHistory:
             Kind.COLD: self._on_cold_start,
             Kind.EVICTED: self._on_evicted,
             Kind.LOADED: self._on_loaded,
+            Kind.FIRST_TOKEN: self._on_first_token,
             Kind.FINISHED: self._on_batch_finished,
             Kind.LOST: self._on_task_lost,
             Kind.DROP: self._on_dropped,
@@ -159,6 +162,9 @@ class TaskHistory:
     def _on_evicted(self, row: TapeRow) -> None:
         if row.lease in self.batch_runs:  # else it made room for a fetch
             self.batch_runs[row.lease].evicted.append(row.detail)
+
+    def _on_first_token(self, row: TapeRow) -> None:
+        self.batch_runs[row.lease].first_token = row.time
 
     def _on_loaded(self, row: TapeRow) -> None:
         self.batch_runs[row.lease].start = row.time

@@ -146,8 +146,9 @@ class _Teller:
         self.last: dict[int, int] = {}
         """By task, the row of the tape up to which it is told."""
         self.batches: dict[tuple[int, int], int] = {}
-        """By kind and lease, the row of the tape on which a batch began to compute or ended."""
-        for index in np.flatnonzero(np.isin(tape.column("kind"), (Kind.LOADED, Kind.FINISHED))).tolist():
+        """By kind and lease, the row of the tape on which a batch began to compute, had its first token or ended."""
+        told = (Kind.LOADED, Kind.FIRST_TOKEN, Kind.FINISHED)
+        for index in np.flatnonzero(np.isin(tape.column("kind"), told)).tolist():
             self.batches[int(tape.column("kind")[index]), int(tape.column("lease")[index])] = index
 
     def tell(self) -> RequestStory:
@@ -284,6 +285,10 @@ class _Teller:
         )
         if batch_run.start > batch_run.begin and (before := self._before_start(batch_run)):
             self._say(batch_run.start, self.batches[Kind.LOADED, batch_run.lease], f"{name} has {before}")
+        if batch_run.first_token >= 0:
+            took = f"{_ms(batch_run.first_token - batch_run.start)} after the engine began"
+            text = f"{name} has its first token, {took} with its {self.request.prompt_tokens:,} prompt tokens"
+            self._say(batch_run.first_token, self.batches[Kind.FIRST_TOKEN, batch_run.lease], text)
         if batch_run.end >= 0:
             self._say(
                 batch_run.end,
@@ -317,13 +322,15 @@ class _Teller:
         for model, time in batch_run.loads:
             weights = self.catalogue.models[model]
             parts.append(
-                f"the weights of {clipped(weights.name)} ({format_size(weights.size_bytes)}) after {_ms(time)}"
+                f"the weights of {clipped(weights.name)} ({format_size(weights.weights_bytes)}) after {_ms(time)}"
             )
         if batch_run.evicted:
             gone = [clipped(self.catalogue.models[model].name) for model in batch_run.evicted]
             parts.append(f"room where {listed(gone)} {'was' if len(gone) == 1 else 'were'}")
         if not batch_run.cold and not batch_run.loads:
             what = "its inputs" if batch_run.inputs >= batch_run.start else "weights that were on their way"
+            if self.catalogue.functions[batch_run.function].generate is not None:
+                what = "its place in the engine"
             parts.append(f"{what} after {_ms(batch_run.start - batch_run.begin)}")
         return ", ".join(parts)
 

@@ -76,6 +76,15 @@ _COLUMNS: tuple[tuple[str, str, Callable[[Any], str], int], ...] = (
     ("latency p50", "latency_p50_s", _seconds, 0),
     ("p99", "latency_p99_s", _seconds, 0),
     ("in time", "slo_hit_rate", _share, 1),
+    ("first token", "ttft_mean_s", _seconds, -1),
+    ("p99", "ttft_p99_s", _seconds, 0),
+    ("in time", "ttft_hit_rate", _share, 0),
+    ("per token", "tpot_mean_s", _short, -1),
+    ("p99", "tpot_p99_s", _short, 0),
+    ("in time", "tpot_hit_rate", _share, 0),
+    ("tokens/s", "output_tokens_per_s", _count, 0),
+    ("kv peak", "kv_cache_peak_bytes", _bytes, 0),
+    ("cached", "prompt_tokens_cached", _share, 0),
     ("dropped", "dropped_when", _text, 0),
     ("unfinished", "unfinished", _count, 0),
     ("lost tasks", "lost_tasks", _count, 0),
@@ -97,6 +106,7 @@ _COLUMNS: tuple[tuple[str, str, Callable[[Any], str], int], ...] = (
 """Heading, key, how it is written, and which end is best: 1 the largest, -1 the smallest, 0 neither."""
 _EXPENDABLE = (
     "states_evaluated",
+    *("kv_cache_peak_bytes", "prompt_tokens_cached", "tpot_hit_rate", "ttft_hit_rate", "tpot_p99_s", "ttft_p99_s"),
     *("tasks_per_s", "cost_rent_usd", "cold_starts", "bytes_fetched", "batch_mean", "workers_used", "lost_tasks"),
     "gpu_utilisation",
     *("slowdown_p50", "cache_hit_rate", "latency_p50_s", "cost_change", "slowdown_p95", "slowdown_change", "measured"),
@@ -105,6 +115,7 @@ _EXPENDABLE = (
 """What a narrow terminal does without, the first of them first."""
 _NOTHING: Mapping[str, float] = {
     **dict.fromkeys(("unfinished", "lost_tasks", "cold_starts", "bytes_fetched", "states_evaluated"), 0),
+    "prompt_tokens_cached": 0,
     "batch_mean": 1,
     "seeds": 1,
 }

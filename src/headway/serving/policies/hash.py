@@ -54,7 +54,9 @@ class Hash(ServingPolicy):
         for index in list(state.touched):
             worker = workers[index]
             if worker.queue:  # ``LocalQueue.decide`` inlined: one generator less
-                if not worker.running and (batch := queue.run(state, worker, next(iter(worker.queue)))) is not None:
+                if queue.generating:
+                    yield from queue.start_in_order(state, worker)
+                elif not worker.running and (batch := queue.run(state, worker, next(iter(worker.queue)))) is not None:
                     yield batch
                 if (fetch := queue.next_fetch(state, worker)) is not None:
                     yield fetch

@@ -45,6 +45,8 @@ class LocalQueue:
                 raise ExperimentError(f"function {function.name}: no worker can run it, it needs {need} bytes on a GPU")
             self.hosts.append(hosts)
         self._masks = [function.mask for function in catalogue.functions]
+        self.generating = sum(1 << at for at, each in enumerate(catalogue.functions) if each.generate is not None)
+        """Functions that generate, as bits."""
         self._activations = [function.activation_bytes for function in catalogue.functions]
         self._sizes = [model.size_bytes for model in catalogue.models]
 
@@ -53,10 +55,32 @@ class LocalQueue:
         queue = worker.queue
         if not queue:
             return
-        if not worker.running and (batch := self.run(state, worker, next(iter(queue)))) is not None:
+        if self.generating:
+            yield from self.start_in_order(state, worker)
+        elif not worker.running and (batch := self.run(state, worker, next(iter(queue)))) is not None:
             yield batch
         if (fetch := self.next_fetch(state, worker)) is not None:
             yield fetch
+
+    def start_in_order(self, state: ServingState, worker: WorkerState) -> Iterator[RunBatch]:
+        """Yield batches from the front of a queue where some tasks generate, up to one that has to wait.
+
+        Tasks that generate join the engine of their function, which forms batches itself; of the others one runs at a
+        time, beside the engines.
+        """
+        busy = any(not self.generating >> batch.function & 1 for batch in worker.running.values())
+        last: TaskId | None = None
+        while worker.queue and (task := next(iter(worker.queue))) != last:
+            function = state.requests[task[0]].graph.functions[task[1]]
+            alone, cell = not self.generating >> function & 1, self._largest[worker.id][function]
+            assert cell is not None
+            if (alone and busy) or cell.cpus > worker.cpus_free or cell.slices > worker.slices_free:
+                return
+            if (batch := self.run(state, worker, task)) is None:
+                return
+            busy |= alone
+            last = task
+            yield batch
 
     def run(self, state: ServingState, worker: WorkerState, task: TaskId) -> RunBatch | None:
         """Return a batch of one task with the whole GPU, and its evictions; None: it must wait for a fetch to end."""

@@ -55,7 +55,7 @@ class Planner:
         functions = range(len(catalogue.functions))
         self.runs = [[row[function] for row in state.latency.base] for function in functions]
         """By function and worker: the run time of one task."""
-        self._fetch_times = [fleet.fetch_time(model.size_bytes) for model in catalogue.models]
+        self._fetch_times = [fleet.fetch_time(model.weights_bytes) for model in catalogue.models]
         self._sizes = [model.size_bytes for model in catalogue.models]
         self._masks = [function.mask for function in catalogue.functions]
         self._models = [tuple(models_in(mask)) for mask in self._masks]

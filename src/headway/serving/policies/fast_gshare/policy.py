@@ -78,6 +78,12 @@ class FastGshare(ServingPolicy):
         self._shares: list[tuple[Share, ...]] = []
         for function, known in enumerate(options):
             cells = {o.configuration: o.time for o in known if self._pods.is_possible(function, o.configuration)}
+            kind = state.catalogue.functions[function]
+            if kind.generate is not None and not all(cell.slices for cell in cells):
+                raise ExperimentError(
+                    f"function {kind.name}: takes no slices, and {self.name} places pods by their slices; give it some "
+                    "(generate.slices), or take another policy"
+                )
             if not cells:
                 name = state.catalogue.functions[function].name
                 raise ExperimentError(f"function {name}: no worker can hold any of its configurations")

@@ -80,7 +80,7 @@ def weight_of(cpus: int, slices: int, slices_of_gpu: int) -> float:
 
 def score(slot: Slot, configuration: Configuration, up: float, metric: str) -> float:
     """Return the efficiency of an instance on a worker: larger is better."""
-    need = weight_of(configuration.cpus, configuration.slices, slot.slices)
+    need = weight_of(configuration.cpus, configuration.slices, slot.slices) or CPU_WEIGHT  # what takes nothing: a CPU
     free = weight_of(slot.cpus_free, slot.slices_free, slot.slices)
     left = max(_LEAST_LEFT, (free - need) / weight_of(slot.cpus, slot.slices, slot.slices))
     return (up / need if metric == PAPER else up) / left

@@ -1,0 +1,67 @@
+"""Token part of the serving audit: the key-value cache of each engine, and the first and last token of each request."""
+
+from collections.abc import Iterator
+
+from headway.serving.audit_records import BatchRecord, Violation, WorkerRecord
+from headway.serving.catalogue import Function
+from headway.serving.request import Request
+
+
+def begin(batch: BatchRecord, kind: Function, request: Request | None) -> None:
+    """Note the cache that a batch of a generating function will hold."""
+    if kind.generate is not None and request is not None:
+        batch.output_tokens = request.output_tokens
+        batch.cache_bytes = kind.generate.kv_bytes_per_token * (request.prompt_tokens + request.output_tokens)
+
+
+def admitted(worker: WorkerRecord, batch: BatchRecord, request: Request | None, cached: int) -> Iterator[Violation]:
+    """Yield a violation where the batches of an engine hold more keys and values than its cache has room for.
+
+    ``cached`` tokens of the prompt were in the cache: a request of the same group must have computed them there since
+    the weights came.
+    """
+    kind = worker.catalogue.functions[batch.function]
+    if kind.generate is None:
+        if cached:
+            yield "cache", f"{cached} tokens are said to be in the cache, function {kind.name} has none"
+        return
+    if cached and request is not None:
+        known = worker.prefixes.get((batch.function, request.prefix_group), 0) if kind.generate.keep_prefix else 0
+        if cached > min(known, request.prefix_tokens, request.prompt_tokens - 1):
+            yield "cache", f"{cached} tokens of its prompt are said to be in the cache, where {known} can be"
+        batch.cache_bytes -= cached * kind.generate.kv_bytes_per_token
+    beside = [other for other in worker.batches.values() if other.function == batch.function and other.loaded >= 0]
+    held, room = sum(other.cache_bytes for other in beside), kind.generate.cache_bytes
+    if held > room:
+        yield "cache", f"{held} bytes of keys and values are held, the cache of {kind.name} has {room}"
+    if len(beside) > kind.generate.max_batch:
+        yield "cache", f"{len(beside)} requests share an iteration of {kind.name}, at most {kind.generate.max_batch}"
+
+
+def first_token(
+    worker: WorkerRecord, batch: BatchRecord, request: Request | None, row: list[int]
+) -> Iterator[Violation]:
+    """Note the first token of a batch; yield the rules that it breaks."""
+    kind = worker.catalogue.functions[batch.function]
+    if kind.generate is None:
+        yield "token", f"function {kind.name} does not generate"
+    if [(row[2], row[5])] != list(batch.tasks):
+        yield "token", f"the first token of task {row[5]} of request {row[2]}, it has the tasks {batch.tasks}"
+    if batch.loaded < 0:
+        yield "token", "its first token comes before it computes"
+    if batch.first_token >= 0:
+        yield "token", "it has its first token twice"
+    batch.first_token = row[0]
+    if request is not None and request.prefix_tokens:
+        at = (batch.function, request.prefix_group)
+        worker.prefixes[at] = max(worker.prefixes.get(at, 0), request.prefix_tokens)
+
+
+def ended(kind: Function, batch: BatchRecord, now: int) -> Iterator[Violation]:
+    """Yield a violation where a batch that generates ends without its tokens, or with all of them at once."""
+    if kind.generate is None:
+        return
+    if batch.first_token < 0:
+        yield "token", "it ends and never had its first token"
+    elif batch.output_tokens > 1 and now <= batch.first_token:
+        yield "token", f"it has all its {batch.output_tokens} tokens at once"

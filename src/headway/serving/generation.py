@@ -1,0 +1,71 @@
+"""How a function generates: its iterations, its key-value cache, and how its engine batches requests.
+
+On a worker there is one engine for each generating function. A task that a policy starts there waits in the engine's
+line, in order, until the cache has room for its prompt and its whole output: rows of the cache are never taken back
+(docs/background/decisions/0034). The policy sees expected numbers of tokens, the executor the request's own.
+"""
+
+from dataclasses import dataclass
+
+from headway.serving.iterations import NO_ROWS, Decode, IterationTable
+
+CONTINUOUS, PREFILL_FIRST, REQUEST = "continuous", "prefill-first", "request"
+BATCHINGS = (CONTINUOUS, PREFILL_FIRST, REQUEST)
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """What an engine of a generating function is like."""
+
+    table: IterationTable
+    kv_bytes_per_token: int
+    cache_bytes: int
+    """GPU memory that each engine reserves for keys and values, beside the weights and as long as they are there."""
+    expected_prompt: int
+    """Prompt tokens of a request as policies expect them."""
+    expected_output: int
+    max_batch: int = 256
+    """The most requests that share an iteration."""
+    batching: str = CONTINUOUS
+    """``continuous``: each iteration has a row for every running request and fills up to ``chunk`` tokens with parts of
+    prompts; ``prefill-first``: prompts come in iterations of their own, before any further token; ``request``: a batch
+    is computed to its longest output and returned whole, while others wait."""
+    chunk: int = 512
+    """Tokens of a continuous iteration, decode rows included."""
+    prefill_tokens: int = 4096
+    """Tokens of an iteration of prompts alone."""
+    max_prompts: int = 16
+    """The most prompts of which an iteration computes a part."""
+    keep_prefix: bool = False
+    """Whether the keys and values of a shared prefix stay in the cache, the least recently used ones leaving first."""
+
+    @property
+    def cache_tokens(self) -> int:
+        """Return how many tokens the cache holds."""
+        return self.cache_bytes // self.kv_bytes_per_token
+
+    def alone(self) -> int:
+        """Return the expected nanoseconds of a request that has the engine to itself."""
+        prompt, output = self.expected_prompt, self.expected_output
+        most = self.chunk if self.batching == CONTINUOUS else self.prefill_tokens
+        time = 0
+        for done in range(0, prompt, most):
+            time += self.table.time(NO_ROWS, min(most, prompt - done), done)
+        if output > 1:
+            time += int(self.table.decode_times(Decode(1, prompt, prompt), output - 1, 1).sum())
+        return time
+
+    def saturated(self) -> int:
+        """Return the expected nanoseconds that the engine takes for each request when its batch is full.
+
+        Rows are bound by ``max_batch``, by the cache, and in continuous batching by the tokens that prompts leave.
+        """
+        prompt, output = self.expected_prompt, self.expected_output
+        rows = max(1, min(self.max_batch, self.cache_tokens // (prompt + output)))
+        decode = Decode(rows, rows * (prompt + output // 2), prompt + output // 2)
+        if self.batching == CONTINUOUS:
+            rows = max(1, min(rows, self.chunk * output // (prompt + output)))
+            decode = Decode(rows, rows * (prompt + output // 2), prompt + output // 2)
+            return self.table.time(decode, max(1, rows * prompt // output), prompt / 2) * output // rows
+        prefill = self.table.time(NO_ROWS, min(prompt, self.prefill_tokens), 0) * max(1, prompt // self.prefill_tokens)
+        return prefill + int(self.table.decode_times(decode, 1, rows)[0]) * output // rows
