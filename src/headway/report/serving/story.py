@@ -185,7 +185,11 @@ class _Teller:
         left = self.request.deadline - now
         if not self.request.deadline or left < 0:
             return "its deadline has passed" if self.request.deadline else "the policy gave no reason"
-        starts = [self._process_in(task.function, now) for task in self.graph.tasks]
+        functions = self.catalogue.functions
+        starts = [
+            self.history.process_in(task.function, functions[task.function].cold_start, now)
+            for task in self.graph.tasks
+        ]
         needs = [
             0 if attempts[-1].batch_run is not None else starts[task] + self._fastest(self.graph.functions[task])
             for task, attempts in enumerate(self.history.tasks[self.request.id])
@@ -200,17 +204,6 @@ class _Teller:
             function = self.catalogue.functions[self.graph.functions[task]]
             who = f", for a process of {clipped(function.name)} is there in {_ms(time)}"
         return f"it takes {_ms(least)} more at least{who}, and its deadline is in {_ms(left)}"
-
-    def _process_in(self, function: int, now: int) -> int:
-        """Return how long it is at least until a process of a function can compute; 0: one was there."""
-        batch_runs = (
-            each.start for each in self.history.batch_runs.values() if each.function == function and each.begin <= now
-        )
-        asked = (
-            each.end for each in self.history.prefetches.values() if each.function == function and each.begin <= now
-        )
-        whole = now + self.catalogue.functions[function].cold_start
-        return max(0, min([whole, *(start for start in (*batch_runs, *asked) if start >= 0)]) - now)
 
     def _fastest(self, function: int) -> int:
         """Return what one task of a function takes at least, on any GPU of the fleet."""
