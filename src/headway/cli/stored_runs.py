@@ -79,7 +79,13 @@ def story(
 @app.command()
 def explain(
     folder: RunArgument,
-    job: Annotated[str, typer.Argument(help="A job, by its id in the trace or its number.", metavar="JOB")],
+    job: Annotated[
+        str | None,
+        typer.Argument(
+            help="A job, by its id in the trace or its number; a request, by its number. Without: all late requests.",
+            metavar="JOB",
+        ),
+    ] = None,
     at: Annotated[
         str | None,
         typer.Option(
@@ -95,11 +101,11 @@ def explain(
     trust: TrustFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Say why a job does not run at a time, which moves or preemptions would admit it, and when to expect its start.
-
-    headway explain runs/srtf 17
+    """Say why a job does not run at a time and when to expect its start, or why a request of a fleet was late.
 
     headway explain runs/srtf 17 --at "2d 3h"
+
+    headway explain runs/compass 17
     """
     run = Run(opened(folder, "what is there is explained", trust=trust, note=console.note))
     show_answer(run.explain(job, at, draws), as_json)

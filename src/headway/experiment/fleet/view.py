@@ -9,8 +9,9 @@ import numpy as np
 from rich.table import Table
 
 from headway.core.tape import Tape
-from headway.errors import TapeError
 from headway.experiment.domain import Outcome, Row, RunResult, Shown, StoredRun, Tell, View
+from headway.experiment.fleet import questions
+from headway.experiment.fleet.questions import request_number
 from headway.experiment.fleet.scene import FleetScene
 from headway.formats.serving.settings import warmup_share
 from headway.metrics.compare import Replication
@@ -88,11 +89,13 @@ class FleetView(View):
 
     def story(self, stored: StoredRun, subject: str) -> Story:
         """Tell where the time of one request went."""
-        scene: FleetScene = stored.scene
-        count = len(scene.requests)
-        if not subject.isdecimal() or int(subject) >= count:
-            raise TapeError(f"request {subject!r} is not in this run: its {count:,} requests go from 0 to {count - 1}")
-        return story(scene.built.catalogue, scene.built.fleet, scene.requests, stored.tape, int(subject))
+        return story(*_parts(stored), request_number(stored, subject))
+
+    def explain(
+        self, stored: StoredRun, subject: str, at: str | None, draws: int | None
+    ) -> questions.RequestExplanation | questions.LateExplanation:
+        """Say why a request was late; without one, what made late requests late."""
+        return questions.explain(stored, subject, at, draws)
 
     def page(self, runs: Sequence[Shown], baseline: int, title: str, tell: Tell) -> str:
         """Make the page: answer, latencies, where time went, what each worker did."""
