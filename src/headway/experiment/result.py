@@ -165,10 +165,10 @@ class Run(Tabled):
             told = self.view.explain(self.stored, "" if subject is None else str(subject), at, draws)
         return Answer(told.record(), list(told.lines()))
 
-    def whatif(self, at: Any, *, folder: str | Path | None = None, **changes: Any) -> Answer:
-        """Continue the run from a moment of it under changes, and say who gains and who loses.
+    def whatif(self, at: Any = "", *, folder: str | Path | None = None, **changes: Any) -> Answer:
+        """Continue a run of jobs from a moment of it under changes, or play a run of a fleet again; say who gains.
 
-        The moment is text, ``2h`` or ``50%``, or a number of seconds.
+        The moment is text, ``2h`` or ``50%``, or a number of seconds; a fleet needs none.
         """
         place = None if folder is None else located(folder, "folder")
         if "policy" in changes:

@@ -46,3 +46,5 @@ FLAGS = (
     Flag("control", "serving.control", "central or decentralised; else the policy's.", panel=FLEET),
     Flag("fidelity", "serving.fidelity", "true, or authors: as the papers simulate.", panel=FLEET),
 )
+CHANGES = ("add_workers", "remove_workers", "memory", "policy", "slo", "start", "failures", "load", "set")
+"""What a what-if may change."""

@@ -9,8 +9,9 @@ import numpy as np
 from rich.table import Table
 
 from headway.core.tape import Tape
+from headway.experiment.answer import Answer
 from headway.experiment.domain import Outcome, Row, RunResult, Shown, StoredRun, Tell, View
-from headway.experiment.fleet import questions
+from headway.experiment.fleet import questions, whatif
 from headway.experiment.fleet.questions import request_number
 from headway.experiment.fleet.scene import FleetScene
 from headway.formats.serving.settings import warmup_share
@@ -19,6 +20,7 @@ from headway.metrics.serving.summary import messages, summarise
 from headway.report.export import Tables, Written, write_pieces
 from headway.report.figures import labels, latencies, line_style
 from headway.report.names import shortened
+from headway.report.progress import progress_bar
 from headway.report.serving import export as serving_export, figures, page as serving_page, tables as serving_tables
 from headway.report.serving.perfetto import trace_events
 from headway.report.serving.story import RequestStory as Story, story
@@ -96,6 +98,11 @@ class FleetView(View):
     ) -> questions.RequestExplanation | questions.LateExplanation:
         """Say why a request was late; without one, what made late requests late."""
         return questions.explain(stored, subject, at, draws)
+
+    def whatif(self, stored: StoredRun, at: str, folder: Path | None, changes: Mapping[str, Any]) -> Answer:
+        """Play a run again under changes, with the same requests, and say what changes."""
+        with progress_bar("what if") as told:
+            return whatif.ask(stored, at, changes, folder, told)
 
     def page(self, runs: Sequence[Shown], baseline: int, title: str, tell: Tell) -> str:
         """Make the page: answer, latencies, where time went, what each worker did."""

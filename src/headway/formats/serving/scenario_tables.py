@@ -3,6 +3,7 @@
 Sizes are text like ``5.72GB``, links bytes a second, durations text like ``3503ms`` or a number of seconds.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from msgspec import Struct, field
@@ -195,6 +196,15 @@ def fleet_of(table: FleetTable, wanted: int | None, gpu: str, links: Links, wher
     prices = Prices(table.prices.cpu_hour, table.prices.slice_hour, table.prices.memory_gib_hour)
     keep_alive = optional_span(table.keep_alive, f"{where}: keep_alive") or 0
     return check_prices(Fleet(tuple(workers), links, prices, keep_alive), where)
+
+
+def with_memory(fleet: Fleet, factor: float | None) -> Fleet:
+    """Return a fleet with so many times the GPU memory on every worker; None: as it is."""
+    if factor is None:
+        return fleet
+    gpus = [replace(worker.gpu, memory_bytes=round(worker.gpu.memory_bytes * factor)) for worker in fleet.workers]
+    workers = tuple(replace(worker, gpu=gpu) for worker, gpu in zip(fleet.workers, gpus, strict=True))
+    return replace(fleet, workers=workers)
 
 
 def check_prices(fleet: Fleet, where: str) -> Fleet:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from rich.table import Table
-from rich.text import Text
 
 from headway.report.formatting import clipped, listed, milliseconds
 from headway.report.serving.breakdown import CAUSES, CHANGES, Breakdown, Parts, TaskParts
 from headway.report.serving.room import overlapping
+from headway.report.terminal import framed
 from headway.units import MILLISECOND, counted, format_size, to_seconds
 
 Line = str | Table
@@ -25,14 +25,6 @@ _HEADS = {
     "neighbours": "neighbours",
     "lost": "lost",
 }
-
-
-def _table(first: str, heads: Sequence[str]) -> Table:
-    made = Table(box=None, pad_edge=False, header_style="bold")
-    made.add_column(first, no_wrap=True)
-    for head in heads:
-        made.add_column(head, justify="right", no_wrap=True)
-    return made
 
 
 # --- one request ----------------------------------------------------------------------------------------------------
@@ -74,11 +66,11 @@ class RequestExplanation:
         """Return the critical path: a line a task, a column a cause."""
         sums = self.parts.sums()
         shown = [cause for cause, time in sums.items() if time]
-        made = _table("critical path, ms", ["worker", *(_HEADS[cause] for cause in shown), "all"])
+        made = framed(["critical path, ms"], ["worker", *(_HEADS[cause] for cause in shown), "all"])
         for task in self.parts.chain:
             own = task.sums()
             cells = [f"{own[cause] / MILLISECOND:,.1f}" for cause in shown]
-            made.add_row(Text(self._task(task)), Text(self._worker(task.worker)), *cells, f"{sum(own.values()) / MILLISECOND:,.1f}")
+            made.add_row(self._task(task), self._worker(task.worker), *cells, f"{sum(own.values()) / MILLISECOND:,.1f}")
         total = [f"{sums[cause] / MILLISECOND:,.1f}" for cause in shown]
         made.add_row("all", "", *total, f"{self.parts.time / MILLISECOND:,.1f}", style="bold")
         return made
@@ -225,7 +217,7 @@ class LateExplanation:
         rows = [row for row in self.rows() if row["mean_s"] or row["main_cause_of"] or row["saved_without"]]
         yield ""
         heads = ["mean", "share", "main cause of", *(["in time without it"] if self.by_deadline else [])]
-        made = _table("cause", heads)
+        made = framed(["cause"], heads)
         for row, share in zip(rows, tenths([row["share"] for row in rows]), strict=True):
             saved = "–" if row["saved_without"] is None else f"{row['saved_without']:,}"
             cells = [milliseconds(round(row["mean_s"] * 1e9)), f"{share / 10:.1f} %", f"{row['main_cause_of']:,}"]
