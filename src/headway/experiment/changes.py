@@ -50,9 +50,7 @@ def failures_of(given: Any) -> Mapping[str, str] | None:
     return {} if given.strip() == "off" else split_pairs(given, "--failures")
 
 
-def with_failures(
-    was: Experiment, pairs: Mapping[str, str] | None, told: list[str], subject: str
-) -> Experiment:
+def with_failures(was: Experiment, pairs: Mapping[str, str] | None, told: list[str], subject: str) -> Experiment:
     """Return the tables with other failures, none where ``pairs`` is empty; ``told`` gets a line where they change."""
     if pairs is None:
         return was

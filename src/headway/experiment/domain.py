@@ -288,7 +288,9 @@ class View(ABC):
 
     def explain(self, stored: StoredRun, subject: str, at: str | None, draws: int | None) -> Any:
         """Say why something does not run at a time, or was late; ``subject`` is empty where none was named."""
-        raise ExperimentError("explain is about jobs that wait and requests of fleets; headway story tells of this run's")
+        raise ExperimentError(
+            "explain is about jobs that wait and requests of fleets; headway story tells of this run's"
+        )
 
     def whatif(self, stored: StoredRun, at: str, folder: Path | None, changes: Mapping[str, Any]) -> Answer:
         """Continue a run from a moment of it under changes, or play it again; ``at`` is empty where none was named."""

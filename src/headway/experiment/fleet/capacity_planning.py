@@ -10,28 +10,24 @@ answered them in time.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from headway.errors import ExperimentError, unknown_name
-from headway.experiment.answer import Answer
 from headway.experiment.domain import RunResult, with_table
-from headway.experiment.fleet.scene import FleetScene, load_note
+from headway.experiment.fleet.scene import FleetScene
 from headway.experiment.measured import numbers
 from headway.experiment.play import play
-from headway.formats.serving.settings import BY_RATE, NO_DEADLINE, ServingExperiment, check, split_arrivals
-from headway.formats.training.cluster_table import within
-from headway.report.progress import share_bar
-from headway.report.serving import plans as shown
+from headway.formats.serving.settings import BY_RATE, NO_DEADLINE, ServingExperiment, split_arrivals
 from headway.scenarios import file as scenario_file
 from headway.scenarios.file import SHIPPED, Built
 from headway.scenarios.limits import capacity_per_second, deadlines, mix_of
 from headway.serving.catalogue import Function
 from headway.serving.fleet import Worker
 from headway.serving.rows import Kind
-from headway.traces.serving_arrivals import chosen, draw
+from headway.traces.serving_arrivals import draw
 from headway.units import SECOND, counted
 
 REQUESTS = 2000
@@ -80,6 +76,10 @@ class Plan:
     fewer_hit_rate: float | None = None
     """Hit rate with one worker fewer; None where there would be none."""
     why_not: str = ""
+    slowdown_mean: float | None = None
+    slowdown_p95: float | None = None
+    curve: tuple[Mapping[str, Any], ...] = ()
+    """Hit rate and slow-down by number of workers, of all whole trials; the fewest workers first."""
 
     def record(self) -> dict[str, Any]:
         """Return the plan as a row of the JSON output."""
@@ -97,6 +97,9 @@ class Plan:
             "cost_per_request_usd": self.request_usd if self.workers else None,
             "slo_hit_rate_one_fewer": self.fewer_hit_rate,
             "why_not": self.why_not or None,
+            "slowdown_mean": self.slowdown_mean,
+            "slowdown_p95": self.slowdown_p95,
+            "curve": list(self.curve),
         }
 
 
@@ -108,20 +111,12 @@ def kind_name(worker: Worker) -> str:
     return f"{gpu.type or 'GPU'} ({gpu.memory_bytes / 1e9:.0f} GB{slices}, {cpus})"
 
 
-class NotEnoughError(ExperimentError):
-    """Raised when no number of workers of any kind answers in time; ``rows`` holds the best trial of each kind."""
-
-    def __init__(self, line: str, rows: list[dict[str, Any]]) -> None:
-        super().__init__(line)
-        self.rows = rows
-
-
 def settings_for(graph: str, scenario: str | None = None) -> dict[str, Any]:
-    """Return the settings of trials of a graph by name, or of all graphs of a scenario file."""
+    """Return the settings of trials of a graph by name, or of all graphs of a scenario: by its name, or a file."""
     if scenario is not None and not scenario.strip():
         raise ExperimentError("--scenario is empty: give it a value, or leave it out")
     usual = {"requests": REQUESTS, "arrivals": "poisson", "set": {"workload.overload": True}}
-    if Path(graph).suffix not in (".toml", ".py"):
+    if graph not in SHIPPED and Path(graph).suffix not in (".toml", ".py"):
         only = {"workload.overload": True, "workload.mix": {graph: 1.0}}
         return usual | {"scenario": scenario_with(graph, scenario or ""), "set": only}
     if scenario:
@@ -129,47 +124,15 @@ def settings_for(graph: str, scenario: str | None = None) -> dict[str, Any]:
     return usual | {"scenario": graph}
 
 
-def answer(experiment: ServingExperiment, target: float) -> Answer:
-    """Return plans as an answer; raise NotEnoughError where no kind of worker is enough."""
-    within("in-time", target, 0.01, 1)
-    experiment, notes = _at_rate(check(experiment))
-    with share_bar("plan") as progress:
-        rows = [plan.record() for plan in plans(experiment, target, progress)]
-    if not rows[0]["workers"]:
-        why = f"{rows[0]['worker']}: {rows[0]['why_not']}"
-        raise NotEnoughError(f"no kind of worker answers {100 * target:g} % in time; {why}", rows)
-    enough = [row for row in rows if row["workers"]]
-    return Answer(rows, [shown.table(enough), shown.sentence(rows)], [*notes, *shown.notes(rows)])
-
-
-def _at_rate(experiment: ServingExperiment) -> tuple[ServingExperiment, list[str]]:
-    """Return the experiment with the rate that its load means for the scenario's own fleet, and a note on it."""
-    workload = experiment.workload
-    if workload.load is None:
-        if workload.rate is None:
-            raise ExperimentError(
-                "a plan needs a rate: give --rate 4, or --load 0.6 of what the scenario's fleet serves"
-            )
-        return experiment, []
-    rate = chosen(experiment, scenario_file.load(experiment)).rate
-    assert rate is not None
-    return with_table(experiment, "workload", load=None, rate=rate), [load_note(workload.load, rate)]
-
-
 def scenario_with(graph: str, scenario: str = "") -> str:
     """Return the scenario that has a graph of this name: the one given, or the first shipped one."""
     known: list[str] = []
-    if graph in SHIPPED and not scenario:
-        names = _graphs_of(graph)
-        raise ExperimentError(
-            f"{graph} is a scenario; name one of its graphs: {', '.join(names)} (headway fleet plan {names[0]} …)"
-        )
     for name in (scenario,) if scenario else SHIPPED:
         names = _graphs_of(name)
         if graph in names:
             return name
         known += names
-    raise ExperimentError(unknown_name("graph", graph, dict.fromkeys(known)))
+    raise ExperimentError(unknown_name("graph or scenario", graph, dict.fromkeys([*SHIPPED, *known])))
 
 
 def _graphs_of(scenario: str) -> list[str]:
@@ -179,6 +142,11 @@ def _graphs_of(scenario: str) -> list[str]:
 
 def plans(experiment: ServingExperiment, target: float, progress: Progress) -> list[Plan]:
     """Return a plan for each kind, cheapest first; kinds that are not enough come last, the nearest first."""
+    return [plan for plan, _ in searched(experiment, target, progress)]
+
+
+def searched(experiment: ServingExperiment, target: float, progress: Progress) -> "list[tuple[Plan, _Search]]":
+    """Return the plans in the same order, each with its search, of which more trials can be asked."""
     built = scenario_file.load(experiment)
     limits = deadlines(experiment, built)
     mix = mix_of(experiment, built)
@@ -189,14 +157,21 @@ def plans(experiment: ServingExperiment, target: float, progress: Progress) -> l
             raise ExperimentError(f"a plan needs a deadline for graph {graph.name}: {named} {reason}; e.g. --slo 500ms")
     experiment, built = _same_deadlines(experiment, built, limits)
     kinds = list({(w.gpu, w.cpus, w.host_bytes, w.hour_usd): w for w in built.fleet.workers}.values())
-    results = [
-        _Search(experiment, built, kind, target, _part(progress, index, len(kinds))).least()
+    searches = [
+        _Search(experiment, built, kind, target, part_of(progress, index, len(kinds)))
         for index, kind in enumerate(kinds)
     ]
-    return sorted(results, key=lambda plan: (not plan.workers, plan.hour_usd if plan.workers else -plan.hit_rate))
+    results = [(search.least(), search) for search in searches]
+
+    def order(each: tuple[Plan, _Search]) -> tuple[bool, float]:
+        plan = each[0]
+        return not plan.workers, plan.hour_usd if plan.workers else -plan.hit_rate
+
+    return sorted(results, key=order)
 
 
-def _part(progress: Progress, index: int, count: int) -> Progress:
+def part_of(progress: Progress, index: int, count: int) -> Progress:
+    """Return the progress of one of several things that are done one after the other."""
     return lambda text, share: progress(text, (index + share) / count)
 
 
@@ -240,7 +215,7 @@ class _Search:
             if count >= MOST_WORKERS or self._has_stalled():
                 best = max(self.tried.values(), key=lambda plan: (plan.hit_rate, plan.workers))
                 reached = f"{100 * best.hit_rate:.1f} % in time with {counted(best.workers, 'worker')}"
-                return replace(best, workers=0, why_not=f"{reached}, and more do not help")
+                return replace(best, workers=0, why_not=f"{reached}, and more do not help", curve=self.curve())
             too_few, count = count, min(MOST_WORKERS, math.ceil(count * _GROWTH))
         while count - too_few > 1:
             middle = (count + too_few) // 2
@@ -249,7 +224,15 @@ class _Search:
             else:
                 too_few = middle
         fewer = None if count == 1 else self._run(count - 1, 1)["slo_hit_rate"]
-        return replace(self.tried[count], fewer_hit_rate=fewer)
+        return replace(self.tried[count], fewer_hit_rate=fewer, curve=self.curve())
+
+    def curve(self, counts: Sequence[int] = ()) -> tuple[Mapping[str, Any], ...]:
+        """Return hit rate and slow-down by number of workers, of the whole trials so far and of some more."""
+        for count in counts:
+            self._run(count, 1)
+        keys = ("slo_hit_rate", "slowdown_mean", "slowdown_p95")
+        whole = sorted(count for count, part in self.rows if part == 1)
+        return tuple({"workers": count, **{key: self.rows[count, 1].get(key) for key in keys}} for count in whole)
 
     def _is_enough(self, count: int) -> bool:
         """Return whether so many workers are enough; keep their plan."""
@@ -280,7 +263,8 @@ class _Search:
         answered = row["goodput_per_s"]
         measured = (row["slo_hit_rate"] or 0.0, row["latency_p99_s"], row["gpu_utilisation"])
         cost = hour / 3600 / answered if answered else None
-        return Plan(self.kind, count, *measured, hour, cost, row["requests"], row["dropped"], row["dropped_at_start"])
+        plan = Plan(self.kind, count, *measured, hour, cost, row["requests"], row["dropped"], row["dropped_at_start"])
+        return replace(plan, slowdown_mean=row.get("slowdown_mean"), slowdown_p95=row.get("slowdown_p95"))
 
     # --- trials ---
 

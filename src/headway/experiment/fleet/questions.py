@@ -17,9 +17,7 @@ def request_number(stored: StoredRun, subject: str) -> int:
     return int(subject)
 
 
-def explain(
-    stored: StoredRun, subject: str, at: str | None, draws: int | None
-) -> RequestExplanation | LateExplanation:
+def explain(stored: StoredRun, subject: str, at: str | None, draws: int | None) -> RequestExplanation | LateExplanation:
     """Say why a request was late or dropped; without one, what made late requests late."""
     for flag, given in (("--at", at), ("--draws", draws)):
         if given is not None:

@@ -116,7 +116,9 @@ def _with_workers(
             flag = f"--{name.replace('_', '-')}"
             more = _whole(flag, changes[name])
             if sign < 0 and more >= count:
-                raise ExperimentError(f"{flag} {more}: the fleet has {counted(count, 'worker')}; at least one has to stay")
+                raise ExperimentError(
+                    f"{flag} {more}: the fleet has {counted(count, 'worker')}; at least one has to stay"
+                )
             count += sign * more
     if count == have:
         return now
@@ -162,9 +164,7 @@ def _at_load(scene: FleetScene, experiment: ServingExperiment, load: Fraction) -
     return with_table(experiment, "workload", rate=rate * float(load), load=None)
 
 
-def _requests(
-    scene: FleetScene, experiment: ServingExperiment, built: Built, load: Fraction
-) -> tuple[Request, ...]:
+def _requests(scene: FleetScene, experiment: ServingExperiment, built: Built, load: Fraction) -> tuple[Request, ...]:
     """Return the same requests: at other times where the load changes, with other deadlines where these do.
 
     One that came in at a worker which is gone comes in at another one.

@@ -44,16 +44,15 @@ def difference(before: Side, after: Side) -> dict[str, Any]:
     """Return the numbers of both runs with the relative change, by graph too, and the requests most affected."""
     sides = {"before": before, "after": after}
     rows = {
-        name: summarise(
-            side.catalogue, side.fleet, side.requests, side.tape, latency=side.latency, warmup=side.warmup
-        )
+        name: summarise(side.catalogue, side.fleet, side.requests, side.tape, latency=side.latency, warmup=side.warmup)
         for name, side in sides.items()
     }
-    ledgers = {
-        name: Ledger(side.catalogue, side.fleet, side.requests, side.tape) for name, side in sides.items()
-    }
+    ledgers = {name: Ledger(side.catalogue, side.fleet, side.requests, side.tape) for name, side in sides.items()}
     both, gains = _gains(ledgers["before"], ledgers["after"], int(before.warmup * len(before.requests) + 1e-9))
-    whole = {name: {"workers": len(sides[name].fleet.workers), **{key: row[key] for key in KEYS}} for name, row in rows.items()}
+    whole = {
+        name: {"workers": len(sides[name].fleet.workers), **{key: row[key] for key in KEYS}}
+        for name, row in rows.items()
+    }
     order = np.argsort(-gains, kind="stable")
     return {
         "requests": rows["before"]["measured"],

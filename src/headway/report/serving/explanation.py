@@ -42,7 +42,9 @@ class RequestExplanation:
         """Yield the explanation for a terminal."""
         parts, request = self.parts, self.parts.request
         graph = clipped(self.breakdown.catalogue.graphs[request.graph].name)
-        within = f", to be answered within {milliseconds(request.deadline - request.arrival)}" if request.deadline else ""
+        within = (
+            f", to be answered within {milliseconds(request.deadline - request.arrival)}" if request.deadline else ""
+        )
         yield f"request {request.id}: {graph}, arrived at {to_seconds(request.arrival):.3f} s{within}"
         yield self._outcome()
         if parts.chain and parts.time:
@@ -54,7 +56,13 @@ class RequestExplanation:
     def _outcome(self) -> str:
         parts, request = self.parts, self.parts.request
         over = parts.end - request.deadline
-        margin = "" if not request.deadline else f", {milliseconds(over)} late" if over > 0 else f", {milliseconds(-over)} before its deadline"
+        margin = (
+            ""
+            if not request.deadline
+            else f", {milliseconds(over)} late"
+            if over > 0
+            else f", {milliseconds(-over)} before its deadline"
+        )
         if parts.outcome == "answered":
             least = self.breakdown.latency.critical_path(self.breakdown.catalogue.graphs[request.graph])
             return f"answered after {milliseconds(parts.time)}{margin}: {parts.time / max(least, 1):.2f} times its critical path"

@@ -66,7 +66,11 @@ class RequestStory:
             yield f"{name}, due at {to_seconds(request.arrival):.3f} s"
             yield f"not arrived: the run ended at {to_seconds(self.horizon):.3f} s"
             return
-        deadline = "" if not request.deadline else f", to be answered within {milliseconds(request.deadline - request.arrival)}"
+        deadline = (
+            ""
+            if not request.deadline
+            else f", to be answered within {milliseconds(request.deadline - request.arrival)}"
+        )
         yield f"{name}, arrived at {to_seconds(request.arrival):.3f} s{deadline}"
         width = max((len(milliseconds(step.time - request.arrival)) for step in self.steps), default=0) + 1
         for step in self.steps:
@@ -226,7 +230,9 @@ class _Teller:
         for index, (worker, since, until) in enumerate(attempt.queues):
             if since != begin:
                 came = (
-                    "" if index or since <= attempt.ready else f", its inputs {milliseconds(since - attempt.ready)} on their way"
+                    ""
+                    if index or since <= attempt.ready
+                    else f", its inputs {milliseconds(since - attempt.ready)} on their way"
                 )
                 row = self._row(attempt.task, since, Kind.TASK_ARRIVED, Kind.QUEUED)
                 self._say(since, row, f"{name} is queued at {self.workers[worker]}{came}")
