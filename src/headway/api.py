@@ -202,10 +202,11 @@ def plan(
     if policies is None:
         experiments = [typed(copied(trial.document), "settings")]
     else:
-        experiments = [each for _, each in for_each_policy(trial.document, python_input.policy_names(policies))]
+        names = python_input.policy_names(policies, trial.domain.example_policies)
+        experiments = [each for _, each in for_each_policy(trial.document, names)]
     with own_code():
         for each in experiments:
-            trial.domain.policy_name(each)  # one that cannot be made is refused before the first is tried
+            trial.domain.check(each)  # one that cannot be made is refused before the first is tried
     return planning.answer(experiments, in_time, None if report is None else fspath(report))
 
 

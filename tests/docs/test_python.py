@@ -9,7 +9,7 @@ import pytest
 
 import headway
 from headway.experiment import common_flags
-from headway.experiment.jobs.questions import CHANGES
+from headway.experiment.jobs.flags import CHANGES
 from headway.experiment.registry import DOMAINS, domain
 from tests.docs.pages import blocks, read, spans, tables
 

@@ -71,7 +71,7 @@ def faked(
         found: dict[str, Any] = search.rows[count, part]
         return found
 
-    monkeypatch.setattr(capacity_planning._Search, "_run", run)
+    monkeypatch.setattr(capacity_planning.Search, "_run", run)
     return made
 
 
@@ -96,8 +96,8 @@ SLOW = asked("compass", slo="100s", rate=1.0)
 COMPASS = capacity_planning.scenario_file.load(SLOW)
 
 
-def _search(target: float) -> capacity_planning._Search:
-    return capacity_planning._Search(SLOW, COMPASS, COMPASS.fleet.workers[0], target, silent)
+def _search(target: float) -> capacity_planning.Search:
+    return capacity_planning.Search(SLOW, COMPASS, COMPASS.fleet.workers[0], target, silent)
 
 
 def test_a_number_that_is_far_too_small_needs_only_the_short_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,7 +173,7 @@ def test_hosts_and_racks_are_filled_as_in_the_scenario(scenario: Callable[..., s
     table = {"workers": [{**T4, "count": 8, "per_host": 4}], "hosts_per_rack": 1}
     experiment = asked(scenario(fleet=table))
     built = capacity_planning.scenario_file.load(experiment)
-    fleet = capacity_planning._Search(experiment, built, built.fleet.workers[0], 0.9, silent)._fleet(6).fleet
+    fleet = capacity_planning.Search(experiment, built, built.fleet.workers[0], 0.9, silent)._fleet(6).fleet
     assert [worker.host for worker in fleet.workers] == [0, 0, 0, 0, 1, 1]
     assert [worker.rack for worker in fleet.workers] == [0, 0, 0, 0, 1, 1]
     assert len({worker.name for worker in fleet.workers}) == 6
@@ -183,7 +183,7 @@ def test_the_warm_up_is_long_enough_for_processes_to_start(scenario: Callable[..
     slow = {"f": {**SCENARIO["functions"]["f"], "cold_start": "10s"}}
     experiment = asked(scenario(functions=slow))
     built = capacity_planning.scenario_file.load(experiment)
-    search = capacity_planning._Search(experiment, built, built.fleet.workers[0], 0.9, silent)
+    search = capacity_planning.Search(experiment, built, built.fleet.workers[0], 0.9, silent)
     for part, measured in ((1, 200), (capacity_planning.SHORT_RUN_DIVISOR, 25)):
         short = search._shortened(part)
         total = short.workload.requests or 0
@@ -245,7 +245,7 @@ def test_drops_in_the_warm_up_count_against_a_plan_once_the_functions_could_have
     assert early.workers > 0
     assert early.dropped == early.dropped_at_start == 8, "arrived within the 2 s that two processes need to start"
     assert early.hit_rate > 0.99
-    search = capacity_planning._Search(
+    search = capacity_planning.Search(
         dropping(tmp_path, path, 20, 24), capacity_planning.scenario_file.load(asked(path)), *_aim(path)
     )
     row = search._run(8, 1)
@@ -300,8 +300,9 @@ def test_the_command_shows_plans_runners_up_and_why_others_are_none(
     status, out, _ = ran(capsys, scenario(), "--slo", "400ms", *words, "--json")
     first, second = json.loads(out)
     assert list(first) == [
-        *("gpu", "worker", "workers", "slo_hit_rate", "requests", "dropped", "dropped_at_start", "latency_p99_s"),
-        *("gpu_utilisation", "cost_hour_usd", "cost_per_request_usd", "slo_hit_rate_one_fewer", "why_not"),
+        *("policy", "gpu", "worker", "workers", "slo_hit_rate", "requests", "dropped", "dropped_at_start"),
+        *("latency_p99_s", "gpu_utilisation", "cost_hour_usd", "cost_per_request_usd", "slo_hit_rate_one_fewer"),
+        *("why_not", "slowdown_mean", "slowdown_p95", "curve"),
     ]
     assert (first["why_not"], second["workers"], second["cost_hour_usd"]) == (None, None, None)
     assert first["cost_hour_usd"] == pytest.approx(first["workers"] * 0.704)

@@ -145,7 +145,7 @@ def plans(experiment: ServingExperiment, target: float, progress: Progress) -> l
     return [plan for plan, _ in searched(experiment, target, progress)]
 
 
-def searched(experiment: ServingExperiment, target: float, progress: Progress) -> "list[tuple[Plan, _Search]]":
+def searched(experiment: ServingExperiment, target: float, progress: Progress) -> "list[tuple[Plan, Search]]":
     """Return the plans in the same order, each with its search, of which more trials can be asked."""
     built = scenario_file.load(experiment)
     limits = deadlines(experiment, built)
@@ -158,12 +158,12 @@ def searched(experiment: ServingExperiment, target: float, progress: Progress) -
     experiment, built = _same_deadlines(experiment, built, limits)
     kinds = list({(w.gpu, w.cpus, w.host_bytes, w.hour_usd): w for w in built.fleet.workers}.values())
     searches = [
-        _Search(experiment, built, kind, target, part_of(progress, index, len(kinds)))
+        Search(experiment, built, kind, target, part_of(progress, index, len(kinds)))
         for index, kind in enumerate(kinds)
     ]
     results = [(search.least(), search) for search in searches]
 
-    def order(each: tuple[Plan, _Search]) -> tuple[bool, float]:
+    def order(each: tuple[Plan, Search]) -> tuple[bool, float]:
         plan = each[0]
         return not plan.workers, plan.hour_usd if plan.workers else -plan.hit_rate
 
@@ -185,7 +185,7 @@ def _same_deadlines(
 
 
 @dataclass(slots=True)
-class _Search:
+class Search:
     """Search for the least number of workers of one kind."""
 
     experiment: ServingExperiment

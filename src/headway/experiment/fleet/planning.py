@@ -9,7 +9,7 @@ from typing import Any
 from headway.errors import ExperimentError
 from headway.experiment.answer import Answer
 from headway.experiment.domain import with_table
-from headway.experiment.fleet.capacity_planning import Plan, part_of, searched
+from headway.experiment.fleet.capacity_planning import Plan, Search, part_of, searched
 from headway.experiment.fleet.scene import load_note, policy_name, policy_of
 from headway.experiment.pages import check_target
 from headway.files import write_whole
@@ -93,19 +93,18 @@ def enough(experiment: ServingExperiment, target: float) -> str:
     return f"enough: {100 * target:g} % of the requests are answered within {within_slo} ({trial})"
 
 
-def _with_curves(found: list[list[tuple[Plan, Any]]]) -> list[list[tuple[Plan, Any]]]:
+def _with_curves(found: list[list[tuple[Plan, Search]]]) -> list[list[tuple[Plan, Search]]]:
     """Return the plans with the curve of each policy's best kind measured at the same numbers of workers."""
-    tried = [point["workers"] for plans in found for point in plans[0][0].curve]
+    tried = [count for plans in found for count in plans[0][1].tried]
     if not tried:
         return found
-    needed = max((plans[0][0].workers for plans in found), default=0) or max(tried)
+    needed = max(plans[0][0].workers for plans in found) or max(tried)
     counts = spread(min(tried), max(min(tried) + 1, math.ceil(_BEYOND * needed)))
-    return [
-        [(replace(plans[0][0], curve=plans[0][1].curve(counts)), plans[0][1]), *plans[1:]]
-        if plans[0][0].curve
-        else plans
-        for plans in found
-    ]
+    made = []
+    for (plan, search), *others in found:
+        curve = search.curve(counts) if search.tried else ()
+        made.append([(replace(plan, curve=curve), search), *others])
+    return made
 
 
 def spread(low: int, high: int) -> list[int]:

@@ -22,6 +22,7 @@ from headway.report.figures import labels, latencies, line_style
 from headway.report.names import shortened
 from headway.report.progress import progress_bar
 from headway.report.serving import export as serving_export, figures, page as serving_page, tables as serving_tables
+from headway.report.serving.explanation import LateExplanation, RequestExplanation
 from headway.report.serving.perfetto import trace_events
 from headway.report.serving.story import RequestStory as Story, story
 from headway.serving.bound import least_cost
@@ -95,7 +96,7 @@ class FleetView(View):
 
     def explain(
         self, stored: StoredRun, subject: str, at: str | None, draws: int | None
-    ) -> questions.RequestExplanation | questions.LateExplanation:
+    ) -> RequestExplanation | LateExplanation:
         """Say why a request was late; without one, what made late requests late."""
         return questions.explain(stored, subject, at, draws)
 

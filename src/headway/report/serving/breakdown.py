@@ -6,7 +6,7 @@ that is open at the end of the tape, the parts add up to the time until then.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from headway.core.tape import Tape
@@ -91,8 +91,10 @@ class Parts:
     """answered, dropped or open."""
     chain: tuple[TaskParts, ...]
     """The tasks that decided it, first to last."""
+    needed: int = 0
+    """How long it took; of one without an answer, how long it needed in all at least."""
     without: dict[str, int] = field(default_factory=dict)
-    """By cause: how long the request would have taken without it, all else equal. Of one without an answer: at least."""
+    """By cause: how long the request would have taken without it, all else equal; at least, without an answer."""
 
     @property
     def time(self) -> int:
@@ -111,10 +113,15 @@ class Parts:
         return bool(deadline) and (self.outcome == "dropped" or self.end > deadline)
 
     @property
+    def hopeless(self) -> bool:
+        """Return whether it is late and nothing that came after ``end`` could have changed that."""
+        return self.late and self.needed > self.request.deadline - self.request.arrival
+
+    @property
     def saviours(self) -> list[str]:
         """Return the causes of which each alone, taken away, would have let it be in time; the best first."""
         allowed = self.request.deadline - self.request.arrival
-        found = [cause for cause, time in self.without.items() if time <= allowed] if self.late else []
+        found = [cause for cause, time in self.without.items() if time <= allowed] if self.hopeless else []
         return sorted(found, key=lambda cause: self.without[cause])
 
     @property
@@ -151,6 +158,7 @@ class Breakdown:
             TaskParts(attempt, tuple(self._pieces(attempt, end)), lost) for attempt, lost in history.chain(number, last)
         ]
         parts = Parts(request, end, outcome, tuple(reversed(chain)))
+        parts = replace(parts, needed=self._without(parts, ""))
         parts.without.update({cause: self._without(parts, cause) for cause in CHANGES})
         return parts
 
@@ -221,7 +229,7 @@ class Breakdown:
     # --- what would have been ---
 
     def _without(self, parts: Parts, cause: str) -> int:
-        """Return how long a request would have taken without a cause, every other stretch being as long as it was.
+        """Return how long a request would have taken without a cause (any text: none), all else being as it was.
 
         All its tasks are looked at: another branch may decide then. Where tasks were lost, the chain alone.
         """

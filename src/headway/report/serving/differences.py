@@ -1,4 +1,4 @@
-"""Make the terminal tables of a fleet's what-if: the run as it was and with the changes, by graph, who gains and loses."""
+"""Make the terminal tables of a fleet's what-if: the run before and after, by graph, who gains and who loses."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

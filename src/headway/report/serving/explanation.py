@@ -56,16 +56,12 @@ class RequestExplanation:
     def _outcome(self) -> str:
         parts, request = self.parts, self.parts.request
         over = parts.end - request.deadline
-        margin = (
-            ""
-            if not request.deadline
-            else f", {milliseconds(over)} late"
-            if over > 0
-            else f", {milliseconds(-over)} before its deadline"
-        )
+        away = f", {milliseconds(over)} late" if over > 0 else f", {milliseconds(-over)} before its deadline"
+        margin = away if request.deadline else ""
         if parts.outcome == "answered":
             least = self.breakdown.latency.critical_path(self.breakdown.catalogue.graphs[request.graph])
-            return f"answered after {milliseconds(parts.time)}{margin}: {parts.time / max(least, 1):.2f} times its critical path"
+            slower = f"{parts.time / max(least, 1):.2f} times its critical path"
+            return f"answered after {milliseconds(parts.time)}{margin}: {slower}"
         if parts.outcome == "dropped":
             return f"dropped after {milliseconds(parts.time)}{margin}: {self.drop_reason}"
         return f"not answered when the run ended, {milliseconds(parts.time)} after it arrived{margin}"
@@ -129,12 +125,17 @@ class RequestExplanation:
         if not parts.late or not parts.chain:
             return
         yield ""
+        if not parts.hopeless:
+            yield f"it could still have been in time then: it needed {milliseconds(parts.needed)} in all at least"
+            return
         least = "at least " if parts.outcome != "answered" else ""
         for cause in parts.saviours:
-            yield f"{CHANGES[cause]} would have saved it: {least}{milliseconds(parts.without[cause])}, all else the same"
+            took = f"{least}{milliseconds(parts.without[cause])}"
+            yield f"{CHANGES[cause]} would have saved it: {took}, all else the same"
         if not parts.saviours:
             best = min(CHANGES, key=lambda cause: parts.without[cause])
-            yield f"no single change would have saved it; the most is {CHANGES[best]}: {least}{milliseconds(parts.without[best])}"
+            most = f"{CHANGES[best]}: {least}{milliseconds(parts.without[best])}"
+            yield f"no single change would have saved it; the most is {most}"
 
     def record(self) -> dict[str, Any]:
         """Return the explanation as JSON, for a program."""
@@ -233,7 +234,8 @@ class LateExplanation:
         yield made
         if self.by_deadline:
             yield ""
-            yield f"{self._not_saved():,} of {len(self.late):,} would have been late whichever one cause had been absent"
+            late = f"{self._not_saved():,} of {len(self.late):,}"
+            yield f"{late} would have been late whichever one cause had been absent"
 
 
 def tenths(shares: Sequence[float]) -> list[int]:

@@ -1,4 +1,4 @@
-"""Make the page of a plan: what each policy needs, and slow-down over the number of workers, the needed number marked."""
+"""Make the page of a plan: what each policy needs, and slow-down over the number of workers."""
 
 from collections.abc import Mapping, Sequence
 from html import escape

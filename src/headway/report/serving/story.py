@@ -288,7 +288,8 @@ class _Teller:
             return f"{where}: {name} must go elsewhere"
         which = self.workers[batch_run.worker]
         if batch_run.lost >= 0:
-            return f"{which} fails: {name} is lost after {milliseconds(batch_run.lost - batch_run.begin)}, and must run again"
+            after = milliseconds(batch_run.lost - batch_run.begin)
+            return f"{which} fails: {name} is lost after {after}, and must run again"
         return f"{which} fails: the result of {name} is lost, and {name} must run again"
 
     def _given(self, batch_run: BatchRun) -> str:
