@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 from headway.cli import main
 from headway.errors import ExperimentError
 from headway.experiment.answer import Answer
-from headway.experiment.fleet import capacity_planning
+from headway.experiment.fleet import capacity_planning, planning
 from headway.experiment.fleet.capacity_planning import Plan, kind_name, plans
 from headway.experiment.fleet.scene import prepare
 from headway.experiment.play import play
@@ -362,11 +362,11 @@ def test_the_help_names_the_policy_that_is_used(
 ) -> None:
     used: list[str] = []
 
-    def answer(each: Any, _target: float) -> Answer:
-        used.append(each.policy.name)
+    def answer(experiments: Any, _target: float, _report: str | None) -> Answer:
+        used.extend(each.policy.name for each in experiments)
         return Answer([], ())
 
-    monkeypatch.setattr(capacity_planning, "answer", answer)
+    monkeypatch.setattr(planning, "answer", answer)
     assert ran(capsys, scenario(), "--rate", "8", "--slo", "1s")[0] == 0
     told = " ".join(ran(capsys, "--help")[1].replace("│", " ").split())
     assert used == [ServingExperiment().policy.name]

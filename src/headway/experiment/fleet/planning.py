@@ -56,7 +56,9 @@ def answer(experiments: Sequence[ServingExperiment], target: float, report: str 
         why = f"{row['policy']}, {row['worker']}" if len(names) > 1 else row["worker"]
         raise NotEnoughError(f"no kind of worker answers {100 * target:g} % in time; {why}: {row['why_not']}", rows)
     told = [*shown.of_policies(rows), enough(first, target), *shown.sentences(rows)]
-    notes = [*notes, *shown.notes(rows), *(f"note: {line}" for line in fidelity_notes([each for each, _ in at_rate]))]
+    notes = [*notes, *shown.notes(rows)]
+    if len(names) > 1:
+        notes += [f"note: {line}" for line in fidelity_notes([each for each, _ in at_rate])]
     if report is not None:
         text = plan_page.build(rows, enough(first, target), notes, first.serving.scenario)
         write_whole(Path(report), text, ExperimentError, f"--report {report}")
