@@ -20,6 +20,7 @@ from headway.experiment.changes import (
     given_changes,
     listed,
     overridden,
+    said,
     with_failures,
     write_difference,
 )
@@ -93,7 +94,7 @@ def _experiment(scene: FleetScene, changes: Mapping[str, Any], told: list[str]) 
             continue
         value = _factor("--memory", value) if name == "memory" else str(value).strip()
         old = getattr(getattr(now, table), name)
-        if value == (1.0 if old is None else old):
+        if value == old:
             continue
         now = with_table(now, table, **{name: value})
         words = {
@@ -101,7 +102,7 @@ def _experiment(scene: FleetScene, changes: Mapping[str, Any], told: list[str]) 
             "start": f"a {value} start",
             "slo": f"deadlines of {value}",
         }
-        told.append(f"{words[name]} instead of {'1' if old is None else old or 'the scenario’s'}")
+        told.append(f"{words[name]} instead of {said(old)}" if old else words[name])
     now = with_failures(now, failures_of(changes.get("failures")), told, "workers")
     return overridden(now, listed(changes.get("set")), SETTABLE, told, "while the requests stay the same")
 

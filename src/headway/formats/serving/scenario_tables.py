@@ -198,9 +198,9 @@ def fleet_of(table: FleetTable, wanted: int | None, gpu: str, links: Links, wher
     return check_prices(Fleet(tuple(workers), links, prices, keep_alive), where)
 
 
-def with_memory(fleet: Fleet, factor: float | None) -> Fleet:
-    """Return a fleet with so many times the GPU memory on every worker; None: as it is."""
-    if factor is None:
+def with_memory(fleet: Fleet, factor: float) -> Fleet:
+    """Return a fleet with so many times the GPU memory on every worker."""
+    if factor == 1:
         return fleet
     gpus = [replace(worker.gpu, memory_bytes=round(worker.gpu.memory_bytes * factor)) for worker in fleet.workers]
     workers = tuple(replace(worker, gpu=gpu) for worker, gpu in zip(fleet.workers, gpus, strict=True))

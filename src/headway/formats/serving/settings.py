@@ -47,8 +47,8 @@ class ServingTable(Struct, kw_only=True, forbid_unknown_fields=True):
     """true, or authors: with the simplifications of the papers' simulators."""
     workers: int | None = None
     """How many; the scenario's number unless given."""
-    memory: float | None = None
-    """GPU memory of every worker, as a factor of the scenario's; 1 unless given."""
+    memory: float = 1.0
+    """GPU memory of every worker, as a factor of the scenario's."""
     push_interval: Span = "10ms"
     """How often workers push their rows to each other; 0: rows are always fresh."""
     start: str = "cold"
@@ -134,8 +134,7 @@ def check(experiment: ServingExperiment) -> ServingExperiment:
         raise ExperimentError(unknown_name("start", table.start, STARTS))
     if table.workers is not None:
         within("workers", table.workers, 1, MOST_WORKERS)
-    if table.memory is not None:
-        within("memory", table.memory, *MEMORY_FACTORS)
+    within("memory", table.memory, *MEMORY_FACTORS)
     span(table.push_interval, "push interval")
     check_workload(experiment.workload)
     check_failures(experiment.failures)
