@@ -58,7 +58,7 @@ def test_what_each_policy_needs_and_what_counts_as_enough(
     found = {row[0]: int(row[6]) for row in rows if row and row[0] in NEEDS and "%" in row}
     assert found == {policy: least for policy, least in NEEDS.items() if policy != "hash"}
     assert "hash: no number of workers is enough" in out
-    assert "99 % of the requests are answered within 3 times its critical path (2,000 requests a trial at 4 a" in out
+    assert "99 % of the requests are answered within 3 times their critical path (2,000 requests a trial at 4 a" in out
     assert out.splitlines()[-1].startswith("headway needs 7 workers, $")
     assert "jit 9 (1.29 times the cost); compass 12 (1.71 times the cost)" in out
     assert "fidelity true gives more than the papers' own simulations: graphs share models" in err
@@ -146,7 +146,7 @@ def test_what_is_enough_and_what_fidelity_gives_is_said_of_other_scenarios_too()
     document = {"serving": {"scenario": "esg"}, "workload": {"rate": 4.0, "requests": 300}, "policy": {"name": "esg"}}
     experiment = toml.typed(document, ServingExperiment, "test")
     assert enough(experiment, 0.9) == (
-        "enough: 90 % of the requests are answered within its deadline (300 requests a trial at 4 a second)"
+        "enough: 90 % of the requests are answered within their deadline (300 requests a trial at 4 a second)"
     )
     (line,) = fidelity_notes([experiment])
     assert "esg has late " in line

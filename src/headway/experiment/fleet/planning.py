@@ -90,7 +90,7 @@ def enough(experiment: ServingExperiment, target: float) -> str:
     """Return what counts as enough, in a line."""
     workload = experiment.workload
     slo = workload.slo.strip()
-    within_slo = "its deadline" if not slo else f"{slo[:-1]} times its critical path" if slo[-1] in "Lx×" else slo
+    within_slo = "their deadline" if not slo else f"{slo[:-1]} times their critical path" if slo[-1] in "Lx×" else slo
     trial = f"{counted(workload.requests or 0, 'request')} a trial at {workload.rate:g} a second"
     return f"enough: {100 * target:g} % of the requests are answered within {within_slo} ({trial})"
 

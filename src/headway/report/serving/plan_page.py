@@ -27,7 +27,7 @@ def build(rows: Sequence[Row], enough: str, notes: Sequence[str], scenario: str)
         best.setdefault(row["policy"], row)
     drawn = [row for row in best.values() if row["curve"]]
     names = labels([row["policy"] for row in drawn])
-    lines = [line_style(index, -1, len(drawn)) for index in range(len(drawn))]
+    lines = [line_style(index, len(drawn), len(drawn)) for index in range(len(drawn))]
     figures = {
         "mean": _figure(drawn, names, lines, "slowdown_mean", "mean slow-down"),
         "p95": _figure(drawn, names, lines, "slowdown_p95", "slow-down, 95th percentile"),
@@ -40,7 +40,7 @@ def build(rows: Sequence[Row], enough: str, notes: Sequence[str], scenario: str)
         "p95": key + sections.figure("p95", "95th percentile of the slow-down over workers, a line a policy", caption),
     }
     (answer,) = plans.sentences(rows)
-    facts = [("Scenario", escape(scenario)), ("Enough", escape(enough.removeprefix("enough: ")))]
+    facts = [("Scenario", escape(scenario))]
     told = [escape(line.removeprefix("note: ")) for line in notes if line.startswith("note: ")]
     hero = sections.hero(escape(answer), escape(enough), facts, told)
     return assembled(
@@ -74,7 +74,7 @@ def _figure(
             }
         )
     axes = {
-        "xaxis": {"title": {"text": "workers"}, "rangemode": "tozero"},
+        "xaxis": {"title": {"text": "workers"}},
         "yaxis": {"title": {"text": what}, "type": "log", "tickformat": "~g", "ticksuffix": "×"},
     }
     return {"data": data, "layout": layout_of(380, **axes)}
