@@ -50,6 +50,18 @@ def test_the_parts_add_up_without_a_gap_wherever_the_tape_is_cut(world: World, s
                     now = piece.until
             assert now == parts.end
             _check_what_would_have_been(parts, sums)
+            _check_runs(world, parts)
+
+
+def _check_runs(world: World, parts: Parts) -> None:
+    """Run times without a spread are those of the profile, to the nanosecond that rounding takes."""
+    for task in parts.chain:
+        run = task.attempt.batch_run
+        if run is None or not 0 <= run.end <= parts.end or world.catalogue.functions[run.function].profile.spread:
+            continue
+        alone = world.latency().run_time(run.worker, run.function, run.tasks, run.cpus, run.slices)
+        assert alone is not None
+        assert task.sums()["run"] == pytest.approx(alone, abs=1)
 
 
 def _check_what_would_have_been(parts: Parts, sums: dict[str, int]) -> None:

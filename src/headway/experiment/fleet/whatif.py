@@ -158,9 +158,15 @@ def _load(value: Any, told: list[str]) -> Fraction:
 
 
 def _at_load(scene: FleetScene, experiment: ServingExperiment, load: Fraction) -> ServingExperiment:
-    """Return the tables with the rate of requests that arrive so many times as fast."""
+    """Return the tables with the rate of requests that arrive so many times as fast.
+
+    A load of the fleet as it was becomes a rate too: of another fleet it would be another one.
+    """
+    by_load = experiment != scene.experiment and experiment.workload.load is not None
+    if load == 1 and not by_load:
+        return experiment
     rate = chosen(scene.experiment, scene.built).rate
-    if load == 1 or rate is None:
+    if rate is None:
         return experiment
     return with_table(experiment, "workload", rate=rate * float(load), load=None)
 
