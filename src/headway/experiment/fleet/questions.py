@@ -40,8 +40,8 @@ def _late(scene: FleetScene, breakdown: Breakdown) -> LateExplanation:
     skip = int(warmup_share(scene.experiment) * len(scene.requests) + 1e-9)
     arrived = [request for request in scene.requests if request.id in breakdown.history.arrived]
     bound = any(request.deadline for request in arrived)
-    measured = [breakdown.of(request.id) for request in arrived if request.id >= skip]
-    chosen = [each for each in measured if each.late] if bound else measured
+    measured = [request.id for request in arrived if request.id >= skip]
+    chosen = [breakdown.of(number) for number in measured if not bound or breakdown.is_late(number)]
     dropped = sum(each.outcome == "dropped" for each in chosen)
-    early = sum(breakdown.of(request.id).late for request in arrived if request.id < skip) if bound else 0
+    early = sum(breakdown.is_late(request.id) for request in arrived if request.id < skip) if bound else 0
     return LateExplanation(len(measured), chosen, dropped, bound, early)

@@ -108,9 +108,8 @@ class Parts:
 
     @property
     def late(self) -> bool:
-        """Return whether it missed its deadline: answered after it, dropped, or open when it passed."""
-        deadline = self.request.deadline
-        return bool(deadline) and (self.outcome == "dropped" or self.end > deadline)
+        """Return whether it missed its deadline."""
+        return _is_late(self.request, self.end, self.outcome)
 
     @property
     def hopeless(self) -> bool:
@@ -146,21 +145,30 @@ class Breakdown:
     def of(self, number: int) -> Parts:
         """Return the parts of a request that has arrived."""
         history, request = self.history, self.requests[number]
-        if number in history.answered:
-            end, outcome, last = history.answered[number][0], "answered", None
-        else:
-            outcome = "dropped" if number in history.dropped else "open"
-            end = history.dropped.get(number, history.horizon)
-            last = self._deciding(number, end)
-            if last is None:
-                return Parts(request, end, outcome, ())
+        end, outcome = self._outcome(number)
+        last = None if outcome == "answered" else self._deciding(number, end)
+        if last is None and outcome != "answered":
+            return Parts(request, end, outcome, ())
         chain = [
             TaskParts(attempt, tuple(self._pieces(attempt, end)), lost) for attempt, lost in history.chain(number, last)
         ]
         parts = Parts(request, end, outcome, tuple(reversed(chain)))
-        parts = replace(parts, needed=self._without(parts, ""))
-        parts.without.update({cause: self._without(parts, cause) for cause in CHANGES})
-        return parts
+        tasks = self._tasks(number, end)
+        without = {cause: self._without(parts, tasks, cause) for cause in CHANGES}
+        return replace(parts, needed=self._without(parts, tasks, ""), without=without)
+
+    def is_late(self, number: int) -> bool:
+        """Return whether a request that has arrived missed its deadline."""
+        return _is_late(self.requests[number], *self._outcome(number))
+
+    def _outcome(self, number: int) -> tuple[int, str]:
+        """Return when a request ended, and how: answered, dropped, or open when the tape ends."""
+        history = self.history
+        if number in history.answered:
+            return history.answered[number][0], "answered"
+        if number in history.dropped:
+            return history.dropped[number], "dropped"
+        return history.horizon, "open"
 
     def _deciding(self, number: int, end: int) -> Attempt | None:
         """Return the task without which a request could not go on: ready, not done, the longest way still to go."""
@@ -228,23 +236,25 @@ class Breakdown:
 
     # --- what would have been ---
 
-    def _without(self, parts: Parts, cause: str) -> int:
+    def _tasks(self, number: int, end: int) -> list[TaskParts]:
+        """Return all tasks of a request, those of the chain and others; none where tasks were lost."""
+        attempts = self.history.tasks[number]
+        if any(len(each) > 1 for each in attempts):
+            return []
+        return [TaskParts(each, tuple(self._pieces(each, end)) if each.ready >= 0 else (), 0) for (each,) in attempts]
+
+    def _without(self, parts: Parts, tasks: Sequence[TaskParts], cause: str) -> int:
         """Return how long a request would have taken without a cause (any text: none), all else being as it was.
 
         All its tasks are looked at: another branch may decide then. Where tasks were lost, the chain alone.
         """
-        number, end = parts.request.id, parts.end
-        tasks = self.history.tasks[number]
-        if any(len(attempts) > 1 for attempts in tasks):
+        end, cut = parts.end, parts.outcome != "answered"
+        if not tasks:
             return sum(self._kept(task, cause, end) for task in parts.chain) + self._left(parts)
-        graph = self.history.graphs[number]
-        lengths = []
-        for (attempt,) in tasks:
-            known = attempt.ready >= 0
-            pieces = tuple(self._pieces(attempt, end)) if known else ()
-            kept = self._kept(TaskParts(attempt, pieces, 0), cause, end)
-            lengths.append(kept + (self._ahead(attempt, cause, end) if parts.outcome != "answered" else 0))
-        return graph.critical_path(lengths)
+        lengths = [
+            self._kept(task, cause, end) + (self._ahead(task.attempt, cause, end) if cut else 0) for task in tasks
+        ]
+        return self.history.graphs[parts.request.id].critical_path(lengths)
 
     def _kept(self, task: TaskParts, cause: str, end: int) -> int:
         """Return how long a task would have taken without a cause, from when it was ready."""
@@ -283,6 +293,11 @@ class Breakdown:
             min(min(self.latency.cells(index, function).values()) for index in first.values())
             for function in range(len(self.catalogue.functions))
         )
+
+
+def _is_late(request: Request, end: int, outcome: str) -> bool:
+    """Return whether a request was answered after its deadline, dropped, or open when its deadline passed."""
+    return bool(request.deadline) and (outcome == "dropped" or end > request.deadline)
 
 
 def _has_ended(run: BatchRun | None, end: int) -> bool:
