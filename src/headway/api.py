@@ -183,18 +183,31 @@ def plan(
     rate: float | None = None,
     in_time: float = 0.99,
     scenario: str | None = None,
+    policies: Policy | Iterable[Policy] | None = None,
+    report: str | PathLike[str] | None = None,
     **settings: Any,
 ) -> Answer:
     """Say how many workers of which kind answer so many requests a second in time, and what they cost.
 
-    ``graph`` is a pipeline by name, or a scenario file of one's own; settings are those of ``hw.fleet``.
+    ``graph`` is a pipeline or a scenario by name, or a scenario file of one's own; settings are those of ``hw.fleet``.
+    ``policies`` compares several; ``report`` is a page with the curve of each.
     """
-    from headway.experiment.fleet import capacity_planning
+    from headway.experiment.fleet import capacity_planning, planning
 
+    if policies is not None and settings.get("policy") is not None:
+        raise ExperimentError("--policy and --policies: give one of them")
     trial = work("fleet", **capacity_planning.settings_for(fspath(graph), scenario)).with_settings(
         rate=rate, **settings
     )
-    return capacity_planning.answer(typed(copied(trial.document), "settings"), in_time)
+    if policies is None:
+        experiments = [typed(copied(trial.document), "settings")]
+    else:
+        names = python_input.policy_names(policies, trial.domain.example_policies)
+        experiments = [each for _, each in for_each_policy(trial.document, names)]
+    with own_code():
+        for each in experiments:
+            trial.domain.check(each)  # one that cannot be made is refused before the first is tried
+    return planning.answer(experiments, in_time, None if report is None else fspath(report))
 
 
 def predict(high: str | PathLike[str], low: Any, **settings: Any) -> Answer:

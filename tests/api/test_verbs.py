@@ -348,10 +348,15 @@ def test_a_fleet(tmp_path: Path) -> None:
     assert "request 3" in repr(run.story(3))
     assert isinstance(run.figure("latency"), Figure)
     assert run.report("fleet.html").is_file()
-    with pytest.raises(hw.HeadwayError, match="explain is about jobs"):
-        run.explain(3)
-    with pytest.raises(hw.HeadwayError, match="whatif continues runs of jobs only"):
+    assert run.explain(3).record()["request"] == 3
+    assert run.explain().record()["requests"] == 36
+    assert run.whatif().record()["digest"] == run.stored.tape.digest
+    assert run.whatif(add_workers=1, folder="more").record()["after"]["workers"] == 4
+    assert hw.open("more").audit() == []
+    with pytest.raises(hw.HeadwayError, match="played again from its beginning"):
         run.whatif("1s")
+    with pytest.raises(hw.HeadwayError, match="--add-nodes changes runs of jobs; this is one of fleet"):
+        run.whatif(add_nodes=1)
     assert "compass" in found._repr_html_()
 
 

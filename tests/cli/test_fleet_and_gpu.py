@@ -222,7 +222,9 @@ def test_what_is_another_kind_of_thing_is_said(here: Path, capsys: pytest.Captur
     line = refused(capsys, "run", "own.toml")
     assert "own.toml: is a scenario, not an experiment: headway fleet simulate own.toml" in line
     line = refused(capsys, "fleet", "plan", "compass", "--rate", "2")
-    assert "compass is a scenario; name one of its graphs: " in line
+    assert "a plan needs a deadline for graph translation" in line
+    line = refused(capsys, "fleet", "plan", "compas", "--rate", "2", "--slo", "3x")
+    assert "unknown graph or scenario 'compas'; did you mean 'compass'?" in line
     assert "translation" in line
 
 

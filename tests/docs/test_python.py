@@ -9,7 +9,6 @@ import pytest
 
 import headway
 from headway.experiment import common_flags
-from headway.experiment.jobs.questions import CHANGES
 from headway.experiment.registry import DOMAINS, domain
 from tests.docs.pages import blocks, read, spans, tables
 
@@ -88,5 +87,5 @@ def test_the_keywords_are_the_flags_of_each_scale() -> None:
 
 
 def test_the_changes_of_a_what_if_are_those_that_it_takes() -> None:
-    (sentence,) = re.findall(r"`whatif` takes what its command takes: (.+)\.", PAGE)
-    assert _keywords(sentence) == list(CHANGES)
+    ((of_jobs, of_fleets),) = re.findall(r"`whatif` takes what its command takes: (.+)\. Of a fleet: (.+)\.", PAGE)
+    assert [_keywords(of_jobs), _keywords(of_fleets)] == [list(domain(scale).changes) for scale in ("jobs", "fleet")]

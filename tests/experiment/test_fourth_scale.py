@@ -101,7 +101,7 @@ def test_it_is_told_of_exported_and_reported(said: Said, tmp_path: Path) -> None
     assert (tmp_path / "tables" / "tasks.parquet").is_file()
     assert (tmp_path / "sheets" / "tasks.csv").read_text().startswith("task,came_s")
     assert "explain is about jobs" in said("explain", "runs/shortest", "3", status=2)
-    assert "whatif continues runs of jobs only" in said("whatif", "runs/shortest", "--at", "1s", status=2)
+    assert "whatif is about runs of jobs and fleets" in said("whatif", "runs/shortest", "--at", "1s", status=2)
 
 
 def test_it_is_compared_over_seeds_with_a_baseline(said: Said) -> None:

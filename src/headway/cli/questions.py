@@ -7,7 +7,8 @@ from headway.cli import console
 from headway.cli.options import Given, argument, command, option, setting
 from headway.cli.results import show_answer
 from headway.cli.scales import JSON, SET, group_of
-from headway.experiment.fleet.capacity_planning import REQUESTS, NotEnoughError
+from headway.experiment.fleet.capacity_planning import REQUESTS
+from headway.experiment.fleet.planning import NotEnoughError
 from headway.experiment.jobs.backtest import SITE
 from headway.experiment.jobs.flags import FLAGS, WORK
 from headway.experiment.registry import DOMAINS, domain
@@ -43,11 +44,11 @@ def backtest(given: Given) -> None:
     GROUPS["fleet"],
     "plan",
     [
-        argument("graph", str, "A pipeline by name, or a scenario file of your own.", "GRAPH"),
+        argument("graph", str, "A pipeline or a scenario by name, or a scenario file of your own.", "GRAPH"),
         option("rate", float | None, "Requests a second."),
         option("load", float | None, "Instead: a part of what the scenario's own fleet serves, e.g. 0.6."),
         option(
-            "slo", str | None, "How long a request may take: 500ms, or 1.5L. The graphs' own deadlines if left out."
+            "slo", str | None, "How long a request may take: 500ms, or 3x its least. The graphs' deadlines if left out."
         ),
         option("in_time", float, "The share of requests to be answered in time.", default=0.99, min=0.01, max=1.0),
         option(
@@ -55,6 +56,7 @@ def backtest(given: Given) -> None:
             str | None,
             f"A serving policy: compass, esg(ranks=3). If left out {ServingExperiment().policy.name}.",
         ),
+        option("policies", str | None, "Several: hash,jit,compass,headway. How many workers does each need?"),
         option(
             "arrivals",
             str | None,
@@ -63,12 +65,15 @@ def backtest(given: Given) -> None:
         option("start", str | None, "cold, or warm: fleets begin with processes and weights."),
         option("scenario", str | None, "The scenario that the pipeline is of."),
         option("control", str | None, "central or decentralised; as the scenario or the policy wants it."),
+        option("fidelity", str | None, "true, or authors: as the papers simulate."),
         option("requests", int, "Of each trial run.", default=REQUESTS, min=100),
         option("seed", int, "Seed of everything that is drawn.", default=0),
+        option("report", str | None, "A page: slow-down over the number of workers.", metavar="FILE.html"),
         JSON,
     ],
     "Say how many workers of which kind answer so many requests in time, what they cost, and what comes next.\n\n"
-    "headway fleet plan translation --slo 3s --rate 4",
+    "headway fleet plan translation --slo 3s --rate 4\n\n"
+    "headway fleet plan compass --policies hash,jit,compass,headway --rate 40 --slo 3x --report plan.html",
 )
 def plan(given: Given) -> None:
     """Try fleets of each kind of worker."""

@@ -2,7 +2,6 @@
 
 import webbrowser
 from functools import partial
-from inspect import Parameter
 from pathlib import Path
 from typing import Annotated
 
@@ -79,7 +78,13 @@ def story(
 @app.command()
 def explain(
     folder: RunArgument,
-    job: Annotated[str, typer.Argument(help="A job, by its id in the trace or its number.", metavar="JOB")],
+    job: Annotated[
+        str | None,
+        typer.Argument(
+            help="A job, by its id in the trace or its number; a request, by its number. Without: all late requests.",
+            metavar="JOB",
+        ),
+    ] = None,
     at: Annotated[
         str | None,
         typer.Option(
@@ -95,11 +100,11 @@ def explain(
     trust: TrustFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Say why a job does not run at a time, which moves or preemptions would admit it, and when to expect its start.
-
-    headway explain runs/srtf 17
+    """Say why a job does not run at a time and when to expect its start, or why a request of a fleet was late.
 
     headway explain runs/srtf 17 --at "2d 3h"
+
+    headway explain runs/compass 17
     """
     run = Run(opened(folder, "what is there is explained", trust=trust, note=console.note))
     show_answer(run.explain(job, at, draws), as_json)
@@ -113,7 +118,7 @@ _changed = partial(option, panel="Changes")
     "whatif",
     [
         argument("folder", str, "The folder of a run (--out).", "RUN"),
-        option("at", str, "From when on: 2d, 36h, 50% of the run, end.", default=Parameter.empty, metavar="TIME"),
+        option("at", str, "Of jobs, from when on: 2d, 36h, 50% of the run, end.", default="", metavar="TIME"),
         _changed(
             "add_nodes",
             list[str] | None,
@@ -126,8 +131,13 @@ _changed = partial(option, panel="Changes")
         _changed("gpu_speed", list[str] | None, "Speed of a type against the reference.", metavar="TYPE=SPEED"),
         _changed("upgrade", list[str] | None, "Replace GPUs of one type by another.", metavar="OLD=NEW"),
         _changed("failures", str | None, "mtbf=30d,repair=4h for one node, or off.", metavar="MEANS|off"),
-        _changed("load", str | None, "Let jobs arrive so many times as fast from there on."),
-        _changed("set", list[str] | None, "Keys of policy, costs or failures.", metavar="KEY=VALUE"),
+        _changed("load", str | None, "Let jobs or requests arrive so many times as fast from there on."),
+        _changed("add_workers", str | None, "Of a fleet: so many more.", metavar="COUNT"),
+        _changed("remove_workers", str | None, "Of a fleet: so many fewer, the last first.", metavar="COUNT"),
+        _changed("memory", str | None, "Of a fleet: GPU memory as a factor of the scenario's, 0.5.", metavar="FACTOR"),
+        _changed("slo", str | None, "Of a fleet: deadlines, 500ms or 3x.", metavar="TIME|FACTORx"),
+        _changed("start", str | None, "Of a fleet: cold or warm."),
+        _changed("set", list[str] | None, "Keys of policy, failures, costs or serving.", metavar="KEY=VALUE"),
         option("skip_infeasible", bool | None, "Drop and count jobs that could never run.", "--skip-infeasible"),
         option("out", str | None, "New folder for what came out.", metavar="FOLDER"),
         option(
@@ -135,9 +145,9 @@ _changed = partial(option, panel="Changes")
         ),
         option("as_json", bool, "Print JSON, times in seconds.", "--json", default=False),
     ],
-    "Continue a run from a moment of it under changes, and say who gains and who loses.\n\n"
-    "headway whatif runs/srtf --at 2d --add-nodes 10\n\n"
-    "headway whatif runs/srtf --at 50% --policy srtf+easy --failures mtbf=30d,repair=4h --json",
+    "Continue a run of jobs from a moment of it under changes, or play a run of a fleet again, and say who gains.\n\n"
+    "headway whatif runs/srtf --at 50% --policy srtf+easy --failures mtbf=30d,repair=4h --json\n\n"
+    "headway whatif runs/compass --add-workers 1",
 )
 def whatif(given: Given) -> None:
     """Continue a run under changes."""

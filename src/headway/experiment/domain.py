@@ -289,12 +289,14 @@ class View(ABC):
         return {}
 
     def explain(self, stored: StoredRun, subject: str, at: str | None, draws: int | None) -> Any:
-        """Say why something does not run at a time."""
-        raise ExperimentError("explain is about jobs that wait for GPUs; headway story tells of this run's")
+        """Say why something does not run at a time, or was late; ``subject`` is empty where none was named."""
+        raise ExperimentError(
+            "explain is about jobs that wait and requests of fleets; headway story tells of this run's"
+        )
 
     def whatif(self, stored: StoredRun, at: str, folder: Path | None, changes: Mapping[str, Any]) -> Answer:
-        """Continue a run from a moment of it under changes."""
-        raise ExperimentError("whatif continues runs of jobs only; run this experiment again with other settings")
+        """Continue a run from a moment of it under changes, or play it again; ``at`` is empty where none was named."""
+        raise ExperimentError("whatif is about runs of jobs and fleets; run this experiment again with other settings")
 
     def picture(self, rows: Sequence[Row]) -> str:
         """Draw the comparison as SVG."""
@@ -316,6 +318,8 @@ class Domain(ABC):
     """What is scheduled: arguments of its commands, in their order."""
     flags: tuple[Flag, ...]
     """The settings that have a flag, and a keyword in Python; those that matter most first."""
+    changes: tuple[str, ...] = ()
+    """What a what-if may change, by the names of its flags; none where there is no what-if."""
     axes: tuple[Flag, ...] = ()
     """Settings that a sweep varies by a flag of their own: several values with commas between them."""
     examples: Mapping[str, str]

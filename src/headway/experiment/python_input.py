@@ -103,10 +103,10 @@ def policy_name(policy: Any) -> str:
     return policy if isinstance(policy, str) else offer(policy)
 
 
-def policy_names(policies: Any) -> list[str]:
+def policy_names(policies: Any, example: str = "fifo,srtf+easy") -> list[str]:
     """Return the texts of several policies, or of those in a text with commas between them; none may come twice."""
     if isinstance(policies, str):
-        return split_policies(policies)
+        return split_policies(policies, example)
     given = list(policies) if isinstance(policies, Iterable) and not isinstance(policies, type) else [policies]
     names = [policy_name(policy) for policy in given]
     if not names:

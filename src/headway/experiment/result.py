@@ -153,22 +153,22 @@ class Run(Tabled):
             told = self.view.story(self.stored, str(subject))
         return Answer(told.record(), told.lines())
 
-    def explain(self, subject: Any, at: Any = None, draws: int | None = None) -> Answer:
-        """Say why a job does not run at a time, what would make room, and when to expect its start.
+    def explain(self, subject: Any = None, at: Any = None, draws: int | None = None) -> Answer:
+        """Say why a job does not run at a time and when to expect its start, or why a request of a fleet was late.
 
-        A time is text, ``2h``, or a number of seconds.
+        A time is text, ``2h``, or a number of seconds. Of a fleet without a request: what made late requests late.
         """
         at = None if at is None else moment(at)
         if draws:
             whole(draws, "draws")
         with own_code():
-            told = self.view.explain(self.stored, str(subject), at, draws)
-        return Answer(told.record(), told.lines())
+            told = self.view.explain(self.stored, "" if subject is None else str(subject), at, draws)
+        return Answer(told.record(), list(told.lines()))
 
-    def whatif(self, at: Any, *, folder: str | Path | None = None, **changes: Any) -> Answer:
-        """Continue the run from a moment of it under changes, and say who gains and who loses.
+    def whatif(self, at: Any = "", *, folder: str | Path | None = None, **changes: Any) -> Answer:
+        """Continue a run of jobs from a moment of it under changes, or play a run of a fleet again; say who gains.
 
-        The moment is text, ``2h`` or ``50%``, or a number of seconds.
+        The moment is text, ``2h`` or ``50%``, or a number of seconds; a fleet needs none.
         """
         place = None if folder is None else located(folder, "folder")
         if "policy" in changes:

@@ -22,6 +22,11 @@ def duration(seconds: float | None) -> str:
     return f"{three_digits(seconds / size)}{THIN}{unit}"
 
 
+def milliseconds(time: int) -> str:
+    """Return nanoseconds in milliseconds; in microseconds below a tenth of one."""
+    return f"{time / 1e6:,.1f} ms" if time >= 100_000 or not time else f"{time / 1000:,.1f} µs"
+
+
 def durations(values: Sequence[float | None]) -> list[str]:
     """Return several times in the unit of the longest, so that they compare at a glance."""
     longest = max((value for value in values if value is not None), default=0.0)

@@ -20,6 +20,7 @@ from headway.formats.serving.scenario_tables import (
     check_given,
     fleet_of,
     links_of,
+    with_memory,
 )
 from headway.formats.serving.settings import (
     BY_RATE,
@@ -140,7 +141,8 @@ class Builder:
         measured = [profile.host_to_gpu for profile in self.profiles if profile.host_to_gpu]
         links = links_of(self.table.fleet.links, min(measured, default=None), write_back, self.where)
         gpu = next((profile.gpu for profile in self.profiles if profile.gpu), SOME_GPU)
-        return fleet_of(self.table.fleet, self.experiment.serving.workers, gpu, links, self.where)
+        fleet = fleet_of(self.table.fleet, self.experiment.serving.workers, gpu, links, self.where)
+        return with_memory(fleet, self.experiment.serving.memory)
 
     # --- graphs ---
 

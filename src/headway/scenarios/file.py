@@ -14,7 +14,7 @@ from typing import Any
 from headway.errors import ExperimentError, ProfileError, unknown_name
 from headway.formats import pairs as pair_file, toml
 from headway.formats.serving import profile as serving_profile
-from headway.formats.serving.scenario_tables import ScenarioTable, check_prices
+from headway.formats.serving.scenario_tables import ScenarioTable, check_prices, with_memory
 from headway.formats.serving.settings import ServingExperiment
 from headway.kernels.interference import PairTable, expanded
 from headway.plugins import check_trusted, imported, loading
@@ -45,8 +45,8 @@ def load(experiment: ServingExperiment) -> Built:
     if isinstance(document, Built):
         _check_built_keys(experiment)
         check_prices(document.fleet, f"scenario {experiment.serving.scenario}")
-        check_memory(document.catalogue.models, document.catalogue.functions, document.fleet)
-        built = document
+        built = replace(document, fleet=with_memory(document.fleet, experiment.serving.memory))
+        check_memory(document.catalogue.models, document.catalogue.functions, built.fleet)
     else:
         where = f"scenario {experiment.serving.scenario}"
         table = toml.typed(document, ScenarioTable, where)

@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies as st
 from headway.cli import main
 from headway.errors import ExperimentError
 from headway.experiment.answer import Answer
-from headway.experiment.fleet import capacity_planning
+from headway.experiment.fleet import capacity_planning, planning
 from headway.experiment.fleet.capacity_planning import Plan, kind_name, plans
 from headway.experiment.fleet.scene import prepare
 from headway.experiment.play import play
@@ -301,8 +301,9 @@ def test_the_command_shows_plans_runners_up_and_why_others_are_none(
     status, out, _ = ran(capsys, scenario(), "--slo", "400ms", *words, "--json")
     first, second = json.loads(out)
     assert list(first) == [
-        *("gpu", "worker", "workers", "slo_hit_rate", "requests", "dropped", "dropped_at_start", "latency_p99_s"),
-        *("gpu_utilisation", "cost_hour_usd", "cost_per_request_usd", "slo_hit_rate_one_fewer", "why_not"),
+        *("policy", "gpu", "worker", "workers", "slo_hit_rate", "requests", "dropped", "dropped_at_start"),
+        *("latency_p99_s", "gpu_utilisation", "cost_hour_usd", "cost_per_request_usd", "slo_hit_rate_one_fewer"),
+        *("why_not", "slowdown_mean", "slowdown_p95", "curve"),
     ]
     assert (first["why_not"], second["workers"], second["cost_hour_usd"]) == (None, None, None)
     assert first["cost_hour_usd"] == pytest.approx(first["workers"] * 0.704)
@@ -362,11 +363,11 @@ def test_the_help_names_the_policy_that_is_used(
 ) -> None:
     used: list[str] = []
 
-    def answer(each: Any, _target: float) -> Answer:
-        used.append(each.policy.name)
+    def answer(experiments: Any, _target: float, _report: str | None) -> Answer:
+        used.extend(each.policy.name for each in experiments)
         return Answer([], ())
 
-    monkeypatch.setattr(capacity_planning, "answer", answer)
+    monkeypatch.setattr(planning, "answer", answer)
     assert ran(capsys, scenario(), "--rate", "8", "--slo", "1s")[0] == 0
     told = " ".join(ran(capsys, "--help")[1].replace("│", " ").split())
     assert used == [ServingExperiment().policy.name]

@@ -126,7 +126,7 @@ def test_a_kept_run_is_audited_replayed_told_exported_and_shown(kept: Path, caps
 def test_what_is_only_about_jobs_is_one_line(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = str(kept / "runs" / "held")
     assert "explain is about jobs" in refused(capsys, "explain", run, "vgg16")
-    assert "whatif continues runs of jobs only" in refused(capsys, "whatif", run, "--at", "1ms", "--policy", "mps")
+    assert "whatif is about runs of jobs and fleets" in refused(capsys, "whatif", run, "--at", "1ms", "--policy", "mps")
 
 
 def test_a_run_is_read_back_as_it_was_played(kept: Path) -> None:

@@ -13,12 +13,13 @@ from hypothesis import HealthCheck, assume, event, given, settings, strategies a
 from headway.cli import main
 from headway.core.tape import FINAL_NAME, STREAM_NAME, TapeWriter, read as read_tape
 from headway.errors import ExperimentError, InfeasibleJobError, InputError
+from headway.experiment.changes import check_writable
 from headway.experiment.domain import StoredRun
 from headway.experiment.folder import open_run
 from headway.experiment.jobs import changes
 from headway.experiment.jobs.changes import Changes, Plan
 from headway.experiment.jobs.scene import JobsScene
-from headway.experiment.jobs.whatif import WhatIf, check_writable, moment_at, time_of, what_if
+from headway.experiment.jobs.whatif import WhatIf, moment_at, time_of, what_if
 from headway.experiment.play import play
 from headway.formats.training.cluster_table import ClusterTable, LevelTable
 from headway.formats.training.settings import (

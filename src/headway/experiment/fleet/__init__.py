@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from headway.experiment.domain import Domain
-from headway.experiment.fleet.flags import AXES, EXAMPLES, FLAGS, WORK
+from headway.experiment.fleet.flags import AXES, CHANGES, EXAMPLES, FLAGS, WORK
 from headway.experiment.fleet.scene import FleetScene, load, policy_name, policy_of, prepare, with_measured
 from headway.formats import pairs as pair_file
 from headway.formats.serving.settings import ServingExperiment, split_arrivals
@@ -20,6 +20,7 @@ class FleetDomain(Domain):
     tables = ServingExperiment
     work = WORK
     flags = FLAGS
+    changes = CHANGES
     axes = AXES
     examples = EXAMPLES
     view_module = "headway.experiment.fleet.view"

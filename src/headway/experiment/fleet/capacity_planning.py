@@ -11,30 +11,24 @@ answered them in time.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from headway.errors import ExperimentError, unknown_name
-from headway.experiment.answer import Answer
 from headway.experiment.domain import RunResult, with_table
-from headway.experiment.fleet import mixed_plans
-from headway.experiment.fleet.scene import FleetScene, load_note, with_measured
+from headway.experiment.fleet.scene import FleetScene
 from headway.experiment.measured import numbers
 from headway.experiment.play import play
-from headway.formats.serving.settings import BY_RATE, ServingExperiment, check, split_arrivals
-from headway.formats.training.cluster_table import within
-from headway.report.progress import share_bar
-from headway.report.serving import plans as shown
+from headway.formats.serving.settings import BY_RATE, ServingExperiment, split_arrivals
 from headway.scenarios import file as scenario_file
 from headway.scenarios.file import SHIPPED, Built
 from headway.scenarios.limits import capacity_per_second, deadlines, mix_of
 from headway.serving.catalogue import Function
 from headway.serving.fleet import Worker
 from headway.serving.rows import Kind
-from headway.serving.scalers.registry import build as build_scaler
-from headway.traces.serving_arrivals import chosen, draw
+from headway.traces.serving_arrivals import draw
 from headway.units import SECOND, counted
 
 REQUESTS = 2000
@@ -85,6 +79,10 @@ class Plan:
     why_not: str = ""
     beside: tuple[Worker, int] | None = None
     """In a mix: another kind, and how many of it are there besides."""
+    slowdown_mean: float | None = None
+    slowdown_p95: float | None = None
+    curve: tuple[Mapping[str, Any], ...] = ()
+    """Hit rate and slow-down by number of workers, of all whole trials; the fewest workers first."""
 
     def record(self) -> dict[str, Any]:
         """Return the plan as a row of the JSON output."""
@@ -107,6 +105,9 @@ class Plan:
             "cost_per_request_usd": self.request_usd if self.workers else None,
             "slo_hit_rate_one_fewer": self.fewer_hit_rate,
             "why_not": self.why_not or None,
+            "slowdown_mean": self.slowdown_mean,
+            "slowdown_p95": self.slowdown_p95,
+            "curve": list(self.curve),
         }
 
 
@@ -118,20 +119,12 @@ def kind_name(worker: Worker) -> str:
     return f"{gpu.type or 'GPU'} ({gpu.memory_bytes / 1e9:.0f} GB{slices}, {cpus})"
 
 
-class NotEnoughError(ExperimentError):
-    """Raised when no number of workers of any kind answers in time; ``rows`` holds the best trial of each kind."""
-
-    def __init__(self, line: str, rows: list[dict[str, Any]]) -> None:
-        super().__init__(line)
-        self.rows = rows
-
-
 def settings_for(graph: str, scenario: str | None = None) -> dict[str, Any]:
-    """Return the settings of trials of a graph by name, or of all graphs of a scenario file."""
+    """Return the settings of trials of a graph by name, or of all graphs of a scenario: by its name, or a file."""
     if scenario is not None and not scenario.strip():
         raise ExperimentError("--scenario is empty: give it a value, or leave it out")
     usual = {"requests": REQUESTS, "arrivals": "poisson", "set": {"workload.overload": True}}
-    if Path(graph).suffix not in (".toml", ".py"):
+    if graph not in SHIPPED and Path(graph).suffix not in (".toml", ".py"):
         only = {"workload.overload": True, "workload.mix": {graph: 1.0}}
         return usual | {"scenario": scenario_with(graph, scenario or ""), "set": only}
     if scenario:
@@ -139,53 +132,15 @@ def settings_for(graph: str, scenario: str | None = None) -> dict[str, Any]:
     return usual | {"scenario": graph}
 
 
-def answer(experiment: ServingExperiment, target: float) -> Answer:
-    """Return plans as an answer; raise NotEnoughError where no kind of worker is enough."""
-    within("in-time", target, 0.01, 1)
-    if build_scaler(experiment.serving.autoscale) is not None:
-        raise ExperimentError("a plan is of a fleet that stays as it is: leave --autoscale out")
-    experiment, notes = _at_rate(with_measured(check(experiment)))
-    with share_bar("plan") as progress:
-        experiment, built = prepared(experiment)
-        alone = plans_alone(experiment, built, target, progress)
-        mixed = mixed_plans.cheapest(experiment, built, target, alone, progress)
-    rows = [plan.record() for plan in ([mixed.plan] if mixed.plan else []) + alone]
-    if not rows[0]["workers"]:
-        why = f"{rows[0]['worker']}: {rows[0]['why_not']}"
-        raise NotEnoughError(f"no kind of worker answers {100 * target:g} % in time; {why}", rows)
-    enough = [row for row in rows if row["workers"]]
-    lines = [*notes, *shown.notes(rows), *([mixed.note] if mixed.note else [])]
-    return Answer(rows, [shown.table(enough), shown.sentence(rows)], lines)
-
-
-def _at_rate(experiment: ServingExperiment) -> tuple[ServingExperiment, list[str]]:
-    """Return the experiment with the rate that its load means for the scenario's own fleet, and a note on it."""
-    workload = experiment.workload
-    if workload.load is None:
-        if workload.rate is None:
-            raise ExperimentError(
-                "a plan needs a rate: give --rate 4, or --load 0.6 of what the scenario's fleet serves"
-            )
-        return experiment, []
-    rate = chosen(experiment, scenario_file.load(experiment)).rate
-    assert rate is not None
-    return with_table(experiment, "workload", load=None, rate=rate), [load_note(workload.load, rate)]
-
-
 def scenario_with(graph: str, scenario: str = "") -> str:
     """Return the scenario that has a graph of this name: the one given, or the first shipped one."""
     known: list[str] = []
-    if graph in SHIPPED and not scenario:
-        names = _graphs_of(graph)
-        raise ExperimentError(
-            f"{graph} is a scenario; name one of its graphs: {', '.join(names)} (headway fleet plan {names[0]} …)"
-        )
     for name in (scenario,) if scenario else SHIPPED:
         names = _graphs_of(name)
         if graph in names:
             return name
         known += names
-    raise ExperimentError(unknown_name("graph", graph, dict.fromkeys(known)))
+    raise ExperimentError(unknown_name("graph or scenario", graph, dict.fromkeys([*SHIPPED, *known])))
 
 
 def _graphs_of(scenario: str) -> list[str]:
@@ -195,17 +150,25 @@ def _graphs_of(scenario: str) -> list[str]:
 
 def plans(experiment: ServingExperiment, target: float, progress: Progress) -> list[Plan]:
     """Return a plan for each kind, cheapest first; kinds that are not enough come last, the nearest first."""
-    return plans_alone(*prepared(experiment), target, progress)
+    return [plan for plan, _ in searched(*prepared(experiment), target, progress)]
 
 
-def plans_alone(experiment: ServingExperiment, built: Built, target: float, progress: Progress) -> list[Plan]:
-    """Return the same for an experiment and its scenario that are prepared."""
+def searched(
+    experiment: ServingExperiment, built: Built, target: float, progress: Progress
+) -> "list[tuple[Plan, Search]]":
+    """Return the plans of a prepared experiment in the same order, each with its search, for more trials."""
     kinds = list({(w.gpu, w.cpus, w.host_bytes, w.hour_usd): w for w in built.fleet.workers}.values())
-    results = [
-        Search(experiment, built, kind, target, _part(progress, index, len(kinds))).least()
+    searches = [
+        Search(experiment, built, kind, target, part_of(progress, index, len(kinds)))
         for index, kind in enumerate(kinds)
     ]
-    return sorted(results, key=lambda plan: (not plan.workers, plan.hour_usd if plan.workers else -plan.hit_rate))
+    results = [(search.least(), search) for search in searches]
+
+    def order(each: tuple[Plan, Search]) -> tuple[bool, float]:
+        plan = each[0]
+        return not plan.workers, plan.hour_usd if plan.workers else -plan.hit_rate
+
+    return sorted(results, key=order)
 
 
 def prepared(experiment: ServingExperiment) -> tuple[ServingExperiment, Built]:
@@ -217,7 +180,8 @@ def prepared(experiment: ServingExperiment) -> tuple[ServingExperiment, Built]:
     return experiment, replace(built, workload=replace(built.workload, limits=limits))
 
 
-def _part(progress: Progress, index: int, count: int) -> Progress:
+def part_of(progress: Progress, index: int, count: int) -> Progress:
+    """Return the progress of one of several things that are done one after the other."""
     return lambda text, share: progress(text, (index + share) / count)
 
 
@@ -263,7 +227,7 @@ class Search:
             if count >= MOST_WORKERS or self._has_stalled():
                 best = max(self.tried.values(), key=lambda plan: (plan.hit_rate, plan.workers))
                 reached = f"{100 * best.hit_rate:.1f} % in time with {counted(best.workers, 'worker')}"
-                return replace(best, workers=0, why_not=f"{reached}, and more do not help")
+                return replace(best, workers=0, why_not=f"{reached}, and more do not help", curve=self.curve())
             too_few, count = count, min(MOST_WORKERS, math.ceil(count * _GROWTH))
         while count - too_few > 1:
             middle = (count + too_few) // 2
@@ -272,7 +236,15 @@ class Search:
             else:
                 too_few = middle
         fewer = None if count == 1 else self._run(count - 1, 1)["slo_hit_rate"]
-        return replace(self.tried[count], fewer_hit_rate=fewer)
+        return replace(self.tried[count], fewer_hit_rate=fewer, curve=self.curve())
+
+    def curve(self, counts: Sequence[int] = ()) -> tuple[Mapping[str, Any], ...]:
+        """Return hit rate and slow-down by number of workers, of the whole trials so far and of some more."""
+        for count in counts:
+            self._run(count, 1)
+        keys = ("slo_hit_rate", "slowdown_mean", "slowdown_p95")
+        whole = sorted(count for count, part in self.rows if part == 1)
+        return tuple({"workers": count, **{key: self.rows[count, 1].get(key) for key in keys}} for count in whole)
 
     def is_enough(self, count: int) -> bool:
         """Return whether so many workers are enough; keep their plan."""
@@ -305,7 +277,8 @@ class Search:
         measured = (row["slo_hit_rate"] or 0.0, row["latency_p99_s"], row["gpu_utilisation"])
         cost = hour / 3600 / answered if answered else None
         counted = (row["requests"], row["dropped"], row["dropped_at_start"])
-        return Plan(self.kind, count, *measured, hour, cost, *counted, beside=self.beside)
+        plan = Plan(self.kind, count, *measured, hour, cost, *counted, beside=self.beside)
+        return replace(plan, slowdown_mean=row.get("slowdown_mean"), slowdown_p95=row.get("slowdown_p95"))
 
     # --- trials ---
 

@@ -52,3 +52,5 @@ FLAGS = (
     Flag("controller", "serving.controller", "Time of a decision: none, 10ms, calibrated.", panel=FLEET),
     Flag("fidelity", "serving.fidelity", "true, or authors: as the papers simulate.", panel=FLEET),
 )
+CHANGES = ("add_workers", "remove_workers", "memory", "policy", "slo", "start", "failures", "load", "set")
+"""What a what-if may change."""

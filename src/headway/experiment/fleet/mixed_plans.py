@@ -9,15 +9,13 @@ not tried. After ``MOST_TRIALS`` trials the search ends and says so.
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from headway.experiment.fleet.capacity_planning import Plan, Search
 from headway.formats.serving.settings import ServingExperiment
 from headway.scenarios.build import Built
 from headway.serving.fleet import Worker
 from headway.units import counted
-
-if TYPE_CHECKING:
-    from headway.experiment.fleet.capacity_planning import Plan
 
 MOST_TRIALS = 12
 LEAST_PARTS = 0.8
@@ -29,7 +27,7 @@ _LESS = 1 - 1e-9
 class Mixed(NamedTuple):
     """The cheapest mix that is enough, if it is cheaper than one kind alone; and a line on the search."""
 
-    plan: "Plan | None" = None
+    plan: Plan | None = None
     note: str = ""
 
 
@@ -48,12 +46,10 @@ def cheapest(
     experiment: ServingExperiment,
     built: Built,
     target: float,
-    alone: Sequence["Plan"],
+    alone: Sequence[Plan],
     progress: Callable[[str, float], None],
 ) -> Mixed:
     """Return the cheapest mix of two kinds that is enough. ``alone``: the plans of single kinds, best first."""
-    from headway.experiment.fleet.capacity_planning import Search  # it calls this module
-
     if len(alone) < 2 or not alone[0].workers:
         return Mixed()
     prices = [built.fleet.hour_usd(plan.kind) for plan in alone]

@@ -9,8 +9,10 @@ import numpy as np
 from rich.table import Table
 
 from headway.core.tape import Tape
-from headway.errors import TapeError
+from headway.experiment.answer import Answer
 from headway.experiment.domain import Outcome, Row, RunResult, Shown, StoredRun, Tell, View
+from headway.experiment.fleet import questions, whatif
+from headway.experiment.fleet.questions import request_number
 from headway.experiment.fleet.scene import FleetScene
 from headway.formats.serving.settings import warmup_share
 from headway.metrics.compare import Replication
@@ -19,6 +21,7 @@ from headway.metrics.serving.summary import messages, summarise
 from headway.report.export import Tables, Written, write_pieces
 from headway.report.figures import labels, latencies, line_style
 from headway.report.names import shortened
+from headway.report.progress import progress_bar
 from headway.report.serving import (
     export as serving_export,
     figures,
@@ -26,6 +29,7 @@ from headway.report.serving import (
     sweep as serving_sweep,
     tables as serving_tables,
 )
+from headway.report.serving.explanation import LateExplanation, RequestExplanation
 from headway.report.serving.perfetto import trace_events
 from headway.report.serving.story import RequestStory as Story, story
 from headway.serving.bound import least_cost
@@ -108,10 +112,18 @@ class FleetView(View):
     def story(self, stored: StoredRun, subject: str) -> Story:
         """Tell where the time of one request went."""
         scene: FleetScene = stored.scene
-        count = len(scene.requests)
-        if not subject.isdecimal() or int(subject) >= count:
-            raise TapeError(f"request {subject!r} is not in this run: its {count:,} requests go from 0 to {count - 1}")
-        return story(*_parts(stored), int(subject), scene.groups)
+        return story(*_parts(stored), request_number(stored, subject), scene.groups)
+
+    def explain(
+        self, stored: StoredRun, subject: str, at: str | None, draws: int | None
+    ) -> RequestExplanation | LateExplanation:
+        """Say why a request was late; without one, what made late requests late."""
+        return questions.explain(stored, subject, at, draws)
+
+    def whatif(self, stored: StoredRun, at: str, folder: Path | None, changes: Mapping[str, Any]) -> Answer:
+        """Play a run again under changes, with the same requests, and say what changes."""
+        with progress_bar("what if") as told:
+            return whatif.ask(stored, at, changes, folder, told)
 
     def page(self, runs: Sequence[Shown], baseline: int, title: str, tell: Tell) -> str:
         """Make the page: answer, latencies, where time went, what each worker did."""

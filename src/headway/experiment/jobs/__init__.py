@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.experiment.domain import Domain
-from headway.experiment.jobs.flags import AXES, EXAMPLES, FLAGS, WORK
+from headway.experiment.jobs.flags import AXES, CHANGES, EXAMPLES, FLAGS, WORK
 from headway.experiment.jobs.policy import policy_of
 from headway.experiment.jobs.scene import JobsScene, checked, draws, load, prepare, same_jobs
 from headway.formats import pairs as pair_file
@@ -22,6 +22,7 @@ class JobsDomain(Domain):
     tables = Experiment
     work = WORK
     flags = FLAGS
+    changes = CHANGES
     axes = AXES
     examples = EXAMPLES
     view_module = "headway.experiment.jobs.view"

@@ -14,12 +14,12 @@ from typing import Any
 import msgspec
 
 from headway.errors import ExperimentError, unknown_name
+from headway.experiment.changes import overridden, with_failures
 from headway.experiment.domain import with_table
 from headway.experiment.jobs.arrivals import LOADS
 from headway.experiment.jobs.policy import divides, policy_of
 from headway.experiment.jobs.scene import JobsScene, with_paths
 from headway.experiment.jobs.speed import check_division
-from headway.formats import toml
 from headway.formats.training.cluster_table import FASTEST, MOST_GPUS_A_NODE, MOST_NODES, within
 from headway.formats.training.settings import Experiment, PolicyTable
 from headway.metrics.training.host import FIELDS
@@ -131,24 +131,10 @@ def _experiment(was: Experiment, changes: Changes, described: list[str]) -> Expe
             now = was
         else:
             described.append(f"policy {name} instead of {before}")
-    if changes.failures is not None:
-        failures = msgspec.structs.replace(now.failures, **{"mtbf": "", **changes.failures})
-        said = ", ".join(f"{key} {value}" for key, value in changes.failures.items())
-        if failures != now.failures:
-            now = msgspec.structs.replace(now, failures=failures)
-            described.append(f"nodes fail with {said}" if said else "nodes fail no more")
+    now = with_failures(now, changes.failures, described, "nodes")
     if not changes.overrides:
         return now
-    document: toml.Document = msgspec.convert(msgspec.to_builtins(now), dict[str, Any])
-    leaves = dict(toml.leaves(msgspec.to_builtins(now)))
-    for assignment in changes.overrides:
-        toml.override(document, assignment)
-    made = toml.typed(document, Experiment, "--set")
-    after = dict(toml.leaves(msgspec.to_builtins(made)))
-    for key in sorted(key for key in {*leaves, *after} if leaves.get(key) != after.get(key)):
-        if not key.startswith(SETTABLE):
-            raise ExperimentError(f"--set {key}: cannot change in the middle of a run; what can: {', '.join(SETTABLE)}")
-        described.append(f"{key} {_said(after.get(key))} instead of {_said(leaves.get(key))}")
+    made = overridden(now, changes.overrides, SETTABLE, described, "in the middle of a run")
     return msgspec.structs.replace(made, policy=with_paths(made.policy, anchored))
 
 
@@ -159,10 +145,6 @@ def _same_sensitivity(before: JobsScene, after: JobsScene, described: list[str])
         described.append(f"jobs run as fast as the CPUs and the memory that they are given let them ({now.name})")
     alike = type(was) is type(now) and (was is None or now is None or was.profiles == now.profiles)
     return alike and before.speed().profiles == after.speed().profiles
-
-
-def _said(value: Any) -> str:
-    return "none" if value in (None, "") else str(value)
 
 
 def _arrivals(jobs: tuple[Job, ...], at: int, load: str, described: list[str], notes: list[str]) -> tuple[Job, ...]:

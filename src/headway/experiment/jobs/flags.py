@@ -54,3 +54,8 @@ FLAGS = (
     Flag("profiles", "speed.profiles", "Profiles of programs: files or folders.", list, PARTS, metavar="PATH"),
     Flag("models", "trace.models", "What jobs train that do not say it: 20,70,10 %.", panel=PARTS),
 )
+CHANGES = (
+    *("add_nodes", "remove_nodes", "policy", "quota", "limit", "gpu_speed", "upgrade", "failures", "load", "set"),
+    "skip_infeasible",
+)
+"""What a what-if may change."""

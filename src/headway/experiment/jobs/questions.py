@@ -4,14 +4,15 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from headway.errors import ExperimentError, InputError, TapeError, unknown_name
+from headway.errors import ExperimentError, InputError, TapeError
 from headway.experiment.answer import Answer, spaced
+from headway.experiment.changes import check_writable, failures_of, given_changes, listed
 from headway.experiment.domain import Progress, StoredRun
-from headway.experiment.flags import split_pairs
 from headway.experiment.folder import check_folder, claimed, origin
 from headway.experiment.jobs.changes import Changes
-from headway.experiment.jobs.whatif import WhatIf, auditable, check_writable, store, time_of, what_if
+from headway.experiment.jobs.whatif import WhatIf, auditable, store, time_of, what_if
 from headway.experiment.measured import numbers
+from headway.experiment.registry import domain
 from headway.metrics.training.difference import as_json, difference
 from headway.metrics.training.ledger import Ledger
 from headway.report.training.differences import tables
@@ -23,10 +24,6 @@ Value = TypeVar("Value")
 Resuming = Callable[[int, TrainingState], None] | None
 Drawing = Callable[[int, int], None] | None
 _MOST_NAMED = 6
-CHANGES = (
-    *("add_nodes", "remove_nodes", "policy", "quota", "limit", "gpu_speed", "upgrade", "failures", "load", "set"),
-    "skip_infeasible",
-)
 
 
 # --- explain --------------------------------------------------------------------------------------------------------
@@ -98,6 +95,8 @@ def ask(
 ) -> Answer:
     """Continue a run from a moment of it under changes, and say who gains and who loses; with a folder, store it."""
     changes = changes_of(given)
+    if not at:
+        raise ExperimentError("from when on do the changes hold? Write --at 2d, --at 50% or --at end")
     if folder is not None:
         check_folder(folder)
         check_writable(folder)
@@ -182,36 +181,19 @@ def _result(stored: StoredRun, what_if_run: WhatIf) -> dict[str, Any]:
 
 def changes_of(given: Mapping[str, Any]) -> Changes:
     """Return what is to change, from settings as a person writes them: ``add_nodes="10"``, ``quota="a=8,b=none"``."""
-    for name in given:
-        if name not in CHANGES:
-            raise ExperimentError(unknown_name("change", name, CHANGES))
-    failures = given.get("failures")
-    if isinstance(failures, str):
-        failures = {} if failures.strip() == "off" else split_pairs(failures, "--failures")
+    found = given_changes(domain("jobs"), given)
     return Changes(
-        add_nodes=[part for text in _listed(given.get("add_nodes")) for part in text.split(",")],
-        remove_nodes=_text("--remove-nodes", given.get("remove_nodes")),
-        policy=_text("--policy", given.get("policy")),
-        quota=_pairs("--quota", given.get("quota"), _gpus),
-        limit=_pairs("--limit", given.get("limit"), _gpus),
-        gpu_speed=_pairs("--gpu-speed", given.get("gpu_speed"), float),
-        upgrade=_pairs("--upgrade", given.get("upgrade"), str),
-        failures=failures,
-        load=_text("--load", given.get("load")),
-        overrides=_listed(given.get("set")),
+        add_nodes=[part for text in listed(found.get("add_nodes")) for part in text.split(",")],
+        remove_nodes=str(found.get("remove_nodes", "")).strip(),
+        policy=str(found.get("policy", "")).strip(),
+        quota=_pairs("--quota", found.get("quota"), _gpus),
+        limit=_pairs("--limit", found.get("limit"), _gpus),
+        gpu_speed=_pairs("--gpu-speed", found.get("gpu_speed"), float),
+        upgrade=_pairs("--upgrade", found.get("upgrade"), str),
+        failures=failures_of(found.get("failures")),
+        load=str(found.get("load", "")).strip(),
+        overrides=listed(found.get("set")),
     )
-
-
-def _listed(given: Any) -> list[str]:
-    if given is None:
-        return []
-    return [str(each) for each in given] if isinstance(given, list | tuple) else [str(given)]
-
-
-def _text(flag: str, given: Any) -> str:
-    if given is not None and not str(given).strip():
-        raise ExperimentError(f"{flag} is empty: give it a value, or leave it out")
-    return "" if given is None else str(given).strip()
 
 
 def _pairs(flag: str, given: Any, read: Callable[[str], Value]) -> dict[str, Value]:
@@ -219,7 +201,7 @@ def _pairs(flag: str, given: Any, read: Callable[[str], Value]) -> dict[str, Val
     if isinstance(given, Mapping):
         given = [f"{name}={'none' if value is None else value}" for name, value in given.items()]
     pairs: dict[str, Value] = {}
-    for part in (part for text in _listed(given) for part in text.split(",")):
+    for part in (part for text in listed(given) for part in text.split(",")):
         name, _, value = (piece.strip() for piece in part.rpartition("="))
         if not name or not value:
             raise ExperimentError(f"{flag} {part!r} is not understood: write it like {flag} NAME=VALUE")

@@ -6,24 +6,20 @@ middle, for whoever wants to ask it something else.
 """
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Any
-
-import msgspec
 
 from headway.core.scheduler import happen
 from headway.core.tape import Tape, TapeWriter
 from headway.errors import ExperimentError, InputError, TapeError
+from headway.experiment.changes import write_difference
 from headway.experiment.domain import Progress, RunResult, StoredRun, with_table
-from headway.experiment.folder import CONTINUATION_NAME, WHATIF_NAME, origin, whole_or_nothing
+from headway.experiment.folder import CONTINUATION_NAME, origin, whole_or_nothing
 from headway.experiment.jobs.arrivals import never_feasible
 from headway.experiment.jobs.changes import IN_FORCE_AFTER, Changes, Plan, plan
 from headway.experiment.jobs.scene import JobsScene, check_failures, failure_model
 from headway.experiment.play import play
-from headway.files import write_whole
 from headway.formats.training.settings import span
 from headway.metrics.training.ledger import Ledger
 from headway.sim.faults import Faults
@@ -205,7 +201,7 @@ def _continued(
         return play(made, None, progress, begin)
     with whole_or_nothing(into, unless=lambda: begun):
         if not planned.nothing:  # at once: it may be killed
-            _write(into, {"run": str(stored.folder), "at_s": at / SECOND, "changes": list(planned.told)})
+            write_difference(into, {"run": str(stored.folder), "at_s": at / SECOND, "changes": list(planned.told)})
         return play(made, into, progress, begin)
 
 
@@ -295,37 +291,14 @@ def store(folder: Path, what_if_run: WhatIf, difference: dict[str, Any]) -> str:
     """
     if auditable(what_if_run.plan, what_if_run.left_out):
         if not what_if_run.plan.nothing:
-            _write(folder, difference)
+            write_difference(folder, difference)
         return f"{folder}: the whole run, from its beginning"
     tape = folder / CONTINUATION_NAME
     with whole_or_nothing(folder):
-        _write(folder, difference)
+        write_difference(folder, difference)
         writer = TapeWriter(tape)
         for row in what_if_run.continuation.rows.tolist():
             writer.append(tuple(row))
         writer.close()
     why = "jobs were left out" if what_if_run.plan.same_cluster else "its cluster changed"
     return f"{folder}: the difference, and the tape of what followed; not a run, because {why} on the way"
-
-
-def check_writable(folder: Path) -> None:
-    """Refuse, before any work, a folder that could not be written; nothing of the attempt is left."""
-    missing = [each for each in (folder, *folder.parents) if not each.exists()]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with TemporaryFile(dir=folder):
-            pass
-    except OSError as problem:
-        raise TapeError(f"--out {folder}: cannot be written ({problem.strerror or problem})") from None
-    finally:
-        for each in missing:
-            with suppress(OSError):
-                each.rmdir()
-
-
-def _write(folder: Path, difference: dict[str, Any]) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise TapeError(f"folder {folder}: cannot be written ({problem.strerror or problem})") from None
-    write_whole(folder / WHATIF_NAME, msgspec.json.format(msgspec.json.encode(difference)) + b"\n")

@@ -3,6 +3,7 @@
 Sizes are text like ``5.72GB``, links bytes a second, durations text like ``3503ms`` or a number of seconds.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from msgspec import Struct, field
@@ -250,6 +251,15 @@ def store_of(table: StoreTable, where: str) -> Store:
     if rate is None:
         raise ExperimentError(f"{where}, store: rate is missing: write bytes a second, like 1GB")
     return Store(rate, optional_span(table.latency, f"{where}, store: latency") or 0)
+
+
+def with_memory(fleet: Fleet, factor: float) -> Fleet:
+    """Return a fleet with so many times the GPU memory on every worker."""
+    if factor == 1:
+        return fleet
+    gpus = [replace(worker.gpu, memory_bytes=round(worker.gpu.memory_bytes * factor)) for worker in fleet.workers]
+    workers = tuple(replace(worker, gpu=gpu) for worker, gpu in zip(fleet.workers, gpus, strict=True))
+    return replace(fleet, workers=workers)
 
 
 def check_prices(fleet: Fleet, where: str) -> Fleet:

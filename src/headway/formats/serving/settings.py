@@ -22,6 +22,7 @@ FIDELITIES = ("true", "authors")
 CONTROLS = ("central", "decentralised")
 STARTS = ("cold", "warm")
 MOST_WORKERS = 10_000
+MEMORY_FACTORS = (0.001, 1000.0)
 MOST_REQUESTS = 10_000_000
 MOST_TENANTS = 100_000
 MOST_A_SECOND = 1_000_000.0
@@ -33,7 +34,7 @@ BY_RATE = ("poisson", "gamma", "onoff", "diurnal")
 """Arrival processes that need a rate; others have their own."""
 WARMUP = "10%"
 
-_FACTOR = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*L\s*")
+_FACTOR = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*[Lx×]\s*")
 _SHARE = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*%\s*")
 _ARRIVALS = re.compile(r"(\w+)\s*(?::(.*)|\((.*)\))?", re.DOTALL)
 
@@ -49,6 +50,8 @@ class ServingTable(Struct, kw_only=True, forbid_unknown_fields=True):
     """true, or authors: with the simplifications of the papers' simulators."""
     workers: int | None = None
     """How many; the scenario's number unless given."""
+    memory: float = 1.0
+    """GPU memory of every worker, as a factor of the scenario's."""
     push_interval: Span = "10ms"
     """How often workers push their rows to each other; 0: rows are always fresh."""
     start: str = "cold"
@@ -88,7 +91,8 @@ class WorkloadTable(Struct, kw_only=True, forbid_unknown_fields=True):
     """Instead of the rate: as a part of what the fleet serves with every function at its cheapest configuration."""
     requests: int | None = None
     slo: str = ""
-    """How long a request may take: 500ms, 1.2L (L: the graph's critical path at least configurations), or none."""
+    """How long a request may take: 500ms, 1.2L (L: the graph's critical path at least configurations; 3x is 3L, a
+    slow-down of 3), or none."""
     mix: dict[str, float] | None = None
     """Weights of the graphs by name; those left out get no requests. None: the scenario's."""
     tenants: int | None = None
@@ -148,6 +152,7 @@ def check(experiment: ServingExperiment) -> ServingExperiment:
         raise ExperimentError(unknown_name("start", table.start, STARTS))
     if table.workers is not None:
         within("workers", table.workers, 1, MOST_WORKERS)
+    within("memory", table.memory, *MEMORY_FACTORS)
     span(table.push_interval, "push interval")
     if table.startup != "":
         span(table.startup, "startup")

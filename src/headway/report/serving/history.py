@@ -4,8 +4,10 @@ An ``Attempt`` at a task begins when its predecessors are done, and leads throug
 into a batch. A task that is lost with its worker has several attempts. A ``BatchRun`` is a batch on its worker.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from headway.core.tape import Tape, TapeRow
 from headway.serving.catalogue import Catalogue
@@ -45,6 +47,8 @@ class BatchRun:
     cold: int = 0
     """How long its process took to start; 0: there was one."""
     evicted: list[int] = field(default_factory=list)
+    beside: tuple[int, ...] = ()
+    """Functions of the batches that its worker had running when it began."""
 
     @property
     def tasks(self) -> int:
@@ -69,6 +73,8 @@ class Attempt:
     batch_run: BatchRun | None = None
     lost: int = -1
     """When it, or its result, was lost with a worker."""
+    placed: int = -1
+    """When it was first placed on a worker; -1: never in this attempt, or before the attempt began."""
 
 
 @dataclass(slots=True)
@@ -105,6 +111,8 @@ class TaskHistory:
         self._coming: dict[int, dict[int, Prefetch]] = {}
         self._done: dict[int, set[int]] = {}
         self._failed: dict[int, int] = {}
+        self._processes: dict[int, tuple[list[int], list[int]]] = {}
+        """By function: when batches and processes of it began, and the earliest start of one up to there."""
         readers: dict[int, Callable[[TapeRow], None]] = {
             Kind.ARRIVED: self._on_request_arrived,
             Kind.TASK_ARRIVED: self._on_queued,
@@ -145,8 +153,10 @@ class TaskHistory:
 
     def _on_batch_started(self, row: TapeRow) -> None:
         cpus, slices, _ = unpack(row.value)
+        running = self._open.setdefault(row.place, {})
         batch_run = BatchRun(row.lease, row.place, row.detail, row.time, cpus, slices)
-        self.batch_runs[row.lease] = self._open.setdefault(row.place, {})[row.lease] = batch_run
+        batch_run.beside = tuple([other.function for other in running.values()])
+        self.batch_runs[row.lease] = running[row.lease] = batch_run
 
     def _on_task_in_batch(self, row: TapeRow) -> None:
         batch_run = self.batch_runs[row.lease]
@@ -200,7 +210,10 @@ class TaskHistory:
         self.tasks[row.subject][row.detail][-1].queues.append((row.place, row.time, -1))
 
     def _on_moved(self, row: TapeRow) -> None:
-        _leave(self.tasks[row.subject][row.detail][-1], row.time)
+        attempt = self.tasks[row.subject][row.detail][-1]
+        _leave(attempt, row.time)
+        if attempt.placed < 0:
+            attempt.placed = row.time
 
     def _on_task_lost(self, row: TapeRow) -> None:
         """Start a new attempt at a lost task; successors that have not begun wait for it again."""
@@ -251,6 +264,19 @@ class TaskHistory:
     def _on_fetched(self, row: TapeRow) -> None:
         self._coming[row.place].pop(row.lease).end = row.time
 
+    def process_in(self, function: int, cold_start: int, now: int) -> int:
+        """Return how long it is at least until a process of a function can compute; 0: one was there."""
+        if function not in self._processes:
+            batch_runs = ((run.begin, run.start) for run in self.batch_runs.values() if run.function == function)
+            asked = ((each.begin, each.end) for each in self.prefetches.values() if each.function == function)
+            known = sorted(each for each in (*batch_runs, *asked) if each[1] >= 0)
+            earliest = accumulate((start for _, start in known), min)
+            self._processes[function] = ([begin for begin, _ in known], list(earliest))
+        begins, earliest_start = self._processes[function]
+        index = bisect_right(begins, now) - 1
+        start = min(now + cold_start, earliest_start[index]) if index >= 0 else now + cold_start
+        return max(0, start - now)
+
     # --- where the time went ---
 
     def spent(self, request: int) -> dict[str, int]:
@@ -261,23 +287,35 @@ class TaskHistory:
         spent = dict.fromkeys(PARTS, 0)
         if request not in self.answered:
             return spent
-        time, task = self.answered[request]
-        attempt = self._ended(request, task, time)
-        while attempt is not None and attempt.batch_run is not None:
+        for attempt, lost in self.chain(request):
             batch_run = attempt.batch_run
+            assert batch_run is not None
             spent["run"] += batch_run.end - batch_run.start
             spent["transfer" if batch_run.inputs >= batch_run.start else "load"] += batch_run.start - batch_run.begin
             queued = max(attempt.ready, attempt.queues[0][1]) if attempt.queues else attempt.ready
             spent["transfer"] += queued - attempt.ready
             spent["wait"] += batch_run.begin - queued
-            since = attempt.ready
+            spent["lost"] += lost
+        return spent
+
+    def chain(self, request: int, last: Attempt | None = None) -> Iterator[tuple[Attempt, int]]:
+        """Yield the tasks that decided when a request was answered, last first, each with the time lost before it.
+
+        Each one began to wait when the next one ended. ``last`` is where the chain ends if there is no answer.
+        """
+        if last is None and request in self.answered:
+            time, task = self.answered[request]
+            last = self._ended(request, task, time)
+        attempt = last
+        while attempt is not None:
+            since, lost = attempt.ready, 0
             before = self._awaited(attempt, since)
             if before is None and since > self.arrived[request]:  # not a predecessor but a loss made it ready then
                 first = next(attempt for attempt in self.tasks[request][attempt.task] if attempt.ready >= 0)
-                spent["lost"] += since - first.ready
+                lost = since - first.ready
                 before = self._awaited(attempt, first.ready)
+            yield attempt, lost
             attempt = before
-        return spent
 
     def _awaited(self, attempt: Attempt, time: int) -> Attempt | None:
         """Return the predecessor of a task that ended at a time."""

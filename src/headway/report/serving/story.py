@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from headway.core.tape import Tape, TapeRow
-from headway.report.formatting import clipped, listed
+from headway.report.formatting import clipped, listed, milliseconds
 from headway.report.serving.history import Attempt, BatchRun, TaskHistory
 from headway.serving.catalogue import Catalogue
 from headway.serving.fleet import Fleet
 from headway.serving.latency import LatencyModel
 from headway.serving.request import NO_GROUPS, Groups, Request
 from headway.serving.rows import Kind
-from headway.units import MILLISECOND, format_size, to_seconds
+from headway.units import format_size, to_seconds
 
 _MOST_NEIGHBOURS = 3
 _LEAVES = frozenset((int(Kind.PLACE), int(Kind.MOVE), int(Kind.DROP)))
@@ -68,32 +68,36 @@ class RequestStory:
             yield f"{name}, due at {to_seconds(request.arrival):.3f} s"
             yield f"not arrived: the run ended at {to_seconds(self.horizon):.3f} s"
             return
-        deadline = "" if not request.deadline else f", to be answered within {_ms(request.deadline - request.arrival)}"
+        deadline = (
+            ""
+            if not request.deadline
+            else f", to be answered within {milliseconds(request.deadline - request.arrival)}"
+        )
         yield f"{name}, arrived at {to_seconds(request.arrival):.3f} s{deadline}"
-        width = max((len(_ms(step.time - request.arrival)) for step in self.steps), default=0) + 1
+        width = max((len(milliseconds(step.time - request.arrival)) for step in self.steps), default=0) + 1
         for step in self.steps:
-            yield f"  {'+' + _ms(step.time - request.arrival):>{width}}  {step.text}"
+            yield f"  {'+' + milliseconds(step.time - request.arrival):>{width}}  {step.text}"
         yield from self._end()
 
     def _end(self) -> Iterator[str]:
         request = self.request
         if self.answered >= 0:
             latency = self.answered - request.arrival
-            times = f"{latency / max(self.least, 1):.2f} times its critical path of {_ms(self.least)}"
-            yield f"answered after {_ms(latency)}: {times}{self._margin(self.answered)}"
-            where = listed([f"{_ms(time)} {_WORDS[what]}" for what, time in self.spent.items() if time])
+            times = f"{latency / max(self.least, 1):.2f} times its critical path of {milliseconds(self.least)}"
+            yield f"answered after {milliseconds(latency)}: {times}{self._margin(self.answered)}"
+            where = listed([f"{milliseconds(time)} {_WORDS[what]}" for what, time in self.spent.items() if time])
             yield f"the chain of tasks that decided it: {where}"
         elif self.dropped >= 0:
-            yield f"given up after {_ms(self.dropped - request.arrival)}{self._margin(self.dropped)}"
+            yield f"given up after {milliseconds(self.dropped - request.arrival)}{self._margin(self.dropped)}"
         else:
-            yield f"not answered: the run ended {_ms(self.horizon - request.arrival)} after it came in"
+            yield f"not answered: the run ended {milliseconds(self.horizon - request.arrival)} after it came in"
             yield from (f"  {line}" for line in self.left)
 
     def _margin(self, time: int) -> str:
         if not self.request.deadline:
             return ""
         over = time - self.request.deadline
-        return f", {_ms(over)} late" if over > 0 else f", {_ms(-over)} before its deadline"
+        return f", {milliseconds(over)} late" if over > 0 else f", {milliseconds(-over)} before its deadline"
 
     def record(self) -> dict[str, Any]:
         """Return the story as JSON, for a program."""
@@ -128,6 +132,13 @@ def _whose(request: Request, groups: Groups) -> str:
     named = f", class {clipped(groups.classes[request.class_id])}" if groups.classes else ""
     ranked = f", priority {request.priority}" if request.priority else ""
     return f"{named}{ranked}{f', tenant {clipped(groups.tenants[request.tenant])}' if groups.tenants else ''}"
+
+
+def drop_reason(catalogue: Catalogue, fleet: Fleet, requests: Sequence[Request], tape: Tape, number: int) -> str:
+    """Return why a request was given up, as far as the tape and the profiles show it."""
+    request = next(each for each in requests if each.id == number)
+    teller = _Teller(catalogue, fleet, requests, request, tape)
+    return teller.why_dropped(teller.history.dropped[number])
 
 
 class _Teller:
@@ -195,14 +206,18 @@ class _Teller:
             self._say(row.time, index, f"{self.names[row.detail]} goes to {self.workers[row.place]}{came}")
         elif row.kind == Kind.DROP:
             done = f"{row.value} of {len(self.names)} tasks done"
-            self._say(row.time, index, f"given up, with {done}: {self._why(row.time)}")
+            self._say(row.time, index, f"given up, with {done}: {self.why_dropped(row.time)}")
 
-    def _why(self, now: int) -> str:
+    def why_dropped(self, now: int) -> str:
         """Return why it was given up, as far as the tape and the profiles show it."""
         left = self.request.deadline - now
         if not self.request.deadline or left < 0:
             return "its deadline has passed" if self.request.deadline else "the policy gave no reason"
-        starts = [self._process_in(task.function, now) for task in self.graph.tasks]
+        functions = self.catalogue.functions
+        starts = [
+            self.history.process_in(task.function, functions[task.function].cold_start, now)
+            for task in self.graph.tasks
+        ]
         needs = [
             0 if attempts[-1].batch_run is not None else starts[task] + self._fastest(self.graph.functions[task])
             for task, attempts in enumerate(self.history.tasks[self.request.id])
@@ -215,19 +230,8 @@ class _Teller:
         if cold:
             time, task = max(cold)
             function = self.catalogue.functions[self.graph.functions[task]]
-            who = f", for a process of {clipped(function.name)} is there in {_ms(time)}"
-        return f"it takes {_ms(least)} more at least{who}, and its deadline is in {_ms(left)}"
-
-    def _process_in(self, function: int, now: int) -> int:
-        """Return how long it is at least until a process of a function can compute; 0: one was there."""
-        batch_runs = (
-            each.start for each in self.history.batch_runs.values() if each.function == function and each.begin <= now
-        )
-        asked = (
-            each.end for each in self.history.prefetches.values() if each.function == function and each.begin <= now
-        )
-        whole = now + self.catalogue.functions[function].cold_start
-        return max(0, min([whole, *(start for start in (*batch_runs, *asked) if start >= 0)]) - now)
+            who = f", for a process of {clipped(function.name)} is there in {milliseconds(time)}"
+        return f"it takes {milliseconds(least)} more at least{who}, and its deadline is in {milliseconds(left)}"
 
     def _fastest(self, function: int) -> int:
         """Return what one task of a function takes at least, on any GPU of the fleet."""
@@ -243,13 +247,15 @@ class _Teller:
         for index, (worker, since, until) in enumerate(attempt.queues):
             if since != begin:
                 came = (
-                    "" if index or since <= attempt.ready else f", its inputs {_ms(since - attempt.ready)} on their way"
+                    ""
+                    if index or since <= attempt.ready
+                    else f", its inputs {milliseconds(since - attempt.ready)} on their way"
                 )
                 row = self._row(attempt.task, since, Kind.TASK_ARRIVED, Kind.QUEUED)
                 self._say(since, row, f"{name} is queued at {self.workers[worker]}{came}")
             if until >= 0 and until not in (begin, attempt.lost):
                 row = self._row(attempt.task, until, *_LEAVES)
-                text = f"{name} leaves the queue of {self.workers[worker]} after {_ms(until - since)}"
+                text = f"{name} leaves the queue of {self.workers[worker]} after {milliseconds(until - since)}"
                 self._say(until, row + 0.5, text)  # that row is why
         if batch_run is not None:
             self._ran(attempt, batch_run, name)
@@ -273,7 +279,7 @@ class _Teller:
     def _ran(self, attempt: Attempt, batch_run: BatchRun, name: str) -> None:
         since = attempt.queues[-1][1] if attempt.queues else attempt.ready
         waited = (
-            f" after {_ms(batch_run.begin - since)} of waiting{self._behind(batch_run, since)}"
+            f" after {milliseconds(batch_run.begin - since)} of waiting{self._behind(batch_run, since)}"
             if batch_run.begin > since
             else ""
         )
@@ -286,14 +292,14 @@ class _Teller:
         if batch_run.start > batch_run.begin and (before := self._before_start(batch_run)):
             self._say(batch_run.start, self.batches[Kind.LOADED, batch_run.lease], f"{name} has {before}")
         if batch_run.first_token >= 0:
-            took = f"{_ms(batch_run.first_token - batch_run.start)} after the engine began"
+            took = f"{milliseconds(batch_run.first_token - batch_run.start)} after the engine began"
             text = f"{name} has its first token, {took} with its {self.request.prompt_tokens:,} prompt tokens"
             self._say(batch_run.first_token, self.batches[Kind.FIRST_TOKEN, batch_run.lease], text)
         if batch_run.end >= 0:
             self._say(
                 batch_run.end,
                 self.batches[Kind.FINISHED, batch_run.lease],
-                f"{name} is done, in {_ms(batch_run.end - batch_run.start)}",
+                f"{name} is done, in {milliseconds(batch_run.end - batch_run.start)}",
             )
 
     def _lost(self, attempt: Attempt, name: str) -> str:
@@ -303,7 +309,8 @@ class _Teller:
             return f"{where}: {name} must go elsewhere"
         which = self.workers[batch_run.worker]
         if batch_run.lost >= 0:
-            return f"{which} fails: {name} is lost after {_ms(batch_run.lost - batch_run.begin)}, and must run again"
+            after = milliseconds(batch_run.lost - batch_run.begin)
+            return f"{which} fails: {name} is lost after {after}, and must run again"
         return f"{which} fails: the result of {name} is lost, and {name} must run again"
 
     def _given(self, batch_run: BatchRun) -> str:
@@ -318,12 +325,11 @@ class _Teller:
     def _before_start(self, batch_run: BatchRun) -> str:
         parts = []
         if batch_run.cold:
-            parts.append(f"its process after {_ms(batch_run.cold)}")
+            parts.append(f"its process after {milliseconds(batch_run.cold)}")
         for model, time in batch_run.loads:
             weights = self.catalogue.models[model]
-            parts.append(
-                f"the weights of {clipped(weights.name)} ({format_size(weights.weights_bytes)}) after {_ms(time)}"
-            )
+            size = format_size(weights.weights_bytes)
+            parts.append(f"the weights of {clipped(weights.name)} ({size}) after {milliseconds(time)}")
         if batch_run.evicted:
             gone = [clipped(self.catalogue.models[model].name) for model in batch_run.evicted]
             parts.append(f"room where {listed(gone)} {'was' if len(gone) == 1 else 'were'}")
@@ -331,7 +337,7 @@ class _Teller:
             what = "its inputs" if batch_run.inputs >= batch_run.start else "weights that were on their way"
             if self.catalogue.functions[batch_run.function].generate is not None:
                 what = "its place in the engine"
-            parts.append(f"{what} after {_ms(batch_run.start - batch_run.begin)}")
+            parts.append(f"{what} after {milliseconds(batch_run.start - batch_run.begin)}")
         return ", ".join(parts)
 
     def _behind(self, batch_run: BatchRun, since: int) -> str:
@@ -369,8 +375,3 @@ class _Teller:
 
     def _say(self, time: int, row: float, text: str) -> None:
         self.steps.append(Step(time, row, text))
-
-
-def _ms(time: int) -> str:
-    """Return a time in milliseconds; in microseconds below a tenth of one."""
-    return f"{time / MILLISECOND:,.1f} ms" if time >= MILLISECOND // 10 or not time else f"{time / 1000:,.1f} µs"
