@@ -37,7 +37,7 @@ def of_kind(kind: Kind) -> Iterator[int]:
 def test_the_tape_that_is_broken_below_is_sound_and_has_a_row_of_every_kind() -> None:
     tape = rich().tape
     assert audited(tape.rows) == []
-    assert set(tape.column("kind").tolist()) == set(Kind) - {Kind.REFUSED, Kind.DECIDE}  # with a controller only: test_controller
+    assert set(tape.column("kind").tolist()) == set(Kind) - {Kind.REFUSED, Kind.DECIDE}
     assert {1, 0} == {row.value for row in rich().rows(Kind.LOST)}
     stale = {row.value for row in rich().rows(Kind.STALE)}
     assert {Kind.FINISHED, Kind.LOADED, Kind.TASK_ARRIVED, Kind.FETCHED, Kind.INSTANCE_STARTED} <= stale
