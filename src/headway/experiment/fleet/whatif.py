@@ -6,7 +6,7 @@ replayed and asked again.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,8 @@ from headway.experiment.changes import (
     write_difference,
 )
 from headway.experiment.domain import Progress, RunResult, StoredRun, with_table
-from headway.experiment.fleet.scene import FleetScene
+from headway.experiment.fleet import initial
+from headway.experiment.fleet.scene import FleetScene, with_law
 from headway.experiment.folder import check_folder, claimed
 from headway.experiment.measured import numbers
 from headway.experiment.play import play
@@ -45,6 +46,7 @@ from headway.units import counted, format_duration
 SETTABLE = (
     *("policy.", "failures.", "workload.slo", "serving.workers", "serving.memory", "serving.start", "serving.control"),
     *("serving.push_interval", "serving.fidelity", "serving.profile", "serving.interference", "serving.programs."),
+    *("serving.controller", "serving.autoscale", "serving.startup"),
 )
 LOADS = (Fraction(1, 1000), Fraction(1000))
 
@@ -70,11 +72,14 @@ def plan(scene: FleetScene, changes: Mapping[str, Any]) -> Plan:
         wanted = experiment.serving.workers
         if wanted is not None and len(built.fleet.workers) != wanted:
             raise ExperimentError(f"workers {wanted}: the scenario's own program makes {len(built.fleet.workers)}")
-    made = FleetScene(experiment, built, _requests(scene, experiment, built, load))
+    requests = _requests(scene, experiment, built, load)
+    if experiment != scene.experiment:
+        built = initial.scaled(experiment, built, requests)
+    made = replace(scene, experiment=experiment, built=built, requests=requests)
     made.policy()  # here, like failures: what is wrong is said before anything runs
     made.faults()
     made.state()
-    return Plan(made, tuple(told))
+    return Plan(with_law(made), tuple(told))
 
 
 def _experiment(scene: FleetScene, changes: Mapping[str, Any], told: list[str]) -> ServingExperiment:
@@ -184,7 +189,9 @@ def _requests(scene: FleetScene, experiment: ServingExperiment, built: Built, lo
     made = []
     for request in scene.requests:
         arrival = int(request.arrival / load)
-        limit = limits[request.graph] if limits else max(0, request.deadline - request.arrival)
+        limit = max(0, request.deadline - request.arrival)
+        if limits:
+            limit = limits[min(request.class_id, len(limits) - 1)][request.graph]
         deadline = arrival + limit if limit else 0
         made.append(request._replace(arrival=arrival, deadline=deadline, ingress=request.ingress % workers))
     return tuple(made)
@@ -217,7 +224,7 @@ def ask(
             before = unchanged.tape
         scene = planned.scene
         experiment = with_table(scene.experiment, "run", out="" if folder is None else str(folder))
-        after = play(FleetScene(experiment, scene.built, scene.requests), folder, progress)
+        after = play(replace(scene, experiment=experiment), folder, progress)
         if after.stopped:
             return _stopped(after, folder)
         result = _result(stored, planned, before, after)

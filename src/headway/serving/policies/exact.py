@@ -53,6 +53,8 @@ class Exact(PoolPolicy):
             if (chain := _chain(graph, task))
         }
         self._searches = cache(self._search)
+        self._made: list[Search] = []
+        """All searches so far."""
         self._whole = lru_cache(_KEPT)(self._front)
         self._points = 0
         """Configurations that went into fronts."""
@@ -60,7 +62,7 @@ class Exact(PoolPolicy):
     @property
     def states_evaluated(self) -> int:
         """Return how many configurations searches have looked at, or fronts were made of."""
-        return self._points + sum(search.states for search in self._searches.values())
+        return self._points + sum(search.states for search in self._made)
 
     def choices(
         self, now: int, state: ServingState, key: Key, requests: Sequence[int], slack: int, queue: int
@@ -85,7 +87,8 @@ class Exact(PoolPolicy):
     def _search(self, key: Key, limits: tuple[int, ...] | None) -> Search:
         """Return the search through a task and the chain that follows it."""
         stages = [self._counted_on(key[0], task, limits) for task in self._chains[key]]
-        return Search(stages, self.ranks, together=self.together)
+        self._made.append(Search(stages, self.ranks, together=self.together))
+        return self._made[-1]
 
     def _counted_on(self, graph: int, task: int, limits: tuple[int, ...] | None) -> tuple[Option, ...]:
         """Return a task's options with the batches that plans may count on; None: with all."""
