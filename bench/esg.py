@@ -118,10 +118,11 @@ def changes(rows: Sequence[Row]) -> list[str]:
 
 
 def write(rows: Sequence[Row], path: Path) -> None:
-    """Write rows as CSV."""
+    """Write rows as CSV, without columns that are empty."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        named = [key for key in rows[0] if any(row[key] not in ("", None) for row in rows)]
+        writer = csv.DictWriter(file, named, extrasaction="ignore", lineterminator="\n")
         writer.writeheader()
         for row in rows:
             writer.writerow({key: f"{value:.8g}" if isinstance(value, float) else value for key, value in row.items()})
@@ -130,13 +131,10 @@ def write(rows: Sequence[Row], path: Path) -> None:
 def load(path: Path) -> list[Row]:
     """Return the rows of a CSV file as they were before they were written, to so many digits."""
     with path.open(newline="", encoding="utf-8") as file:
-        return [{key: _value(key, text) for key, text in row.items()} for row in csv.DictReader(file)]
-
-
-def _value(key: str, text: str) -> Any:
-    if not key.startswith(KEYS):
-        return text
-    return float(text) if text else None
+        read = [dict(row) for row in csv.DictReader(file)]
+    numbers = [*KEYS, *(f"{key}_{end}" for key in KEYS[:2] for end in ("low", "high"))]
+    names = dict.fromkeys(("more", "start", "slo", "arrivals"), "")
+    return [names | row | {key: float(row[key]) if row.get(key) else None for key in numbers} for row in read]
 
 
 def main(given: Sequence[str] | None = None) -> None:
