@@ -21,7 +21,7 @@ from headway.metrics.serving.ranking import best
 
 SLO = {"0.8L": "strict", "1.0L": "moderate", "1.2L": "relaxed"}
 ARRIVALS = {"uniform:40ms,67.2ms": "light", "uniform:20ms,33.6ms": "normal", "uniform:10ms,16.8ms": "heavy"}
-KEYS = ("slo_hit_rate", "cost_per_request_usd", "dropped", "wall_s")
+KEYS = ("slo_hit_rate", "cost_per_request_usd", "dropped")
 Row = dict[str, Any]
 
 
@@ -61,7 +61,7 @@ def cells(rows: Iterable[Row]) -> dict[tuple[str, str, str, str], list[Row]]:
     """Return the rows by cell, in the order strict to relaxed, light to heavy."""
     order = [[*SLO.values(), ""], [*ARRIVALS.values(), ""]]
     found: dict[tuple[str, str, str, str], list[Row]] = {}
-    for row in rows:
+    for row in sorted(rows, key=lambda row: str(row["policy"])):
         found.setdefault((row["more"], row["start"], row["slo"], row["arrivals"]), []).append(row)
     return dict(sorted(found.items(), key=lambda item: (*item[0][:2], *_places(item[0][2:], order))))
 
@@ -71,11 +71,12 @@ def _places(values: Sequence[str], order: Sequence[Sequence[str]]) -> list[int]:
 
 
 def said(row: Row, *, bold: bool = False) -> str:
-    """Return hits and dollars for 1,000 requests, with half the width of their intervals."""
+    """Return hits and dollars for 1,000 requests, with half the width of their intervals, cut where no share can be."""
     parts = []
     for name, factor, digits in ((KEYS[0], 100.0, 2), (KEYS[1], 1000.0, 4)):
         low, high = row[f"{name}_low"], row[f"{name}_high"]
-        half = "" if low is None else f" ± {factor * (high - low) / 2:.{digits}f}"
+        most = 1.0 if name == KEYS[0] else high
+        half = "" if low is None else f" ± {factor * (min(high, most) - max(low, 0.0)) / 2:.{digits}f}"
         parts.append(f"{factor * row[name]:.{digits}f}{half}")
     text = f"{parts[0]} % at {parts[1]}"
     return f"**{text}**" if bold else text
@@ -117,13 +118,23 @@ def changes(rows: Sequence[Row]) -> list[str]:
 
 
 def write(rows: Sequence[Row], path: Path) -> None:
-    """Write rows as CSV."""
+    """Write rows as CSV, without columns that are empty."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        named = [key for key in rows[0] if any(row[key] not in ("", None) for row in rows)]
+        writer = csv.DictWriter(file, named, extrasaction="ignore", lineterminator="\n")
         writer.writeheader()
         for row in rows:
             writer.writerow({key: f"{value:.8g}" if isinstance(value, float) else value for key, value in row.items()})
+
+
+def load(path: Path) -> list[Row]:
+    """Return the rows of a CSV file as they were before they were written, to so many digits."""
+    with path.open(newline="", encoding="utf-8") as file:
+        read = [dict(row) for row in csv.DictReader(file)]
+    numbers = [*KEYS, *(f"{key}_{end}" for key in KEYS[:2] for end in ("low", "high"))]
+    names = dict.fromkeys(("more", "start", "slo", "arrivals"), "")
+    return [names | row | {key: float(row[key]) if row.get(key) else None for key in numbers} for row in read]
 
 
 def main(given: Sequence[str] | None = None) -> None:
@@ -132,11 +143,12 @@ def main(given: Sequence[str] | None = None) -> None:
     parser.add_argument("sweeps", nargs="+", type=Path)
     parser.add_argument("--changed", nargs="*", type=Path, default=[])
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--name", default="cells", help="name of the CSV file, without its ending")
     options = parser.parse_args(given)
     rows = [row for group in cells(read(options.sweeps)).values() for row in group]
     if not rows:
         parser.error(f"no cell of {', '.join(map(str, options.sweeps))} was run")
-    write(rows, options.out / "cells.csv")
+    write(rows, options.out / f"{options.name}.csv")
     print("\n".join(table(rows)))
     won = [[row["policy"] for row in best(group)] for group in cells(rows).values()]
     counts = {name: sum(name in names for names in won) for names in won for name in names}

@@ -42,7 +42,7 @@ def test_cells_of_several_folders_become_one_table(tmp_path: Path, capsys: pytes
     esg.main([str(tmp_path / "a"), str(tmp_path / "b"), "--changed", str(tmp_path / "c"), "--out", str(out)])
     said = capsys.readouterr().out
     assert "| policy | strict-light | strict-heavy |" in said
-    assert "| `headway` |  | **90.00 ± 63.53 % at 0.0600 ± 0.0000** |" in said
+    assert "| `headway` |  | **90.00 ± 36.77 % at 0.0600 ± 0.0000** |" in said
     assert "Best of 2 cells: esg in 1, headway in 1." in said
     assert "| warm | `esg` | `late=plan` | 60.00 % at 0.0600 | -10.00 |" in said
     rows = list(csv.DictReader((out / "cells.csv").read_text().splitlines()))
