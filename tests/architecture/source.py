@@ -9,7 +9,7 @@ PACKAGE = ROOT / "src" / "headway"
 
 FILES = sorted(PACKAGE.rglob("*.py"))
 CORE_FILES = sorted((PACKAGE / "core").rglob("*.py"))
-POLICY_FILES = sorted(PACKAGE.glob("*/policies/**/*.py"))
+POLICY_FILES = sorted([*PACKAGE.glob("*/policies/**/*.py"), *PACKAGE.glob("serving/scalers/*.py")])
 
 
 def name(path: Path) -> str:

@@ -11,6 +11,7 @@ from headway.errors import ExperimentError
 from headway.kernels.policies import registry as of_kernels
 from headway.report.training.tables import parts
 from headway.serving.policies import registry as of_serving
+from headway.serving.scalers.registry import SCALERS, build as build_scaler
 from headway.training.cluster import uniform
 from headway.training.policies import registry
 from headway.training.policies.backfills.fit import Fit
@@ -151,6 +152,7 @@ SCALES: dict[tuple[str, ...], tuple[set[str], Build]] = {
         "docs/guides/containers.md",
         "docs/tutorials/gpu.md",
     ): (set(of_kernels.POLICIES), of_kernels.build),
+    ("docs/reference/autoscaling.md", "docs/background/results/autoscaling.md"): (set(SCALERS), build_scaler),
 }
 """Where the pages of a scale lie, the names of its policies, and what builds one.
 

@@ -64,7 +64,7 @@ def scripted(here: World, *script: tuple[int, Action]) -> Run:
     return drive(Script(*((at * MILLISECOND, action) for at, action in script)), here)  # type: ignore[arg-type]
 
 
-def findings(run: Run, rows: np.ndarray | None = None) -> set[str]:  # type: ignore[type-arg]
+def findings(run: Run, rows: np.ndarray | None = None) -> set[str]:
     tape = run.tape if rows is None else Tape(rows)
     found = audit(run.world.catalogue, run.world.fleet, run.world.requests, tape)
     return {finding.rule for finding in found}
@@ -143,16 +143,16 @@ def test_workers_are_only_started_when_off_and_drained_when_up() -> None:
     state.commit(1, StopWorker(1))
     state.commit(2, StartWorker(1))
     state.apply(3, WorkerStarted(1, first))  # of the start that was given up
-    assert state.workers[1].power is Power.STARTING
+    assert state.workers[1].power == Power.STARTING
     assert not state.workers[1].up
     state.apply(4, WorkerStarted(1, state.leases))
-    assert state.workers[1].power is Power.ON
+    assert state.workers[1].power == Power.ON
     assert state.workers[1].up
     state.commit(5, DrainWorker(1))
     assert not state.workers[1].up
     state.commit(6, StartWorker(1))  # it drains, and is used again at once
     assert state.workers[1].up
-    assert state.workers[1].power is Power.ON
+    assert state.workers[1].power == Power.ON
 
 
 def test_a_failure_neither_wakes_a_worker_that_is_off_nor_outlives_its_stop() -> None:
