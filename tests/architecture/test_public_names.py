@@ -37,7 +37,7 @@ JOBS = [
     *("--migration-cost", "--round", "--allocation", "--cpus-per-node", "--memory-per-node", "--profiles", "--models"),
 ]
 REQUESTS = ["--requests", "--arrivals", "--slo", "--setting"]
-FLEET = ["--start", *BAD, "--warmup", "--failures", "--push-interval", "--control", "--fidelity"]
+FLEET = ["--start", "--profile", *BAD, "--warmup", "--failures", "--push-interval", "--control", "--fidelity"]
 GPU = ["--think", "--seconds", "--slo", "--floor"]
 FIRST = ["--seeds", "--out", "--report"]
 GRID = ["--vary", "--grid", "--out", "-o"]
