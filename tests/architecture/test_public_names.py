@@ -38,7 +38,7 @@ JOBS = [
 ]
 REQUESTS = ["--requests", "--arrivals", "--slo", "--prompt-tokens", "--output-tokens", "--setting"]
 FLEET = [
-    *("--start", "--autoscale", "--startup", *BAD, "--warmup", "--failures"),
+    *("--start", "--profile", "--autoscale", "--startup", *BAD, "--warmup", "--failures"),
     *("--push-interval", "--control", "--controller", "--fidelity"),
 ]
 GPU = ["--think", "--seconds", "--slo", "--floor"]

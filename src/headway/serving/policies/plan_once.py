@@ -1,4 +1,4 @@
-"""plan-once: one plan for the whole graph when a request arrives, kept to the end, in the manner of Orion.
+"""plan-once: an ablation of ``esg``: one plan for the whole graph when a request arrives, kept to the end.
 
 Best-first search by cost: from the cheapest configuration of every task, each step moves one task to its next faster
 configuration on its front. The first state that keeps the deadline is the plan. The search ends after ``cutoff``

@@ -254,8 +254,8 @@ class PoolPolicy(ServingPolicy):
                 if worker.slices_free < slices or worker.cpus_free < cpus:
                     continue
                 absent = (kind.mask & ~worker.memory.resident).bit_count()
-                distance = worker.id != near if far is None else far[worker.id]
-                rank = (distance, worker.slices_free, worker.cpus_free, absent, worker.id)
+                away = far[worker.id] if far else worker.id != near
+                rank = (away, worker.slices_free, worker.cpus_free, absent, worker.id)
                 if best is not None and rank >= best[0]:
                     continue
                 if (evict := fits(state, worker, function, count, cpus, slices)) is not None:

@@ -9,13 +9,18 @@ from headway.serving.state import ServingState
 def new_tasks(state: ServingState) -> Iterator[tuple[RequestState, int]]:
     """Yield the tasks that became ready in this instant; some may come twice."""
     requests = state.requests
-    tasks = [(request, task) for request in state.landed for task in requests[request].graph.entries]
-    for request, task in state.ended:
-        if (rs := requests.get(request)) is not None:
-            tasks += [(request, after) for after in rs.graph.successors[task]]
+    for request in state.landed:
+        rs = requests[request]
+        for task in rs.graph.entries:
+            if rs.stage[task] is READY:
+                yield rs, task
+    for request, done in state.ended:
+        if (still_open := requests.get(request)) is not None:
+            for task in still_open.graph.successors[done]:
+                if still_open.stage[task] is READY:
+                    yield still_open, task
     for request in state.displaced:
-        if (rs := requests.get(request)) is not None:
-            tasks += [(request, task) for task in range(len(rs.stage))]
-    for request, task in tasks:
-        if (rs := requests[request]).stage[task] is READY:
-            yield rs, task
+        if (still_open := requests.get(request)) is not None:
+            for task, stage in enumerate(still_open.stage):
+                if stage is READY:
+                    yield still_open, task

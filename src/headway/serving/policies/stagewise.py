@@ -1,4 +1,4 @@
-"""stagewise: each stage alone, within its fixed share of the deadline, in the manner of INFless and FaST-GShare.
+"""stagewise: an ablation of ``esg``: each stage alone, within its fixed share of the deadline.
 
 The deadline is divided once over the tasks, by their mean service time along the longest path through each. A stage
 takes its cheapest configurations within its share, less what it waited. What earlier stages saved or lost does not
