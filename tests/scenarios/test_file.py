@@ -172,14 +172,15 @@ def test_the_scenario_on_the_page_is_built_as_its_comments_say(tmp_path: Path) -
 
 
 def test_every_key_of_a_scenario_stands_on_the_page() -> None:
-    from headway.formats.serving import profile as serving_profile, scenario_tables
+    from headway.formats.serving import classes, profile as serving_profile, scenario_tables
 
     text = "\n".join(block.text for block in blocks(PAGE))
-    kinds = [kind for module in (scenario_tables, serving_profile) for kind in vars(module).values()]
+    kinds = [kind for module in (scenario_tables, serving_profile, classes) for kind in vars(module).values()]
     structs = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, msgspec.Struct)]
     assert ScenarioTable in structs
     keys = {key for kind in structs if kind is not msgspec.Struct for key in kind.__struct_fields__}
-    assert {key for key in keys if f"{key} =" not in text and f"[{key}" not in text and f".{key}]" not in text} == set()
+    written = ("{} =", "[{}", ".{}]", ".{}.")
+    assert {key for key in keys if not any(how.format(key) in text for how in written)} == set()
 
 
 def test_the_python_file_on_the_page_is_a_scenario(tmp_path: Path) -> None:

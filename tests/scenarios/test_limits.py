@@ -115,17 +115,17 @@ def test_a_deadline_below_the_critical_path_says_by_how_much() -> None:
 
 def test_only_graphs_that_are_asked_for_need_to_meet_a_deadline() -> None:
     experiment = of("compass", {"slo": "1s", "mix": {"question-answering": 1}})
-    assert deadlines(experiment, load(experiment)) == (1000 * MILLISECOND,) * 4
+    assert deadlines(experiment, load(experiment)) == ((1000 * MILLISECOND,) * 4,)
 
 
 def test_deadlines_are_factors_of_the_least_configurations() -> None:
     experiment = of("esg", setting="strict-light", profile="law")
     built = load(experiment)
     latency, graphs = LatencyModel(built.catalogue, built.fleet), built.catalogue.graphs
-    assert deadlines(experiment, built) == tuple(round(0.8 * latency.critical_path(graph)) for graph in graphs)
+    assert deadlines(experiment, built) == (tuple(round(0.8 * latency.critical_path(graph)) for graph in graphs),)
     assert len(graphs) == 4
     assert all(latency.fastest_path(graph) < 0.8 * latency.critical_path(graph) for graph in graphs)
-    assert deadlines(of("esg", {"slo": "none"}, profile="law"), built) == (0,) * 4
+    assert deadlines(of("esg", {"slo": "none"}, profile="law"), built) == ((0,) * 4,)
 
 
 def test_a_mix_of_unknown_or_no_graphs_is_refused() -> None:

@@ -11,6 +11,7 @@ from polars.testing import assert_frame_equal
 from headway.metrics.serving.ledger import Ledger
 from headway.report.export import write_tables
 from headway.report.serving.export import tables
+from headway.serving.request import NO_GROUPS, Groups
 from headway.serving.rows import Kind
 from headway.units import SECOND
 from tests.docs.pages import read, tables as tables_of_page
@@ -21,9 +22,9 @@ TABLES = ("requests", "tasks", "batches", "workers")
 PARTS = ("run_s", "load_s", "wait_s", "transfer_s", "lost_s")
 
 
-def tables_of(run: Run, until: int | None = None) -> dict[str, pl.DataFrame]:
+def tables_of(run: Run, until: int | None = None, groups: Groups = NO_GROUPS) -> dict[str, pl.DataFrame]:
     tape = run.tape if until is None else run.tape.until(until)
-    made = tables(run.world.catalogue, run.world.fleet, run.world.requests, tape)
+    made = tables(run.world.catalogue, run.world.fleet, run.world.requests, tape, groups)
     return {name: make() for name, make in made.items()}
 
 
@@ -77,7 +78,8 @@ def test_tables_come_back_as_they_were(
 @given(worlds())
 def test_the_columns_of_the_tables_are_those_of_the_page(world: World) -> None:
     page = read(Path("docs/guides/fleet-report.md"))
-    for name, table in tables_of(drive(Restless(0), world)).items():
+    groups = Groups(("gold",), ("search", "chat"))
+    for name, table in tables_of(drive(Restless(0), world), groups=groups).items():
         section = page.partition(f"### `{name}`")[2].partition("\n##")[0]
         ((_, rows),) = tables_of_page(section)
         told = {column for row in rows for column in re.findall(r"`(\w+)`", row[0])}
