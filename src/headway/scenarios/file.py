@@ -24,8 +24,8 @@ from headway.scenarios.build import (
     Builder,
     Built as Built,
     WorkloadDefaults as WorkloadDefaults,
-    check_memory,
 )
+from headway.scenarios.fitting import check_memory
 from headway.scenarios.generating import table_files, with_tables
 from headway.units import REFERENCE_SPEED_PPM
 

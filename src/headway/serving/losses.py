@@ -145,3 +145,17 @@ def _recompute(state: "ServingState", now: int, rs: RequestState) -> bool:
             rs.waits[task] = 0
             state.make_ready(now, rs, task)
     return any_lost
+
+
+def drop(state: "ServingState", now: int, request: int) -> None:
+    """Drop an open request: its tasks leave the queues, those that run end for nothing."""
+    dropped = state.requests.pop(request)
+    done = 0
+    for task, stage in enumerate(dropped.stage):
+        if stage == Stage.READY:
+            state.remove_ready(dropped, task)
+        elif stage < Stage.RUNNING:
+            state.unplace(now, dropped, task)
+        else:
+            done += stage == Stage.DONE
+    state.journal((now, Kind.DROP, request, 0, -1, 0, done))

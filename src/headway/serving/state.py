@@ -48,7 +48,7 @@ from headway.serving.events import (
 from headway.serving.fleet import Fleet
 from headway.serving.latency import LatencyModel
 from headway.serving.request import Request
-from headway.serving.requeststate import DONE, QUEUED, READY, RUNNING, SENT, RequestState
+from headway.serving.requeststate import QUEUED, READY, RUNNING, SENT, RequestState
 from headway.serving.rows import Kind
 from headway.serving.workerstate import Row, TaskId, WorkerState
 
@@ -254,7 +254,7 @@ class ServingState:
             self.journal((now, Kind.STOP_INSTANCE, -1, 0, action.worker, action.function, 0))
             batches.stop_idle(self, now, worker_state, action.function, -1)
         elif isinstance(action, DropRequest):
-            self._drop(now, action.request)
+            losses.drop(self, now, action.request)
         elif isinstance(action, DecideUntil):
             self.journal((now, Kind.DECIDE, -1, action.states, action.controller, action.waited, action.time))
         elif isinstance(action, StartWorker | DrainWorker | StopWorker):
@@ -389,15 +389,3 @@ class ServingState:
         worker.queued += base
         state.stage[task] = QUEUED
         self.touched[index] = None
-
-    def _drop(self, now: int, request: int) -> None:
-        state = self.requests.pop(request)
-        done = 0
-        for task, stage in enumerate(state.stage):
-            if stage == READY:
-                self.remove_ready(state, task)
-            elif stage < RUNNING:
-                self.unplace(now, state, task)
-            else:
-                done += stage == DONE
-        self.journal((now, Kind.DROP, request, 0, -1, 0, done))

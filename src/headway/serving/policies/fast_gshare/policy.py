@@ -29,7 +29,8 @@ from headway.serving.policies.fast_gshare.pods import Pod, Pods
 from headway.serving.policies.fronts import NEVER, options_on
 from headway.serving.policies.holding import Wakes
 from headway.serving.policies.parts import ServingPolicy
-from headway.serving.policies.pool import Key, fits, start
+from headway.serving.policies.pool import Key, fits
+from headway.serving.policies.processes import start
 from headway.serving.policies.stagewise import shares_by_mean
 from headway.serving.requeststate import READY
 from headway.serving.state import ServingState

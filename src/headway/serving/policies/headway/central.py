@@ -70,19 +70,17 @@ class Central:
         cheapest = [float(offers[0].usd.min()) / offers[0].size if offers else 0.0 for offers in self._menus]
         self._worths = [WORTH * sum(cheapest[task.function] for task in graph.tasks) for graph in graphs]
         least = [min(row[function] for row in state.latency.base) for function in functions]
-        self._grace = [
-            round(PATIENCE * graph.critical_path([least[task.function] for task in graph.tasks])) for graph in graphs
-        ]
+        paths = [graph.critical_path([least[task.function] for task in graph.tasks]) for graph in graphs]
+        self._grace = [round(PATIENCE * path) for path in paths]
         self._entries = [graph.entries for graph in graphs]
-        calls = [
-            (task.function, (index, at)) for index, graph in enumerate(graphs) for at, task in enumerate(graph.tasks)
-        ]
-        self._callers = [[caller for called, caller in calls if called == function] for function in functions]
+        self._callers: list[list[tuple[int, int]]] = [[] for _ in functions]
         """By function: its tasks, as (graph, task)."""
+        for index, graph in enumerate(graphs):
+            for at, task in enumerate(graph.tasks):
+                self._callers[task.function].append((index, at))
         self._least_slices = [0 if kind.on_cpus else 1 for kind in state.catalogue.functions]
-        self._formed = (
-            FormedBatches(graphs, [[menu.size for menu in offers] for offers in self._menus]) if self.feedback else None
-        )
+        sizes = [[menu.size for menu in offers] for offers in self._menus]
+        self._formed = FormedBatches(graphs, sizes) if self.feedback else None
         self._admission = Admission(state, self._menus)
         self._prices = ShadowPrices(WORTH)
         self._warming = Warming(state, self._capable, self._worths, SPARE)

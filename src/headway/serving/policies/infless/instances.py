@@ -9,7 +9,7 @@ from headway.serving.policies.fronts import can_hold
 from headway.serving.policies.infless.ledger import Ledger
 from headway.serving.policies.infless.planner import Cell, Fits, Planned, Slot, choose, fastest
 from headway.serving.policies.infless.stage import Instance, Stage
-from headway.serving.policies.pool import start
+from headway.serving.policies.processes import start
 from headway.serving.state import ServingState
 from headway.serving.workerstate import WorkerState
 

@@ -17,7 +17,8 @@ from headway.serving.policies.any_worker import SameSpeed
 from headway.serving.policies.fronts import can_hold
 from headway.serving.policies.locality import bytes_to_read
 from headway.serving.policies.orion_dag.planning import Bundle, Plan
-from headway.serving.policies.pool import fits, least_loaded, start
+from headway.serving.policies.pool import fits
+from headway.serving.policies.processes import least_loaded, start
 from headway.serving.requeststate import READY, RequestState
 from headway.serving.state import ServingState
 from headway.serving.workerstate import TaskId, WorkerState
