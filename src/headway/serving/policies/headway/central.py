@@ -59,14 +59,8 @@ class Central:
         graphs, functions = state.catalogue.graphs, range(len(state.catalogue.functions))
         self._menus = menus_of(state)
         self._worker_type = worker_types_of(state.fleet.workers)
-        self._capable = [
-            [
-                worker.id
-                for worker in state.workers
-                if any(self._worker_type[worker.id] in menu.worker_types for menu in offers)
-            ]
-            for offers in self._menus
-        ]
+        types = [set().union(*(menu.worker_types for menu in offers)) for offers in self._menus]
+        self._capable = [[w.id for w in state.workers if self._worker_type[w.id] in able] for able in types]
         cheapest = [float(offers[0].usd.min()) / offers[0].size if offers else 0.0 for offers in self._menus]
         self._worths = [WORTH * sum(cheapest[task.function] for task in graph.tasks) for graph in graphs]
         least = [min(row[function] for row in state.latency.base) for function in functions]
