@@ -22,7 +22,7 @@ from headway.training.pool import Pool
 from headway.training.replay import replay
 from headway.training.rows import Kind
 from headway.training.state import TrainingState
-from headway.units import REFERENCE_SPEED_PPM
+from headway.units import DAY, HOUR, REFERENCE_SPEED_PPM, SECOND
 from tests.drive import FIRST_ACTION, Run, Watched, World, digest, drive, first_difference
 
 Make = Callable[[], ComposedPolicy]
@@ -73,6 +73,22 @@ class Guarded(Watched):
             if action is None:
                 return
             yield action
+
+
+class AsksLater(Watched):
+    """Asks for the keys of waiting jobs at several times, unless the order has them computed anew."""
+
+    def decide(self, now: int, state: TrainingState) -> Iterable[Action]:
+        """The policy's actions; the key of a job that waits is the same whenever it is asked for."""
+        order = self.policy.order
+        waiting = [] if order.rekeys() else [state.jobs[job] for _, job in state.queue.in_order()]
+        for js in waiting:
+            present = order.key(now, js)
+            for later in (now + SECOND, now + HOUR, now + 400 * DAY):
+                then = order.key(later, js)
+                told = f"order {order.name}, job {js.id}: {present} at {now} ns, {then} at {later} ns"
+                promise("key stands", then == present, f"{told}; write key_moves_with_time = True in the class")
+        return super().decide(now, state)
 
 
 def check_all(make: Make, world: World) -> Run:
@@ -314,6 +330,11 @@ def check_audited(make: Make, world: World, run: Run) -> None:
         world.cluster, world.jobs, run.tape, policy=make(), speed=world.speed(), costs=world.costs, complete=True
     )
     promise("audited", not found, found[:3])
+
+
+def check_keys(make: Make, world: World) -> None:
+    """A key that depends on the time is computed anew: else it would stand as it was when the job began to wait."""
+    drive(make(), world, watch=AsksLater)
 
 
 def check_blind(make: Make, world: World) -> None:

@@ -20,7 +20,7 @@ from headway.training.policies.placements.best_fit import BestFit
 from headway.training.queue import Key
 from headway.training.state import TrainingState
 from headway.units import SECOND
-from tests.conformance.checks import BrokenPromise, check_all, check_blind, check_not_undone
+from tests.conformance.checks import BrokenPromise, check_all, check_blind, check_keys, check_not_undone
 from tests.drive import World, drive, seconds_of
 
 SMALL = World(uniform(2, 4), seconds_of((0, 30, 2), (0, 10, 3), (1, 20, 8), (2, 5, 1), (2, 5, 4), (9, 40, 6)))
@@ -184,6 +184,23 @@ def test_a_policy_that_looks_at_the_truth_is_noticed() -> None:
     with pytest.raises(BrokenPromise, match="blind to the truth"):
         check_blind(lambda: Broken(Truth()), world)
     check_blind(Broken, world)
+
+
+class Ages(Order):
+    """Longest wait first for each GPU, without saying that its key moves; nobody is preempted."""
+
+    name = "ages"
+
+    def key(self, now: int, js: JobState) -> Key:
+        return (js.job.submit - now) // js.gpus
+
+
+def test_a_key_that_moves_with_time_without_saying_so_is_noticed() -> None:
+    line = r"key stands: order ages, job \d: .*; write key_moves_with_time = True in the class"
+    with pytest.raises(BrokenPromise, match=line):
+        check_keys(lambda: Broken(Ages()), SMALL)
+    check_keys(lambda: Broken(type("Says", (Ages,), {"key_moves_with_time": True})()), SMALL)
+    check_all(lambda: Broken(Ages()), SMALL)  # nothing else notices
 
 
 class Jitters(Broken):

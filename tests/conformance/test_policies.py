@@ -9,7 +9,8 @@ from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.policies.registry import BACKFILLS, MIGRATIONS, ORDERS, PLACEMENTS, build
 from headway.units import SECOND
-from tests.conformance.checks import check_all, check_blind
+from tests.conformance.checks import check_all, check_blind, check_keys
+from tests.conformance.test_broken import SMALL
 from tests.drive import World
 from tests.strategies import specs, worlds
 
@@ -75,3 +76,9 @@ def test_quotas_keep_their_promises(spec: str, world: World) -> None:
 def test_no_order_knows_how_long_a_job_really_takes(order: str, data: st.DataObject, world: World) -> None:
     spec = data.draw(specs(order=order, cluster=world.cluster))
     check_blind(lambda: build(spec), world)
+
+
+@pytest.mark.parametrize("preemption", ["preempt", "no-preempt"])
+@pytest.mark.parametrize("order", sorted(ORDERS))
+def test_no_order_has_a_key_that_moves_with_time_without_saying_so(order: str, preemption: str) -> None:
+    check_keys(lambda: build(f"{order}+{preemption}"), SMALL)

@@ -4,7 +4,7 @@
 ``no-preempt``, ``quantum(5m)`` and ``round(5m)``; options in brackets, ``tiresias(thresholds=1h/10h)``. What is not
 named takes its default: backfill, preemption and quantum as the order wants them, placement best-fit, no rounds, no
 migration, no allocation (jobs then hold the CPUs and memory that they ask for). A policy's name is such a string,
-and builds the same policy. To add a part: its file, and one line here.
+and builds the same policy. To add a part: its file, and here its import and its name in the table of its kind.
 """
 
 import inspect

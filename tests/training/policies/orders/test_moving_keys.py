@@ -108,7 +108,9 @@ def test_the_refusal_is_one_line_on_the_command_line(tmp_path: Path, capsys: pyt
 def test_a_fixed_key_is_not_refused_and_not_ranked_anew() -> None:
     for name in ORDERS:
         assert drive(f"{name}+preempt", TWO).ends
-    assert {name for name in ORDERS if build(name).rekeys} == {"ftf", "multifactor"}
+    assert {name for name in ORDERS if build(name).rekeys} == {"ftf", "multifactor"}, (
+        "a new order whose keys are computed anew (key_moves_with_time or refresh) is named in this test"
+    )
     assert build("tiresias(promote=1)").rekeys
 
 
