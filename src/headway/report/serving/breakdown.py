@@ -24,6 +24,7 @@ CAUSES = {
     "inputs": "inputs sent",
     "process": "process start",
     "weights": "weights fetched",
+    "engine": "in the engine's line",
     "run": "run alone",
     "neighbours": "slowed by neighbours",
     "lost": "lost with workers",
@@ -35,6 +36,7 @@ CHANGES = {
     "inputs": "inputs in place",
     "process": "no process start",
     "weights": "weights resident",
+    "engine": "room in the engine",
     "neighbours": "no neighbours",
     "lost": "no worker failure",
 }
@@ -191,7 +193,7 @@ class Breakdown:
         if run is not None:
             start = min(end, _started(run))
             if start > begin:
-                yield Piece(_held_up_by(run, start), begin, start, run.worker)
+                yield Piece(self._held_up_by(run, start), begin, start, run.worker)
             until = run.end if _has_ended(run, end) else end
             slower = max(REFERENCE_SPEED_PPM, self.latency.beside(run.function, run.beside, run.worker, run.slices))
             alone = start + (until - start) * REFERENCE_SPEED_PPM // slower
@@ -260,9 +262,9 @@ class Breakdown:
         """Return how long a task would have taken without a cause, from when it was ready."""
         kept = sum(length for name, length in task.sums().items() if name != cause)
         run = task.attempt.batch_run
-        if run is not None and run.begin <= end and cause in ("inputs", "process", "weights"):
+        if run is not None and run.begin <= end and cause in ("inputs", "process", "weights", "engine"):
             start = min(end, _started(run))
-            if start > run.begin and _held_up_by(run, start) == cause:  # what else had to be there took its time too
+            if start > run.begin and self._held_up_by(run, start) == cause:  # what else had to be there took its time too
                 kept += max(0, min(start, _ready_without(run, cause)) - run.begin)
         return kept
 
@@ -284,6 +286,15 @@ class Breakdown:
         cold_start = self.catalogue.functions[function].cold_start
         process = 0 if cause == "process" else self.history.process_in(function, cold_start, end)
         return self._fastest[function] + process
+
+    def _held_up_by(self, run: BatchRun, start: int) -> str:
+        """Return which of inputs, process, weights and a place in the engine was there last."""
+        if run.inputs >= start:
+            return "inputs"
+        if run.cold and run.begin + run.cold >= start:
+            return "process"
+        generates = self.catalogue.functions[run.function].generate is not None
+        return "engine" if generates and _ends(run)["weights"] < start else "weights"
 
     @cached_property
     def _fastest(self) -> tuple[int, ...]:
@@ -315,13 +326,6 @@ def _ends(run: BatchRun) -> dict[str, int]:
     """Return when inputs, process and weights of a batch were there; of weights at the earliest."""
     weights = run.begin + sum(time for _, time in run.loads)
     return {"inputs": run.inputs, "process": run.begin + run.cold if run.cold else run.begin, "weights": weights}
-
-
-def _held_up_by(run: BatchRun, start: int) -> str:
-    """Return which of inputs, process and weights was there last."""
-    if run.inputs >= start:
-        return "inputs"
-    return "process" if run.cold and run.begin + run.cold >= start else "weights"
 
 
 def _ready_without(run: BatchRun, cause: str) -> int:

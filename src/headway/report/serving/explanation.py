@@ -21,6 +21,7 @@ _HEADS = {
     "inputs": "inputs",
     "process": "process",
     "weights": "weights",
+    "engine": "in line",
     "run": "run alone",
     "neighbours": "neighbours",
     "lost": "lost",
