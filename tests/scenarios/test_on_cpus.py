@@ -90,7 +90,7 @@ def test_a_table_of_pairs_does_not_slow_a_task_on_cpus(tmp_path: Path) -> None:
             "function find has models and a configuration with 0 slices",
         ),
         ([("functions.find", {"ms": 12, "slices": 0, "activation": 9})], "function find has activation and a config"),
-        ([("functions.find", {"ms": 12, "slices": -1})], "slices -1 must lie in 0 to 64"),
+        ([("functions.find", {"ms": 12, "slices": -1})], "slices -1 must lie in 0 to 1,024"),
         ([("functions.find", {"ms": 12, "slices": 0, "cpus": 0})], "cpus 0 must lie in 1 to 4,096"),
         ([("functions.find", {"ms": 12, "slices": 0, "cpus": 8})], "none of its 1 cell can run"),
         ([("functions.f", {"ms": 10, "slices": 2}), ("law", {})], "slices is 2: the law makes its configurations"),

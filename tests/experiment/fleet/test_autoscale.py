@@ -8,7 +8,7 @@ import pytest
 
 from headway.cli import main
 from headway.errors import ExperimentError
-from headway.experiment.fleet.capacity_planning import answer
+from headway.experiment.fleet.planning import answer
 from headway.experiment.fleet.scene import prepare
 from headway.experiment.play import play
 from headway.formats import toml
@@ -98,4 +98,4 @@ def test_a_stopped_worker_runs_nothing_until_it_has_started_again() -> None:
 
 def test_a_plan_is_of_a_fleet_that_stays() -> None:
     with pytest.raises(ExperimentError, match="a plan is of a fleet that stays as it is: leave --autoscale out"):
-        answer(experiment("queue"), 0.9)
+        answer([experiment("queue")], 0.9)

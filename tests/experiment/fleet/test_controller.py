@@ -12,7 +12,7 @@ from headway.errors import ExperimentError, InputError
 from headway.experiment.domain import with_table
 from headway.experiment.fleet import calibration
 from headway.experiment.fleet.calibration import fitted
-from headway.experiment.fleet.capacity_planning import answer as plan
+from headway.experiment.fleet.planning import answer as plan
 from headway.experiment.fleet.scene import FleetScene, prepare
 from headway.experiment.folder import open_run
 from headway.experiment.play import play
@@ -179,9 +179,9 @@ def test_a_table_and_a_page_tell_of_a_controller_where_there_is_one(
 
 def test_a_plan_counts_what_decisions_take() -> None:
     trial = with_table(experiment("headway", 60, start="warm"), "workload", rate=20.0, overload=True, slo="2s")
-    rows = [plan(with_table(trial, "serving", controller=text), 0.9).record()[0] for text in ("none", "3ms")]
+    rows = [plan([with_table(trial, "serving", controller=text)], 0.9).record()[0] for text in ("none", "3ms")]
     assert rows[0]["workers"]
     assert rows[0]["latency_p99_s"] < rows[1]["latency_p99_s"]
     with mock.patch("headway.experiment.fleet.scene.calibrate", side_effect=[Law(3 * MILLISECOND)]):
-        measured = plan(with_table(trial, "serving", controller="calibrated"), 0.9).record()[0]
+        measured = plan([with_table(trial, "serving", controller="calibrated")], 0.9).record()[0]
     assert measured == rows[1], "measured once for all trials"
