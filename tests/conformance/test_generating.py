@@ -24,6 +24,6 @@ def test_every_policy_serves_tasks_that_generate(name: str, outages: bool, draw:
 
 
 def test_a_policy_that_places_by_slices_refuses_a_function_without_any() -> None:
-    world = world_of(generation(), (Request(0, 0, 0, 0, 0, 0, 6, 5),))
+    world = world_of(generation(), (Request(0, 0, 0, 0, prompt_tokens=6, output_tokens=5),))
     with pytest.raises(ExperimentError, match=r"function answer: takes no slices, and fast-gshare places pods"):
         build(SLICED).bind(world.state())

@@ -14,7 +14,7 @@ from tests.serving.worlds import drive
 
 def asking(arrival: int, prompt: int, output: int, *, number: int = 0) -> Request:
     """A request of the graph that only generates."""
-    return Request(number, 0, arrival, 0, 0, 0, prompt, output)
+    return Request(number, 0, arrival, 0, prompt_tokens=prompt, output_tokens=output)
 
 
 @st.composite

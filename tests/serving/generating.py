@@ -69,7 +69,18 @@ def asked(draw: st.DrawFn, cache_tokens: int, graphs: int = 1, workers: int = 1)
         shared = min(draw(st.sampled_from([0, 3, 9])), prompt - 1)
         group = draw(st.integers(0, 1)) if shared else 0
         graph = draw(st.integers(0, graphs - 1))
-        made.append(Request(number, graph, now, at, 0, 0, prompt, output, shared, group))
+        made.append(
+            Request(
+                number,
+                graph,
+                now,
+                at,
+                prompt_tokens=prompt,
+                output_tokens=output,
+                prefix_tokens=shared,
+                prefix_group=group,
+            )
+        )
     return tuple(made)
 
 

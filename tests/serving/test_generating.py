@@ -28,7 +28,10 @@ from tests.serving.generating import KV, generation, world_of
 from tests.serving.worlds import Run, drive
 
 MEASURED = Path(__file__).parents[2] / "docs" / "background" / "results" / "h200-decoder"
-REQUESTS = tuple(Request(number, 0, number * MILLISECOND, 0, 0, 0, 9, 7, 4, 0) for number in range(5))
+REQUESTS = tuple(
+    Request(number, 0, number * MILLISECOND, 0, prompt_tokens=9, output_tokens=7, prefix_tokens=4)
+    for number in range(5)
+)
 TIME, KIND, SUBJECT, LEASE, PLACE, DETAIL, VALUE = range(7)
 
 
