@@ -14,9 +14,11 @@ from headway.report.serving.room import Room, overlapping
 from headway.serving.actions import DropRequest, PlaceRequest, RunBatch
 from headway.serving.catalogue import Catalogue, Model
 from headway.serving.policies.parts import ServingPolicy
+from headway.serving.policies.registry import build
 from headway.serving.request import Request
 from headway.serving.state import ServingState
 from headway.units import MILLISECOND
+from tests.serving.generating import asked, generation, world_of
 from tests.serving.restless import Restless
 from tests.serving.worlds import Run, World, chain, drive, function, workers, worlds
 
@@ -206,3 +208,20 @@ def test_what_held_a_worker_is_told_longest_first() -> None:
     held = overlapping(history, 0, 0, history.horizon)
     assert [which for which, _ in held] == [0, 1]
     assert sum(time for _, time in held) == history.horizon
+
+
+@settings(max_examples=20)
+@given(asked(60, graphs=2))
+def test_waits_for_a_place_in_an_engine_are_named(requests: tuple[Request, ...]) -> None:
+    run = drive(build("hash"), world_of(generation(batching="request", max_batch=1), requests))
+    found = broken_down(run)
+    waits = 0
+    for request in requests:
+        parts = found.of(request.id)
+        sums = parts.sums()
+        assert sum(sums.values()) == parts.time
+        assert sums["weights"] == sums["process"] == 0, "all is warm"
+        waits += sums["engine"]
+    alone = [request.arrival for request in requests if not request.graph]
+    together = len(set(alone)) < len(alone)
+    assert not together or waits, "one request at a time: others stand in line"
