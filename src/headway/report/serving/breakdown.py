@@ -264,7 +264,7 @@ class Breakdown:
         run = task.attempt.batch_run
         if run is not None and run.begin <= end and cause in ("inputs", "process", "weights", "engine"):
             start = min(end, _started(run))
-            if start > run.begin and self._held_up_by(run, start) == cause:  # what else had to be there took its time too
+            if start > run.begin and self._held_up_by(run, start) == cause:  # all else took its time too
                 kept += max(0, min(start, _ready_without(run, cause)) - run.begin)
         return kept
 
