@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 from typing import cast
 
-from headway.errors import InfeasibleActionError
-from headway.serving.actions import NOWHERE, Action, DecideUntil, MoveTask, PlaceRequest, WakeAt
+from headway.errors import ExperimentError, InfeasibleActionError
+from headway.serving.actions import NOWHERE, Action, DecideUntil, DropRequest, MoveTask, PlaceRequest, RunBatch, WakeAt
 from headway.serving.law import Law
 from headway.serving.news import News, View, requests_of
 from headway.serving.policies.parts import ServingPolicy
@@ -23,6 +23,9 @@ from headway.units import exact_duration
 
 MOST_REFUSALS = 1000
 """After so many refusals with no action in between a policy is taken never to find one that is possible."""
+MOST_IDLE = 20_000
+"""After so many decisions in a row that move no request, while some wait, only processes will ever be started."""
+_MOVING = (PlaceRequest, MoveTask, RunBatch, DropRequest)
 
 
 class _Desk:
@@ -69,6 +72,8 @@ class Controller(ServingPolicy):
         """(when, controller, whether the policy asked to be woken; else a decision is over): a heap."""
         self._refusals = 0
         """In a row."""
+        self._idle = 0
+        """Decisions in a row that moved no request."""
 
     def decide(self, now: int, state: ServingState) -> Iterator[Action]:
         """Yield the actions whose decisions are over, and begin the next ones."""
@@ -185,6 +190,11 @@ class Controller(ServingPolicy):
         if reason is None:
             desk.view.news.settle(now, action)
             self._refusals = 0
+            self._idle = 0 if isinstance(action, _MOVING) else self._idle + 1
+            if self._idle > MOST_IDLE and state.requests:
+                told = f"{self._idle:,} decisions in a row moved no request, with {self.law} each"
+                rule = "processes stop before they are used: overload of the controller; shorten --controller"
+                raise ExperimentError(f"policy {self.name} at {exact_duration(now)}: {told}; {rule}")
             return
         self._refusals += 1
         if self._refusals > MOST_REFUSALS:

@@ -15,6 +15,7 @@ from headway.experiment.fleet.calibration import fitted
 from headway.experiment.fleet.planning import answer as plan
 from headway.experiment.fleet.scene import FleetScene, prepare
 from headway.experiment.folder import open_run
+from headway.experiment.measured import numbers
 from headway.experiment.play import play
 from headway.experiment.several import play as play_all
 from headway.formats.serving.controller import parse_controller
@@ -185,3 +186,20 @@ def test_a_plan_counts_what_decisions_take() -> None:
     with mock.patch("headway.experiment.fleet.scene.calibrate", side_effect=[Law(3 * MILLISECOND)]):
         measured = plan([with_table(trial, "serving", controller="calibrated")], 0.9).record()[0]
     assert measured == rows[1], "measured once for all trials"
+
+
+def test_a_controller_whose_processes_stop_before_they_are_used_ends_the_run_with_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("headway.serving.controller.MOST_IDLE", 2_000)
+    scene = prepare(experiment(requests=300, controller="2s", start="warm"))
+    with pytest.raises(
+        ExperimentError, match=r"2,001 decisions in a row moved no request, .*overload of the controller"
+    ):
+        play(scene, None)
+
+
+def test_a_controller_is_never_busy_for_more_than_the_run() -> None:
+    scene = prepare(experiment(requests=30, controller="2s", start="warm"))
+    result = play(scene, None)
+    assert 0.9 < numbers(result).row["controller_utilisation"] <= 1

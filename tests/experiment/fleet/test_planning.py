@@ -151,3 +151,18 @@ def test_what_is_enough_and_what_fidelity_gives_is_said_of_other_scenarios_too()
     (line,) = fidelity_notes([experiment])
     assert "esg has late " in line
     assert "deviations" in line
+
+
+def test_a_scenario_on_cpus_alone_is_planned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "cpus.toml").write_text(
+        '[functions]\nlook = { ms = 20, slices = 0 }\n[graphs.all]\nchain = ["look"]\nslo = "200ms"\n'
+        '[fleet]\nworkers = [{ count = 2, memory = "10GB", cpus = 4 }]\n'
+    )
+    words = (str(tmp_path / "cpus.toml"), "--rate", "50", "--requests", "200", "--in-time", "0.9")
+    code, out, err = ran(capsys, *words, "--json")
+    assert code == 0, err
+    (row,) = json.loads(out)
+    assert row["workers"] == 1
+    assert row["slo_hit_rate"] >= 0.9
+    code, out, err = ran(capsys, *words)
+    assert (code, "1 worker with" in out) == (0, True), err

@@ -149,7 +149,7 @@ def test_the_numbers_are_those_of_both_runs(kept: Path, capsys: pytest.CaptureFi
     assert (status, err) == (0, "")
     record = json.loads(out)
     before = hw.open(kept).row
-    for key in ("slowdown_mean", "latency_p99_s", "slo_hit_rate", "cost_fleet_usd", "cache_hit_rate"):
+    for key in ("slowdown_mean", "latency_p99_s", "slo_hit_rate", "cost_rent_usd", "cache_hit_rate"):
         assert record["before"][key] == before[key]
     assert record["after"]["slowdown_mean"] < record["before"]["slowdown_mean"]
     assert record["better"] + record["worse"] <= record["completed"] == 54

@@ -95,7 +95,7 @@ class Plan:
             "gpu": gpu,
             "worker": name,
             "workers": count or None,
-            "slo_hit_rate": self.hit_rate if self.gpu_utilisation else None,  # nothing was tried
+            "slo_hit_rate": self.hit_rate if self.requests else None,  # nothing was tried
             "requests": self.requests,
             "dropped": self.dropped,
             "dropped_at_start": self.dropped_at_start,

@@ -15,7 +15,6 @@ from headway.experiment.fleet.capacity_planning import Plan, Search
 from headway.formats.serving.settings import ServingExperiment
 from headway.scenarios.build import Built
 from headway.serving.fleet import Worker
-from headway.units import counted
 
 MOST_TRIALS = 12
 LEAST_PARTS = 0.8
@@ -65,9 +64,9 @@ def cheapest(
         beside: tuple[Worker, int] = (alone[mix.second].kind, mix.y)
         search = Search(experiment, built, alone[mix.first].kind, target, progress, beside)
         if search.is_enough(mix.x):
-            return Mixed(search.tried[mix.x], f"note: mixes of two kinds: {counted(tried, 'mix')} tried")
+            return Mixed(search.tried[mix.x], f"note: mixes of two kinds: {tried} tried")
         failed.append(mix)
-    told = f"{counted(tried, 'mix')} tried, none was enough" if tried else "none could be cheaper than one kind alone"
+    told = f"{tried} tried, none was enough" if tried else "none could be cheaper than one kind alone"
     return Mixed(None, f"note: mixes of two kinds: {told}")
 
 

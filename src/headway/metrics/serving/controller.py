@@ -27,7 +27,7 @@ def controller_numbers(ledger: Ledger, tape: Tape) -> dict[str, Any]:
     span = ledger.span * controllers
     return {
         "decisions": len(rows),
-        "controller_utilisation": float((until - began).sum() / span) if span else 0.0,
+        "controller_utilisation": float((np.minimum(until, ledger.horizon) - began).sum() / span) if span else 0.0,
         "decision_wait_mean_s": float(waited.mean()) / SECOND,
         "decision_time_mean_s": float((until - began).mean()) / SECOND,
         "stale_actions": int(np.count_nonzero(tape.column("kind") == Kind.REFUSED)),

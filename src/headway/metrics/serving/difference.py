@@ -20,7 +20,7 @@ from headway.units import SECOND
 KEYS = (
     *("slo_hit_rate", "dropped", "slowdown_mean", "slowdown_p95", "latency_mean_s", "latency_p50_s", "latency_p99_s"),
     *("cache_hit_rate", "cold_starts", "evictions", "gpu_utilisation", "workers_used", "cost_per_request_usd"),
-    *("cost_total_usd", "cost_fleet_usd", "makespan_s"),
+    *("cost_total_usd", "cost_rent_usd", "makespan_s"),
 )
 """Numbers that are told of both runs."""
 MOST_NAMED = 10

@@ -21,9 +21,9 @@ _LINES = (
     ("process starts", "cold_starts"),
     ("GPU use", "gpu_utilisation"),
     ("$/1000 requests", "cost_per_request_usd"),
-    ("rent of the fleet, $", "cost_fleet_usd"),
+    ("rent of the fleet, $", "cost_rent_usd"),
 )
-_ALWAYS = ("slowdown_mean", "latency_mean_s", "latency_p99_s", "cost_per_request_usd", "cost_fleet_usd")
+_ALWAYS = ("slowdown_mean", "latency_mean_s", "latency_p99_s", "cost_per_request_usd", "cost_rent_usd")
 """What has a line even when it stays as it was."""
 _SHARES = ("slo_hit_rate", "cache_hit_rate", "gpu_utilisation")
 
