@@ -1,15 +1,13 @@
 """docs/tutorials/rag.md: its commands are run one after the other, and print what the page shows."""
 
 import re
-import shlex
 import shutil
 from pathlib import Path
 
 import pytest
 
-from headway.cli import main
 from tests.docs.pages import ROOT, blocks, read
-from tests.docs.test_tutorial import in_order
+from tests.docs.test_tutorial import check_console
 
 BLOCKS = [block.text.splitlines() for block in blocks(read("docs/tutorials/rag.md"), "console")]
 SPEED = re.compile(r"\s+(?:tasks/s|[\d,]+)$")
@@ -30,13 +28,7 @@ def test_the_page_is_what_the_commands_print(
         shutil.copy(ROOT / "examples" / "rag" / name, tmp_path)
     monkeypatch.chdir(tmp_path)
     assert len(BLOCKS) == 6
-    for first, *rest in BLOCKS:
-        assert first.startswith("$ headway ")
-        with pytest.raises(SystemExit) as ended:
-            main(shlex.split(first.removeprefix("$ headway ")))
-        said = capsys.readouterr()
-        assert ended.value.code == 0, (first, said.err)
-        assert in_order([line.rstrip() for line in rest if line.strip()], shown(said.out)) == "", first
+    check_console(BLOCKS, capsys, shown)
     page = (tmp_path / "rag.html").read_text()
     for text in ("Which classes and tenants suffer?", "interactive", "reporting"):
         assert text in page

@@ -6,6 +6,7 @@ A line with nothing but ``…`` on the page stands for any lines. The speed of t
 import re
 import shlex
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,19 @@ def in_order(wanted: list[str], found: list[str]) -> str:
     return "" if skipping or place == len(found) else f"nothing where the output has {found[place]!r}"
 
 
+def check_console(
+    console: list[list[str]], capsys: pytest.CaptureFixture[str], shown: Callable[[str], list[str]] = shown
+) -> None:
+    """Run the commands of some blocks one after the other; each must print what its block shows."""
+    for first, *rest in console:
+        assert first.startswith("$ headway ")
+        with pytest.raises(SystemExit) as ended:
+            main(shlex.split(first.removeprefix("$ headway ")))
+        said = capsys.readouterr()
+        assert ended.value.code == 0, (first, said.err)
+        assert in_order([line.rstrip() for line in rest if line.strip()], shown(said.out)) == "", first
+
+
 def test_the_page_is_what_the_commands_print(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -48,13 +62,7 @@ def test_the_page_is_what_the_commands_print(
         shutil.copy(ROOT / "examples" / "slurm" / name, tmp_path)
     monkeypatch.chdir(tmp_path)
     assert len(BLOCKS) == 7
-    for first, *rest in BLOCKS:
-        assert first.startswith("$ headway ")
-        with pytest.raises(SystemExit) as ended:
-            main(shlex.split(first.removeprefix("$ headway ")))
-        said = capsys.readouterr()
-        assert ended.value.code == 0, (first, said.err)
-        assert in_order([line.rstrip() for line in rest if line.strip()], shown(said.out)) == "", first
+    check_console(BLOCKS, capsys)
     assert (tmp_path / "now.html").stat().st_size > 1_000_000
 
 
