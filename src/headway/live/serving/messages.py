@@ -1,0 +1,161 @@
+"""Messages between the server and its workers: msgpack, each with its length before it.
+
+A server sends orders; a worker answers with what happened. Models and functions are numbers: their place in the lists
+of ``Setup``, which is the first message.
+"""
+
+from collections.abc import Iterator
+from struct import Struct as Layout
+from typing import Generic, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from headway.live.serving.payload import Payload
+
+MOST_BYTES = 1 << 31
+_LENGTH = Layout("<I")
+
+
+class Setup(Struct, frozen=True, array_like=True, tag=0):
+    """Prepare to serve an application; answered by ``Hello``."""
+
+    app: str
+    """The user's file."""
+    worker: int
+    functions: tuple[str, ...]
+    """Names of tasks."""
+    models: tuple[str, ...]
+    memory_bytes: int
+    """The budget of models and activations."""
+    device: str
+    """``cpu``, ``cuda:0``, …"""
+    prefix: str
+    """Of blocks of shared memory; another one for each start of a worker."""
+    host_folder: str
+    """Where the one host copy of each model lies, for all workers of the machine."""
+    weights_folder: str
+    """Where weights are kept on disk."""
+
+
+class Run(Struct, frozen=True, array_like=True, tag=1):
+    """Run a batch: evict and load models first. Answered by ``Loaded`` and ``Finished``, or by ``Rejected``."""
+
+    lease: int
+    function: int
+    inputs: tuple[tuple[Payload, ...], ...]
+    """By task of the batch: its inputs, one from each predecessor; an entry task has one, the request's."""
+    models: tuple[int, ...]
+    """The models of the function, in the order of its arguments."""
+    evict: tuple[int, ...] = ()
+    cpus: int = 1
+    slices: int = 1
+
+
+class Fetch(Struct, frozen=True, array_like=True, tag=2):
+    """Load a model ahead of any batch, while batches run. Answered by ``Fetched`` or ``Rejected``."""
+
+    lease: int
+    model: int
+    evict: tuple[int, ...] = ()
+
+
+class Evict(Struct, frozen=True, array_like=True, tag=3):
+    """Remove a model that no batch uses."""
+
+    model: int
+
+
+class Stop(Struct, frozen=True, array_like=True, tag=4):
+    """End after the batches that run."""
+
+
+Order: TypeAlias = Setup | Run | Fetch | Evict | Stop
+
+
+class Hello(Struct, frozen=True, array_like=True, tag=0):
+    """The worker is ready for orders."""
+
+    pid: int
+    model_bytes: tuple[int, ...]
+    """By model: the bytes of its weights; 0 where they cannot be counted."""
+    overhead_bytes: int = 0
+    """What the process takes on its device besides models: its context and its libraries."""
+
+
+class Loaded(Struct, frozen=True, array_like=True, tag=1):
+    """The models of a batch are there; it computes from now on."""
+
+    lease: int
+
+
+class Finished(Struct, frozen=True, array_like=True, tag=2):
+    """A batch ended."""
+
+    lease: int
+    results: tuple[Payload, ...]
+    """By task; empty data where it failed."""
+    failures: dict[int, str]
+    """By position in the batch: why a task failed."""
+    run_ns: int
+    """How long the function itself took."""
+
+
+class Fetched(Struct, frozen=True, array_like=True, tag=3):
+    """A model that was fetched ahead is there."""
+
+    lease: int
+    model: int
+    load_ns: int
+
+
+class Rejected(Struct, frozen=True, array_like=True, tag=4):
+    """An order was not carried out: nothing of it happened."""
+
+    lease: int
+    reason: str
+
+
+class Beat(Struct, frozen=True, array_like=True, tag=5):
+    """The worker is alive, and so much of its memory is used."""
+
+    used_bytes: int
+    """Of models and activations, by its own books."""
+    device_bytes: int = 0
+    """What the device reports for the process; 0: it does not say."""
+
+
+Answer: TypeAlias = Hello | Loaded | Finished | Fetched | Rejected | Beat
+
+_encode = msgspec.msgpack.Encoder().encode
+ORDERS: msgspec.msgpack.Decoder[Order] = msgspec.msgpack.Decoder(Order)
+ANSWERS: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
+MessageT = TypeVar("MessageT")
+
+
+def framed(message: Order | Answer) -> bytes:
+    """Return a message as bytes, its length first."""
+    data = _encode(message)
+    return _LENGTH.pack(len(data)) + data
+
+
+class Frames(Generic[MessageT]):
+    """Cuts a stream of bytes into messages."""
+
+    def __init__(self, decoder: "msgspec.msgpack.Decoder[MessageT]") -> None:
+        self._decode = decoder.decode
+        self._rest = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[MessageT]:
+        """Yield the messages that are complete with these bytes."""
+        rest = self._rest
+        rest += data
+        at = 0
+        while len(rest) - at >= _LENGTH.size:
+            end = at + _LENGTH.size + _LENGTH.unpack_from(rest, at)[0]
+            if end > len(rest):
+                break
+            yield self._decode(memoryview(rest)[at + _LENGTH.size : end])
+            at = end
+        if at:
+            del rest[:at]
