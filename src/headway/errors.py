@@ -7,8 +7,14 @@ HeadwayError
 │   │   └── NoSuchRunError  a comparison has no run at this position; an IndexError too
 │   ├── InfeasibleJobError  a job that no empty cluster of this kind could run
 │   ├── ProfileError      a profile is broken, or a program could not be profiled
+│   ├── ServeError        pipelines cannot be served as asked: no worker starts, no server is there, a port is taken
 │   ├── ShareError        programs cannot share a GPU: no GPU, no broker, a setting out of range
 │   └── TapeError         a run folder or tape that is missing, broken or in the way
+├── RequestError          a request that was sent to a server has no answer
+│   ├── UnknownGraphError   the server has no such graph
+│   ├── RequestRefusedError it was not taken, or given up; later it may be
+│   ├── RequestLateError    its deadline has passed
+│   └── TaskFailedError     one of its tasks raised an error
 ├── ChangedInputError     a policy changed the workload that it was shown: a bug of the policy
 ├── InfeasibleActionError a policy asked for what cannot be done, on a view that is exact: a bug of the policy
 └── StalledRunError       work is waiting, nothing will ever happen again: a bug of the policy
@@ -52,6 +58,34 @@ class ProfileError(InputError):
 
 class ShareError(InputError):
     """Programs cannot share a GPU as asked: no GPU, no driver, no broker, a setting out of range."""
+
+
+class ServeError(InputError):
+    """Pipelines cannot be served as asked: no worker starts, no server is there, a port is taken."""
+
+
+class RequestError(HeadwayError):
+    """A request that was sent to a server has no answer; the text is one line that says why."""
+
+
+class UnknownGraphError(RequestError):
+    """The server has no such graph."""
+
+
+class RequestRefusedError(RequestError):
+    """A request was not taken, or given up before its deadline; it may be sent again."""
+
+    def __init__(self, reason: str, retry_after_s: float = 1.0) -> None:
+        super().__init__(reason)
+        self.retry_after_s = retry_after_s
+
+
+class RequestLateError(RequestError):
+    """A request was not answered by its deadline."""
+
+
+class TaskFailedError(RequestError):
+    """A task of a request raised an error."""
 
 
 class TapeError(InputError):

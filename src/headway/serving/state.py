@@ -174,10 +174,8 @@ class ServingState:
             self.ended = []
         if self.displaced:
             self.displaced = []
-        if self.touched:
-            self.touched = {}
-        if self.rejected:
-            self.rejected = []
+        if self.touched or self.rejected:
+            self.touched, self.rejected = {}, []
         expiries = self.expiries
         while expiries and expiries[0][0] <= now:
             _, index, function, since = expiries.popleft()

@@ -1,4 +1,4 @@
-"""Workers that are none: they answer orders of a live fleet after the times that the state expects, on a virtual clock."""
+"""Stub workers: on a virtual clock they answer orders of a live fleet after the times that its state expects."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -20,7 +20,7 @@ from headway.serving.state import ServingState
 from tests.serving.worlds import MOST_STEPS, RunawayError, World
 
 NOTHING = Payload(b"")
-FREE_LINKS = {name: 1 << 62 for name in ("within_host", "within_rack", "between_racks")}
+FREE_LINKS = dict.fromkeys(("within_host", "within_rack", "between_racks"), 1 << 62)
 
 
 def local(world: World) -> World:

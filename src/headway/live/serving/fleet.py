@@ -29,7 +29,6 @@ from headway.serving.state import ServingState
 from headway.serving.workerstate import Batch
 
 _RANK = attrgetter("rank")
-LATE = "its deadline has passed"
 GIVEN_UP = "the policy gave it up: it cannot be answered in time"
 
 
@@ -45,7 +44,7 @@ class OpenRequest:
         self.on_end = on_end
 
 
-OnEnd = Callable[[Sequence[Payload] | None, str], None]
+OnEnd = Callable[[list[Payload] | None, str], None]
 """Told the results of the last tasks, or None and why there are none. The payloads are removed when it returns."""
 Send = Callable[[int, Order], None]
 """Sends an order to a worker by its number."""

@@ -1,0 +1,74 @@
+"""What a server has counted, as it is shown by its status."""
+
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from statistics import median
+from typing import Any
+
+from headway.live.serving.messages import Beat
+from headway.live.serving.process import WorkerProcess
+from headway.serving.state import ServingState
+from headway.units import SECOND
+
+LATENCIES = 4096
+"""The latencies of so many last answers are kept."""
+_RUNS = 256
+"""The run times of so many last batches of a function are kept."""
+
+
+@dataclass
+class Counts:
+    """What a server has done so far, by graph."""
+
+    accepted: Counter[str] = field(default_factory=Counter)
+    answered: Counter[str] = field(default_factory=Counter)
+    in_time: Counter[str] = field(default_factory=Counter)
+    late: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    failed: Counter[str] = field(default_factory=Counter)
+    latencies: deque[int] = field(default_factory=lambda: deque(maxlen=LATENCIES))
+    drift: dict[str, deque[float]] = field(default_factory=dict)
+    """By function: what its last batches took over what was expected."""
+    worker_ends: Counter[int] = field(default_factory=Counter)
+
+    def note_run(self, function: str, ratio: float) -> None:
+        """Note what a batch took over what was expected."""
+        self.drift.setdefault(function, deque(maxlen=_RUNS)).append(ratio)
+
+    def shown(self, graphs: Sequence[str]) -> dict[str, Any]:
+        """Return the counts of each graph, percentiles of the last latencies, and the drift of each function."""
+        latencies = sorted(self.latencies)
+        counted = [each.name for each in fields(self) if each.name in _OF_GRAPHS]
+        return {
+            "graphs": {graph: {key: getattr(self, key)[graph] for key in counted} for graph in graphs},
+            "latency_s": {f"p{percent}": _percentile(latencies, percent) for percent in (50, 90, 99)},
+            "drift": {function: median(ratios) for function, ratios in self.drift.items()},
+        }
+
+
+_OF_GRAPHS = ("accepted", "answered", "in_time", "late", "refused", "failed")
+
+
+def _percentile(ordered: Sequence[int], percent: int) -> float | None:
+    if not ordered:
+        return None
+    return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)] / SECOND
+
+
+def status_of_worker(state: ServingState, index: int, process: WorkerProcess, beat: Beat) -> dict[str, Any]:
+    """Return what can be seen of one worker."""
+    worker = state.workers[index]
+    return {
+        "name": worker.worker.name,
+        "up": worker.up and process.hello is not None,
+        "pid": process.pid,
+        "starts": process.starts,
+        "queued": len(worker.queue),
+        "running": sum(len(batch.tasks) for batch in worker.running.values()),
+        "resident": [state.catalogue.models[model].name for model in worker.memory.order],
+        "memory_bytes": worker.worker.gpu.memory_bytes,
+        "booked_bytes": worker.memory.capacity_bytes - worker.memory.free_bytes,
+        "used_bytes": beat.used_bytes,
+        "device_bytes": beat.device_bytes,
+    }
