@@ -15,8 +15,8 @@ from headway.experiment import common_flags
 from headway.experiment.registry import DOMAINS, domain
 
 API = [
-    *("CachedDataset", "HeadwayError", "Work", "backtest", "compare", "environment", "fleet", "gpu", "jobs", "open"),
-    *("plan", "predict", "run", "simulate", "step", "steps", "sweep", "synthetic", "work"),
+    *("CachedDataset", "HeadwayError", "Work", "backtest", "compare", "environment", "fleet", "gpu", "graph", "jobs"),
+    *("model", "open", "plan", "predict", "run", "simulate", "step", "steps", "sweep", "synthetic", "task", "work"),
 ]
 RUN_NAMES = [
     *("audit", "baseline", "explain", "export", "figure", "folder", "jobs", "notes", "places", "replay", "report"),
