@@ -79,14 +79,15 @@ COMMANDS = {
         *("trace", "--config", "--policies", *CLUSTER, "--format", "--map", *SKIPPED, "--json", "--set"),
     ],
     "fleet simulate": [
-        *("scenario", "--policy", "--workers", "--rate", "--load", *REQUESTS, *FLEET, *FIRST, "--confidence", "--seed"),
-        *("--json", "--set"),
+        *("scenario", "--policy", "--workers", "--gpu-memory", "--rate", "--load", *REQUESTS, *FLEET, *FIRST),
+        *("--confidence", "--seed", "--json", "--set"),
     ],
     "fleet compare": [
         *(
             "scenario",
             "--policies",
             "--workers",
+            "--gpu-memory",
             "--rate",
             "--load",
             *REQUESTS,
@@ -97,7 +98,20 @@ COMMANDS = {
         ),
         *("--seed", "--json", "--set", "--processes"),
     ],
-    "fleet sweep": ["scenario", "--policies", "--rates", "--loads", "--workers", *GRID, *REQUESTS, *FLEET, *CELLS],
+    "fleet sweep": [
+        *(
+            "scenario",
+            "--policies",
+            "--rates",
+            "--loads",
+            "--workers",
+            *GRID,
+            "--gpu-memory",
+            *REQUESTS,
+            *FLEET,
+            *CELLS,
+        ),
+    ],
     "fleet plan": [
         *(
             "graph",
