@@ -61,7 +61,7 @@ def audit(
 ) -> list[Finding]:
     """Return the contradictions on this tape; empty when it is sound.
 
-    ``complete``: every request must have ended. ``punctual``: runs and loads take no less than their profile says, which
+    ``complete``: every request must have ended. ``punctual``: runs and loads take no less than their profile says; that
     holds in virtual time only.
     """
     ranks = row_ranks(tape, _RANKS, _ACTIONS, Kind.STALE)
@@ -233,6 +233,7 @@ class _Auditor(RequestAuditor):
             if self._punctual and row[0] < batch.earliest:
                 self._find("early", f"batch {row[3]} computes before {batch.earliest} ns: something is missing")
             batch.loaded = row[0]
+            self._came(row, self._catalogue.functions[batch.function].models)
             request = self._requests.get(batch.tasks[0][0]) if batch.tasks else None
             broken = audit_tokens.admitted(self._workers[row[4]], batch, request, row[5])
             self._find_all(broken, f"batch {row[3]}: ")
@@ -260,6 +261,7 @@ class _Auditor(RequestAuditor):
         if self._punctual and takes and not kind.profile.spread and now - began < takes:
             self._find("early", f"batch {lease} ran for {now - began} ns, its profile says {takes}")
         del worker.batches[lease]
+        self._came(row, kind.models)
         if kind.cold_start:
             worker.idle.append((batch.function, now))
         for request, task in batch.tasks:
@@ -288,6 +290,13 @@ class _Auditor(RequestAuditor):
     def _on_fetched(self, row: list[int]) -> None:
         worker = self._at(row)
         self._ahead(row, worker.fetches if worker is not None else {}, "load")
+        self._came(row, (row[5],))
+
+    def _came(self, row: list[int], models: Sequence[int]) -> None:
+        """Note that models are there, which outside of virtual time may be earlier than expected."""
+        if not self._punctual and 0 <= row[4] < len(self._workers):
+            resident = self._workers[row[4]].resident
+            resident.update({model: min(resident[model], row[0]) for model in models if model in resident})
 
     def _on_started(self, row: list[int]) -> None:
         if (worker := self._at(row)) is not None:

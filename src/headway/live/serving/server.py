@@ -26,11 +26,11 @@ from headway.errors import (
 )
 from headway.live.clock import Clock
 from headway.live.serving import payload
-from headway.live.serving.tally import Tally, status_of_worker
 from headway.live.serving.fleet import GIVEN_UP, LiveFleet
 from headway.live.serving.messages import Answer, Beat, Hello, Setup
 from headway.live.serving.payload import Packer, Payload
 from headway.live.serving.process import WorkerProcess
+from headway.live.serving.tally import Tally, status_of_worker
 from headway.serving.actions import Action
 from headway.serving.events import Event, WorkerFailed, WorkerRecovered
 from headway.serving.policies.parts import ServingPolicy
