@@ -7,8 +7,8 @@ from headway.cli.questions import GROUPS
 
 __all__ = ["app"]
 
-_ORDER = ("demo", "run", "report", "story", "explain", "whatif", "export", "audit", "replay", "policies")
-_ABOUT_STORED_RUNS = ("report", "story", "explain", "whatif", "export", "audit", "replay")
+_ORDER = ("demo", "run", "report", "story", "explain", "whatif", "distance", "export", "audit", "replay", "policies")
+_ABOUT_STORED_RUNS = ("report", "story", "explain", "whatif", "distance", "export", "audit", "replay")
 """A panel of their own in the help."""
 
 for group in GROUPS.values():

@@ -1,4 +1,4 @@
-"""Define the commands about stored runs: report, story, explain, whatif, export, audit and replay."""
+"""Define the commands about stored runs: report, story, distance, explain, whatif, export, audit and replay."""
 
 import webbrowser
 from functools import partial
@@ -73,6 +73,30 @@ def story(
     for line in stored.scene.omissions("story"):
         console.note(line)
     show_answer(told, as_json)
+
+
+@app.command()
+def distance(
+    folder: RunArgument,
+    other: Annotated[
+        str | None,
+        typer.Argument(help="Another run of the same workload. Left out: the simulation of a live run.", metavar="RUN"),
+    ] = None,
+    trust: TrustFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Say how far one run is from another of the same workload, or a live run from its simulation.
+
+    headway distance runs/live
+
+    headway distance runs/live runs/simulated
+    """
+    first, second = (
+        None if each is None else Run(opened(each, "what is there is compared", trust=trust, note=console.note))
+        for each in (folder, other)
+    )
+    assert first is not None
+    show_answer(first.distance(second), as_json)
 
 
 @app.command()

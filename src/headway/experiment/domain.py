@@ -77,6 +77,10 @@ class Scene(ABC):
     def policy_name(self) -> str:
         """Return the policy as it is written in full; its code is not run where it is not trusted."""
 
+    def simulated(self) -> "Scene | None":
+        """Return the same scene in virtual time; None where it is in virtual time already."""
+        return None
+
     def policy_parts(self, policy: Any) -> Sequence[object]:
         """Return the objects that a policy is made of; those from outside headway are watched."""
         return (policy,)
@@ -267,6 +271,10 @@ class View(ABC):
     def remarks(self, rows: Sequence[Row]) -> list[str]:
         """Return what is to be said of a comparison besides its table."""
         return []
+
+    @abstractmethod
+    def stays(self, stored: StoredRun) -> dict[str, float]:
+        """Return how long each job or request that was completed took from its arrival to its end, in seconds."""
 
     @abstractmethod
     def story(self, stored: StoredRun, subject: str) -> Any:

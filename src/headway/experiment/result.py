@@ -13,6 +13,7 @@ from headway.core.replay import first_difference
 from headway.errors import ExperimentError, NoSuchRunError, TapeError, unknown_name
 from headway.experiment.answer import Answer
 from headway.experiment.blame import own_code
+from headway.experiment.distance import distance
 from headway.experiment.domain import Outcome, Row, StoredRun, View
 from headway.experiment.exports import Target, export
 from headway.experiment.files import Named
@@ -152,6 +153,11 @@ class Run(Tabled):
         with own_code(), explains_corrupt_tape(self.folder, self.stored.result):
             told = self.view.story(self.stored, str(subject))
         return Answer(told.record(), told.lines())
+
+    def distance(self, other: "Run | None" = None) -> Answer:
+        """Say how far another run of the same workload is from this one; without another a live run's simulation."""
+        with own_code():
+            return distance(self.stored, None if other is None else other.stored)
 
     def explain(self, subject: Any = None, at: Any = None, draws: int | None = None) -> Answer:
         """Say why a job does not run at a time and when to expect its start, or why a request of a fleet was late.

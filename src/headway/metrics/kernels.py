@@ -88,6 +88,17 @@ def client_row(
     }
 
 
+def request_latencies(clients: Sequence[Client], tape: Tape) -> dict[str, float]:
+    """Return how long each request of each program took, in seconds, as ``name:position``."""
+    latencies: dict[str, float] = {}
+    for index, client in enumerate(clients):
+        ended = tape.of(Kind.REQUEST_ENDED)
+        ended = ended[ended[:, _SUBJECT] == index]
+        for position, latency in enumerate((ended[:, 0] - ended[:, _VALUE]).tolist()):
+            latencies[f"{client.name}:{position}"] = latency / SECOND
+    return latencies
+
+
 def _at(values: Longs, share: float) -> float | None:
     return float(np.percentile(values, share)) / SECOND if len(values) else None
 

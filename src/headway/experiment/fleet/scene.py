@@ -121,6 +121,12 @@ class FleetScene(Scene):
         deciding.bind(state)
         return state, deciding
 
+    def simulated(self) -> "FleetScene | None":
+        """Return the requests of a live run in virtual time."""
+        if not self.experiment.serving.engine:
+            return None
+        return replace(self, experiment=with_table(self.experiment, "serving", engine=""))
+
     def policy_parts(self, policy: ServingPolicy) -> Sequence[object]:
         """Return the policy itself, without its controller and its scaler."""
         if isinstance(policy, Autoscaled):

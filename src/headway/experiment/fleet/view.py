@@ -17,6 +17,7 @@ from headway.experiment.fleet.scene import FleetScene
 from headway.formats.serving.settings import warmup_share
 from headway.metrics.compare import Replication
 from headway.metrics.serving.controller import controller_overload
+from headway.metrics.serving.ledger import Ledger
 from headway.metrics.serving.summary import messages, summarise
 from headway.report.export import Tables, Written, write_pieces
 from headway.report.figures import labels, latencies, line_style
@@ -38,7 +39,7 @@ from headway.serving.fleet import Fleet
 from headway.serving.request import Request
 from headway.serving.rows import Kind
 from headway.traces.serving_arrivals import chosen
-from headway.units import MICROSECOND, MILLISECOND, format_duration
+from headway.units import MICROSECOND, MILLISECOND, SECOND, format_duration
 
 
 class FleetView(View):
@@ -108,6 +109,13 @@ class FleetView(View):
     def sweep_remarks(self, rows: Sequence[Row]) -> list[str]:
         """Say which policies are best, and how often."""
         return serving_sweep.remarks(rows)
+
+    def stays(self, stored: StoredRun) -> dict[str, float]:
+        """Return the latency of each request that was answered."""
+        built, scene = stored.scene.built, stored.scene
+        ledger = Ledger(built.catalogue, built.fleet, scene.requests, stored.tape)
+        taken = zip(scene.requests, ledger.answered.tolist(), ledger.latency.tolist(), strict=True)
+        return {str(request.id): latency / SECOND for request, answered, latency in taken if answered}
 
     def story(self, stored: StoredRun, subject: str) -> Story:
         """Tell where the time of one request went."""

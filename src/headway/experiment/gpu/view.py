@@ -9,6 +9,7 @@ from rich.table import Table
 from headway.experiment.domain import Outcome, Row, RunResult, Shown, StoredRun, Tell, View
 from headway.experiment.gpu.scene import GpuScene, numbers, summary
 from headway.metrics.compare import Replication
+from headway.metrics.kernels import request_latencies
 from headway.report.export import Tables, Written, write_pieces
 from headway.report.kernels import export as kernel_export, page as kernel_page, tables as kernel_tables
 from headway.report.kernels.story import Story, story
@@ -45,6 +46,10 @@ class GpuView(View):
     def details(self, rows: Sequence[Row], by: Sequence[str] = ()) -> list[Table]:
         """Return the programs of one run."""
         return [kernel_tables.clients(rows[0])] if len(rows) == 1 else []
+
+    def stays(self, stored: StoredRun) -> dict[str, float]:
+        """Return the latency of each request of each program, by program and position."""
+        return request_latencies(stored.scene.clients, stored.tape)
 
     def story(self, stored: StoredRun, subject: str) -> Story:
         """Tell what happened to one program: its requests, who held it up, and by which kernel."""

@@ -71,6 +71,11 @@ class JobsView(View):
         row |= _groups(ledger, window)
         return Outcome(row, _notes(scene, row, ledger), sample=_sample(ledger, window))
 
+    def stays(self, stored: StoredRun) -> dict[str, float]:
+        """Return the time to completion of each job that was completed."""
+        sample = _sample(Ledger(stored.tape, stored.scene.jobs, stored.scene.cluster), None)
+        return {name: time for name, time in zip(sample.names, sample.jct_s.tolist(), strict=True) if time == time}
+
     def stopped_line(self, result: RunResult) -> str:
         """Count the jobs that had arrived and ended."""
         kinds = result.tape.column("kind")
