@@ -1,7 +1,7 @@
 """The one copy of each model's weights in host memory, for all workers of a machine; files on disk below it.
 
 Whoever needs a model first makes its copy, under a lock: from the file on disk where there is one, else from the model
-as its own function builds it. Where host memory or the disk is full, serving goes on without that copy, and says so once.
+as its own function builds it. Where host memory or the disk is full, serving goes on without that copy, and says so.
 """
 
 import errno

@@ -18,10 +18,9 @@ from headway.errors import InputError
 
 ALIGNMENT = 256
 """Where a tensor may begin in memory: what CUDA's own allocator keeps to, and its fast kernels ask for."""
-ITEM_BYTES = {
-    **{"BOOL": 1, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "I16": 2, "U16": 2, "F16": 2, "BF16": 2},
-    **{"I32": 4, "U32": 4, "F32": 4, "I64": 8, "U64": 8, "F64": 8, "C64": 8},
-}
+ITEM_BYTES = dict.fromkeys(("BOOL", "U8", "I8", "F8_E4M3", "F8_E5M2"), 1)
+ITEM_BYTES |= dict.fromkeys(("I16", "U16", "F16", "BF16"), 2) | dict.fromkeys(("I32", "U32", "F32"), 4)
+ITEM_BYTES |= dict.fromkeys(("I64", "U64", "F64", "C64"), 8)
 """Bytes of one number, by type as the format calls it."""
 NOTE = "headway"
 """The note in files that headway writes: of which application they are."""

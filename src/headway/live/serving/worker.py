@@ -203,7 +203,7 @@ class Worker:
             self._link.send(Fetched(order.lease, order.model, perf_counter_ns() - began))
 
     def _load_ahead(self, order: Run) -> None:
-        """Load the models of a batch before its turn; what goes wrong is found again, and said, when it has its turn."""
+        """Load the models of a batch before its turn; what goes wrong is found again, and said, when its turn is."""
         self._loaded(order.models)
 
     def _loaded(self, models: tuple[int, ...]) -> str:
