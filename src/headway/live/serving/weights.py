@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
 from pathlib import Path
+from typing import Any
 
 from headway.errors import InputError
 
@@ -121,9 +122,9 @@ def read_header(path: Path) -> Header:
     return header
 
 
-def _entry(name: str, row: Mapping[str, object]) -> Entry:
-    shape, (begin, end) = row["shape"], row["data_offsets"]  # type: ignore[misc]
-    entry = Entry(name, str(row["dtype"]), tuple(map(int, shape)), int(begin))  # type: ignore[call-overload]
+def _entry(name: str, row: Mapping[str, Any]) -> Entry:
+    begin, end = row["data_offsets"]
+    entry = Entry(name, row["dtype"], tuple(map(int, row["shape"])), int(begin))
     if min((entry.begin, *entry.shape)) < 0 or entry.end != end:
         raise ValueError(f"{name} has {entry.size_bytes} bytes at {begin} and ends at {end}")
     return entry
