@@ -22,7 +22,7 @@ from headway.live.serving.messages import (
 )
 from headway.live.serving.payload import Packer, release, sweep, unpack
 
-ROOT = Path(__file__).resolve().parents[3]
+SOURCE = Path(__file__).resolve().parents[3] / "src"
 PATIENCE_SECONDS = 120
 AnswerT = TypeVar("AnswerT", bound=Answer)
 
@@ -38,10 +38,9 @@ class Driven:
         self.log = folder / f"log-{theirs.fileno()}-{os.urandom(4).hex()}"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.live.serving.standin", str(theirs.fileno())],
+                [sys.executable, "-m", "headway.live.serving.worker", str(theirs.fileno())],
                 pass_fds=(theirs.fileno(),),
-                cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
+                env={**os.environ, "PYTHONPATH": str(SOURCE)},
                 stdout=log,
                 stderr=log,
             )

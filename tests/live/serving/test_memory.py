@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from headway.live.serving.device import Cpu
 from headway.live.serving.memory import DriverError, Memory, RefusedError, is_out_of_memory
 
 
@@ -33,6 +34,20 @@ class Fake:
         self.log.append(f"evict {self.name}")
 
 
+class Noted(Cpu):
+    """A device that notes what it is told."""
+
+    def __init__(self, shares: list[int]) -> None:
+        super().__init__()
+        self.shares = shares
+
+    def share(self, models_bytes: int) -> None:
+        self.shares.append(models_bytes)
+
+    def trim(self) -> None:
+        self.shares.append(-1)
+
+
 class Books:
     """Three models of 40 bytes within 100."""
 
@@ -40,7 +55,7 @@ class Books:
         self.log: list[str] = []
         self.shares: list[int] = []
         self.models = [Fake(name, 40, self.log) for name in "abc"]
-        self.memory = Memory(self.models, 100, self.shares.append)
+        self.memory = Memory(self.models, 100, Noted(self.shares))
 
     def use(self, *models: int, evict: tuple[int, ...] = ()) -> None:
         """As a batch does before it runs."""
@@ -116,6 +131,7 @@ def test_when_memory_runs_out_unused_models_go_oldest_first_and_the_load_is_trie
     books.use(2)
     assert books.log == ["load b", "load a", "evict a", "evict b", "load c"]
     assert books.memory.used_bytes == 40
+    assert books.shares[-2:] == [40, -1]
     books.models[0].raises = [DriverError("cuMemCreate", 2), DriverError("cuMemCreate", 2)]
     books.memory.reserve((0,))
     with pytest.raises(DriverError, match="cuMemCreate failed with 2"):

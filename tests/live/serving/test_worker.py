@@ -28,7 +28,7 @@ APP = '''
 import os, threading, time
 from pathlib import Path
 import numpy as np
-from headway.program.pipeline import model, task
+from headway.program.pipeline import graph, model, task
 
 HERE = Path(__file__).parent
 
@@ -86,6 +86,9 @@ def where(xs):
 def speak(xs):
     print("said by a task", xs)
     return xs
+
+ALONE = [graph(each.name, each) for each in (look_up, with_slow, with_missing, hold, where)]
+JOINED = graph("joined", {double, speak} >> join)
 '''
 FUNCTIONS = ("double", "join", "look_up", "with_slow", "with_missing", "hold", "where", "speak")
 MODELS = ("words", "slow", "missing")
@@ -318,7 +321,7 @@ def test_a_second_setup_is_rejected(start: Start) -> None:
     [
         ("import nothing_like_this", {}, "No module named 'nothing_like_this'"),
         ("1/0", {}, "ZeroDivisionError: division by zero"),
-        ("", {"device": "abacus"}, "device 'abacus': must be cpu or cuda:NUMBER"),
+        (APP, {"device": "abacus"}, "device 'abacus': must be cpu or cuda:NUMBER"),
     ],
 )
 def test_a_worker_that_cannot_start_says_why_and_ends(

@@ -21,7 +21,7 @@ import os, sys, time
 from pathlib import Path
 import numpy as np
 import torch
-from headway.program.pipeline import model, task
+from headway.program.pipeline import graph, model, task
 
 HERE = Path(__file__).parent
 MANY = int((HERE / "rows").read_text()) if (HERE / "rows").exists() else 64
@@ -84,6 +84,12 @@ def fork(xs):
 @task
 def big(xs):
     return [np.zeros(1 << 20, dtype=np.uint8) for _ in xs]
+
+@task(models=[other])
+def others(other, xs):
+    return xs
+
+ALONE = [graph(each.name, each) for each in (infer, picky, short, no_list, hang, fork, big, others)]
 """
 FUNCTIONS = ("infer", "picky", "short", "no_list", "hang", "fork", "big")
 MODELS = ("net", "other")

@@ -1,4 +1,4 @@
-"""What a worker computes on: a CPU, or a GPU by the driver's virtual memory functions (``cuda.py``)."""
+"""What a worker computes on: a CPU, or a GPU by the driver's virtual memory functions (``gpu.py``)."""
 
 import sys
 import threading
@@ -21,6 +21,9 @@ class Device(Protocol):
 
     def share(self, models_bytes: int) -> None:
         """Leave activations what so many bytes of models leave of the budget."""
+
+    def trim(self) -> None:
+        """Give back memory that is kept for later."""
 
     def use_cpus(self, cpus: int) -> None:
         """Let the calling thread compute on so many CPUs."""
@@ -58,6 +61,9 @@ class Cpu:
     def share(self, models_bytes: int) -> None:
         """Do nothing: nobody counts what functions allocate on a CPU."""
 
+    def trim(self) -> None:
+        """Do nothing: what is freed is free."""
+
     def use_cpus(self, cpus: int) -> None:
         """Let the calling thread compute on so many CPUs."""
         self._threads.use(cpus)
@@ -76,7 +82,7 @@ def device_named(name: str, memory_bytes: int, folder: Path, say: Callable[[str]
         return Cpu()
     kind, _, number = name.partition(":")
     if kind == "cuda" and (number or "0").isdigit():
-        from headway.live.serving.cuda import open_gpu
+        from headway.live.serving.gpu import open_gpu
 
         return open_gpu(int(number or 0), memory_bytes, folder, say)
     raise InputError(f"device {name!r}: must be cpu or cuda:NUMBER")

@@ -1,7 +1,7 @@
 """The one copy of each model's weights in host memory, for all workers of a machine; files on disk below it.
 
 Whoever needs a model first makes its copy, under a lock: from the file on disk where there is one, else from the model
-as its own function builds it. Where host memory or the disk is full, serving goes on without that copy, and says so once.
+as its own function builds it. Where host memory or the disk is full, serving goes on without that copy, and says so.
 """
 
 import errno
@@ -22,8 +22,10 @@ _MOST_READ_BYTES = 1 << 30
 class Source:
     """An open file with the weights of a model; it stays readable when its name is removed."""
 
-    def __init__(self, path: Path, header: Header, entries: Sequence[Entry]) -> None:
+    def __init__(self, path: Path, header: Header, entries: Sequence[Entry], shared: bool = False) -> None:
         self.path = path
+        self.shared = shared
+        """Whether it is the copy in host memory."""
         mode = os.O_RDWR if os.access(path, os.W_OK) else os.O_RDONLY
         self.handle = os.open(path, mode | os.O_CLOEXEC)
         self.pieces: tuple[Piece, ...] = header.pieces(entries)
@@ -122,9 +124,11 @@ class Host:
     def _opened(self, path: Path, entries: Sequence[Entry]) -> Source | None:
         try:
             header = read_header(path)
-            return Source(path, header, entries) if self._fits(header) and header.matches(entries) else None
         except FileNotFoundError:
             return None
+        if not self._fits(header) or not header.matches(entries):
+            return None
+        return Source(path, header, entries, path.parent == self.folder)
 
     def keep(self, name: str, entries: Sequence[Entry], values: Mapping[str, memoryview]) -> None:
         """Write the weights of a model, to host memory and to disk; where neither has room it has no copy.

@@ -5,12 +5,13 @@ runs out it evicts by itself what no batch uses. A model is loaded by whichever 
 """
 
 import gc
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from threading import Condition
 from typing import Any
 
 from headway.errors import HeadwayError
+from headway.live.serving.device import Device
 from headway.live.serving.residents import Resident
 
 OUT_OF_MEMORY = 2
@@ -49,12 +50,12 @@ class _At(Enum):
 class Memory:
     """Models that come and go within a budget."""
 
-    def __init__(self, models: Sequence[Resident], capacity_bytes: int, share: Callable[[int], None]) -> None:
+    def __init__(self, models: Sequence[Resident], capacity_bytes: int, device: Device) -> None:
         self.capacity_bytes = capacity_bytes
         self.used_bytes = 0
         """Of models that are resident or reserved."""
         self._models = models
-        self._share = share
+        self._device = device
         """Is told how many bytes models take, so that activations get the rest."""
         self._at = [_At.AWAY for _ in models]
         self._pins = [0 for _ in models]
@@ -81,7 +82,7 @@ class Memory:
                 self._order[model] = None
             missing = any(self._at[model] is not _At.HERE for model in models)
             if missing or evict:
-                self._share(self.used_bytes)
+                self._device.share(self.used_bytes)
             return missing
 
     def _check(self, models: list[int], evict: list[int]) -> None:
@@ -138,7 +139,7 @@ class Memory:
                 if not self._pins[model] and self._at[model] is _At.RESERVED:
                     self._forget(model)
             if self.used_bytes != before:
-                self._share(self.used_bytes)
+                self._device.share(self.used_bytes)
 
     def evict(self, model: int) -> None:
         """Give the memory of a model back; raise RefusedError where it is in use."""
@@ -150,8 +151,9 @@ class Memory:
             unused = [model for model in self._order if not self._pins[model]]
             for model in unused:
                 self._remove(model)
-            self._share(self.used_bytes)
+            self._device.share(self.used_bytes)
         gc.collect()  # what failed may have left cycles that hold tensors
+        self._device.trim()
         return len(unused)
 
     def _remove(self, model: int) -> None:

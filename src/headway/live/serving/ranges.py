@@ -21,6 +21,9 @@ class Range(Protocol):
     size_bytes: int
     """What it takes while it is mapped."""
 
+    def attach(self, source: Source) -> None:
+        """Make ready to be filled from a source, once."""
+
     def map(self) -> None:
         """Put pages behind the addresses."""
 
@@ -46,6 +49,9 @@ class CpuRange:
         self._memory = mmap.mmap(-1, self.size_bytes, flags=flags)
         with suppress(OSError):  # a kernel without huge pages
             self._memory.madvise(mmap.MADV_HUGEPAGE)
+
+    def attach(self, source: Source) -> None:
+        """Do nothing: its file is read."""
 
     def map(self) -> None:
         """Do nothing: pages come when they are first written."""

@@ -60,6 +60,8 @@ class Placed:
         """None: its tensors are bound to the range."""
         self._entries = parts.entries
         self._source = host.source(name, parts.entries)
+        if self._source is not None:
+            place.attach(self._source)
 
     def load(self) -> None:
         """Map the range, fill it, and bind the tensors if they are not."""

@@ -13,29 +13,15 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
 from pathlib import Path
+from typing import Any
 
 from headway.errors import InputError
 
 ALIGNMENT = 256
 """Where a tensor may begin in memory: what CUDA's own allocator keeps to, and its fast kernels ask for."""
-ITEM_BYTES = {
-    "BOOL": 1,
-    "U8": 1,
-    "I8": 1,
-    "F8_E4M3": 1,
-    "F8_E5M2": 1,
-    "I16": 2,
-    "U16": 2,
-    "F16": 2,
-    "BF16": 2,
-    "I32": 4,
-    "U32": 4,
-    "F32": 4,
-    "I64": 8,
-    "U64": 8,
-    "F64": 8,
-    "C64": 8,
-}
+ITEM_BYTES = dict.fromkeys(("BOOL", "U8", "I8", "F8_E4M3", "F8_E5M2"), 1)
+ITEM_BYTES |= dict.fromkeys(("I16", "U16", "F16", "BF16"), 2) | dict.fromkeys(("I32", "U32", "F32"), 4)
+ITEM_BYTES |= dict.fromkeys(("I64", "U64", "F64", "C64"), 8)
 """Bytes of one number, by type as the format calls it."""
 NOTE = "headway"
 """The note in files that headway writes: of which application they are."""
@@ -136,9 +122,9 @@ def read_header(path: Path) -> Header:
     return header
 
 
-def _entry(name: str, row: Mapping[str, object]) -> Entry:
-    shape, (begin, end) = row["shape"], row["data_offsets"]  # type: ignore[misc]
-    entry = Entry(name, str(row["dtype"]), tuple(map(int, shape)), int(begin))  # type: ignore[call-overload]
+def _entry(name: str, row: Mapping[str, Any]) -> Entry:
+    begin, end = row["data_offsets"]
+    entry = Entry(name, row["dtype"], tuple(map(int, row["shape"])), int(begin))
     if min((entry.begin, *entry.shape)) < 0 or entry.end != end:
         raise ValueError(f"{name} has {entry.size_bytes} bytes at {begin} and ends at {end}")
     return entry

@@ -17,7 +17,7 @@ from itertools import chain
 from pathlib import Path
 from queue import SimpleQueue
 from time import perf_counter_ns, sleep
-from typing import Any, Protocol
+from typing import Any
 
 from headway.live.serving.device import Device, device_named
 from headway.live.serving.host import Host
@@ -44,18 +44,13 @@ from headway.live.serving.payload import Packer
 from headway.live.serving.residents import Resident, Unprepared, prepared
 from headway.live.serving.worker_batch import Batch, reason
 from headway.live.serving.worker_lanes import Lane
+from headway.program.pipeline import Model
+from headway.scenarios.app import App, read_app
 
 BEAT_SECONDS = 0.5
 _MOST_AT_ONCE = 64
 """Batches on CPUs alone; the server admits fewer."""
 _READ_BYTES = 1 << 18
-
-
-class Application(Protocol):
-    """What a worker needs of a user's file."""
-
-    tasks: tuple[Any, ...]
-    models: tuple[Any, ...]
 
 
 def say(text: str) -> None:
@@ -99,16 +94,16 @@ class Link:
 class Worker:
     """Carries orders out."""
 
-    def __init__(self, link: Link, setup: Setup, app: Application) -> None:
+    def __init__(self, link: Link, setup: Setup, app: App) -> None:
         self._link = link
         self._setup = setup
         self._packer = Packer(setup.prefix)
-        tasks, models = ({each.name: each for each in group} for group in (app.tasks, app.models))
+        tasks, named = {each.name: each for each in app.tasks}, {each.name: each for each in app.models}
         self._functions: list[Callable[..., Any]] = [tasks[name].run for name in setup.functions]
         self._device: Device = device_named(setup.device, setup.memory_bytes, Path(setup.host_folder), say)
-        residents = self._prepared([models[name] for name in setup.models])
+        residents = self._prepared([named[name] for name in setup.models])
         self._sizes = tuple(each.size_bytes for each in residents)
-        self._memory = Memory(residents, setup.memory_bytes - self._device.overhead_bytes, self._device.share)
+        self._memory = Memory(residents, setup.memory_bytes - self._device.overhead_bytes, self._device)
         self._batches: SimpleQueue[Run | None] = SimpleQueue()
         self._given, self._done = 0, 0
         """Batches of the main thread: the reader counts the one, the main thread the other."""
@@ -117,7 +112,7 @@ class Worker:
         self._stopping = False
         threading.Thread(target=self._beat, daemon=True, name="beat").start()
 
-    def _prepared(self, models: list[Any]) -> list[Resident]:
+    def _prepared(self, models: list[Model]) -> list[Resident]:
         """Return the models, ready to be loaded; workers that start together begin with different ones."""
         setup = self._setup
         stamp = hashlib.sha256(Path(setup.app).read_bytes()).hexdigest()[:16]
@@ -128,7 +123,7 @@ class Worker:
             at = (setup.worker + step) % len(models)
             model, declared_bytes = models[at], models[at].memory_bytes or 0
 
-            def prepare(model: Any = model, declared_bytes: int = declared_bytes) -> Resident:
+            def prepare(model: Model = model, declared_bytes: int = declared_bytes) -> Resident:
                 return prepared(model.name, model.build, declared_bytes, host, self._device.reserve)
 
             try:
@@ -203,7 +198,7 @@ class Worker:
             self._link.send(Fetched(order.lease, order.model, perf_counter_ns() - began))
 
     def _load_ahead(self, order: Run) -> None:
-        """Load the models of a batch before its turn; what goes wrong is found again, and said, when it has its turn."""
+        """Load the models of a batch before its turn; what goes wrong is found again, and said, when its turn is."""
         self._loaded(order.models)
 
     def _loaded(self, models: tuple[int, ...]) -> str:
@@ -250,7 +245,7 @@ class Worker:
             self._link.send(Beat(used, of_device))
 
 
-def serve(handle: int, read_app: Callable[[Path], Application]) -> None:
+def serve(handle: int) -> None:
     """Be a worker on a socket until the server says stop or is gone."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole terminal: the server says what ends when
@@ -262,7 +257,7 @@ def serve(handle: int, read_app: Callable[[Path], Application]) -> None:
     workers: SimpleQueue[Worker] = SimpleQueue()
     threading.Thread(target=_read, args=(link, setups, workers), daemon=True, name="orders").start()
     try:
-        worker = _prepared(link, setups.get(), read_app)
+        worker = _prepared(link, setups.get())
     except Exception as problem:  # noqa: BLE001 - the user's file; the server says it
         traceback.print_exc(file=sys.stderr)
         link.send(Rejected(NO_LEASE, reason(problem)))
@@ -274,7 +269,7 @@ def serve(handle: int, read_app: Callable[[Path], Application]) -> None:
     os._exit(0)  # whatever threads user code left
 
 
-def _prepared(link: Link, setup: Order, read_app: Callable[[Path], Application]) -> Worker:
+def _prepared(link: Link, setup: Order) -> Worker:
     if not isinstance(setup, Setup):
         raise RefusedError(f"{type(setup).__name__} came before Setup")
     if setup.cpus:
@@ -297,6 +292,4 @@ def _die(problem: threading.ExceptHookArgs) -> None:
 
 
 if __name__ == "__main__":
-    from headway.scenarios.app import read_app
-
-    serve(int(sys.argv[1]), read_app)
+    serve(int(sys.argv[1]))
