@@ -8,7 +8,13 @@ HeadwayError
 │   ├── InfeasibleJobError  a job that no empty cluster of this kind could run
 │   ├── ProfileError      a profile is broken, or a program could not be profiled
 │   ├── ShareError        programs cannot share a GPU: no GPU, no broker, a setting out of range
+│   ├── ServeError        pipelines cannot be served or called: a port in use, nobody there, a value that cannot travel
+│   │   └── UnknownGraphError  a request for a graph that the server does not have
 │   └── TapeError         a run folder or tape that is missing, broken or in the way
+├── RequestError          a request that was understood and came to nothing
+│   ├── RequestRefusedError   the server does not take it now
+│   ├── RequestLateError      its deadline passed
+│   └── TaskFailedError       one of its tasks failed
 ├── ChangedInputError     a policy changed the workload that it was shown: a bug of the policy
 ├── InfeasibleActionError a policy asked for what cannot be done, on a view that is exact: a bug of the policy
 └── StalledRunError       work is waiting, nothing will ever happen again: a bug of the policy
@@ -54,8 +60,36 @@ class ShareError(InputError):
     """Programs cannot share a GPU as asked: no GPU, no driver, no broker, a setting out of range."""
 
 
+class ServeError(InputError):
+    """Pipelines cannot be served or called as asked: a port in use, nobody there, a value that cannot travel."""
+
+
+class UnknownGraphError(ServeError):
+    """A request for a graph that the server does not have."""
+
+
 class TapeError(InputError):
     """A run folder or tape that is missing, broken or in the way."""
+
+
+class RequestError(HeadwayError):
+    """A request that was understood and came to nothing; the text says why."""
+
+
+class RequestRefusedError(RequestError):
+    """The server does not take a request now."""
+
+    def __init__(self, reason: str, retry_after_s: float = 1.0) -> None:
+        super().__init__(reason)
+        self.retry_after_s = retry_after_s
+
+
+class RequestLateError(RequestError):
+    """The deadline of a request passed; the text says what was late."""
+
+
+class TaskFailedError(RequestError):
+    """A task of a request failed; the text names it and its reason."""
 
 
 class ChangedInputError(HeadwayError):
