@@ -53,7 +53,7 @@ class Place:
         if (handle := places.hold_within(self.lock, _LOCK_S, alone=True)) is None:
             pid = places.holder(self.lock) or "unknown"
             raise ServeError(
-                f"{self.folder}: a server runs there already (process {pid}): headway serve stop --folder "
+                f"{self.folder}: a server runs there already (process {pid}): headway serve stop --server "
                 f"{self.folder} ends it, or give this one another --folder"
             )
         try:

@@ -6,6 +6,7 @@ import errno
 import os
 import signal
 import socket
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -55,7 +56,7 @@ async def serve(
             url = url_of(doors.host, listener) if listener is not None else ""
             facts = {"pid": os.getpid(), "started_s": round(time.time(), 3), "url": url, **(about or {})}
             front = Front(server, keys, about=facts, examples=examples, say=say)
-            end = _End(say)
+            end = _End()
             control = Control(doors.place.socket, front, end.ask)
             try:
                 with end.on_signals():
@@ -108,7 +109,7 @@ async def _drain(front: Front, end: "_End", say: Say) -> None:
 class _End:
     """When a server is to end: at a signal or when a client says so; at the second at once."""
 
-    def __init__(self, say: Say) -> None:
+    def __init__(self) -> None:
         self.asked = asyncio.Event()
         self.at_once = asyncio.Event()
 
@@ -124,8 +125,9 @@ class _End:
 
     @contextlib.contextmanager
     def on_signals(self) -> Iterator[None]:
-        """Listen to Ctrl-C and SIGTERM."""
-        loop, numbers = asyncio.get_running_loop(), (signal.SIGINT, signal.SIGTERM)
+        """Listen to Ctrl-C and SIGTERM, which the main thread alone can."""
+        main = threading.current_thread() is threading.main_thread()
+        loop, numbers = asyncio.get_running_loop(), (signal.SIGINT, signal.SIGTERM) if main else ()
         for number in numbers:
             loop.add_signal_handler(number, self.ask, True)
         try:

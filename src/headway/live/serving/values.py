@@ -20,7 +20,7 @@ _TOO_DEEP = "is nested too deeply"
 
 
 def plain(value: Any) -> Any:
-    """Return a value as None, bool, int, float, str, bytes, and lists and dicts of them; raise ServeError if it is none.
+    """Return a value as None, bool, int, float, str, bytes, and lists and dicts of them; raise ServeError otherwise.
 
     Arrays and tensors become lists. Keys become text, as they are in JSON.
     """
