@@ -94,7 +94,7 @@ def _told(problem: Any, words: Sequence[str]) -> str:
 
 
 def _commands(given: Sequence[str]) -> Any:
-    """Return all commands; only some where one of them is asked for: it starts sooner, and a machine may lack the rest."""
+    """Return all commands; only some where one of them is asked for: that is sooner, and machines may lack the rest."""
     if given and given[0] == "share":
         from headway.cli.sharing import app
 
