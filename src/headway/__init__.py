@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     )
     from headway.errors import HeadwayError as HeadwayError
     from headway.program.cached import CachedDataset as CachedDataset
+    from headway.program.pipeline import graph as graph, model as model, task as task
     from headway.program.steps import step as step, steps as steps
 
 __version__ = "0.1.0"
@@ -40,6 +41,7 @@ _NAMES = {
     ),
     "HeadwayError": "errors",
     "CachedDataset": "program.cached",
+    **dict.fromkeys(("graph", "model", "task"), "program.pipeline"),
     "step": "program.steps",
     "steps": "program.steps",
 }

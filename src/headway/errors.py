@@ -7,14 +7,14 @@ HeadwayError
 │   │   └── NoSuchRunError  a comparison has no run at this position; an IndexError too
 │   ├── InfeasibleJobError  a job that no empty cluster of this kind could run
 │   ├── ProfileError      a profile is broken, or a program could not be profiled
+│   ├── ServeError        pipelines cannot be served or called: no worker starts, nobody is there, a port is taken
 │   ├── ShareError        programs cannot share a GPU: no GPU, no broker, a setting out of range
-│   ├── ServeError        pipelines cannot be served or called: a port in use, nobody there, a value that cannot travel
-│   │   └── UnknownGraphError  a request for a graph that the server does not have
 │   └── TapeError         a run folder or tape that is missing, broken or in the way
-├── RequestError          a request that was understood and came to nothing
-│   ├── RequestRefusedError   the server does not take it now
-│   ├── RequestLateError      its deadline passed
-│   └── TaskFailedError       one of its tasks failed
+├── RequestError          a request that was sent to a server has no answer
+│   ├── UnknownGraphError   the server has no such graph; an InputError too
+│   ├── RequestRefusedError it was not taken, or given up; later it may be
+│   ├── RequestLateError    its deadline has passed
+│   └── TaskFailedError     one of its tasks raised an error
 ├── ChangedInputError     a policy changed the workload that it was shown: a bug of the policy
 ├── InfeasibleActionError a policy asked for what cannot be done, on a view that is exact: a bug of the policy
 └── StalledRunError       work is waiting, nothing will ever happen again: a bug of the policy
@@ -61,23 +61,19 @@ class ShareError(InputError):
 
 
 class ServeError(InputError):
-    """Pipelines cannot be served or called as asked: a port in use, nobody there, a value that cannot travel."""
-
-
-class UnknownGraphError(ServeError):
-    """A request for a graph that the server does not have."""
-
-
-class TapeError(InputError):
-    """A run folder or tape that is missing, broken or in the way."""
+    """Pipelines cannot be served or called as asked: no worker starts, nobody is there, a port is taken."""
 
 
 class RequestError(HeadwayError):
-    """A request that was understood and came to nothing; the text says why."""
+    """A request that was sent to a server has no answer; the text is one line that says why."""
+
+
+class UnknownGraphError(RequestError, InputError):
+    """The server has no such graph."""
 
 
 class RequestRefusedError(RequestError):
-    """The server does not take a request now."""
+    """A request was not taken, or given up before its deadline; it may be sent again."""
 
     def __init__(self, reason: str, retry_after_s: float = 1.0) -> None:
         super().__init__(reason)
@@ -85,11 +81,15 @@ class RequestRefusedError(RequestError):
 
 
 class RequestLateError(RequestError):
-    """The deadline of a request passed; the text says what was late."""
+    """A request was not answered by its deadline."""
 
 
 class TaskFailedError(RequestError):
-    """A task of a request failed; the text names it and its reason."""
+    """A task of a request raised an error."""
+
+
+class TapeError(InputError):
+    """A run folder or tape that is missing, broken or in the way."""
 
 
 class ChangedInputError(HeadwayError):

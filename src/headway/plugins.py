@@ -238,8 +238,16 @@ def imported(path: Path, kind: str, where: str) -> Any:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    with loading(where):
-        spec.loader.exec_module(module)
+    before = sys.modules.get(spec.name)
+    sys.modules[spec.name] = module  # as every import does: dataclasses and pickled values look their module up
+    try:
+        with loading(where):
+            spec.loader.exec_module(module)
+    except BaseException:
+        sys.modules.pop(spec.name)
+        if before is not None:
+            sys.modules[spec.name] = before
+        raise
     return module
 
 

@@ -15,8 +15,8 @@ from headway.experiment import common_flags
 from headway.experiment.registry import DOMAINS, domain
 
 API = [
-    *("CachedDataset", "HeadwayError", "Work", "backtest", "compare", "environment", "fleet", "gpu", "jobs", "open"),
-    *("plan", "predict", "run", "simulate", "step", "steps", "sweep", "synthetic", "work"),
+    *("CachedDataset", "HeadwayError", "Work", "backtest", "compare", "environment", "fleet", "gpu", "graph", "jobs"),
+    *("model", "open", "plan", "predict", "run", "simulate", "step", "steps", "sweep", "synthetic", "task", "work"),
 ]
 RUN_NAMES = [
     *("audit", "baseline", "explain", "export", "figure", "folder", "jobs", "notes", "places", "replay", "report"),
@@ -79,14 +79,15 @@ COMMANDS = {
         *("trace", "--config", "--policies", *CLUSTER, "--format", "--map", *SKIPPED, "--json", "--set"),
     ],
     "fleet simulate": [
-        *("scenario", "--policy", "--workers", "--rate", "--load", *REQUESTS, *FLEET, *FIRST, "--confidence", "--seed"),
-        *("--json", "--set"),
+        *("scenario", "--policy", "--workers", "--gpu-memory", "--rate", "--load", *REQUESTS, *FLEET, *FIRST),
+        *("--confidence", "--seed", "--json", "--set"),
     ],
     "fleet compare": [
         *(
             "scenario",
             "--policies",
             "--workers",
+            "--gpu-memory",
             "--rate",
             "--load",
             *REQUESTS,
@@ -97,7 +98,20 @@ COMMANDS = {
         ),
         *("--seed", "--json", "--set", "--processes"),
     ],
-    "fleet sweep": ["scenario", "--policies", "--rates", "--loads", "--workers", *GRID, *REQUESTS, *FLEET, *CELLS],
+    "fleet sweep": [
+        *(
+            "scenario",
+            "--policies",
+            "--rates",
+            "--loads",
+            "--workers",
+            *GRID,
+            "--gpu-memory",
+            *REQUESTS,
+            *FLEET,
+            *CELLS,
+        ),
+    ],
     "fleet plan": [
         *(
             "graph",

@@ -47,6 +47,7 @@ class Script:
         self.done: list[tuple[int, int]] = []
         self.heard: list[tuple[int, int | str]] = []
         """What was carried out and what was caused, as it came."""
+        self.refusals: list[tuple[int, int]] = []
 
     def next(self) -> tuple[int, Sequence[int]] | None:
         return self.steps.pop() if self.steps else None
@@ -57,6 +58,9 @@ class Script:
 
     def follow(self, now: int, caused: str) -> None:
         self.heard.append((now, caused))
+
+    def refused(self, now: int, action: int) -> None:
+        self.refusals.append((now, action))
 
 
 class Takes:
@@ -131,6 +135,7 @@ def test_on_a_view_that_may_be_stale_a_refusal_is_written_down_and_the_loop_goes
     assert tape.column("kind").tolist() == [1, 1, 1, 20, 24, 20]
     assert tape.notes == {4: "Take(3): is odd"}
     assert executor.done == [(5, 2), (5, 4)], "what was refused is not carried out"
+    assert executor.refusals == [(5, 3)], "and the executor is told, which may make an event of it"
 
 
 def test_work_that_is_left_when_nothing_will_happen_is_an_error() -> None:

@@ -112,13 +112,15 @@ def head(now: Row) -> list[str]:
     where = now.get("url") or now.get("folder", "")
     up = format_duration(round(max(0.0, time.time() - now.get("started_s", time.time())) * SECOND))
     state = "drains" if now["draining"] else "ready" if now["ready"] else "starting"
-    policy = f", policy {now['policy']}" if now.get("policy") else ""
-    lines = [f"{now.get('app', 'server')} at {where}: process {now.get('pid', '?')}, up {up}{policy}; {state}"]
-    server = now["server"]
-    words = {"in_flight": "requests in flight", "queue": "tasks wait", "running": "tasks run"}
-    if told := ", ".join(f"{server[key]:,} {text}" for key, text in words.items() if key in server):
-        lines.append(told)
-    return lines
+    server, app = now["server"], now.get("app", "server")
+    policy = f", policy {server['policy']}" if server.get("policy") else ""
+    lines = [f"{app} at {where}: process {now.get('pid', '?')}, up {up}{policy}; {state}"]
+    if server.get("failure"):
+        lines.append(server["failure"])
+    words = {"open": "requests open", "tasks": "tasks done", "cache_hits": "of them with their models there"}
+    parts = [f"{server[key]:,} {text}" for key, text in words.items() if key in server]
+    parts += [f"{format_size(server['moved_bytes'])} of models moved"] if "moved_bytes" in server else []
+    return [*lines, ", ".join(parts)] if parts else lines
 
 
 def graph_table(now: Row) -> Table:
@@ -139,13 +141,14 @@ def graph_table(now: Row) -> Table:
 
 def worker_table(now: Row) -> Table:
     """Return one row a worker: whether it is up, its memory, and what it holds."""
-    table = framed(("worker", "state", "models"), ("runs", "waits", "memory", "of"))
-    for index, worker in enumerate(now["server"].get("workers", ())):
+    table = framed(("worker", "state", "models"), ("runs", "waits", "memory", "of", "starts"))
+    for worker in now["server"].get("workers", ()):
         table.add_row(
-            str(worker.get("worker", index)),
-            "up" if worker.get("up") else "down",
-            ", ".join(map(str, worker.get("models", ()))) or "–",
-            *(f"{worker[key]:,}" if key in worker else "–" for key in ("running", "queue")),
-            *(format_size(worker[key]) if key in worker else "–" for key in ("used_bytes", "budget_bytes")),
+            worker["name"],
+            f"up, process {worker['pid']}" if worker["up"] else "down",
+            ", ".join(worker["resident"]) or "–",
+            *(f"{worker[key]:,}" for key in ("running", "queued")),
+            *(format_size(worker[key]) for key in ("booked_bytes", "memory_bytes")),
+            f"{worker['starts']:,}",
         )
     return table

@@ -22,3 +22,6 @@ class Executor(Protocol[EventT_co, ActionT_contra, CausedT_contra]):
 
     def follow(self, now: int, caused: CausedT_contra) -> None:
         """Schedule what an event or an action caused, right after it was applied, or committed and carried out."""
+
+    def refused(self, now: int, action: ActionT_contra) -> None:
+        """Take note of an action that was stale when it was decided, and of which nothing happened."""

@@ -52,6 +52,9 @@ class RecordedEvents(Generic[EventT]):
     def follow(self, now: int, caused: Any) -> None:
         """Do nothing."""
 
+    def refused(self, now: int, action: Any) -> None:
+        """Do nothing: where it became an event, that is on the tape."""
+
 
 def decide_again(state: State[EventT, Any, Any], policy: Policy[Any, Any], recorded: Iterator[Instant[EventT]]) -> Tape:
     """Return the tape that a policy writes when it is shown recorded events; state and policy are at their start."""

@@ -54,6 +54,12 @@ class Scheduler(Generic[EventT, ActionT]):
 
     def run(self, progress: Callable[[int], None] | None = None) -> None:
         """Go on until the run is over or ``stop`` is called. ``progress`` is told the time every thousand steps."""
+        self.drain(progress)
+        if not self.stopped and not self.state.over():
+            raise StalledRunError(f"{self.policy.name}: work is left, but nothing will ever happen again")
+
+    def drain(self, progress: Callable[[int], None] | None = None) -> None:
+        """Go on until the executor has no further instant; of a live run that is so until something happens again."""
         state, execute, follow = self.state, self.executor.execute, self.executor.follow
         check, commit, decide = state.check, state.commit, self.policy.decide
         durations_ns, clock = self.decide_ns, perf_counter_ns
@@ -80,8 +86,6 @@ class Scheduler(Generic[EventT, ActionT]):
                         self._refuse(now, action, refusal)
                     started = clock()
                 durations_ns.append(spent + clock() - started)
-        if not self.stopped and not state.over():
-            raise StalledRunError(f"{self.policy.name}: work is left, but nothing will ever happen again")
 
     def instants(self, progress: Callable[[int], None] | None = None) -> Iterator[int]:
         """Yield each instant once all its events are applied: what is decided then is committed before the next."""
@@ -112,6 +116,7 @@ class Scheduler(Generic[EventT, ActionT]):
             raise InfeasibleActionError(f"policy {self.policy.name} at {exact_duration(now)}: {reason}")
         self.tape.append(self.state.refused(now, action))
         self.tape.note(reason)
+        self.executor.refused(now, action)
 
 
 def happen(

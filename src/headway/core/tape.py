@@ -83,8 +83,10 @@ class TapeWriter:
     ``append`` is the hot path. It puts a row's numbers into one flat list: cheaper than to keep a tuple a row.
     """
 
-    def __init__(self, folder: Path | None = None, *, batch_rows: int = BATCH_ROWS) -> None:
+    def __init__(self, folder: Path | None = None, *, batch_rows: int = BATCH_ROWS, keep: bool = True) -> None:
+        """``keep``: hold all rows in memory, for ``close`` to return; else they are read back from the disk there."""
         self.batch_rows = batch_rows
+        self._keep = keep or folder is None
         self._pending: list[int] = []
         self.append: Callable[[Row], None] = self._pending.extend
         self._blocks: list[npt.NDArray[np.int64]] = []
@@ -125,20 +127,29 @@ class TapeWriter:
             return
         block = np.fromiter(self._pending, dtype=np.int64, count=len(self._pending)).reshape(-1, len(COLUMNS))
         self._pending.clear()
-        self._blocks.append(block)
+        if self._keep:
+            self._blocks.append(block)
         if self._stream is not None:
             self._stream.write_batch(_batch(block, self._flushed, self._notes))
+            if not self._keep:
+                self._notes.clear()
         self._flushed += len(block)
         self._last_flush = monotonic()
 
     def close(self) -> Tape:
         """Flush, compact to Parquet, and return the tape."""
         self.flush()
-        rows = np.concatenate(self._blocks) if self._blocks else np.empty((0, len(COLUMNS)), dtype=np.int64)
-        self._blocks = [rows]
+        if self._stream is not None:
+            self._stream.close()
+        if self._keep:
+            rows = np.concatenate(self._blocks) if self._blocks else np.empty((0, len(COLUMNS)), dtype=np.int64)
+            self._blocks = [rows]
+        else:
+            assert self._folder is not None
+            written = read(self._folder)
+            rows, self._notes = written.rows, written.notes
         tape = Tape(rows, self._notes)
         if self._stream is not None and self._folder is not None:
-            self._stream.close()
             self._stream = None
             table = pa.Table.from_batches([_batch(rows, 0, self._notes)], schema=SCHEMA)
             with replacing(self._folder / FINAL_NAME) as file:

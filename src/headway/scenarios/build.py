@@ -17,6 +17,7 @@ from headway.formats.serving.scenario_tables import (
     ScenarioTable,
     TaskTable,
     WorkloadPart,
+    chained,
     check_given,
     fleet_of,
     links_of,
@@ -133,7 +134,8 @@ class Builder:
         if control and control not in CONTROLS:
             raise ExperimentError(f"{self.where}: {unknown_name('control', control, CONTROLS)}")
         central = control == "central" if control else None
-        return Built(catalogue, fleet, self._interference(used), workload, central, self.table.fleet.preloaded)
+        interference, preloaded = self._interference(used), self.table.fleet.preloaded
+        return Built(catalogue, fleet, interference, workload, central, preloaded, self._guesses(used))
 
     def _fleet(self) -> Fleet:
         write_back = self.table.fleet.links.write_back
@@ -143,7 +145,7 @@ class Builder:
         links = links_of(self.table.fleet.links, min(measured, default=None), write_back, self.where)
         gpu = next((profile.gpu for profile in self.profiles if profile.gpu), SOME_GPU)
         fleet = fleet_of(self.table.fleet, self.experiment.serving.workers, gpu, links, self.where)
-        return with_memory(fleet, self.experiment.serving.memory)
+        return with_memory(fleet, self.experiment.serving)
 
     # --- graphs ---
 
@@ -151,7 +153,7 @@ class Builder:
         where = f"{self.where}, graph {name}"
         if bool(graph.tasks) == bool(graph.chain):
             raise ExperimentError(f"{where}: needs tasks or a chain, one of them")
-        tasks = graph.tasks or _chained(graph, self.functions)
+        tasks = graph.tasks or chained(graph, self.functions)
         names = [task.name or task.function for task in tasks]
         for index, task in enumerate(tasks):
             if names[index] in names[:index]:
@@ -178,10 +180,14 @@ class Builder:
             raise ExperimentError(f"{self.where}, {problem}") from None
 
     def _size_of(self, task: TaskTable, key: str, where: str) -> int:
-        """Return the input or output of a task: its own, else that of its function."""
+        """Return the input or output of a task: its own, else that of its function, else what was measured."""
         own = size(getattr(task, key), where)
         of_function = f"{self.where}, function {task.function}: {key}"
-        return (size(getattr(self.functions[task.function], key), of_function) if own is None else own) or 0
+        if own is None:
+            own = size(getattr(self.functions[task.function], key), of_function)
+        if own is None:
+            own = max((getattr(found, f"{key}_bytes") or 0 for _, found in self._measured(task.function)), default=0)
+        return own
 
     # --- functions and models ---
 
@@ -200,7 +206,8 @@ class Builder:
         return functions
 
     def _measured(self, name: str) -> list[tuple[ServingProfile, FunctionProfile]]:
-        own = self.functions[name].slices == 0  # profiles are of GPUs: its time may be the scenario's
+        table = self.functions[name]
+        own = table.slices == 0 or bool(table.guess)  # profiles are of GPUs: its time may be the scenario's
         for profile in self.profiles:
             if name not in profile.functions and not own:
                 raise ProfileError(f"profile {profile.path}: has no function {name!r}, which {self.where} calls")
@@ -213,13 +220,34 @@ class Builder:
         for model in listed:
             if model not in self.table.models:
                 raise ExperimentError(f"{where}: {unknown_name('model', model, self.table.models or ['none'])}")
-        sizes = {model: size(self.table.models[model], f"{self.where}, model {model}") or 0 for model in listed}
+        sizes = {model: self._weights(model) for model in listed}
         weights = max((found.weights_bytes or 0 for _, found in self._measured(name)), default=0)
         if not weights:
             return sizes
         if len(sizes) > 1:
             raise ProfileError(f"{where}: has {len(sizes)} models, so its measured weights belong to none of them")
         return {next(iter(sizes), name): weights}
+
+    def _weights(self, model: str) -> int:
+        """Return the bytes of a model: what the scenario says, else what was measured."""
+        where = f"{self.where}, model {model}"
+        given = size(self.table.models[model], where)
+        measured = [profile.models[model].weights_bytes for profile in self.profiles if model in profile.models]
+        if given is None and not measured:
+            raise ExperimentError(
+                f'{where}: its size is not known: write it, @hw.model(memory="1.7GB") in an app, or name a profile '
+                "that has it; headway profile model app.py measures one"
+            )
+        return max(measured, default=0) if given is None else given
+
+    def _guesses(self, used: Mapping[str, tuple[str, str]]) -> tuple[str, ...]:
+        """Return a note on the functions whose times are a guess."""
+        names = dict.fromkeys(name for _, name in used.values() if self.functions[name].guess)
+        guessed = [name for name in names if not self._measured(name)]
+        if not guessed:
+            return ()
+        those = f"task {guessed[0]}" if len(guessed) == 1 else f"tasks {', '.join(guessed)}"
+        return (f"times of {those} are a guess: {self.functions[guessed[0]].guess} measures them",)
 
     def _models(self, used: Mapping[str, tuple[str, str]]) -> tuple[list[Model], dict[str, int]]:
         sizes: dict[str, int] = {}
@@ -353,22 +381,3 @@ class Builder:
             if name not in self.graphs:
                 raise ExperimentError(f"{self.where}, mix: {unknown_name('graph', name, self.graphs)}")
         typed(part.classes or {}, list(self.graphs), self.where)
-
-
-def _chained(graph: GraphTable, functions: Mapping[str, FunctionTable]) -> list[TaskTable]:
-    """Return the tasks of a chain; sizes of functions come before those of the chain."""
-    names = [f"{name}-{index}" if graph.chain.count(name) > 1 else name for index, name in enumerate(graph.chain)]
-    return [
-        TaskTable(
-            function=function,
-            name=names[index],
-            after=names[index - 1 : index] if index else [],
-            input=0 if index else known.input if known and known.input != "" else graph.input,
-            output=known.output if known and known.output != "" else graph.output,
-        )
-        for index, function in enumerate(graph.chain)
-        for known in [functions.get(function)]
-    ]
-
-
-# --- what fits --------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Load a scenario from its file: the catalogue, the fleet, and the default workload.
 
-A scenario is a shipped one, by name, or a user's file: TOML, or Python with a function ``scenario(experiment)`` that
-returns the same tables as a dictionary, or a ``Built``.
+A scenario is a shipped one, by name, or a user's file: TOML; an application, Python with graphs of its own models; or
+Python with a function ``scenario(experiment)`` that returns the same tables as a dictionary, or a ``Built``.
 """
 
 import tomllib
@@ -17,7 +17,8 @@ from headway.formats.serving import profile as serving_profile
 from headway.formats.serving.scenario_tables import ScenarioTable, check_prices, with_memory
 from headway.formats.serving.settings import ServingExperiment
 from headway.kernels.interference import PairTable, expanded
-from headway.plugins import check_trusted, imported, loading
+from headway.plugins import check_trusted, loading
+from headway.scenarios.app import app_of, document as document_of_app, is_app, module_of, profile_beside
 from headway.scenarios.build import (
     LAW,
     PAPER,
@@ -45,7 +46,7 @@ def load(experiment: ServingExperiment) -> Built:
     if isinstance(document, Built):
         _check_built_keys(experiment)
         check_prices(document.fleet, f"scenario {experiment.serving.scenario}")
-        built = replace(document, fleet=with_memory(document.fleet, experiment.serving.memory))
+        built = replace(document, fleet=with_memory(document.fleet, experiment.serving))
         check_memory(document.catalogue.models, document.catalogue.functions, built.fleet)
     else:
         where = f"scenario {experiment.serving.scenario}"
@@ -106,8 +107,10 @@ def path_of(name: str) -> Path:
 def files_of(name: str) -> list[Path]:
     """Return the files that a scenario is read from: its own, its bases, and the profiles that it names."""
     path = path_of(name)
-    if name in SHIPPED or path.suffix == PYTHON:
+    if name in SHIPPED:
         return [path]
+    if path.suffix == PYTHON:
+        return [path, *(beside for beside in [profile_beside(path)] if beside.is_file())]
     document, files = _document(path), [path]
     while isinstance(base := toml.read(files[-1], "scenario").get("base"), str) and base:
         files.append(_base_path(base, files[-1]))
@@ -161,11 +164,17 @@ def _merged(beneath: Mapping[str, Any], above: Mapping[str, Any]) -> toml.Docume
 
 def _called(path: Path, experiment: ServingExperiment) -> toml.Document | Built:
     where = f"scenario {path}"
-    module = imported(path, "scenario", where)
+    module = module_of(path, where)
+    if is_app(module):
+        measured = profile_beside(path)
+        return document_of_app(
+            app_of(module, path), measured if measured.is_file() else None, experiment.serving.workers
+        )
     with loading(where):
         made = module.scenario(experiment) if hasattr(module, "scenario") else None
     if not isinstance(made, dict | Built):
-        raise ExperimentError(f"{where}: needs a function scenario(experiment) that returns a dictionary or a Built")
+        rule = "needs a function scenario(experiment) that returns a dictionary or a Built"
+        raise ExperimentError(f"{where}: {rule}, or graphs: reading = hw.graph(…)")
     return made
 
 

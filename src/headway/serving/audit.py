@@ -13,12 +13,14 @@ from headway.serving.audit_records import BatchRecord, WorkerRecord
 from headway.serving.audit_requests import RequestAuditor
 from headway.serving.catalogue import Catalogue
 from headway.serving.events import (
+    ActionRejected,
     BatchFinished,
     BatchLoaded,
     FirstToken,
     InstanceStarted,
     ModelFetched,
     RequestArrived,
+    RequestFailed,
     TaskArrived,
     Woke,
     WorkerFailed,
@@ -42,6 +44,8 @@ _RANKS: dict[int, int] = {
     Kind.TASK_ARRIVED: TaskArrived.rank,
     Kind.ARRIVED: RequestArrived.rank,
     Kind.WOKE: Woke.rank,
+    Kind.REQUEST_FAILED: RequestFailed.rank,
+    Kind.REJECTED: ActionRejected.rank,
 }
 _ACTIONS = range(Kind.PLACE, Kind.TASK)
 
@@ -106,7 +110,8 @@ class _Auditor(RequestAuditor):
             Kind.DONE: self._on_done,
             Kind.LOST: self._on_lost,
             Kind.DECIDE: self._on_decide,
-            **dict.fromkeys((Kind.WOKE, Kind.WAKE_AT, Kind.REFUSED), lambda row: None),
+            Kind.REQUEST_FAILED: self._on_drop,
+            **dict.fromkeys((Kind.WOKE, Kind.WAKE_AT, Kind.REFUSED, Kind.REJECTED), lambda row: None),
         }
 
     def _find_open(self) -> None:

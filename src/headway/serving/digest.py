@@ -14,7 +14,7 @@ _OF_REQUEST = tuple(slot for slot in RequestState.__slots__ if slot != "graph")
 _OF_MEMORY = tuple(slot for slot in GpuMemory.__slots__ if slot != "sizes")
 _OF_WORKER = tuple(slot for slot in WorkerState.__slots__ if slot not in ("current_row", "memory", "running", "worker"))
 _OF_STATE = (
-    *("to_come", "ready", "landed", "ended", "displaced", "touched", "leases"),
+    *("to_come", "ready", "landed", "ended", "displaced", "touched", "rejected", "leases"),
     *("expiries", "push_interval", "central"),
 )
 

@@ -96,6 +96,26 @@ class RequestArrived(Struct, frozen=True, gc=False):
     rank: ClassVar[int] = 7
 
 
+class RequestFailed(Struct, frozen=True, gc=False):
+    """A request cannot be answered: one of its tasks failed, it is too late, or nobody waits for it any more."""
+
+    request: int
+    task: int = -1
+    """The task that failed; -1: none did."""
+    rank: ClassVar[int] = -2
+    """Before the end of the batch of that task."""
+
+
+class ActionRejected(Struct, frozen=True, gc=False):
+    """An action was stale when it was committed: nothing of it happened. Only a run outside the simulator has these."""
+
+    kind: int
+    """The kind of row that the action would have had."""
+    request: int = -1
+    worker: int = -1
+    rank: ClassVar[int] = 8
+
+
 class Woke(Struct, frozen=True, gc=False):
     """The time that a policy asked for with ``WakeAt`` has come."""
 
@@ -113,6 +133,8 @@ Event: TypeAlias = (
     | WorkerStarted
     | TaskArrived
     | RequestArrived
+    | RequestFailed
+    | ActionRejected
     | Woke
 )
 Sent: TypeAlias = tuple[int, TaskArrived]

@@ -1,8 +1,9 @@
-"""Failures and recoveries of workers: batches, queue and GPU memory are lost, lost results are computed again."""
+"""What is lost: batches, queue and GPU memory of workers that fail, requests that cannot be answered, stale actions."""
 
 from typing import TYPE_CHECKING
 
 from headway.serving.actions import NOWHERE
+from headway.serving.events import ActionRejected, RequestFailed
 from headway.serving.requeststate import RequestState, Stage
 from headway.serving.rows import Kind
 from headway.serving.store import is_kept
@@ -147,8 +148,32 @@ def _recompute(state: "ServingState", now: int, rs: RequestState) -> bool:
     return any_lost
 
 
+def on_request_failed(state: "ServingState", now: int, event: RequestFailed) -> None:
+    """Drop a request that cannot be answered."""
+    if event.request not in state.requests:
+        state.journal((now, Kind.STALE, event.request, 0, -1, event.task, Kind.REQUEST_FAILED))
+        return
+    done = _forget(state, now, event.request)
+    state.journal((now, Kind.REQUEST_FAILED, event.request, 0, -1, event.task, done))
+
+
+def on_action_rejected(state: "ServingState", now: int, event: ActionRejected) -> None:
+    """Tell the policy of an action that did not happen: its request is displaced, its worker touched."""
+    state.journal((now, Kind.REJECTED, event.request, 0, event.worker, 0, event.kind))
+    state.rejected.append(event)
+    if event.request in state.requests and event.request not in state.displaced:
+        state.displaced.append(event.request)
+    if event.worker >= 0:
+        state.touched[event.worker] = None
+
+
 def drop(state: "ServingState", now: int, request: int) -> None:
-    """Drop an open request: its tasks leave the queues, those that run end for nothing."""
+    """Drop an open request."""
+    state.journal((now, Kind.DROP, request, 0, -1, 0, _forget(state, now, request)))
+
+
+def _forget(state: "ServingState", now: int, request: int) -> int:
+    """Close an open request: its tasks leave the queues, those that run end for nothing; return how many were done."""
     dropped = state.requests.pop(request)
     done = 0
     for task, stage in enumerate(dropped.stage):
@@ -158,4 +183,4 @@ def drop(state: "ServingState", now: int, request: int) -> None:
             state.unplace(now, dropped, task)
         else:
             done += stage == Stage.DONE
-    state.journal((now, Kind.DROP, request, 0, -1, 0, done))
+    return done

@@ -11,6 +11,7 @@ from headway.core.replay import decide_again, instants
 from headway.core.tape import Tape
 from headway.errors import TapeError
 from headway.serving.events import (
+    ActionRejected,
     BatchFinished,
     BatchLoaded,
     Event,
@@ -18,6 +19,7 @@ from headway.serving.events import (
     InstanceStarted,
     ModelFetched,
     RequestArrived,
+    RequestFailed,
     TaskArrived,
     Woke,
     WorkerFailed,
@@ -71,6 +73,10 @@ def _event(requests: dict[int, Request], row: list[int]) -> Event:
             return WorkerStarted(place, lease)
         case Kind.WOKE:
             return Woke()
+        case Kind.REQUEST_FAILED:
+            return RequestFailed(subject, detail)
+        case Kind.REJECTED:
+            return ActionRejected(value, subject, place)
         case _:
             raise TapeError(f"the tape has a row of kind {kind} at {time} ns; no serving event has that number")
 

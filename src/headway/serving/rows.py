@@ -21,6 +21,10 @@ class Kind(IntEnum):
     WORKER_RECOVERED = 8
     WOKE = 9
     STALE = 10  # an event that came too late; value is its kind
+    REJECTED = 11  # an action had been stale, and did not happen; value is its kind
+    REQUEST_FAILED = (
+        12  # it cannot be answered; detail is the task that failed, -1: none; value the tasks that had been finished
+    )
     WORKER_STARTED = 15  # a worker that was off can be used; the lease is that of its start
     FIRST_TOKEN = 16  # a request of a generating function has its first token; detail is the task
     PLACE = 20  # detail is the task, place its worker
@@ -50,6 +54,8 @@ class Kind(IntEnum):
 
 REQUEST_KINDS = tuple(map(int, (Kind.ARRIVED, Kind.TASK_ARRIVED, Kind.PLACE, Kind.DONE, Kind.TASK, Kind.DROP)))
 """Rows whose subject is a request."""
+UNANSWERED = (Kind.DROP, Kind.REQUEST_FAILED)
+"""Rows that end a request without an answer."""
 PLACED_KINDS = tuple(map(int, (Kind.ARRIVED, Kind.PLACE, Kind.RUN, Kind.LOADED, Kind.FINISHED)))
 """Rows whose place is a worker."""
 

@@ -2,7 +2,8 @@
 
 Besides workers and requests the state holds what is new in this instant, so that the cost of ``decide`` depends on what
 changed: ``landed`` (requests that arrived), ``ended`` (tasks that finished), ``displaced`` (requests that lost tasks),
-``touched`` (workers where something was queued, ended, freed or fetched). ``ready`` holds the tasks that could run
+``touched`` (workers where something was queued, ended, freed or fetched), ``rejected`` (actions that had been stale and
+did not happen; what they were about is also in ``displaced`` and ``touched``). ``ready`` holds the tasks that could run
 anywhere, by graph and task, oldest first. ``apply`` and ``commit`` return the inputs that they sent, None where there
 are none; the loop hands them to the executor.
 """
@@ -31,6 +32,7 @@ from headway.serving.actions import (
 )
 from headway.serving.catalogue import Catalogue, models_in
 from headway.serving.events import (
+    ActionRejected,
     BatchFinished,
     BatchLoaded,
     Event,
@@ -38,6 +40,7 @@ from headway.serving.events import (
     InstanceStarted,
     ModelFetched,
     RequestArrived,
+    RequestFailed,
     Sent,
     TaskArrived,
     Woke,
@@ -88,6 +91,7 @@ class ServingState:
         self.ended: list[TaskId] = []
         self.displaced: list[int] = []
         self.touched: dict[int, None] = {}
+        self.rejected: list[ActionRejected] = []
         self.deciding = self.workers
         """The workers that decide: all; with a controller for each worker its own alone."""
         self.journal: Callable[[TapeRow], None] = lambda row: None
@@ -170,8 +174,8 @@ class ServingState:
             self.ended = []
         if self.displaced:
             self.displaced = []
-        if self.touched:
-            self.touched = {}
+        if self.touched or self.rejected:
+            self.touched, self.rejected = {}, []
         expiries = self.expiries
         while expiries and expiries[0][0] <= now:
             _, index, function, since = expiries.popleft()
@@ -217,6 +221,10 @@ class ServingState:
             self.pushed = None
         elif isinstance(event, WorkerStarted):
             power.on_worker_started(self, now, event)
+        elif isinstance(event, RequestFailed):
+            losses.on_request_failed(self, now, event)
+        elif isinstance(event, ActionRejected):
+            losses.on_action_rejected(self, now, event)
         else:
             assert isinstance(event, Woke)
             self.journal((now, Kind.WOKE, -1, 0, -1, 0, 0))

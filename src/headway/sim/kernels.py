@@ -200,6 +200,9 @@ class SimulatedGpu:
     def follow(self, now: int, caused: None) -> None:
         """Do nothing: a state of kernels returns no consequences, they follow from the model of the GPU."""
 
+    def refused(self, now: int, action: Action) -> None:
+        """Do nothing: the gate is asked again at the next launch anyway."""
+
 
 def _rank(event: Event) -> int:
     return RANKS[type(event)]

@@ -171,6 +171,9 @@ class SimulatedFleet:
         for time, event in caused:
             self._push(time, event)
 
+    def refused(self, now: int, action: Action) -> None:
+        """Do nothing: a ``Controller`` decides again at once."""
+
     def _push(self, time: int, event: Event) -> None:
         self._number += 1
         heappush(self._heap, (time, event.rank, self._number, event))

@@ -131,6 +131,9 @@ class SimulatedCluster:
                 self._moved[js.id] = end = max(now + 1, self._end(js))
                 heappush(self._heap, (end, _END_RANK[js.job.outcome], js.id, js.lease, None))
 
+    def refused(self, now: int, action: Action) -> None:
+        """Do nothing: the policy is asked again at the next instant anyway."""
+
     def _end(self, js: JobState) -> int:
         left = max(1, js.job.ends_after - js.done)  # evicted when it was done, before the round in which that shows
         if js.every:

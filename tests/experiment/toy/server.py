@@ -122,6 +122,9 @@ class Server:
     def follow(self, now: int, caused: None) -> None:
         """Do nothing: a change of this state causes nothing else."""
 
+    def refused(self, now: int, action: StartTask) -> None:
+        """Do nothing: none is."""
+
 
 class Recorded:
     """The events of a tape."""
@@ -143,6 +146,9 @@ class Recorded:
         """Do nothing: what followed is recorded."""
 
     def follow(self, now: int, caused: None) -> None:
+        """Do nothing, likewise."""
+
+    def refused(self, now: int, action: StartTask) -> None:
         """Do nothing, likewise."""
 
 

@@ -13,13 +13,14 @@ class FakeServer:
     def __init__(self) -> None:
         self.graphs = ("echo", "fails", "full", "held", "late", "odd")
         self.ready = True
-        self.accepted: list[tuple[str, Any, int | None, str, int]] = []
+        self.failure = ""
+        self.accepted: list[tuple[str, Any, int | None, int, int]] = []
         self.waiting: list[tuple[asyncio.Future[Any], Any]] = []
         self.odd: Callable[[Any], Any] = lambda value: value
         self.drained = self.stopped = False
 
     def submit(
-        self, graph: str, value: Any, *, deadline_ns: int | None = None, tenant: str = "", priority: int = 0
+        self, graph: str, value: Any, *, deadline_ns: int | None = None, tenant: int = 0, priority: int = 0
     ) -> "asyncio.Future[Any]":
         if graph == "full":
             raise RequestRefusedError("120 requests wait, at most 120", 2.5)
@@ -44,8 +45,11 @@ class FakeServer:
         self.waiting.clear()
 
     def status(self) -> dict[str, Any]:
-        workers = [{"worker": 0, "up": True, "used_bytes": 10, "budget_bytes": 100}, {"worker": 1, "up": False}]
-        return {"queue": len(self.waiting), "cache_hits": 7, "tasks": {"caption": 3}, "workers": workers}
+        worker = {"pid": 4711, "starts": 1, "queued": 2, "running": 1, "memory_bytes": 100, "booked_bytes": 10}
+        more = {"resident": ["vit"], "used_bytes": 9, "device_bytes": 0}
+        workers = [{"name": "w0", "up": True, **worker, **more}, {"name": "w1", "up": False, **worker, **more}]
+        counts = {"open": len(self.waiting), "tasks": 3, "cache_hits": 2, "moved_bytes": 5_000}
+        return {"policy": "hash", "failure": "", **counts, "workers": workers}
 
     async def start(self) -> None:
         self.ready = True

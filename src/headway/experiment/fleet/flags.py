@@ -20,6 +20,7 @@ EXAMPLES = {
 }
 FLAGS = (
     Flag("workers", "serving.workers", "Workers, a GPU each; the scenario's if left out.", int),
+    Flag("gpu_memory", "serving.gpu_memory", "GPU memory of each; the scenario's if left out.", metavar="SIZE"),
     Flag("rate", "workload.rate", "Requests a second; the scenario's if left out.", float),
     Flag("load", "workload.load", "Or: a part of what the fleet serves, e.g. 0.6.", float),
     Flag("requests", "workload.requests", "How many requests; the scenario's if left out.", int),

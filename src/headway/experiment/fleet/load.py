@@ -41,7 +41,7 @@ def plan_of(
     else:
         drawn = stream(seed, "load.graphs").integers(len(chosen), size=len(times))
         named = [chosen[number] for number in drawn.tolist()]
-    own = status.get("server", {}).get("slo_ns", {})
+    own = status.get("slo_ns", {})
     return Plan(
         np.rint(times).astype(np.int64),
         named,

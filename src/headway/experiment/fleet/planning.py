@@ -48,9 +48,10 @@ def answer(experiments: Sequence[ServingExperiment], target: float, report: str 
     at_rate = [_at_rate(with_measured(check(each))) for each in experiments]
     names = [policy_name(each) for each, _ in at_rate]
     with share_bar("plan") as progress:
-        found, mixes = [], []
+        found, mixes, told_of = [], [], []
         for index, (each, _) in enumerate(at_rate):
             ready, part = prepared(each), part_of(progress, index, len(at_rate))
+            told_of += [f"note: {line}" for line in ready[1].notes]
             found.append(searched(*ready, target, part))
             mixes.append(mixed_plans.cheapest(*ready, target, [plan for plan, _ in found[-1]], part))
         if report is not None:
@@ -65,7 +66,12 @@ def answer(experiments: Sequence[ServingExperiment], target: float, report: str 
         why = f"{row['policy']}, {row['worker']}" if len(names) > 1 else row["worker"]
         raise NotEnoughError(f"no kind of worker answers {100 * target:g} % in time; {why}: {row['why_not']}", rows)
     told = [*shown.of_policies(rows), enough(first, target), *shown.sentences(rows)]
-    notes = [*notes, *shown.notes(rows), *dict.fromkeys(mixed.note for mixed in mixes if mixed.note)]
+    notes = [
+        *notes,
+        *dict.fromkeys(told_of),
+        *shown.notes(rows),
+        *dict.fromkeys(mixed.note for mixed in mixes if mixed.note),
+    ]
     if len(names) > 1:
         notes += [f"note: {line}" for line in fidelity_notes([each for each, _ in at_rate])]
     if report is not None:

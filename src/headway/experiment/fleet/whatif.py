@@ -46,7 +46,7 @@ from headway.units import counted, format_duration
 SETTABLE = (
     *("policy.", "failures.", "workload.slo", "serving.workers", "serving.memory", "serving.start", "serving.control"),
     *("serving.push_interval", "serving.fidelity", "serving.profile", "serving.interference", "serving.programs."),
-    *("serving.controller", "serving.autoscale", "serving.startup"),
+    *("serving.controller", "serving.autoscale", "serving.startup", "serving.gpu_memory"),
 )
 LOADS = (Fraction(1, 1000), Fraction(1000))
 

@@ -6,7 +6,7 @@ alone.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field as field_of
 from itertools import product
 from math import isfinite
 from pathlib import Path
@@ -66,9 +66,21 @@ class FunctionRows(Struct, kw_only=True, forbid_unknown_fields=True):
     """Weights from host memory to the GPU."""
     instance_memory: Size = ""
     """Host memory of an idle process."""
+    input: Size = ""
+    """Of a request that begins with it."""
+    output: Size = ""
+    """Of its result."""
     sparse: bool = False
     measured: dict[str, Any] = field(default_factory=dict)
     """Further measurements, for a reader."""
+
+
+class ModelRows(Struct, kw_only=True, forbid_unknown_fields=True):
+    """The table of a model in a profile file, for functions that have several or share one."""
+
+    weights: Size
+    load: Span = ""
+    """Weights from host memory to the GPU."""
 
 
 class ProfileTable(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -82,6 +94,7 @@ class ProfileTable(Struct, kw_only=True, forbid_unknown_fields=True):
     host_to_gpu: Size = ""
     """Bytes a second; if left out, computed from the functions' weights and load times."""
     functions: dict[str, dict[str, Any]]
+    models: dict[str, dict[str, Any]] = field(default_factory=dict)
     measured: dict[str, Any] = field(default_factory=dict)
 
 
@@ -96,6 +109,16 @@ class FunctionProfile:
     cold_start: int | None = None
     load: int | None = None
     instance_bytes: int | None = None
+    input_bytes: int | None = None
+    output_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """The measured weights of one model."""
+
+    weights_bytes: int
+    load: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +130,7 @@ class ServingProfile:
     functions: Mapping[str, FunctionProfile]
     host_to_gpu: int | None
     """Bytes a second."""
+    models: Mapping[str, Weights] = field_of(default_factory=dict)
 
 
 def read(path: Path) -> ServingProfile:
@@ -120,10 +144,12 @@ def read(path: Path) -> ServingProfile:
         for name, rows in table.functions.items():
             at = f"{where}, function {name}"
             functions[name] = _function(toml.typed(rows, FunctionRows, at), at)
+        models = {name: _weights(rows, f"{where}, model {name}") for name, rows in table.models.items()}
         link = size(table.host_to_gpu, f"{where}: host_to_gpu", least=1)
     except InputError as problem:
         raise ProfileError(str(problem)) from None
-    return ServingProfile(path, table.gpu, functions, link or _rate_of(functions.values()))
+    rate = link or _rate_of([*functions.values(), *models.values()])
+    return ServingProfile(path, table.gpu, functions, rate, models)
 
 
 def _function(table: FunctionRows, where: str) -> FunctionProfile:
@@ -137,10 +163,20 @@ def _function(table: FunctionRows, where: str) -> FunctionProfile:
         optional_span(table.cold_start, f"{where}: cold_start"),
         optional_span(table.load, f"{where}: load"),
         size(table.instance_memory, f"{where}: instance_memory"),
+        size(table.input, f"{where}: input"),
+        size(table.output, f"{where}: output"),
     )
 
 
-def _rate_of(functions: Iterable[FunctionProfile]) -> int | None:
+def _weights(rows: Mapping[str, Any], where: str) -> Weights:
+    table = toml.typed(dict(rows), ModelRows, where)
+    weights = size(table.weights, f"{where}: weights", least=1)
+    if weights is None:
+        raise ProfileError(f"{where}: weights is empty: write a size like 1.7GB")
+    return Weights(weights, optional_span(table.load, f"{where}: load"))
+
+
+def _rate_of(functions: Iterable[FunctionProfile | Weights]) -> int | None:
     """Return bytes a second to the GPU: all weights over the sum of their load times; None where none is given."""
     timed = [function for function in functions if function.weights_bytes and function.load]
     took = sum(function.load or 0 for function in timed)

@@ -3,6 +3,7 @@
 Sizes are text like ``5.72GB``, links bytes a second, durations text like ``3503ms`` or a number of seconds.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ from msgspec import Struct, field
 
 from headway.errors import ExperimentError, ProfileError, unknown_name
 from headway.formats.serving.profile import LawTable, Rows, Size, size
-from headway.formats.serving.settings import MOST_WORKERS
+from headway.formats.serving.settings import MOST_WORKERS, ServingTable
 from headway.formats.serving.tokens import GenerateTable, PrefixTable, SloTable, Tokens
 from headway.formats.training.cluster_table import within
 from headway.formats.training.settings import Span, optional_span
@@ -67,6 +68,9 @@ class FunctionTable(Struct, kw_only=True, forbid_unknown_fields=True):
     """Instead of ``ms``: rows of batch, cpus, slices, ms; or such rows by type of GPU."""
     sparse: bool = False
     """Whether holes in the grid of cells are allowed."""
+    guess: str = ""
+    """What measures its times, where those given are a first guess: a profile in use that has the function comes before
+    them, and a run without one says so."""
     spread: float | None = None
     cold_start: Span = 0
     instance_memory: Size = 0
@@ -217,6 +221,22 @@ def check_given(table: FunctionTable, where: str, *, law: bool) -> None:
             raise ProfileError(f"{where}: {key} is {value}: {rule}")
 
 
+def chained(graph: GraphTable, functions: Mapping[str, FunctionTable]) -> list[TaskTable]:
+    """Return the tasks of a chain; sizes of functions come before those of the chain."""
+    names = [f"{name}-{index}" if graph.chain.count(name) > 1 else name for index, name in enumerate(graph.chain)]
+    return [
+        TaskTable(
+            function=function,
+            name=names[index],
+            after=names[index - 1 : index] if index else [],
+            input=0 if index else known.input if known and known.input != "" else graph.input,
+            output=known.output if known and known.output != "" else graph.output,
+        )
+        for index, function in enumerate(graph.chain)
+        for known in [functions.get(function)]
+    ]
+
+
 # --- the fleet --------------------------------------------------------------------------------------------------
 
 
@@ -253,11 +273,15 @@ def store_of(table: StoreTable, where: str) -> Store:
     return Store(rate, optional_span(table.latency, f"{where}, store: latency") or 0)
 
 
-def with_memory(fleet: Fleet, factor: float) -> Fleet:
-    """Return a fleet with so many times the GPU memory on every worker."""
-    if factor == 1:
+def with_memory(fleet: Fleet, table: ServingTable) -> Fleet:
+    """Return a fleet with the GPU memory that an experiment gives every worker: its own size, so many times."""
+    given = size(table.gpu_memory, "gpu_memory", least=1)
+    if given is None and table.memory == 1:
         return fleet
-    gpus = [replace(worker.gpu, memory_bytes=round(worker.gpu.memory_bytes * factor)) for worker in fleet.workers]
+    gpus = [
+        replace(worker.gpu, memory_bytes=round((given or worker.gpu.memory_bytes) * table.memory))
+        for worker in fleet.workers
+    ]
     workers = tuple(replace(worker, gpu=gpu) for worker, gpu in zip(fleet.workers, gpus, strict=True))
     return replace(fleet, workers=workers)
 

@@ -13,6 +13,7 @@ from msgspec import Struct, field
 from headway.errors import ExperimentError, unknown_name
 from headway.formats.run_settings import MeasureTable, NamedPolicyTable, RunTable, Variant, check_measure
 from headway.formats.serving.controller import parse_controller
+from headway.formats.serving.profile import size
 from headway.formats.serving.tokens import Tokens, parse_tokens
 from headway.formats.training.cluster_table import within
 from headway.formats.training.settings import LEAST_MTBF, LONGEST, Span, span
@@ -50,8 +51,10 @@ class ServingTable(Struct, kw_only=True, forbid_unknown_fields=True):
     """true, or authors: with the simplifications of the papers' simulators."""
     workers: int | None = None
     """How many; the scenario's number unless given."""
+    gpu_memory: str | int = ""
+    """GPU memory of every worker: 14GB; empty: the scenario's."""
     memory: float = 1.0
-    """GPU memory of every worker, as a factor of the scenario's."""
+    """GPU memory of every worker, as a factor of ``gpu_memory``."""
     push_interval: Span = "10ms"
     """How often workers push their rows to each other; 0: rows are always fresh."""
     start: str = "cold"
@@ -152,6 +155,7 @@ def check(experiment: ServingExperiment) -> ServingExperiment:
         raise ExperimentError(unknown_name("start", table.start, STARTS))
     if table.workers is not None:
         within("workers", table.workers, 1, MOST_WORKERS)
+    size(table.gpu_memory, "gpu_memory", least=1)
     within("memory", table.memory, *MEMORY_FACTORS)
     span(table.push_interval, "push interval")
     if table.startup != "":

@@ -1,1 +1,1 @@
-"""Serve pipelines for real: workers in processes of this machine, driven by the loop and the policies of a simulation."""
+"""Serve pipelines for real: worker processes on this machine, driven by the loop and the policies of a simulation."""

@@ -1,79 +1,74 @@
-"""Count the requests of a server by graph and outcome, and how long they took."""
+"""What a server has counted, as it is shown by its status."""
 
-from bisect import bisect_left
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from statistics import median
 from typing import Any
 
-from headway.units import MILLISECOND
+from headway.live.serving.messages import Beat
+from headway.live.serving.process import WorkerProcess
+from headway.serving.state import ServingState
+from headway.units import SECOND
 
-OUTCOMES = {200: "ok", 429: "refused", 500: "failed", 503: "unavailable", 504: "late"}
-"""What a status is counted as; any other is a request that was wrong."""
-INVALID = "invalid"
-REPEATED = "repeated"
-"""Answered with what is kept, or on its way, under the key of the request."""
-EVERY_OUTCOME = (*OUTCOMES.values(), INVALID, REPEATED)
-BOUNDS = tuple(
-    round(each * MILLISECOND) for each in (0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 60_000)
-)
-"""Upper bounds of the histogram."""
-_LATEST = 1024
-"""Answers that the percentiles of a status are over."""
+LATENCIES = 4096
+"""The latencies of so many last answers are kept."""
+_RUNS = 256
+"""The run times of so many last batches of a function are kept."""
 
 
-class GraphCounts:
-    """What is counted of one graph."""
-
-    __slots__ = ("buckets", "latest", "outcomes", "total")
-
-    def __init__(self) -> None:
-        self.outcomes: dict[str, int] = {}
-        self.buckets = [0] * (len(BOUNDS) + 1)
-        """Answers by latency, each in the first bound that it is not above; the last: above all."""
-        self.total = 0
-        """Nanoseconds of all answers together."""
-        self.latest: deque[int] = deque(maxlen=_LATEST)
-
-
+@dataclass
 class Counts:
-    """Requests since the server began."""
+    """What a server has done so far, by graph."""
 
-    def __init__(self) -> None:
-        self.graphs: dict[str, GraphCounts] = {}
+    accepted: Counter[str] = field(default_factory=Counter)
+    answered: Counter[str] = field(default_factory=Counter)
+    in_time: Counter[str] = field(default_factory=Counter)
+    late: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    failed: Counter[str] = field(default_factory=Counter)
+    latencies: deque[int] = field(default_factory=lambda: deque(maxlen=LATENCIES))
+    drift: dict[str, deque[float]] = field(default_factory=dict)
+    """By function: what its last batches took over what was expected."""
+    worker_ends: Counter[int] = field(default_factory=Counter)
 
-    def add(self, graph: str, status: int, latency: int = 0) -> None:
-        """Count an answer; an empty graph is one that does not exist."""
-        row = self._count(graph, OUTCOMES.get(status, INVALID))
-        if status == 200:
-            row.buckets[bisect_left(BOUNDS, latency)] += 1
-            row.total += latency
-            row.latest.append(latency)
+    def note_run(self, function: str, ratio: float) -> None:
+        """Note what a batch took over what was expected."""
+        self.drift.setdefault(function, deque(maxlen=_RUNS)).append(ratio)
 
-    def add_repeated(self, graph: str, status: int) -> None:
-        """Count an answer that an earlier request under the same key has, or 422 where that was another request."""
-        self._count(graph, INVALID if status == 422 else REPEATED)
-
-    def _count(self, graph: str, outcome: str) -> GraphCounts:
-        if (row := self.graphs.get(graph)) is None:
-            row = self.graphs[graph] = GraphCounts()
-        row.outcomes[outcome] = row.outcomes.get(outcome, 0) + 1
-        return row
-
-    def rows(self) -> dict[str, dict[str, Any]]:
-        """Return the counts of each graph, and percentiles over its latest answers in milliseconds."""
-        return {name: _row(row) for name, row in sorted(self.graphs.items())}
-
-
-def _row(row: GraphCounts) -> dict[str, Any]:
-    shown: dict[str, Any] = {outcome: row.outcomes.get(outcome, 0) for outcome in EVERY_OUTCOME}
-    latest = sorted(row.latest)
-    for percent in (50, 99):
-        shown[f"p{percent}_ms"] = _percentile(latest, percent) / MILLISECOND if latest else None
-    return shown
+    def shown(self, graphs: Sequence[str]) -> dict[str, Any]:
+        """Return the counts of each graph, percentiles of the last latencies, and the drift of each function."""
+        latencies = sorted(self.latencies)
+        counted = [each.name for each in fields(self) if each.name in _OF_GRAPHS]
+        return {
+            "graphs": {graph: {key: getattr(self, key)[graph] for key in counted} for graph in graphs},
+            "latency_s": {f"p{percent}": _percentile(latencies, percent) for percent in (50, 90, 99)},
+            "drift": {function: median(ratios) for function, ratios in self.drift.items()},
+        }
 
 
-def _percentile(values: list[int], percent: int) -> float:
-    """Return a percentile of sorted values, interpolated linearly."""
-    place = (len(values) - 1) * percent / 100
-    low = int(place)
-    high = min(low + 1, len(values) - 1)
-    return values[low] + (values[high] - values[low]) * (place - low)
+_OF_GRAPHS = ("accepted", "answered", "in_time", "late", "refused", "failed")
+
+
+def _percentile(ordered: Sequence[int], percent: int) -> float | None:
+    if not ordered:
+        return None
+    return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)] / SECOND
+
+
+def status_of_worker(state: ServingState, index: int, process: WorkerProcess, beat: Beat) -> dict[str, Any]:
+    """Return what can be seen of one worker."""
+    worker = state.workers[index]
+    return {
+        "name": worker.worker.name,
+        "up": worker.up and process.hello is not None,
+        "pid": process.pid,
+        "starts": process.starts,
+        "queued": len(worker.queue),
+        "running": sum(len(batch.tasks) for batch in worker.running.values()),
+        "resident": [state.catalogue.models[model].name for model in worker.memory.order],
+        "memory_bytes": worker.worker.gpu.memory_bytes,
+        "booked_bytes": worker.memory.capacity_bytes - worker.memory.free_bytes,
+        "used_bytes": beat.used_bytes,
+        "device_bytes": beat.device_bytes,
+    }

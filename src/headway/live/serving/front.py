@@ -23,7 +23,7 @@ from headway.errors import (
     UnknownGraphError,
     unknown_name,
 )
-from headway.live.serving.counts import Counts
+from headway.live.serving.request_counts import RequestCounts
 from headway.live.serving.values import plain
 from headway.units import DAY
 
@@ -31,6 +31,7 @@ LONGEST_DEADLINE = 7 * DAY
 MOST_PRIORITY = 100
 LONGEST_NAME = 255
 """Characters of an idempotency key or a tenant."""
+MOST_TENANTS = 10_000
 DRAINING = "the server drains and takes no more requests: call another one, or later"
 RETRY_S = 1.0
 """What is said where nobody knows better."""
@@ -47,8 +48,12 @@ class Server(Protocol):
     def ready(self) -> bool:
         """Return whether all workers are there."""
 
+    @property
+    def failure(self) -> str:
+        """Return why the server cannot go on; empty where it can."""
+
     def submit(
-        self, graph: str, value: Any, *, deadline_ns: int | None = None, tenant: str = "", priority: int = 0
+        self, graph: str, value: Any, *, deadline_ns: int | None = None, tenant: int = 0, priority: int = 0
     ) -> "asyncio.Future[Any]":
         """Accept a request, ``deadline_ns`` from now at the latest; return the future of its result."""
 
@@ -119,12 +124,13 @@ class Front:
         """``about``: what a status says of the server besides; ``examples``: by graph, an input."""
         self.server = server
         self.draining = False
-        self.counts = Counts()
+        self.counts = RequestCounts()
         self._keys = keys
         self._about = dict(about or {})
         self.examples = dict(examples or {})
         self._say = say
         self._known = frozenset(server.graphs)
+        self._tenants = {"": 0}
         self._in_flight: dict[tuple[str, str], tuple[bytes, asyncio.Future[Reply]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -168,13 +174,24 @@ class Front:
                 graph,
                 call.value,
                 deadline_ns=call.deadline_ns or None,
-                tenant=call.tenant,
+                tenant=self._tenant(call.tenant),
                 priority=call.priority,
             )
         except HeadwayError as problem:
             self._end(graph, began, self._failure(problem), answer)
             return
         future.add_done_callback(lambda done: self._end(graph, began, self._reply(done), answer))
+
+    def _tenant(self, name: str) -> int:
+        """Return the number of a tenant: 0 without a name, and for those beyond what is told apart."""
+        if name not in self._tenants and len(self._tenants) < MOST_TENANTS:
+            self._tenants[name] = len(self._tenants)
+        return self._tenants.get(name, 0)
+
+    @property
+    def takes_requests(self) -> bool:
+        """Return whether requests are taken: the workers are there, nothing failed, and nobody drains."""
+        return self.server.ready and not self.draining and not self.server.failure
 
     def _end(self, graph: str, began: int, reply: Reply, answer: Answering) -> None:
         self.counts.add(graph, reply.status, perf_counter_ns() - began)
@@ -196,7 +213,8 @@ class Front:
         reason = " ".join(str(problem).split()) or type(problem).__name__
         match problem:
             case RequestRefusedError():
-                return Reply(503 if self.draining else 429, reason=reason, retry_after_s=problem.retry_after_s)
+                status = 429 if self.takes_requests else 503
+                return Reply(status, reason=reason, retry_after_s=problem.retry_after_s)
             case RequestLateError():
                 return Reply(504, reason=reason)
             case TaskFailedError():
@@ -256,10 +274,11 @@ class Front:
         """Return what is going on, as the server and the doors see it."""
         return {
             **self._about,
-            "ready": self.server.ready and not self.draining,
+            "ready": self.takes_requests,
             "draining": self.draining,
             "graphs": sorted(self._known),
             "examples": {name: self.examples[name] for name in sorted(self.examples)},
+            "tenants": list(self._tenants)[1:],
             "requests": self.counts.rows(),
             "server": self.server.status(),
         }

@@ -89,9 +89,8 @@ def application(front: Front, *, token: str = "", most_body_bytes: int = MOST_BO
     @app.get("/readyz", responses={503: {"description": "It starts or drains."}})
     async def readyz() -> Response:
         """Say whether requests are taken."""
-        ready = front.server.ready and not front.draining
-        body = b'{"ready":true}' if ready else b'{"ready":false}'
-        return Response(body, 200 if ready else 503, media_type="application/json")
+        body = b'{"ready":true}' if front.takes_requests else b'{"ready":false}'
+        return Response(body, 200 if front.takes_requests else 503, media_type="application/json")
 
     @app.get("/metrics")
     async def metrics() -> Response:

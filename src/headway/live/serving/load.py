@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from headway.errors import HeadwayError, ServeError
 from headway.live.serving.client import AsyncClient, submission
-from headway.live.serving.counts import INVALID, OUTCOMES
+from headway.live.serving.request_counts import INVALID, OUTCOMES
 from headway.live.serving.front import Reply
 from headway.live.serving.values import from_json
 from headway.units import MILLISECOND, SECOND

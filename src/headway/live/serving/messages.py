@@ -14,11 +14,13 @@ from msgspec import Struct
 from headway.live.serving.payload import Payload
 
 MOST_BYTES = 1 << 31
+NO_LEASE = -1
+"""The lease in a refusal of an order that has none: ``Setup``, after which the worker ends, and ``Evict``."""
 _LENGTH = Layout("<I")
 
 
 class Setup(Struct, frozen=True, array_like=True, tag=0):
-    """Prepare to serve an application; answered by ``Hello``."""
+    """Prepare to serve an application; answered by ``Hello``, or by ``Rejected`` with ``NO_LEASE``."""
 
     app: str
     """The user's file."""
@@ -35,7 +37,9 @@ class Setup(Struct, frozen=True, array_like=True, tag=0):
     host_folder: str
     """Where the one host copy of each model lies, for all workers of the machine."""
     weights_folder: str
-    """Where weights are kept on disk."""
+    """Where weights are kept on disk; empty: nowhere."""
+    cpus: tuple[int, ...] = ()
+    """Numbers of the CPUs that the process may run on; empty: all."""
 
 
 class Run(Struct, frozen=True, array_like=True, tag=1):
@@ -110,7 +114,7 @@ class Fetched(Struct, frozen=True, array_like=True, tag=3):
 
 
 class Rejected(Struct, frozen=True, array_like=True, tag=4):
-    """An order was not carried out: nothing of it happened."""
+    """An order was not carried out. Where its models could not be loaded, those it was to evict may be gone."""
 
     lease: int
     reason: str

@@ -3,26 +3,33 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from headway.live.serving.counts import BOUNDS, EVERY_OUTCOME
+from headway.live.serving.request_counts import BOUNDS, EVERY_OUTCOME
 from headway.live.serving.front import Front
 from headway.units import SECOND
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Labels = Mapping[str, str]
 Sample = tuple[Labels, float]
-GAUGES = {
-    "in_flight": "Requests accepted and not yet answered.",
-    "queue": "Tasks that wait for a worker.",
-    "running": "Tasks that run.",
-}
+GAUGES = {"open": "Requests accepted and not yet answered."}
 COUNTERS = {
-    "bytes_moved": "Bytes of models loaded into workers' memory.",
-    "cache_hits": "Batches whose models were all there.",
-    "cache_misses": "Batches that had to load a model.",
+    "tasks": "Tasks that ended.",
+    "batches": "Batches that ended.",
+    "loads": "Models loaded into workers' memory.",
+    "moved_bytes": "Bytes of models loaded into workers' memory.",
+    "cache_hits": "Tasks whose models were all there.",
     "evictions": "Models removed from workers' memory.",
-    "worker_restarts": "Workers that were started again.",
+    "rejected_actions": "Decisions on a stale view, which were refused and made again.",
 }
 """Keys of the server's status, as numbers; one that the server does not have is left out."""
+_OF_WORKERS = (
+    ("queued", "gauge", "Tasks that wait at a worker."),
+    ("running", "gauge", "Tasks that run on a worker."),
+    ("starts", "counter", "How often a worker was started."),
+    ("memory_bytes", "gauge", "Memory that a worker may use."),
+    ("booked_bytes", "gauge", "Memory of it that is taken, by the books of the server."),
+    ("used_bytes", "gauge", "Memory of it that is taken, by the worker's own."),
+    ("device_bytes", "gauge", "Memory that the device reports for a worker."),
+)
 
 
 def text_of(front: Front) -> str:
@@ -34,13 +41,9 @@ def text_of(front: Front) -> str:
             if isinstance(value := status.get(name), int | float):
                 ending = "_total" if kind == "counter" else ""
                 lines += _family(f"headway_{name}{ending}", kind, about, [({}, value)])
-    tasks = status.get("tasks")
-    if isinstance(tasks, Mapping):
-        rows = [({"task": str(name)}, float(number)) for name, number in sorted(tasks.items())]
-        lines += _family("headway_tasks_total", "counter", "Tasks that ended, by name.", rows)
     lines += _workers(status.get("workers"))
-    ready = front.server.ready and not front.draining
-    lines += _family("headway_ready", "gauge", "Whether requests are taken.", [({}, int(ready))])
+    ready = int(front.takes_requests)
+    lines += _family("headway_ready", "gauge", "Whether requests are taken.", [({}, ready)])
     return "\n".join(lines) + "\n"
 
 
@@ -78,16 +81,13 @@ def _workers(workers: Any) -> list[str]:
         return []
     up = sum(bool(each.get("up")) for each in workers)
     lines = _family("headway_workers_up", "gauge", "Workers that answer.", [({}, up)])
-    for key, about in (
-        ("used_bytes", "Memory of models and activations, by worker."),
-        ("budget_bytes", "Memory that a worker may use."),
-    ):
+    for key, kind, about in _OF_WORKERS:
         rows = [
-            ({"worker": str(each.get("worker", index))}, float(each[key]))
+            ({"worker": str(each.get("name", index))}, float(each[key]))
             for index, each in enumerate(workers)
             if isinstance(each.get(key), int | float)
         ]
-        lines += _family(f"headway_worker_{key}", "gauge", about, rows) if rows else []
+        lines += _family(f"headway_worker_{key}", kind, about, rows) if rows else []
     return lines
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from headway.core.tape import Tape
 from headway.metrics.serving.ledger import Ledger
-from headway.serving.rows import Kind
+from headway.serving.rows import UNANSWERED, Kind
 from headway.units import SECOND, format_duration
 
 FULL = 0.9
@@ -48,7 +48,7 @@ def controller_overload(tape: Tape, gpu_utilisation: float) -> str | None:
         return None
     busy = np.bincount(rows[:, 4] + 1, weights=np.minimum(rows[:, 6], last) - rows[:, 0])
     share = float(busy.max()) / (last - first)
-    ended = np.sort(tape.of(Kind.DONE, Kind.DROP)[:, 0])
+    ended = np.sort(tape.of(Kind.DONE, *UNANSWERED)[:, 0])
     middle, end = (
         int(np.searchsorted(arrived, time, side="right") - np.searchsorted(ended, time, side="right"))
         for time in ((first + last) // 2, last)

@@ -17,11 +17,11 @@ from headway.metrics.series import IntArray
 from headway.serving.catalogue import Catalogue
 from headway.serving.fleet import Fleet
 from headway.serving.request import Request
-from headway.serving.rows import Kind
+from headway.serving.rows import UNANSWERED, Kind
 
 _KINDS = 64
 _OF_REQUESTS = (
-    *(Kind.ARRIVED, Kind.DONE, Kind.DROP, Kind.TASK, Kind.TASK_ARRIVED, Kind.PLACE, Kind.MOVE),
+    *(Kind.ARRIVED, Kind.DONE, *UNANSWERED, Kind.TASK, Kind.TASK_ARRIVED, Kind.PLACE, Kind.MOVE),
     *(Kind.LOST, Kind.READY, Kind.QUEUED, Kind.RUN, Kind.FIRST_TOKEN),
 )
 BoolArray = npt.NDArray[np.bool_]
@@ -79,7 +79,7 @@ class Ledger:
         """When it was answered or dropped; -1 when it was neither."""
         self.ended_by = np.zeros(len(table), dtype=np.int64)
         """DONE or DROP; 0 for a request that has not ended."""
-        arrivals, ends = self.rows(Kind.ARRIVED), self.rows(Kind.DONE, Kind.DROP)
+        arrivals, ends = self.rows(Kind.ARRIVED), self.rows(Kind.DONE, *UNANSWERED)
         self.arrival[self.positions(arrivals)] = self.time[arrivals]
         self.end[self.positions(ends)] = self.time[ends]
         self.ended_by[self.positions(ends)] = self.kind[ends]
@@ -97,7 +97,7 @@ class Ledger:
     @property
     def dropped(self) -> BoolArray:
         """Return whether each request was given up."""
-        return np.equal(self.ended_by, Kind.DROP)
+        return np.isin(self.ended_by, UNANSWERED)
 
     @property
     def latency(self) -> IntArray:

@@ -10,7 +10,7 @@ from headway.metrics.serving.ledger import Ledger
 from headway.serving.catalogue import Catalogue
 from headway.serving.fleet import Fleet
 from headway.serving.request import Request
-from headway.serving.rows import Kind
+from headway.serving.rows import UNANSWERED, Kind
 
 
 def little(catalogue: Catalogue, fleet: Fleet, requests: Sequence[Request], tape: Tape) -> tuple[int, int]:
@@ -20,7 +20,7 @@ def little(catalogue: Catalogue, fleet: Fleet, requests: Sequence[Request], tape
     a sound tape they are equal.
     """
     ledger = Ledger(catalogue, fleet, requests, tape)
-    rows = ledger.rows(Kind.ARRIVED, Kind.DONE, Kind.DROP)
+    rows = ledger.rows(Kind.ARRIVED, Kind.DONE, *UNANSWERED)
     inside = from_changes(ledger.time[rows], np.where(ledger.kind[rows] == Kind.ARRIVED, 1, -1).astype(np.int64))
     ends = np.where(ledger.end < 0, ledger.horizon, ledger.end)
     return inside.integral(0, ledger.horizon), exact_sum((ends - ledger.arrival)[ledger.arrived])

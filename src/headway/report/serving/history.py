@@ -13,7 +13,7 @@ from headway.core.tape import Tape, TapeRow
 from headway.serving.catalogue import Catalogue
 from headway.serving.graph import Graph
 from headway.serving.request import Request
-from headway.serving.rows import Kind, unpack
+from headway.serving.rows import UNANSWERED, Kind, unpack
 
 PARTS = ("run", "load", "wait", "transfer", "lost")
 """Parts of a request's latency: computing; loading a process or weights; waiting in a queue; transfer of inputs; and
@@ -128,7 +128,7 @@ class TaskHistory:
             Kind.FIRST_TOKEN: self._on_first_token,
             Kind.FINISHED: self._on_batch_finished,
             Kind.LOST: self._on_task_lost,
-            Kind.DROP: self._on_dropped,
+            **dict.fromkeys(UNANSWERED, self._on_dropped),
             Kind.DONE: self._on_answered,
             Kind.WORKER_FAILED: self._on_worker_failed,
             Kind.WORKER_RECOVERED: self._on_worker_recovered,

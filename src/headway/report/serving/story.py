@@ -13,11 +13,11 @@ from headway.serving.catalogue import Catalogue
 from headway.serving.fleet import Fleet
 from headway.serving.latency import LatencyModel
 from headway.serving.request import NO_GROUPS, Groups, Request
-from headway.serving.rows import Kind
+from headway.serving.rows import UNANSWERED, Kind
 from headway.units import format_size, to_seconds
 
 _MOST_NEIGHBOURS = 3
-_LEAVES = frozenset((int(Kind.PLACE), int(Kind.MOVE), int(Kind.DROP)))
+_LEAVES = frozenset(map(int, (Kind.PLACE, Kind.MOVE, *UNANSWERED)))
 """Rows that take a task out of a queue."""
 _WORDS = {
     "run": "computing",
@@ -207,6 +207,11 @@ class _Teller:
         elif row.kind == Kind.DROP:
             done = f"{row.value} of {len(self.names)} tasks done"
             self._say(row.time, index, f"given up, with {done}: {self.why_dropped(row.time)}")
+        elif row.kind == Kind.REQUEST_FAILED:
+            why = f"{self.names[row.detail]} failed" if row.detail >= 0 else "it was late, or nobody waited for it"
+            self._say(
+                row.time, index, f"ended without an answer, with {row.value} of {len(self.names)} tasks done: {why}"
+            )
 
     def why_dropped(self, now: int) -> str:
         """Return why it was given up, as far as the tape and the profiles show it."""
@@ -271,7 +276,7 @@ class _Teller:
             if index > self.last.get(task, -1)
             and row.time == time
             and row.kind in kinds
-            and (row.detail == task or row.kind == Kind.DROP)
+            and (row.detail == task or row.kind in UNANSWERED)
         )
         self.last[task] = found
         return found

@@ -1,0 +1,122 @@
+"""Worker processes of a server: start them, talk to them, notice when they are gone or hang, and start them again."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from time import monotonic
+
+from headway.live.serving.messages import ANSWERS, Answer, Frames, Hello, Order, Setup, Stop, framed
+
+_QUICK_S = 10.0
+"""A worker that lives no longer than this has failed at its start, and is started again more slowly each time."""
+_LONGEST_PAUSE_S = 8.0
+
+
+class WorkerProcess(asyncio.Protocol):
+    """One worker: its process, its socket, and how often it was started."""
+
+    def __init__(
+        self,
+        setup: Callable[[int], Setup],
+        on_answer: Callable[[Answer], None],
+        on_gone: Callable[[str], None],
+        environment: Mapping[str, str],
+    ) -> None:
+        """``setup`` makes the first message of the n-th start; ``on_gone`` is told how it ended."""
+        self._setup = setup
+        self._on_answer = on_answer
+        self._on_gone = on_gone
+        self._environment = {**os.environ, **environment}
+        self._frames = Frames(ANSWERS)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._transport: asyncio.Transport | None = None
+        self._began = 0.0
+        self._quick_ends = 0
+        self.starts = 0
+        self.hello: Hello | None = None
+        """What it said when it was ready; None: it is not."""
+        self.stopping = False
+
+    @property
+    def pid(self) -> int:
+        """Return its process id; 0 where there is none."""
+        return self._process.pid if self._process is not None else 0
+
+    async def start(self) -> None:
+        """Start the process and send its first message; ``hello`` is set when it has answered."""
+        ours, theirs = socket.socketpair()
+        self.starts += 1
+        self._began, self.hello, self._frames = monotonic(), None, Frames(ANSWERS)
+        with theirs:
+            command = [sys.executable, "-m", "headway.live.serving.worker", str(theirs.fileno())]
+            self._process = subprocess.Popen(
+                command,
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                env=self._environment,
+                start_new_session=True,
+            )
+        transport, _ = await asyncio.get_running_loop().create_connection(lambda: self, sock=ours)
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self.send(self._setup(self.starts))
+
+    def send(self, order: Order) -> None:
+        """Send an order; one to a worker that is gone is lost, and its end is told by ``on_gone``."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(framed(order))
+
+    def data_received(self, data: bytes) -> None:
+        """Hand on the answers in what came."""
+        for answer in self._frames.feed(data):
+            if isinstance(answer, Hello):
+                self.hello = answer
+            self._on_answer(answer)
+
+    def connection_lost(self, problem: Exception | None) -> None:
+        """End the process, whatever is left of it, and tell how it ended."""
+        self._transport = None
+        self.kill()
+        told = self._wait()
+        self.hello = None
+        self._quick_ends = self._quick_ends + 1 if monotonic() - self._began < _QUICK_S else 0
+        self._on_gone(told)
+
+    @property
+    def pause_s(self) -> float:
+        """Return how long to wait before it is started again."""
+        return 0.0 if not self._quick_ends else min(0.25 * 2**self._quick_ends, _LONGEST_PAUSE_S)
+
+    def kill(self) -> None:
+        """End the process at once, and the processes that it started."""
+        if self._process is not None and self._process.poll() is None:
+            try:
+                os.killpg(self._process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                self._process.kill()
+
+    async def stop(self, within_s: float = 5.0) -> None:
+        """Let the process end by itself; kill it when it does not within a time."""
+        self.stopping = True
+        self.send(Stop())
+        until = monotonic() + within_s
+        while self._process is not None and self._process.poll() is None and monotonic() < until:
+            await asyncio.sleep(0.01)
+        self.kill()
+        self._wait()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _wait(self) -> str:
+        """Wait for the end of a process that was killed or has closed its socket; return how it ended."""
+        if self._process is None:
+            return "it was never started"
+        try:
+            status = self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            return "it cannot be ended"
+        return f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"

@@ -1,0 +1,396 @@
+"""The server: one loop of asyncio that holds state, policy and scheduler, and drives worker processes.
+
+Whatever happens (a request, an answer of a worker, a time that the policy asked for) goes into the inbox of the live fleet, and
+the scheduler is let go until nothing is left to decide. There are no threads: a decision is never interrupted.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from pathlib import Path
+from typing import Any
+
+from headway.core.scheduler import Scheduler
+from headway.core.tape import TapeWriter
+from headway.errors import (
+    RequestError,
+    RequestLateError,
+    RequestRefusedError,
+    ServeError,
+    TaskFailedError,
+    UnknownGraphError,
+    unknown_name,
+)
+from headway.live.clock import Clock
+from headway.live.serving import payload
+from headway.live.serving.counts import Counts, status_of_worker
+from headway.live.serving.fleet import GIVEN_UP, LiveFleet
+from headway.live.serving.messages import Answer, Beat, Hello, Setup
+from headway.live.serving.payload import Packer, Payload
+from headway.live.serving.process import WorkerProcess
+from headway.serving.actions import Action
+from headway.serving.events import Event, WorkerFailed, WorkerRecovered
+from headway.serving.policies.parts import ServingPolicy
+from headway.serving.request import Request
+from headway.serving.requeststate import DONE, Stage
+from headway.serving.state import ServingState
+from headway.serving.workerstate import Batch
+from headway.units import MILLISECOND, SECOND, format_duration
+
+_LATE = "late"
+TICK_S = 0.1
+"""How often deadlines, hung workers and the tape are looked at."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a server runs its workers."""
+
+    app: Path
+    folder: Path
+    """Where weights and logs of this server lie."""
+    devices: tuple[str, ...] = ("cpu",)
+    """The device of each worker, in turn."""
+    environments: tuple[dict[str, str], ...] = ({},)
+    """What is set in the environment of each worker, in turn."""
+    timeout: int = 60 * SECOND
+    """For requests that give no deadline."""
+    grace: int = 500 * MILLISECOND
+    """A request that is so much late is ended; an answer that comes in between is still given."""
+    hang_after: int = 5 * SECOND
+    """A batch that takes this long, and ten times what was expected, hangs: its worker is killed."""
+    most_open: int = 10_000
+    """More open requests than this are refused."""
+    start_within_s: float = 300.0
+    """For workers to import the application and to build its models."""
+
+
+class Server:
+    """Serves the graphs of an application."""
+
+    def __init__(
+        self,
+        state: ServingState,
+        policy: ServingPolicy,
+        tape: TapeWriter,
+        options: Options,
+        slos: tuple[int, ...] = (),
+        record: Callable[[Request], None] = lambda request: None,
+        log: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        """``policy`` is bound to the state; ``slos``: by graph the deadline of requests that give none, 0 for none.
+
+        ``record`` is told each request, ``log`` what an operator should know.
+        """
+        self.state, self.policy, self.tape, self.options = state, policy, tape, options
+        self._slos, self._record, self._log = slos or (0,) * len(state.catalogue.graphs), record, log
+        self.graphs = tuple(graph.name for graph in state.catalogue.graphs)
+        self._numbers = {name: number for number, name in enumerate(self.graphs)}
+        self._names = [function.name for function in state.catalogue.functions]
+        self.clock = Clock()
+        self.fleet = LiveFleet(state, self.clock, self._send)
+        self.fleet.on_ran = self._on_ran
+        self.scheduler = Scheduler[Event, Action](state, policy, self.fleet, tape, exact=False)
+        self.counts = Counts()
+        self.ready = self.draining = False
+        self.failure = ""
+        """Why the server cannot go on; empty: it can."""
+        self._prefix = f"headway-{os.getpid()}-{id(self) & 0xFFFFFF:x}"
+        self._host_folder = payload.FOLDER / f"{self._prefix}-host"
+        self._packer = Packer(f"{self._prefix}-front")
+        self.processes = [self._process(index) for index in range(len(state.workers))]
+        self.beats: list[Beat] = [Beat(0)] * len(self.processes)
+        self._next_id = 0
+        self._turn_asked = False
+        self._alarm: asyncio.TimerHandle | None = None
+        self._deadlines: list[tuple[int, int]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # --- start and stop ---------------------------------------------------------------------------------------
+
+    def _process(self, index: int) -> WorkerProcess:
+        options, catalogue = self.options, self.state.catalogue
+
+        def setup(start: int) -> Setup:
+            return Setup(
+                app=str(options.app),
+                worker=index,
+                functions=tuple(self._names),
+                models=tuple(model.name for model in catalogue.models),
+                memory_bytes=self.state.workers[index].worker.gpu.memory_bytes,
+                device=options.devices[index % len(options.devices)],
+                prefix=f"{self._prefix}-{index}-{start}",
+                host_folder=str(self._host_folder),
+                weights_folder=str(options.folder / "weights"),
+            )
+
+        environment = options.environments[index % len(options.environments)]
+        return WorkerProcess(
+            setup, lambda answer: self._on_answer(index, answer), lambda told: self._on_gone(index, told), environment
+        )
+
+    async def start(self) -> None:
+        """Start all workers; return when every one of them is ready."""
+        self._host_folder.mkdir(mode=0o700, exist_ok=True)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self.options.start_within_s
+        try:
+            for worker in self.processes:
+                await worker.start()
+            while not all(worker.hello for worker in self.processes):
+                if any(count for count in self.counts.worker_ends.values()):
+                    index = next(iter(self.counts.worker_ends))
+                    raise ServeError(f"worker {index} ended before it was ready; what it said is above")
+                if loop.time() > until:
+                    raise ServeError(f"the workers are not ready within {self.options.start_within_s:g} s")
+                await asyncio.sleep(0.01)
+        except BaseException:
+            await self._stop_workers(0.0)
+            raise
+        self.ready = True
+        self._keep(self._watch())
+
+    async def drain(self) -> None:
+        """Take no more requests; return when those that are open have ended."""
+        self.draining = True
+        while self.fleet.open and not self.failure:
+            await asyncio.sleep(0.01)
+
+    async def stop(self) -> None:
+        """End what is open with a reason, stop the workers, and leave nothing behind; the tape stays open."""
+        self.ready, self.draining = False, True
+        for request in list(self.fleet.open):
+            self.fleet.fail(request, "the server stops")
+        self._turn()
+        for task in self._tasks:
+            task.cancel()
+        if self._alarm is not None:
+            self._alarm.cancel()
+        await self._stop_workers(5.0)
+
+    async def _stop_workers(self, within_s: float) -> None:
+        await asyncio.gather(*(worker.stop(within_s) for worker in self.processes))
+        payload.sweep(self._prefix)
+        for path in self._host_folder.glob("*"):
+            path.unlink(missing_ok=True)
+        if self._host_folder.exists():
+            self._host_folder.rmdir()
+
+    def _keep(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # --- requests ---------------------------------------------------------------------------------------------
+
+    def submit(
+        self, graph: str, value: Any, *, deadline_ns: int | None = None, tenant: int = 0, priority: int = 0
+    ) -> "asyncio.Future[Any]":
+        """Let a request arrive; the future has its answer, or a ``RequestError``. A deadline is from now on."""
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        if (number := self._numbers.get(graph)) is None:
+            future.set_exception(UnknownGraphError(unknown_name("graph", graph, self.graphs)))
+            return future
+        if (reason := self._refusal()) is not None:
+            self.counts.refused[graph] += 1
+            future.set_exception(RequestRefusedError(reason, self._retry_after_s()))
+            return future
+        now, given = self.clock(), deadline_ns if deadline_ns is not None else self._slos[number]
+        request = Request(self._next_id, number, now, self._entry(), now + given if given else 0, tenant, 0, priority)
+        self._next_id += 1
+        heappush(self._deadlines, (now + (given + self.options.grace if given else self.options.timeout), request.id))
+        self.counts.accepted[graph] += 1
+        self._record(request)
+        self.fleet.arrive(request, self._packer.pack(value), lambda *end: self._on_end(request, future, *end))
+        self._ask_turn()
+        return future
+
+    def _entry(self) -> int:
+        """Return the worker whose view decides about a request first: each in turn."""
+        return max(self.state.entry_worker(self._next_id % len(self.processes)), 0)
+
+    def _refusal(self) -> str | None:
+        if self.failure:
+            return self.failure
+        if self.draining or not self.ready:
+            return "the server takes no requests: it " + ("drains" if self.draining else "is starting")
+        if len(self.fleet.open) >= self.options.most_open:
+            return f"{len(self.fleet.open):,} requests are open, as many as the server takes"
+        return None
+
+    def _retry_after_s(self) -> float:
+        """Return how long the shortest queue takes, at least a second."""
+        queues = [worker.queued + worker.reserved for worker in self.state.workers if worker.up]
+        return max(1.0, min(queues, default=0) / SECOND)
+
+    def _on_end(
+        self, request: Request, future: "asyncio.Future[Any]", results: list[Payload] | None, reason: str
+    ) -> None:
+        name, counts, now = self.graphs[request.graph], self.counts, self.clock()
+        if results is not None:
+            counts.answered[name] += 1
+            counts.in_time[name] += not request.deadline or now <= request.deadline
+            counts.latencies.append(now - request.arrival)
+            if not future.done():
+                future.set_result(self._value(request.graph, results))
+            return
+        error: RequestError
+        if reason == GIVEN_UP:
+            error = RequestRefusedError(reason, self._retry_after_s())
+            counts.refused[name] += 1
+        elif reason.startswith(_LATE):
+            error = RequestLateError(reason)
+            counts.late[name] += 1
+        else:
+            error = TaskFailedError(reason)
+            counts.failed[name] += 1
+        if not future.done():
+            future.set_exception(error)
+
+    def _value(self, graph: int, results: list[Payload]) -> Any:
+        """Return the result of the last task; of several last tasks theirs by name."""
+        values = [payload.unpack(result) for result in results]
+        if len(values) == 1:
+            return values[0]
+        called = self.state.catalogue.graphs[graph]
+        names = [task.name for task, after in zip(called.tasks, called.successors, strict=True) if not after]
+        return dict(zip(names, values, strict=True))
+
+    # --- the loop ---------------------------------------------------------------------------------------------
+
+    def _ask_turn(self) -> None:
+        if not self._turn_asked:
+            self._turn_asked = True
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def _turn(self) -> None:
+        """Let the scheduler decide about all that has happened, and set the alarm for when it wants to be asked."""
+        self._turn_asked = False
+        if self.failure:
+            return
+        try:
+            self.scheduler.drain()
+        except Exception as problem:  # noqa: BLE001  # a mistake of a policy must not leave requests without an answer
+            self._fail(f"the policy {self.policy.name} failed: {type(problem).__name__}: {problem}")
+            return
+        due = self.fleet.due
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        if due is not None:
+            wait_s = max(0, due - self.clock()) / SECOND
+            self._alarm = asyncio.get_running_loop().call_later(wait_s, self._turn)
+
+    def _fail(self, reason: str) -> None:
+        self.failure = reason
+        self._log(reason)
+        for request in list(self.fleet.open):
+            self.fleet.fail(request, reason)
+
+    async def _watch(self) -> None:
+        """Look at deadlines, hung workers and the tape, over and over."""
+        while True:
+            await asyncio.sleep(TICK_S)
+            self._end_late()
+            self._end_hung()
+            if self.tape.due:
+                self.tape.flush()
+
+    def _end_late(self) -> None:
+        now, ended = self.clock(), False
+        while self._deadlines and self._deadlines[0][0] <= now:
+            _, request = heappop(self._deadlines)
+            if request in self.fleet.open:
+                self.fleet.fail(request, self._what_is_late(request, now))
+                ended = True
+        if ended:
+            self._ask_turn()
+
+    def _what_is_late(self, request: int, now: int) -> str:
+        """Return what a late request waits for."""
+        if (rs := self.state.requests.get(request)) is None:
+            return f"{_LATE}: it was not decided about"
+        parts = []
+        for task, stage in enumerate(rs.stage):
+            if stage not in (DONE, Stage.WAITING):
+                where = f" on {self.state.workers[rs.worker[task]].worker.name}" if rs.worker[task] >= 0 else ""
+                since = format_duration(max(0, now - rs.since[task]))
+                parts.append(f"{rs.graph.tasks[task].name} is {stage.name.lower()}{where} for {since}")
+        return f"{_LATE}: {'; '.join(parts) or 'no task of it can run'}"
+
+    # --- workers ----------------------------------------------------------------------------------------------
+
+    def _send(self, worker: int, order: Any) -> None:
+        self.processes[worker].send(order)
+
+    def _on_answer(self, worker: int, answer: Answer) -> None:
+        if isinstance(answer, Beat):
+            self.beats[worker] = answer
+        elif isinstance(answer, Hello):
+            if self.ready and not self.state.workers[worker].up:
+                self.fleet.happen(WorkerRecovered(worker))
+                self._log(f"worker {worker} is back (process {answer.pid})")
+                self._ask_turn()
+        else:
+            self.fleet.on_answer(worker, answer)
+            self._ask_turn()
+
+    def _on_gone(self, worker: int, told: str) -> None:
+        process = self.processes[worker]
+        if process.stopping:
+            return
+        self.counts.worker_ends[worker] += 1
+        self.beats[worker] = Beat(0)
+        if self.ready:
+            self._log(f"worker {worker} ended ({told}) and is started again")
+            if self.state.workers[worker].up:
+                self.fleet.happen(WorkerFailed(worker))
+                self._ask_turn()
+            self._keep(self._restart(process))
+
+    async def _restart(self, process: WorkerProcess) -> None:
+        await asyncio.sleep(process.pause_s)
+        if not process.stopping:
+            await process.start()
+
+    def _end_hung(self) -> None:
+        now, least = self.clock(), self.options.hang_after
+        for worker in self.state.workers:
+            for batch in worker.running.values():
+                if now - batch.began > least and now - batch.began > 10 * (batch.end - batch.began):
+                    took = format_duration(now - batch.began)
+                    self._log(f"worker {worker.id} hangs in {self._names[batch.function]} for {took}: it is killed")
+                    self.processes[worker.id].kill()
+                    break
+
+    def _on_ran(self, batch: Batch, run_ns: int) -> None:
+        """Compare what a batch took with what was expected."""
+        if (expected := batch.end - batch.start) > 0:
+            name = self._names[batch.function]
+            self.counts.note_run(name, run_ns / expected)
+
+    def status(self) -> dict[str, Any]:
+        """Return counts, latencies and the state of each worker; times in seconds."""
+        fleet = self.fleet
+        return {
+            "policy": self.policy.name,
+            "ready": self.ready and not self.failure,
+            "draining": self.draining,
+            "failure": self.failure,
+            "uptime_s": self.clock() / SECOND,
+            "open": len(fleet.open),
+            **self.counts.shown(self.graphs),
+            "tasks": fleet.tasks,
+            "batches": fleet.batches,
+            "loads": fleet.loads,
+            "cache_hits": fleet.hits,
+            "evictions": fleet.evictions,
+            "moved_bytes": fleet.moved_bytes,
+            "rejected_actions": fleet.rejected,
+            "workers": [
+                status_of_worker(self.state, index, process, beat)
+                for index, (process, beat) in enumerate(zip(self.processes, self.beats, strict=True))
+            ],
+        }

@@ -1,0 +1,302 @@
+"""A worker: a process that runs batches of an application's tasks, on a socket that its server gave it.
+
+``python -m headway.live.serving.worker FD``. One thread reads orders and keeps the books of memory, in the order in
+which they came. Batches on the device run one after the other in the main thread, those on CPUs alone in threads of
+their own; models are fetched ahead in another thread. A closed socket or SIGTERM ends the process at once.
+"""
+
+import hashlib
+import os
+import signal
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from itertools import chain
+from pathlib import Path
+from queue import SimpleQueue
+from time import perf_counter_ns, sleep
+from typing import Any, Protocol
+
+from headway.live.serving.device import Device, device_named
+from headway.live.serving.host import Host
+from headway.live.serving.memory import Memory, RefusedError
+from headway.live.serving.messages import (
+    NO_LEASE,
+    ORDERS,
+    Answer,
+    Beat,
+    Evict,
+    Fetch,
+    Fetched,
+    Frames,
+    Hello,
+    Loaded,
+    Order,
+    Rejected,
+    Run,
+    Setup,
+    Stop,
+    framed,
+)
+from headway.live.serving.payload import Packer
+from headway.live.serving.residents import Resident, Unprepared, prepared
+from headway.live.serving.worker_batch import Batch, reason
+from headway.live.serving.worker_lanes import Lane
+
+BEAT_SECONDS = 0.5
+_MOST_AT_ONCE = 64
+"""Batches on CPUs alone; the server admits fewer."""
+_READ_BYTES = 1 << 18
+
+
+class Application(Protocol):
+    """What a worker needs of a user's file."""
+
+    tasks: tuple[Any, ...]
+    models: tuple[Any, ...]
+
+
+def say(text: str) -> None:
+    """Write a line to the server's log."""
+    sys.stderr.write(f"worker {os.getpid()}: {text}\n")
+    sys.stderr.flush()
+
+
+class Link:
+    """The socket to the server; any thread may send."""
+
+    def __init__(self, handle: int) -> None:
+        self._socket = socket.socket(fileno=handle)
+        self._socket.set_inheritable(False)
+        self._socket.setblocking(True)
+        self._turn = threading.Lock()
+        os.register_at_fork(after_in_child=self._socket.close)  # a child would keep it open after our end
+
+    def send(self, message: Answer) -> None:
+        """Send a message; end the process where nobody is there to read it."""
+        data = framed(message)
+        try:
+            with self._turn:
+                self._socket.sendall(data)
+        except OSError:
+            os._exit(0)
+
+    def orders(self) -> Iterator[Order]:
+        """Yield orders as they come; end the process when the socket is closed."""
+        frames = Frames(ORDERS)
+        while True:
+            try:
+                data = self._socket.recv(_READ_BYTES)
+            except OSError:
+                data = b""
+            if not data:
+                os._exit(0)
+            yield from frames.feed(data)
+
+
+class Worker:
+    """Carries orders out."""
+
+    def __init__(self, link: Link, setup: Setup, app: Application) -> None:
+        self._link = link
+        self._setup = setup
+        self._packer = Packer(setup.prefix)
+        tasks, models = ({each.name: each for each in group} for group in (app.tasks, app.models))
+        self._functions: list[Callable[..., Any]] = [tasks[name].run for name in setup.functions]
+        self._device: Device = device_named(setup.device, setup.memory_bytes, Path(setup.host_folder), say)
+        residents = self._prepared([models[name] for name in setup.models])
+        self._sizes = tuple(each.size_bytes for each in residents)
+        self._memory = Memory(residents, setup.memory_bytes - self._device.overhead_bytes, self._device.share)
+        self._batches: SimpleQueue[Run | None] = SimpleQueue()
+        self._given, self._done = 0, 0
+        """Batches of the main thread: the reader counts the one, the main thread the other."""
+        self._loader = Lane(1)
+        self._cpu_batches = Lane(_MOST_AT_ONCE)
+        self._stopping = False
+        threading.Thread(target=self._beat, daemon=True, name="beat").start()
+
+    def _prepared(self, models: list[Any]) -> list[Resident]:
+        """Return the models, ready to be loaded; workers that start together begin with different ones."""
+        setup = self._setup
+        stamp = hashlib.sha256(Path(setup.app).read_bytes()).hexdigest()[:16]
+        disk = Path(setup.weights_folder) if setup.weights_folder else None
+        host = Host(Path(setup.host_folder), disk, stamp, say)
+        found: dict[int, Resident] = {}
+        for step in range(len(models)):
+            at = (setup.worker + step) % len(models)
+            model, declared_bytes = models[at], models[at].memory_bytes or 0
+
+            def prepare(model: Any = model, declared_bytes: int = declared_bytes) -> Resident:
+                return prepared(model.name, model.build, declared_bytes, host, self._device.reserve)
+
+            try:
+                found[at] = prepare()
+            except Exception as problem:  # noqa: BLE001 - the user's function; others serve on, this one says so
+                traceback.print_exc(file=sys.stderr)
+                say(f"model {model.name} cannot be built: {reason(problem)}")
+                found[at] = Unprepared(model.name, prepare, declared_bytes)
+        return [found[at] for at in range(len(models))]
+
+    def hello(self) -> None:
+        """Say that the worker is ready."""
+        self._link.send(Hello(os.getpid(), self._sizes, self._device.overhead_bytes))
+
+    # --- orders: in the reader's thread -------------------------------------------------------------------------
+
+    def read(self, orders: Iterator[Order]) -> None:
+        """Take orders for the rest of the process's life."""
+        for order in orders:
+            match order:
+                case Run():
+                    self._on_run(order)
+                case Fetch():
+                    self._on_fetch(order)
+                case Evict(model):
+                    self._reserved(NO_LEASE, (), (model,))
+                case Stop():
+                    self._stopping = True
+                    self._batches.put(None)
+                case Setup():
+                    self._link.send(Rejected(NO_LEASE, "the worker has its setup already"))
+
+    def _on_run(self, order: Run) -> None:
+        if self._stopping:
+            self._link.send(Rejected(order.lease, "the worker is stopping"))
+            return
+        missing = False
+        if order.models or order.evict:
+            found = self._reserved(order.lease, order.models, order.evict)
+            if found is None:
+                return
+            missing = found
+        if not order.slices:
+            self._cpu_batches.put(lambda: self._run(order))
+            return
+        if missing and self._given != self._done:  # load while the batches before it run
+            self._loader.put(lambda: self._load_ahead(order))
+        self._given += 1
+        self._batches.put(order)
+
+    def _on_fetch(self, order: Fetch) -> None:
+        if self._reserved(order.lease, (order.model,), order.evict) is not None:
+            self._loader.put(lambda: self._fetch(order))
+
+    def _reserved(self, lease: int, models: tuple[int, ...], evict: tuple[int, ...]) -> bool | None:
+        """Evict and reserve; return whether models must be loaded, None where it was rejected."""
+        try:
+            return self._memory.reserve(models, evict)
+        except RefusedError as problem:
+            self._link.send(Rejected(lease, str(problem)))
+            return None
+
+    # --- models: in the loader's thread -------------------------------------------------------------------------
+
+    def _fetch(self, order: Fetch) -> None:
+        began = perf_counter_ns()
+        problem = self._loaded((order.model,))
+        self._memory.release((order.model,))
+        if problem:
+            self._link.send(Rejected(order.lease, problem))
+        else:
+            self._link.send(Fetched(order.lease, order.model, perf_counter_ns() - began))
+
+    def _load_ahead(self, order: Run) -> None:
+        """Load the models of a batch before its turn; what goes wrong is found again, and said, when it has its turn."""
+        self._loaded(order.models)
+
+    def _loaded(self, models: tuple[int, ...]) -> str:
+        """Load reserved models; return why that failed."""
+        try:
+            for model in models:
+                self._memory.load(model)
+        except Exception as problem:  # noqa: BLE001 - disk, driver or the user's function
+            traceback.print_exc(file=sys.stderr)
+            return f"models are not loaded: {reason(problem)}"
+        return ""
+
+    # --- batches: in the main thread, or in one of those for CPUs alone -----------------------------------------
+
+    def work(self) -> None:
+        """Run batches until the worker is told to stop."""
+        while (order := self._batches.get()) is not None:
+            self._run(order)
+            self._done += 1
+        self._cpu_batches.close()
+
+    def _run(self, order: Run) -> None:
+        if order.models and (problem := self._loaded(order.models)):
+            self._memory.release(order.models)
+            self._link.send(Rejected(order.lease, problem))
+            return
+        self._link.send(Loaded(order.lease))
+        self._device.use_cpus(order.cpus)
+        models = self._memory.values(order.models)
+        name, function = self._setup.functions[order.function], self._functions[order.function]
+        batch = Batch(order, name, function, models, self._make_room, self._device.wait)
+        answer = batch.run(self._packer)
+        if order.models:
+            self._memory.release(order.models)
+        self._link.send(answer)
+
+    def _make_room(self) -> None:
+        self._memory.make_room()
+
+    def _beat(self) -> None:
+        while True:
+            sleep(BEAT_SECONDS)
+            used, of_device = self._device.used_bytes(self._memory.used_bytes)
+            self._link.send(Beat(used, of_device))
+
+
+def serve(handle: int, read_app: Callable[[Path], Application]) -> None:
+    """Be a worker on a socket until the server says stop or is gone."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole terminal: the server says what ends when
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    threading.excepthook = _die
+    link = Link(handle)
+    setups: SimpleQueue[Order] = SimpleQueue()
+    workers: SimpleQueue[Worker] = SimpleQueue()
+    threading.Thread(target=_read, args=(link, setups, workers), daemon=True, name="orders").start()
+    try:
+        worker = _prepared(link, setups.get(), read_app)
+    except Exception as problem:  # noqa: BLE001 - the user's file; the server says it
+        traceback.print_exc(file=sys.stderr)
+        link.send(Rejected(NO_LEASE, reason(problem)))
+        os._exit(1)
+    worker.hello()
+    workers.put(worker)
+    worker.work()
+    sys.stdout.flush()
+    os._exit(0)  # whatever threads user code left
+
+
+def _prepared(link: Link, setup: Order, read_app: Callable[[Path], Application]) -> Worker:
+    if not isinstance(setup, Setup):
+        raise RefusedError(f"{type(setup).__name__} came before Setup")
+    if setup.cpus:
+        os.sched_setaffinity(0, setup.cpus)
+    return Worker(link, setup, read_app(Path(setup.app)))
+
+
+def _read(link: Link, setups: "SimpleQueue[Order]", workers: "SimpleQueue[Worker]") -> None:
+    """Take orders: the setup, then those to a worker that is ready. A closed socket is noticed at all times."""
+    orders = link.orders()
+    setups.put(next(orders))
+    first = next(orders)
+    workers.get().read(chain((first,), orders))
+
+
+def _die(problem: threading.ExceptHookArgs) -> None:
+    """End the process: a worker without one of its threads would hang."""
+    traceback.print_exception(problem.exc_type, problem.exc_value, problem.exc_traceback, file=sys.stderr)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    from headway.scenarios.app import read_app
+
+    serve(int(sys.argv[1]), read_app)

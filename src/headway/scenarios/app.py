@@ -1,0 +1,154 @@
+"""Applications: a user's Python file with models, tasks and graphs, and the scenario that it is to a simulation.
+
+Tasks become functions of the same name. Their times are those of the profile beside the file, ``app.profile.toml``, or
+a first guess; ``headway profile model app.py`` measures them.
+"""
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeVar
+
+from headway.errors import ExperimentError, InputError
+from headway.formats import toml
+from headway.plugins import imported
+from headway.program.pipeline import Graph, Model, Task
+from headway.units import exact_duration
+
+PROFILE_SUFFIX = ".profile.toml"
+WORKERS = 2
+GPU_MEMORY = "16GB"
+RATE_PER_SECOND = 2.0
+REQUESTS = 1000
+GUESSED_MS, GUESSED_POWER = 10.0, 0.7
+"""The first guess of a task's time: so many milliseconds, times its batch to this power."""
+
+NamedT = TypeVar("NamedT", Model, Task)
+
+
+@dataclass(frozen=True, eq=False)
+class App:
+    """The graphs of a user's file, and the tasks and models in them, each in the order in which graphs name them."""
+
+    path: Path
+    graphs: tuple[Graph, ...]
+    tasks: tuple[Task, ...]
+    models: tuple[Model, ...]
+
+
+def read_app(path: Path) -> App:
+    """Return the application in a Python file, which is run; its folder is searched for what it imports."""
+    where = f"app {path}"
+    return app_of(module_of(path, where), path)
+
+
+def module_of(path: Path, where: str) -> ModuleType:
+    """Return a user's Python file as a module; every error names the file."""
+    folder = str(path.expanduser().resolve().parent)
+    if folder not in sys.path:
+        sys.path.append(folder)  # behind all others, and for good: a task may import when it runs
+    try:
+        module: ModuleType = imported(path.expanduser(), "app", where)
+    except InputError as problem:
+        raise _named(problem, where) from problem.__cause__
+    return module
+
+
+def _named(problem: InputError, where: str) -> InputError:
+    """Return an error of a file with its name in front."""
+    return problem if str(problem).startswith(where) else type(problem)(f"{where}: {problem}")
+
+
+def is_app(module: ModuleType) -> bool:
+    """Return whether a module is an application: it holds a graph, a task or a model, and makes no scenario itself."""
+    own = getattr(module, "scenario", None)
+    is_scenario = callable(own) and not isinstance(own, Model | Task)
+    return not is_scenario and next(_parts(module, Graph | Task | Model), None) is not None
+
+
+def app_of(module: ModuleType, path: Path) -> App:
+    """Return the application that a module is."""
+    where = f"app {path}"
+    graphs = tuple(dict.fromkeys(_parts(module, Graph)))
+    if not graphs:
+        raise ExperimentError(f'{where}: has no graph: write one, reading = hw.graph("reading", caption >> speak)')
+    names = [graph.name for graph in graphs]
+    for name in names:
+        if names.count(name) > 1:
+            raise ExperimentError(f"{where}: two graphs are called {name}: give one another name")
+    tasks = _different((task for graph in graphs for task in graph.tasks), "task", where)
+    models = _different((model for task in tasks for model in task.models), "model", where)
+    return App(path, graphs, tasks, models)
+
+
+def _parts(module: ModuleType, kind: Any) -> Iterator[Any]:
+    """Yield the objects of some kinds that a module holds: in variables of its own, or in lists and tables of these."""
+    for value in list(vars(module).values()):
+        inside = (
+            value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else (value,)
+        )
+        yield from (each for each in inside if isinstance(each, kind))
+
+
+def _different(parts: Iterable[NamedT], what: str, where: str) -> tuple[NamedT, ...]:
+    """Return the parts, each once; raise where two have one name."""
+    found: dict[str, NamedT] = {}
+    for part in parts:
+        if found.setdefault(part.name, part) is not part:
+            rule = f"give one another name, @hw.{what}(name=…)"
+            raise ExperimentError(f"{where}: two {what}s are called {part.name}: {rule}")
+    return tuple(found.values())
+
+
+# --- the scenario of an application -----------------------------------------------------------------------------
+
+
+def profile_beside(path: Path) -> Path:
+    """Return where the measured profile of an application is, or would be."""
+    return path.with_suffix(PROFILE_SUFFIX)
+
+
+def batches_of(task: Task) -> list[int]:
+    """Return the batch sizes of a task that are measured: powers of two, and its largest."""
+    return [*(1 << power for power in range((task.max_batch - 1).bit_length())), task.max_batch]
+
+
+def document(app: App, profile: Path | None = None, workers: int | None = None) -> toml.Document:
+    """Return the scenario tables of an application.
+
+    ``profile``: its measured profile, in its own folder. ``workers``: how many share this machine; 2 unless given.
+    """
+    measured = {"measured": [profile.name], "profile": "measured"} if profile is not None else {}
+    return {
+        "about": f"Application {app.path.name}",
+        **measured,
+        "models": {model.name: "" if model.memory_bytes is None else model.memory_bytes for model in app.models},
+        "functions": {task.name: _function(task, app.path) for task in app.tasks},
+        "graphs": {graph.name: _graph(graph) for graph in app.graphs},
+        "fleet": {"workers": [_workers(app, workers or WORKERS)]},
+        "workload": {"arrivals": "poisson", "rate": RATE_PER_SECOND, "requests": REQUESTS},
+    }
+
+
+def _function(task: Task, path: Path) -> toml.Document:
+    cells = [[batch, task.cpus, task.slices, round(GUESSED_MS * batch**GUESSED_POWER, 3)] for batch in batches_of(task)]
+    models = [model.name for model in task.models]
+    return {"models": models, "cells": cells, "guess": f"headway profile model {path}"}
+
+
+def _graph(graph: Graph) -> toml.Document:
+    tasks = [
+        {"function": task.name, "after": [graph.tasks[before].name for before in graph.predecessors(at)]}
+        for at, task in enumerate(graph.tasks)
+    ]
+    return {"tasks": tasks, **({"slo": exact_duration(graph.slo)} if graph.slo else {})}
+
+
+def _workers(app: App, count: int) -> toml.Document:
+    """Return equal workers on this machine: its CPUs are divided, but each has those of the largest task."""
+    cpus = max(len(os.sched_getaffinity(0)) // count, *(task.cpus for task in app.tasks))
+    slices = max(1, *(task.slices for task in app.tasks))
+    return {"count": count, "memory": GPU_MEMORY, "cpus": cpus, "slices": slices, "per_host": count}
