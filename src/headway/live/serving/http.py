@@ -12,6 +12,7 @@ import re
 from typing import Any
 from urllib.parse import urlsplit
 
+import msgspec
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
@@ -67,7 +68,7 @@ def application(front: Front, *, token: str = "", most_body_bytes: int = MOST_BO
     async def call(request: Request) -> Response:
         name = request.path_params["name"]
         try:
-            reply = await front.answered(await _call(name, request, most_body_bytes))
+            reply = _in_headers(await front.answered(await _call(name, request, most_body_bytes)))
         except _RefusedError as refused:
             front.counts.add(name if name in names else "", refused.reply.status)
             reply = refused.reply
@@ -152,7 +153,8 @@ def _input(body: bytes) -> Any:
     if not isinstance(document, dict) or "input" not in document:
         raise _wrong("input", 'the body has no field "input": write {"input": …}')
     if others := [name for name in document if name != "input"]:
-        raise _wrong(others[0], f"the body has an unknown field {others[0]!r}: its one field is input")
+        header = f"; {others[0]} is a header, {FIELDS[others[0]]}" if others[0] in FIELDS else ""
+        raise _wrong(others[0], f"the body has an unknown field {others[0]!r}: its one field is input{header}")
     return document["input"]
 
 
@@ -183,6 +185,11 @@ def _wrong(field: str, reason: str) -> _RefusedError:
 # --- an answer ------------------------------------------------------------------------------------------------------
 
 
+def _in_headers(reply: Reply) -> Reply:
+    """Return a reply that names the header in which a field came."""
+    return msgspec.structs.replace(reply, field=FIELDS[reply.field]) if reply.field in FIELDS else reply
+
+
 def _response(reply: Reply, headers: dict[str, str]) -> Response:
     """Return a reply as HTTP."""
     if reply.status == 200:
@@ -194,7 +201,7 @@ def _response(reply: Reply, headers: dict[str, str]) -> Response:
         headers["Retry-After"] = str(max(1, math.ceil(reply.retry_after_s)))
     told: dict[str, Any] = {"error": printable(reply.reason)}
     if reply.field:
-        told["field"] = FIELDS.get(reply.field, reply.field)
+        told["field"] = reply.field
     return Response(_error(told), reply.status, headers, media_type="application/json")
 
 
