@@ -21,6 +21,8 @@ from headway.units import exact_duration
 PROFILE_SUFFIX = ".profile.toml"
 WORKERS = 2
 GPU_MEMORY = "16GB"
+ONE_MACHINE = {"latency": 0, **dict.fromkeys(("within_host", "within_rack", "between_racks"), 1 << 60)}
+"""Links between workers of one machine: they read each other's results from shared memory, which takes no time."""
 RATE_PER_SECOND = 2.0
 REQUESTS = 1000
 GUESSED_MS, GUESSED_POWER = 10.0, 0.7
@@ -128,7 +130,7 @@ def document(app: App, profile: Path | None = None, workers: int | None = None) 
         "models": {model.name: "" if model.memory_bytes is None else model.memory_bytes for model in app.models},
         "functions": {task.name: _function(task, app.path) for task in app.tasks},
         "graphs": {graph.name: _graph(graph) for graph in app.graphs},
-        "fleet": {"workers": [_workers(app, workers or WORKERS)]},
+        "fleet": {"workers": [_workers(app, workers or WORKERS)], "links": ONE_MACHINE},
         "workload": {"arrivals": "poisson", "rate": RATE_PER_SECOND, "requests": REQUESTS},
     }
 

@@ -61,8 +61,8 @@ def audit(
 ) -> list[Finding]:
     """Return the contradictions on this tape; empty when it is sound.
 
-    ``complete``: every request must have ended. ``punctual``: a run without spread takes no less than its profile says,
-    which holds in virtual time only.
+    ``complete``: every request must have ended. ``punctual``: runs and loads take no less than their profile says, which
+    holds in virtual time only.
     """
     ranks = row_ranks(tape, _RANKS, _ACTIONS, Kind.STALE)
     return audited(tape, ranks, _Auditor(catalogue, fleet, requests, punctual), complete=complete)
@@ -230,7 +230,7 @@ class _Auditor(RequestAuditor):
 
     def _on_loaded(self, row: list[int]) -> None:
         if (batch := self._batch(row)) is not None:
-            if row[0] < batch.earliest:
+            if self._punctual and row[0] < batch.earliest:
                 self._find("early", f"batch {row[3]} computes before {batch.earliest} ns: something is missing")
             batch.loaded = row[0]
             request = self._requests.get(batch.tasks[0][0]) if batch.tasks else None
@@ -299,7 +299,7 @@ class _Auditor(RequestAuditor):
         subject, earliest = pending.pop(row[3], (-1, 0))
         if subject != row[5]:
             self._find("lease", f"{Kind(row[1]).name} of {row[5]} under {row[3]}, which is not under way")
-        elif row[0] < earliest:
+        elif self._punctual and row[0] < earliest:
             self._find(rule, f"{Kind(row[1]).name} of {row[5]} under {row[3]} before {earliest} ns")
 
     def _on_evict(self, row: list[int]) -> None:

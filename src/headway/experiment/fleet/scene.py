@@ -165,7 +165,8 @@ class FleetScene(Scene):
 
     def audit(self, tape: Tape, *, complete: bool) -> Sequence[Finding]:
         """Return the findings of the audit: memory in bytes, CPUs, slices, and that every request is answered once."""
-        return audit(self.built.catalogue, self.built.fleet, self.requests, tape, complete=complete)
+        simulated = not self.experiment.serving.engine
+        return audit(self.built.catalogue, self.built.fleet, self.requests, tape, complete=complete, punctual=simulated)
 
     def store(self, folder: Path) -> ServingExperiment:
         """Write the requests, and the scenario, profiles and table of pairs where they are files."""

@@ -126,7 +126,7 @@ def release(payload: Payload) -> None:
 
 def sweep(prefix: str) -> int:
     """Remove all blocks whose name begins with a prefix, left by processes that were killed; return how many."""
-    left = list(FOLDER.glob(f"{prefix}-*"))
+    left = [path for path in FOLDER.glob(f"{prefix}-*") if path.is_file()]
     for path in left:
         path.unlink(missing_ok=True)
     return len(left)

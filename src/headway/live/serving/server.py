@@ -1,7 +1,7 @@
 """The server: one loop of asyncio that holds state, policy and scheduler, and drives worker processes.
 
-Whatever happens (a request, an answer of a worker, a time that the policy asked for) goes into the inbox of the live fleet, and
-the scheduler is let go until nothing is left to decide. There are no threads: a decision is never interrupted.
+Whatever happens (a request, an answer of a worker, a time that the policy asked for) goes into the inbox of the live
+fleet, and the scheduler is let go until nothing is left to decide. There are no threads: nothing interrupts a decision.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 from headway.core.scheduler import Scheduler
@@ -25,7 +26,7 @@ from headway.errors import (
 )
 from headway.live.clock import Clock
 from headway.live.serving import payload
-from headway.live.serving.counts import Counts, status_of_worker
+from headway.live.serving.tally import Tally, status_of_worker
 from headway.live.serving.fleet import GIVEN_UP, LiveFleet
 from headway.live.serving.messages import Answer, Beat, Hello, Setup
 from headway.live.serving.payload import Packer, Payload
@@ -93,7 +94,7 @@ class Server:
         self.fleet = LiveFleet(state, self.clock, self._send)
         self.fleet.on_ran = self._on_ran
         self.scheduler = Scheduler[Event, Action](state, policy, self.fleet, tape, exact=False)
-        self.counts = Counts()
+        self.tally = Tally()
         self.ready = self.draining = False
         self.failure = ""
         """Why the server cannot go on; empty: it can."""
@@ -103,6 +104,10 @@ class Server:
         self.processes = [self._process(index) for index in range(len(state.workers))]
         self.beats: list[Beat] = [Beat(0)] * len(self.processes)
         self._next_id = 0
+        self.on_flush: Callable[[], None] = lambda: None
+        """Called before the tape is flushed: what its rows are about is written first."""
+        self.tenants: dict[str, int] = {"": 0}
+        """The number of each tenant by its name."""
         self._turn_asked = False
         self._alarm: asyncio.TimerHandle | None = None
         self._deadlines: list[tuple[int, int]] = []
@@ -140,8 +145,8 @@ class Server:
             for worker in self.processes:
                 await worker.start()
             while not all(worker.hello for worker in self.processes):
-                if any(count for count in self.counts.worker_ends.values()):
-                    index = next(iter(self.counts.worker_ends))
+                if any(count for count in self.tally.worker_ends.values()):
+                    index = next(iter(self.tally.worker_ends))
                     raise ServeError(f"worker {index} ended before it was ready; what it said is above")
                 if loop.time() > until:
                     raise ServeError(f"the workers are not ready within {self.options.start_within_s:g} s")
@@ -173,10 +178,7 @@ class Server:
     async def _stop_workers(self, within_s: float) -> None:
         await asyncio.gather(*(worker.stop(within_s) for worker in self.processes))
         payload.sweep(self._prefix)
-        for path in self._host_folder.glob("*"):
-            path.unlink(missing_ok=True)
-        if self._host_folder.exists():
-            self._host_folder.rmdir()
+        rmtree(self._host_folder, ignore_errors=True)
 
     def _keep(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -186,7 +188,7 @@ class Server:
     # --- requests ---------------------------------------------------------------------------------------------
 
     def submit(
-        self, graph: str, value: Any, *, deadline_ns: int | None = None, tenant: int = 0, priority: int = 0
+        self, graph: str, value: Any, *, deadline_ns: int | None = None, tenant: str = "", priority: int = 0
     ) -> "asyncio.Future[Any]":
         """Let a request arrive; the future has its answer, or a ``RequestError``. A deadline is from now on."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -194,14 +196,15 @@ class Server:
             future.set_exception(UnknownGraphError(unknown_name("graph", graph, self.graphs)))
             return future
         if (reason := self._refusal()) is not None:
-            self.counts.refused[graph] += 1
+            self.tally.refused[graph] += 1
             future.set_exception(RequestRefusedError(reason, self._retry_after_s()))
             return future
         now, given = self.clock(), deadline_ns if deadline_ns is not None else self._slos[number]
-        request = Request(self._next_id, number, now, self._entry(), now + given if given else 0, tenant, 0, priority)
+        due, who = now + given if given else 0, self.tenants.setdefault(tenant, len(self.tenants))
+        request = Request(self._next_id, number, now, self._entry(), due, who, priority=priority)
         self._next_id += 1
         heappush(self._deadlines, (now + (given + self.options.grace if given else self.options.timeout), request.id))
-        self.counts.accepted[graph] += 1
+        self.tally.accepted[graph] += 1
         self._record(request)
         self.fleet.arrive(request, self._packer.pack(value), lambda *end: self._on_end(request, future, *end))
         self._ask_turn()
@@ -228,24 +231,24 @@ class Server:
     def _on_end(
         self, request: Request, future: "asyncio.Future[Any]", results: list[Payload] | None, reason: str
     ) -> None:
-        name, counts, now = self.graphs[request.graph], self.counts, self.clock()
+        name, tally, now = self.graphs[request.graph], self.tally, self.clock()
         if results is not None:
-            counts.answered[name] += 1
-            counts.in_time[name] += not request.deadline or now <= request.deadline
-            counts.latencies.append(now - request.arrival)
+            tally.answered[name] += 1
+            tally.in_time[name] += not request.deadline or now <= request.deadline
+            tally.latencies.append(now - request.arrival)
             if not future.done():
                 future.set_result(self._value(request.graph, results))
             return
         error: RequestError
         if reason == GIVEN_UP:
             error = RequestRefusedError(reason, self._retry_after_s())
-            counts.refused[name] += 1
+            tally.refused[name] += 1
         elif reason.startswith(_LATE):
             error = RequestLateError(reason)
-            counts.late[name] += 1
+            tally.late[name] += 1
         else:
             error = TaskFailedError(reason)
-            counts.failed[name] += 1
+            tally.failed[name] += 1
         if not future.done():
             future.set_exception(error)
 
@@ -296,6 +299,7 @@ class Server:
             self._end_late()
             self._end_hung()
             if self.tape.due:
+                self.on_flush()
                 self.tape.flush()
 
     def _end_late(self) -> None:
@@ -341,7 +345,7 @@ class Server:
         process = self.processes[worker]
         if process.stopping:
             return
-        self.counts.worker_ends[worker] += 1
+        self.tally.worker_ends[worker] += 1
         self.beats[worker] = Beat(0)
         if self.ready:
             self._log(f"worker {worker} ended ({told}) and is started again")
@@ -369,7 +373,7 @@ class Server:
         """Compare what a batch took with what was expected."""
         if (expected := batch.end - batch.start) > 0:
             name = self._names[batch.function]
-            self.counts.note_run(name, run_ns / expected)
+            self.tally.note_run(name, run_ns / expected)
 
     def status(self) -> dict[str, Any]:
         """Return counts, latencies and the state of each worker; times in seconds."""
@@ -381,7 +385,7 @@ class Server:
             "failure": self.failure,
             "uptime_s": self.clock() / SECOND,
             "open": len(fleet.open),
-            **self.counts.shown(self.graphs),
+            **self.tally.shown(self.graphs),
             "tasks": fleet.tasks,
             "batches": fleet.batches,
             "loads": fleet.loads,

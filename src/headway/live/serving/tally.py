@@ -18,7 +18,7 @@ _RUNS = 256
 
 
 @dataclass
-class Counts:
+class Tally:
     """What a server has done so far, by graph."""
 
     accepted: Counter[str] = field(default_factory=Counter)

@@ -1,0 +1,77 @@
+"""Serve an application for real: from the tables of an experiment to a server, and from what it did to a run folder.
+
+The folder of a live run is like that of a simulated one, so that it can be replayed, audited, shown and explained. Its
+requests are those that came.
+"""
+
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from headway.core.tape import TapeWriter
+from headway.errors import ExperimentError
+from headway.experiment.domain import RunParts, RunResult, with_table
+from headway.experiment.fleet.scene import REQUESTS_NAME, FleetScene
+from headway.experiment.folder import claimed, store
+from headway.experiment.measured import numbers
+from headway.formats.serving.settings import ServingExperiment, check
+from headway.live.serving.server import Options, Server
+from headway.scenarios import file as scenario_file
+from headway.scenarios.limits import deadlines
+from headway.serving.request import Groups, Request
+from headway.traces.request_table import RequestStream
+from headway.units import SECOND
+
+LOCAL = "local"
+
+
+def live_scene(experiment: ServingExperiment) -> FleetScene:
+    """Return the scene of a server before its first request."""
+    check(experiment)
+    for key, value in (("autoscale", experiment.serving.autoscale), ("controller", experiment.serving.controller)):
+        if value not in ("", "none"):
+            raise ExperimentError(f"serving.{key} {value}: real workers decide in real time; leave it out")
+    resolved = with_table(experiment, "serving", engine=LOCAL)
+    return FleetScene(resolved, scenario_file.load(resolved), ())
+
+
+@contextmanager
+def served(
+    scene: FleetScene, options: Options, out: Path | None = None, log: Callable[[str], None] = lambda line: None
+) -> Iterator[Server]:
+    """Yield a server that has not been started; what it did is kept in the folder ``out``, if that is given."""
+    state, policy = scene.bound()
+    requests: RequestStream | None = None
+    with claimed(out):
+        if out is not None:
+            store(scene, out)
+            requests = RequestStream(out / REQUESTS_NAME)
+        tape = TapeWriter(out, keep=False) if out is not None else _Nowhere()
+        record: Callable[[Request], None] = requests.append if requests is not None else lambda request: None
+        server = Server(state, policy, tape, options, deadlines(scene.experiment, scene.built)[0], record, log)
+        if requests is not None:
+            server.on_flush = requests.flush
+        try:
+            yield server
+        finally:
+            closed = tape.close()
+            if requests is not None:
+                names = tuple(server.tenants)
+                all_requests = requests.close(Groups((), names) if len(names) > 1 else scene.groups)
+                peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+                took = (False, server.clock() / SECOND, peak, out, ())
+                end = RunParts(state, policy, server.fleet, exact=False)
+                numbers(RunResult(replace(scene, requests=all_requests), scene.policy_name(), closed, *took, end))
+
+
+class _Nowhere(TapeWriter):
+    """A tape that is not kept."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.append = lambda row: None
+
+    def note(self, text: str) -> None:
+        """Do nothing."""
