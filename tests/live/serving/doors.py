@@ -12,7 +12,7 @@ from headway.live.serving.client import Client
 from headway.live.serving.front import Front
 from headway.live.serving.http import application
 from headway.live.serving.place import Place
-from headway.live.serving.serve import Doors, serve
+from headway.live.serving.serve import Doors, opened, serve
 from tests.live.serving.fake import FakeServer
 
 
@@ -50,7 +50,9 @@ def running(folder: Path, *, port: int | None = 0, **doors: Any) -> Iterator[Run
     async def main() -> None:
         run.loop = asyncio.get_running_loop()
         places = Doors(Place(folder), port=port, **doors)
-        await serve(run.server, places, say=say, examples={"echo": "an example"}, about={"app": "fake.py"})
+        with opened(places) as listener:
+            about = {"app": "fake.py", "slo_ns": {"echo": 10_000_000_000}}
+            await serve(run.server, places, listener, say=say, examples={"echo": "an example"}, about=about)
 
     def thread() -> None:
         try:

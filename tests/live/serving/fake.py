@@ -14,13 +14,13 @@ class FakeServer:
         self.graphs = ("echo", "fails", "full", "held", "late", "odd")
         self.ready = True
         self.failure = ""
-        self.accepted: list[tuple[str, Any, int | None, int, int]] = []
+        self.accepted: list[tuple[str, Any, int | None, str, int]] = []
         self.waiting: list[tuple[asyncio.Future[Any], Any]] = []
         self.odd: Callable[[Any], Any] = lambda value: value
         self.drained = self.stopped = False
 
     def submit(
-        self, graph: str, value: Any, *, deadline_ns: int | None = None, tenant: int = 0, priority: int = 0
+        self, graph: str, value: Any, *, deadline_ns: int | None = None, tenant: str = "", priority: int = 0
     ) -> "asyncio.Future[Any]":
         if graph == "full":
             raise RequestRefusedError("120 requests wait, at most 120", 2.5)

@@ -50,7 +50,7 @@ def test_every_client_gets_the_same_answers_and_errors(server: Running, door: st
     where = {"folder": str(server.folder), "http": server.url}.get(door, door)
     value = {"text": "héllo", "image": b"\0\xff", "n": [1, 2.5, None, True]}
     assert _call(where, is_async, "echo", value, deadline="2s", key="k1", tenant="lab", priority=3) == value
-    assert server.server.accepted[-1][2:] == (2_000_000_000, 1, 3)
+    assert server.server.accepted[-1][2:] == (2_000_000_000, "lab", 3)
     assert _call(where, is_async, "echo", b"\0raw") == b"\0raw"
     for graph, kind, line in (
         ("nope", UnknownGraphError, "unknown graph 'nope'"),

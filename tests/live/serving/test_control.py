@@ -42,10 +42,9 @@ def test_values_deadlines_tenants_and_priorities_arrive(tmp_path: Path) -> None:
         client.call("echo", b"x", deadline="600ms", tenant="lab", priority=7)
         client.call("echo", b"x", deadline=0.25, tenant="other")
         assert run.server.accepted[1:] == [
-            ("echo", b"x", 600_000_000, 1, 7),
-            ("echo", b"x", 250_000_000, 2, 0),
+            ("echo", b"x", 600_000_000, "lab", 7),
+            ("echo", b"x", 250_000_000, "other", 0),
         ]
-        assert client.status()["tenants"] == ["lab", "other"]
 
 
 def test_the_socket_is_for_this_user_alone(tmp_path: Path) -> None:

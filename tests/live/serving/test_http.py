@@ -53,7 +53,7 @@ def test_headers_say_deadline_tenant_priority_and_trace() -> None:
         "tracestate": "a=1,b=2",
     }
     answer = ask(headers=headers, front=Front(server))
-    assert server.accepted == [("echo", 1, 600_000_000, 1, 7)]
+    assert server.accepted == [("echo", 1, 600_000_000, "lab", 7)]
     assert (answer.headers["traceparent"], answer.headers["tracestate"]) == (TRACE, "a=1,b=2")
     assert "traceparent" not in ask(headers={"traceparent": "nonsense"}).headers
 

@@ -21,10 +21,11 @@ PROGRAM = """
 import asyncio, sys
 from pathlib import Path
 from headway.live.serving.place import Place
-from headway.live.serving.serve import Doors, serve
+from headway.live.serving.serve import Doors, opened, serve
 from tests.live.serving.fake import FakeServer
-server = FakeServer()
-asyncio.run(serve(server, Doors(Place(Path(sys.argv[1])), port=0), say=lambda line: print(line, flush=True)))
+doors = Doors(Place(Path(sys.argv[1])), port=0)
+with opened(doors) as listener:
+    asyncio.run(serve(FakeServer(), doors, listener, say=lambda line: print(line, flush=True)))
 """
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -32,6 +32,7 @@ MOST_PRIORITY = 100
 LONGEST_NAME = 255
 """Characters of an idempotency key or a tenant."""
 MOST_TENANTS = 10_000
+"""A name that a client makes up for each request must not fill the memory."""
 DRAINING = "the server drains and takes no more requests: call another one, or later"
 RETRY_S = 1.0
 """What is said where nobody knows better."""
@@ -53,7 +54,7 @@ class Server(Protocol):
         """Return why the server cannot go on; empty where it can."""
 
     def submit(
-        self, graph: str, value: Any, *, deadline_ns: int | None = None, tenant: int = 0, priority: int = 0
+        self, graph: str, value: Any, *, deadline_ns: int | None = None, tenant: str = "", priority: int = 0
     ) -> "asyncio.Future[Any]":
         """Accept a request, ``deadline_ns`` from now at the latest; return the future of its result."""
 
@@ -130,7 +131,7 @@ class Front:
         self.examples = dict(examples or {})
         self._say = say
         self._known = frozenset(server.graphs)
-        self._tenants = {"": 0}
+        self._tenants = {""}
         self._in_flight: dict[tuple[str, str], tuple[bytes, asyncio.Future[Reply]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -163,6 +164,10 @@ class Front:
         for field, text in (("key", call.key), ("tenant", call.tenant)):
             if len(text) > LONGEST_NAME:
                 return Reply(422, reason=f"{field}: at most {LONGEST_NAME} characters", field=field)
+        if call.tenant not in self._tenants:
+            if len(self._tenants) > MOST_TENANTS:
+                return Reply(422, reason=f"tenant: there are {MOST_TENANTS:,} others already", field="tenant")
+            self._tenants.add(call.tenant)
         return None
 
     def _submit(self, call: Call, answer: Answering) -> None:
@@ -174,19 +179,13 @@ class Front:
                 graph,
                 call.value,
                 deadline_ns=call.deadline_ns or None,
-                tenant=self._tenant(call.tenant),
+                tenant=call.tenant,
                 priority=call.priority,
             )
         except HeadwayError as problem:
             self._end(graph, began, self._failure(problem), answer)
             return
         future.add_done_callback(lambda done: self._end(graph, began, self._reply(done), answer))
-
-    def _tenant(self, name: str) -> int:
-        """Return the number of a tenant: 0 without a name, and for those beyond what is told apart."""
-        if name not in self._tenants and len(self._tenants) < MOST_TENANTS:
-            self._tenants[name] = len(self._tenants)
-        return self._tenants.get(name, 0)
 
     @property
     def takes_requests(self) -> bool:
@@ -278,7 +277,6 @@ class Front:
             "draining": self.draining,
             "graphs": sorted(self._known),
             "examples": {name: self.examples[name] for name in sorted(self.examples)},
-            "tenants": list(self._tenants)[1:],
             "requests": self.counts.rows(),
             "server": self.server.status(),
         }

@@ -88,6 +88,11 @@ def place_of(text: str) -> Place:
     return Place(Path(text).expanduser().absolute() if os.sep in text or text in (".", "..") else parents()[0] / text)
 
 
+def storage_of(text: str) -> Path:
+    """Return the folder on a disk for what is large, as weights are: that of a named server may lie in memory."""
+    return place_of(text).folder if os.sep in text else parents()[-1] / text
+
+
 def running() -> list[Place]:
     """Return the servers with a name that run on this machine for this user."""
     found = []

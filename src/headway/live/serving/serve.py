@@ -38,40 +38,45 @@ class Doors:
     most_body_bytes: int = MOST_BODY_BYTES
 
 
+@contextlib.contextmanager
+def opened(doors: Doors) -> Iterator[socket.socket | None]:
+    """Hold the folder and the port of a server; yield the socket that HTTP is to be served on, None without HTTP.
+
+    They are taken before anything else: a server that cannot be reached starts no workers and keeps no run.
+    """
+    check(doors)
+    with doors.place.held(), _listening(doors) as listener:
+        yield listener
+
+
 async def serve(
     server: Server,
     doors: Doors,
+    listener: socket.socket | None,
     *,
     say: Say,
     about: Mapping[str, Any] | None = None,
     examples: Mapping[str, Any] | None = None,
 ) -> None:
-    """Start a server, answer requests until a signal or a client ends it, drain it, stop it.
-
-    The lock and the port are taken first: a server that cannot be reached starts no workers.
-    """
-    with doors.place.held(), listening(doors) as listener:
-        keys = StoredKeys(doors.place.keys)
+    """Start a server, answer requests until a signal or a client ends it, drain it, stop it."""
+    with contextlib.closing(StoredKeys(doors.place.keys)) as keys:
+        url = url_of(doors.host, listener) if listener is not None else ""
+        facts = {"pid": os.getpid(), "started_s": round(time.time(), 3), "url": url, "folder": str(doors.place.folder)}
+        front = Front(server, keys, about={**facts, **(about or {})}, examples=examples, say=say)
+        end = _End()
+        control = Control(doors.place.socket, front, end.ask)
         try:
-            url = url_of(doors.host, listener) if listener is not None else ""
-            facts = {"pid": os.getpid(), "started_s": round(time.time(), 3), "url": url, **(about or {})}
-            front = Front(server, keys, about=facts, examples=examples, say=say)
-            end = _End()
-            control = Control(doors.place.socket, front, end.ask)
-            try:
-                with end.on_signals():
-                    await _started(server, end)
-                    await control.open()
-                    async with _http(front, doors, listener):
-                        for line in _welcome(front, doors, url):
-                            say(line)
-                        await end.wait()
-                        await _drain(front, end, say)
-            finally:
-                await control.close()
-                await server.stop()
+            with end.on_signals():
+                await _started(server, end)
+                await control.open()
+                async with _http(front, doors, listener):
+                    for line in _welcome(front, doors, url):
+                        say(line)
+                    await end.wait()
+                    await _drain(front, end, say)
         finally:
-            keys.close()
+            await control.close()
+            await server.stop()
     say("stopped")
 
 
@@ -161,9 +166,8 @@ def is_loopback(host: str) -> bool:
 
 
 @contextlib.contextmanager
-def listening(doors: Doors) -> Iterator[socket.socket | None]:
-    """Yield the socket that HTTP is to be served on; None without HTTP."""
-    check(doors)
+def _listening(doors: Doors) -> Iterator[socket.socket | None]:
+    """Yield a socket that listens at the address of HTTP; None without HTTP."""
     if doors.port is None:
         yield None
         return
