@@ -105,8 +105,9 @@ def _commands(given: Sequence[str]) -> Any:
         return measuring
     if given and given[0] in ("call", "load", "serve"):
         from headway.cli import calls, serve_status  # noqa: F401 - each adds its commands
+        from headway.cli.app import app as serving
 
-        return calls.app
+        return serving
     from headway.cli.program import app as every
 
     return every

@@ -1,5 +1,7 @@
 """Put all commands together: importing a module of commands adds them; help lists them in the order here."""
 
+from typing import Any
+
 from headway.cli import (  # noqa: F401 - each adds its commands
     calls,
     commands,
@@ -27,13 +29,18 @@ _PANELS = {
 """The panel of the help that a command is in, where it is not the first."""
 _GROUPS = (*GROUPS, "serve", "profile", "share", "trace")
 
+
+def _group(added: Any) -> str:
+    return str(added.typer_instance.info.name)
+
+
 for group in GROUPS.values():
     app.add_typer(group)
 for command in app.registered_commands:
-    command.name = command.name or getattr(command.callback, "__name__", "")
+    command.name = command.name or str(getattr(command.callback, "__name__", ""))
     command.rich_help_panel = _PANELS.get(command.name, "Commands")
 for added in app.registered_groups:
-    added.rich_help_panel = _PANELS.get(str(added.typer_instance.info.name), "Commands")
+    added.rich_help_panel = _PANELS.get(_group(added), "Commands")
 app.registered_commands.sort(key=lambda command: _ORDER.index(command.name or ""))
-app.registered_groups.sort(key=lambda added: _GROUPS.index(str(added.typer_instance.info.name)))
+app.registered_groups.sort(key=lambda added: _GROUPS.index(_group(added)))
 profile.registered_commands.sort(key=lambda command: command.callback is kernels)  # the last

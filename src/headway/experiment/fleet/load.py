@@ -50,9 +50,14 @@ def plan_of(
     )
 
 
+def _named(text: str) -> tuple[str, str]:
+    graph, _, path = text.partition("=")
+    return graph, path
+
+
 def _inputs(graph: str, given: Sequence[str], examples: Mapping[str, Any], notes: list[str]) -> list[Any]:
     """Return the inputs of a graph: those of its file, of a file for all, else the example of the application."""
-    files = dict(text.split("=", 1) if "=" in text else ("", text) for text in given)
+    files = dict(("", text) if "=" not in text else _named(text) for text in given)
     if (path := files.get(graph, files.get(""))) is not None:
         return read_inputs(path)
     if graph in examples:

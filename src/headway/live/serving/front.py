@@ -224,7 +224,8 @@ class Front:
                 return Reply(422, reason=reason, field="input")
             case HeadwayError():
                 return Reply(500, reason=reason)
-        return Reply(500, reason=f"internal error: {type(problem).__name__}: {reason}")
+            case _:
+                return Reply(500, reason=f"internal error: {type(problem).__name__}: {reason}")
 
     # --- one answer a key -------------------------------------------------------------------------------------------
 

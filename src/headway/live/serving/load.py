@@ -9,6 +9,7 @@ import selectors
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from time import perf_counter_ns
 from typing import Any
@@ -18,8 +19,8 @@ import numpy.typing as npt
 
 from headway.errors import HeadwayError, ServeError
 from headway.live.serving.client import AsyncClient, submission
-from headway.live.serving.request_counts import INVALID, OUTCOMES
 from headway.live.serving.front import Reply
+from headway.live.serving.request_counts import INVALID, OUTCOMES
 from headway.live.serving.values import from_json
 from headway.units import MILLISECOND, SECOND
 
@@ -77,7 +78,7 @@ class Measured:
         with_deadline = chosen & (due > 0)
         in_time = with_deadline & (self.latency[: self.sent] >= 0) & (self.latency[: self.sent] <= due)
         span_s, sent = self.span / SECOND, int(chosen.sum())
-        percentiles = {f"latency_p{p}_s": _or_none(answered, lambda x, p=p: np.percentile(x, p)) for p in (50, 90, 99)}
+        percentiles = {f"latency_p{percent}_s": _percentile(answered, percent) for percent in (50, 90, 99)}
         return {
             "requests": sent,
             **{name: outcomes.get(name, 0) for name in (*OUTCOMES.values(), INVALID, LOST, UNANSWERED)},
@@ -96,11 +97,15 @@ class Measured:
             **self.row(),
             "span_s": self.span / SECOND,
             "lag_p50_s": _or_none(lag, np.median),
-            "lag_p99_s": _or_none(lag, lambda x: np.percentile(x, 99)),
+            "lag_p99_s": _percentile(lag, 99),
             "stopped": self.stopped,
             "errors": dict(self.reasons.most_common()),
             "graphs": {name: self.row(name) for name in names} if len(names) > 1 else {},
         }
+
+
+def _percentile(values: Any, percent: int) -> float | None:
+    return float(np.percentile(values, percent)) if len(values) else None
 
 
 def _or_none(values: Any, function: Callable[[Any], Any]) -> float | None:
@@ -138,6 +143,7 @@ async def run_load(client: AsyncClient, plan: Plan, tell: Tell = lambda what, sh
         await generator.wait()
     except asyncio.CancelledError:
         generator.measured.stopped = True
+    generator.ended = True
     return generator.measured
 
 
@@ -154,6 +160,8 @@ class _Generator:
         self._in_flight = 0
         self._idle = asyncio.Event()
         self._told = 0
+        self.ended = False
+        """What comes now is not measured any more."""
 
     async def send(self) -> None:
         """Send every request when it is due."""
@@ -176,7 +184,7 @@ class _Generator:
             question = questions[graph][turns[graph] % len(questions[graph])]
             turns[graph] += 1
             future = self._client.ask(question)
-            future.add_done_callback(lambda done, index=index, due=due: self._on_answer(index, due, done))
+            future.add_done_callback(partial(self._on_answer, index, due))
             self.measured.sent = index + 1
             self._report(now)
 
@@ -193,11 +201,13 @@ class _Generator:
 
     def _on_answer(self, index: int, due: int, done: "asyncio.Future[Reply]") -> None:
         now, measured = perf_counter_ns(), self.measured
+        problem = None if done.cancelled() else done.exception()
+        if self.ended:
+            return
         self._in_flight -= 1
         measured.span = now - self._began
         if not self._in_flight:
             self._idle.set()
-        problem = None if done.cancelled() else done.exception()
         if done.cancelled() or problem is not None:
             measured.outcome[index] = LOST
             measured.reasons[_short(str(problem) if isinstance(problem, HeadwayError) else repr(problem))] += 1
