@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         work as work,
     )
     from headway.errors import HeadwayError as HeadwayError
+    from headway.live.serving.client import AsyncClient as AsyncClient, client as client
     from headway.program.cached import CachedDataset as CachedDataset
     from headway.program.pipeline import graph as graph, model as model, task as task
     from headway.program.steps import step as step, steps as steps
@@ -39,6 +40,8 @@ _NAMES = {
         ),
         "api",
     ),
+    "AsyncClient": "live.serving.client",
+    "client": "live.serving.client",
     "HeadwayError": "errors",
     "CachedDataset": "program.cached",
     **dict.fromkeys(("graph", "model", "task"), "program.pipeline"),

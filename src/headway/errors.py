@@ -7,11 +7,11 @@ HeadwayError
 │   │   └── NoSuchRunError  a comparison has no run at this position; an IndexError too
 │   ├── InfeasibleJobError  a job that no empty cluster of this kind could run
 │   ├── ProfileError      a profile is broken, or a program could not be profiled
-│   ├── ServeError        pipelines cannot be served as asked: no worker starts, no server is there, a port is taken
+│   ├── ServeError        pipelines cannot be served or called: no worker starts, nobody is there, a port is taken
 │   ├── ShareError        programs cannot share a GPU: no GPU, no broker, a setting out of range
 │   └── TapeError         a run folder or tape that is missing, broken or in the way
 ├── RequestError          a request that was sent to a server has no answer
-│   ├── UnknownGraphError   the server has no such graph
+│   ├── UnknownGraphError   the server has no such graph; an InputError too
 │   ├── RequestRefusedError it was not taken, or given up; later it may be
 │   ├── RequestLateError    its deadline has passed
 │   └── TaskFailedError     one of its tasks raised an error
@@ -61,14 +61,14 @@ class ShareError(InputError):
 
 
 class ServeError(InputError):
-    """Pipelines cannot be served as asked: no worker starts, no server is there, a port is taken."""
+    """Pipelines cannot be served or called as asked: no worker starts, nobody is there, a port is taken."""
 
 
 class RequestError(HeadwayError):
     """A request that was sent to a server has no answer; the text is one line that says why."""
 
 
-class UnknownGraphError(RequestError):
+class UnknownGraphError(RequestError, InputError):
     """The server has no such graph."""
 
 

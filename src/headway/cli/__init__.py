@@ -94,7 +94,7 @@ def _told(problem: Any, words: Sequence[str]) -> str:
 
 
 def _commands(given: Sequence[str]) -> Any:
-    """Return all commands; only those for sharing where one is asked for: a GPU machine may lack the rest."""
+    """Return all commands; only some where one of them is asked for: that is sooner, and machines may lack the rest."""
     if given and given[0] == "share":
         from headway.cli.sharing import app
 
@@ -103,6 +103,11 @@ def _commands(given: Sequence[str]) -> Any:
         from headway.cli.kernel_profiles import app as measuring
 
         return measuring
+    if given and given[0] in ("call", "load", "serve"):
+        from headway.cli import calls, serve_status  # noqa: F401 - each adds its commands
+        from headway.cli.app import app as serving
+
+        return serving
     from headway.cli.program import app as every
 
     return every

@@ -1,23 +1,46 @@
 """Put all commands together: importing a module of commands adds them; help lists them in the order here."""
 
-from headway.cli import commands, profiles, sharing, stored_runs, traces  # noqa: F401 - each adds its commands
+from typing import Any
+
+from headway.cli import (  # noqa: F401 - each adds its commands
+    calls,
+    commands,
+    profiles,
+    serve_status,
+    sharing,
+    stored_runs,
+    traces,
+)
 from headway.cli.app import app
 from headway.cli.kernel_profiles import kernels, profile
 from headway.cli.questions import GROUPS
 
 __all__ = ["app"]
 
-_ORDER = ("demo", "run", "report", "story", "explain", "whatif", "distance", "export", "audit", "replay", "policies")
-_ABOUT_STORED_RUNS = ("report", "story", "explain", "whatif", "distance", "export", "audit", "replay")
-"""A panel of their own in the help."""
+_ORDER = (
+    *("demo", "run", "report", "story", "explain", "whatif", "distance", "export", "audit", "replay", "policies"),
+    *("call", "load"),
+)
+_PANELS = {
+    **dict.fromkeys(("report", "story", "explain", "whatif", "distance", "export", "audit", "replay"), "Stored runs"),
+    **dict.fromkeys(("call", "load", "serve"), "Serving"),
+    **dict.fromkeys(("profile", "share", "trace"), "Traces and programs"),
+}
+"""The panel of the help that a command is in, where it is not the first."""
+_GROUPS = (*GROUPS, "serve", "profile", "share", "trace")
+
+
+def _group(added: Any) -> str:
+    return str(added.typer_instance.info.name)
+
 
 for group in GROUPS.values():
     app.add_typer(group)
 for command in app.registered_commands:
-    command.name = command.name or getattr(command.callback, "__name__", "")
-    command.rich_help_panel = "Stored runs" if command.name in _ABOUT_STORED_RUNS else "Commands"
-app.registered_commands.sort(key=lambda command: _ORDER.index(command.name or ""))
+    command.name = command.name or str(getattr(command.callback, "__name__", ""))
+    command.rich_help_panel = _PANELS.get(command.name, "Commands")
 for added in app.registered_groups:
-    added.rich_help_panel = "Commands" if added.typer_instance in GROUPS.values() else "Traces and programs"
-app.registered_groups.sort(key=lambda added: added.typer_instance not in GROUPS.values())
+    added.rich_help_panel = _PANELS.get(_group(added), "Commands")
+app.registered_commands.sort(key=lambda command: _ORDER.index(command.name or ""))
+app.registered_groups.sort(key=lambda added: _GROUPS.index(_group(added)))
 profile.registered_commands.sort(key=lambda command: command.callback is kernels)  # the last

@@ -75,7 +75,7 @@ def chosen(experiment: ServingExperiment, built: Built) -> Chosen:
 def _own_rate(arrivals: str) -> float | None:
     """Return the rate that arrivals say themselves."""
     kind, options = split_arrivals(arrivals)
-    return SECOND / (sum(_bounds(options, arrivals)) / 2) if kind == "uniform" else None
+    return SECOND / (sum(bounds(options, arrivals)) / 2) if kind == "uniform" else None
 
 
 def draw(experiment: ServingExperiment, built: Built, notes: list[str] | None = None) -> tuple[Request, ...]:
@@ -114,18 +114,18 @@ def _times(
     """Return when requests arrive, and the trace that they are from."""
     kind, options = split_arrivals(workload.arrivals)
     seed, count = experiment.run.seed, workload.requests
-    if kind in _CYCLES:
-        cycle = _CYCLES[kind](options)
+    if kind in CYCLES:
+        cycle = CYCLES[kind](options)
         rate = workload.rate or cycle.rate
         assert rate is not None
         check_rate(experiment, built, rate)
         times = cycle.moved(_poisson(seed, count, SECOND / rate, ""))
         notes += _incomplete(workload.arrivals, cycle, times, rate)
         return times, None
-    if kind in _GAPS:
+    if kind in GAPS:
         assert workload.rate is not None
         check_rate(experiment, built, workload.rate)
-        return _GAPS[kind](seed, count, SECOND / workload.rate, options), None
+        return GAPS[kind](seed, count, SECOND / workload.rate, options), None
     return _from_trace(workload, experiment, built, notes)
 
 
@@ -169,12 +169,13 @@ def _on_off(seed: int, count: int, mean: float, options: str) -> Times:
 
 def _even(seed: int, count: int, mean: float, options: str) -> Times:
     """Draw gaps between two bounds, stretched to the mean that is wanted."""
-    low, high = _bounds(options, f"uniform:{options}")
+    low, high = bounds(options, f"uniform:{options}")
     gaps = stream(seed, "serving.times").uniform(low, high, count)
     return np.cumsum(gaps) * (mean / ((low + high) / 2))
 
 
-def _bounds(options: str, arrivals: str) -> tuple[float, float]:
+def bounds(options: str, arrivals: str) -> tuple[float, float]:
+    """Return the bounds of gaps that options of ``uniform`` say, in nanoseconds."""
     low, high = _pair(options, arrivals, "uniform:40ms,67.2ms", least=0)
     if not 0 <= low <= high or high <= 0:
         raise ExperimentError(f"arrivals {arrivals!r}: the first bound must not be above the second")
@@ -189,13 +190,14 @@ def _pair(options: str, arrivals: str, example: str, *, least: int = 1) -> tuple
     return first, second
 
 
-_GAPS: dict[str, Callable[[int, int, float, str], Times]] = {
+GAPS: dict[str, Callable[[int, int, float, str], Times]] = {
     "poisson": _poisson,
     "gamma": _gamma,
     "onoff": _on_off,
     "uniform": _even,
 }
-_CYCLES: dict[str, Callable[[str], Cycle]] = {"diurnal": diurnal, "rates": rates}
+"""Arrival processes with a constant rate: seed, count, mean gap and options give the times."""
+CYCLES: dict[str, Callable[[str], Cycle]] = {"diurnal": diurnal, "rates": rates}
 
 
 def _incomplete(arrivals: str, cycle: Cycle, times: Times, rate: float) -> list[str]:

@@ -55,7 +55,7 @@ def is_sealed(handle: int) -> bool:
 
 
 @contextlib.contextmanager
-def _address(path: Path) -> Iterator[str]:
+def short_address(path: Path) -> Iterator[str]:
     """Give a short address for a path: that of a socket may have about a hundred letters."""
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -81,7 +81,7 @@ class BlockListener:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             os.fchmod(self._socket.fileno(), 0o600)  # before it is bound: other users cannot connect
-            with _address(draft) as address:
+            with short_address(draft) as address:
                 self._socket.bind(address)
             self._socket.listen(_BACKLOG)
             self._inode = os.lstat(draft).st_ino
@@ -173,7 +173,7 @@ def asked(path: Path) -> int:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
         asking.settimeout(_ANSWER_S)
         try:
-            with _address(path) as address:
+            with short_address(path) as address:
                 asking.connect(address)
             asking.send(_READER)
             _, user = _peer(asking)

@@ -137,7 +137,7 @@ ANSWERS: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
 MessageT = TypeVar("MessageT")
 
 
-def framed(message: Order | Answer) -> bytes:
+def framed(message: Struct) -> bytes:
     """Return a message as bytes, its length first."""
     data = _encode(message)
     return _LENGTH.pack(len(data)) + data
@@ -146,17 +146,21 @@ def framed(message: Order | Answer) -> bytes:
 class Frames(Generic[MessageT]):
     """Cuts a stream of bytes into messages."""
 
-    def __init__(self, decoder: "msgspec.msgpack.Decoder[MessageT]") -> None:
+    def __init__(self, decoder: "msgspec.msgpack.Decoder[MessageT]", most_bytes: int = MOST_BYTES) -> None:
         self._decode = decoder.decode
+        self._most_bytes = most_bytes
         self._rest = bytearray()
 
     def feed(self, data: bytes) -> Iterator[MessageT]:
-        """Yield the messages that are complete with these bytes."""
+        """Yield the messages that are complete with these bytes; raise ValueError for one that is too long."""
         rest = self._rest
         rest += data
         at = 0
         while len(rest) - at >= _LENGTH.size:
-            end = at + _LENGTH.size + _LENGTH.unpack_from(rest, at)[0]
+            length = _LENGTH.unpack_from(rest, at)[0]
+            end = at + _LENGTH.size + length
+            if length > self._most_bytes:
+                raise ValueError(f"a message of {length:,} bytes, at most {self._most_bytes:,}")
             if end > len(rest):
                 break
             yield self._decode(memoryview(rest)[at + _LENGTH.size : end])

@@ -1,0 +1,90 @@
+"""Define ``headway serve``: answer requests to pipelines of one's own, on this machine."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headway.cli import console
+from headway.cli.app import app
+from headway.errors import ServeError
+from headway.live.serving.control import MOST_BYTES
+from headway.live.serving.devices import devices_of
+from headway.live.serving.place import place_of, storage_of
+from headway.live.serving.serve import Doors, check
+from headway.live.serving.tokens import token_of
+from headway.units import parse_size
+
+serve = typer.Typer(
+    name="serve",
+    help="Serve pipelines of your own on this machine.\n\nStart with: headway serve start app.py",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(serve)
+
+ServerFlag = Annotated[
+    str,
+    typer.Option(
+        "--server", help="Its address, folder or name; else the one that runs here.", metavar="URL|FOLDER|NAME"
+    ),
+]
+TokenFlag = Annotated[str, typer.Option("--token-file", help="Holds the token; or set HEADWAY_TOKEN.", metavar="FILE")]
+
+
+@serve.command()
+def start(
+    app_file: Annotated[str, typer.Argument(help="Models, tasks and graphs in Python.", metavar="APP.py")],
+    workers: Annotated[int | None, typer.Option(help="Worker processes: 2 if left out.", min=1, max=256)] = None,
+    policy: Annotated[str, typer.Option(help="headway, compass, esg, jit, hash, heft, …")] = "headway",
+    gpu_memory: Annotated[
+        str, typer.Option(help="Memory for models and activations, a worker: 14GB.", metavar="SIZE")
+    ] = "",
+    devices: Annotated[
+        str, typer.Option(help="Of the workers in turn: cpu, or cuda:0,cuda:1; auto looks for GPUs.")
+    ] = "auto",
+    port: Annotated[int, typer.Option(help="Of HTTP; 0: any that is free.", min=0, max=65535)] = 8000,
+    host: Annotated[str, typer.Option(help="Address of HTTP; any but loopback needs a token.")] = "127.0.0.1",
+    no_http: Annotated[bool, typer.Option("--no-http", help="Serve programs of this user alone.")] = False,
+    token_file: TokenFlag = "",
+    body: Annotated[str, typer.Option("--most-body", help="Largest body of a request.", metavar="SIZE")] = "64MiB",
+    folder: Annotated[
+        str, typer.Option(help="Of its socket and its keys; a name, or a path. Else the name of the file.")
+    ] = "",
+    out: Annotated[
+        str, typer.Option("--out", "-o", help="Keep the run, to report, replay, audit.", metavar="RUN")
+    ] = "",
+    set_keys: Annotated[
+        list[str] | None, typer.Option("--set", help="Any key of a fleet experiment.", metavar="KEY=VALUE")
+    ] = None,
+) -> None:
+    """Serve the graphs of an application, in the foreground; Ctrl-C answers what was accepted, then stops.
+
+    headway serve start app.py
+
+    headway serve start app.py --workers 4 --policy headway --gpu-memory 14GB --out runs/live
+    """
+    from headway import api
+    from headway.experiment.files import copied, typed
+    from headway.experiment.fleet.serving import app_path, serve_app
+    from headway.live.serving.server import Options
+
+    path = app_path(app_file)
+    where = folder or path.stem
+    doors = Doors(place_of(where), host, None if no_http else port, token_of(token_file), _body_bytes(body))
+    check(doors)
+    keys = [*(set_keys or ()), *([f"serving.gpu_memory={gpu_memory}"] if gpu_memory else [])]
+    work = api.work("fleet", scenario=str(path), policy=policy, workers=workers, set=keys)
+    options = Options(app=path, folder=storage_of(where), devices=devices_of(devices))
+    kept = Path(out) if out else None
+    serve_app(typed(copied(work.document), "settings"), options, doors, kept, console.note)
+    if kept is not None:
+        console.note(f"kept in {kept}: headway report {kept}")
+
+
+def _body_bytes(text: str) -> int:
+    size = parse_size(text, what="--most-body")
+    if not 1 <= size <= MOST_BYTES:
+        raise ServeError(f"--most-body {text}: from 1 byte to 1 GiB")
+    return size
