@@ -110,7 +110,7 @@ def load(
 
     headway load --rate 20 --arrivals trace.csv --input inputs.jsonl --out load.json
     """
-    from headway.experiment.fleet.load import plan_of  # reads traces, which takes a second to import
+    from headway.experiment.fleet.load_plan import plan_of  # reads traces, which takes a second to import
 
     token, notes = token_of(token_file), list[str]()
     with Client(server, token=token) as client:
