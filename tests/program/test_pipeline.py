@@ -121,7 +121,14 @@ def test_several_shapes_are_drawn_over_each_other() -> None:
     graph = hw.graph("g", a >> b >> several("d"), a >> c)
     assert names(graph) == ["a>b", "b>d", "a>c"]
     d = several("two")
-    assert names(hw.graph("g", a >> b >> d, a >> c >> d, a >> b)) == ["a>b", "b>two", "c>two", "a>c"]
+    assert names(hw.graph("g", a >> b >> d, a >> c >> d, a >> b)) == ["a>b", "a>c", "b>two", "c>two"]
+
+
+def test_tasks_come_after_those_that_they_need() -> None:
+    a, b, c = map(single, "abc")
+    graph = hw.graph("g", b >> c, a >> b)
+    assert [task.name for task in graph.tasks] == ["a", "b", "c"]
+    assert graph.edges == ((0, 1), (1, 2))
 
 
 def test_a_cycle_and_a_task_that_is_there_twice_are_refused() -> None:

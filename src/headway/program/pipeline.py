@@ -61,6 +61,7 @@ class Graph:
 
     name: str
     tasks: tuple[Task, ...]
+    """Each after those whose results it needs."""
     edges: tuple[tuple[int, int], ...]
     """From position to position; those that lead to one task are in the order of its arguments."""
     slo: int = 0
@@ -183,15 +184,17 @@ def graph(name: str, *shapes: Any, slo: str | None = None, **unknown: Any) -> Gr
     called = _checked_name("graph", name)
     where = f"graph {called}"
     drawn = [_drawn(each, where) for each in shapes]
-    tasks = _tasks(drawn, where)
-    if not tasks:
+    listed = _tasks(drawn, where)
+    if not listed:
         raise InputError(f'{where}: has no tasks: write hw.graph("{called}", first >> second)')
-    places: dict[Node, int] = {task: at for at, task in enumerate(tasks)}
-    before: list[list[int]] = [[] for _ in tasks]
+    before: dict[Node, list[Node]] = {task: [] for task in listed}
     for source, target in dict.fromkeys(edge for shape in drawn for edge in shape.edges):
-        before[places[target]].append(places[source])
-    _check_acyclic(tasks, before, where)
-    edges = [(source, at) for at in range(len(tasks)) for source in _arguments(tasks, at, before[at], where)]
+        before[target].append(source)
+    tasks = _ordered(listed, before, where)
+    places: dict[Node, int] = {task: at for at, task in enumerate(tasks)}
+    edges = [
+        (places[source], places[target]) for target in tasks for source in _arguments(target, before[target], where)
+    ]
     return Graph(called, tasks, tuple(edges), _limit(slo, where))
 
 
@@ -213,33 +216,32 @@ def _tasks(shapes: Sequence[Shape], where: str) -> tuple[Task, ...]:
     return tuple(tasks)
 
 
-def _check_acyclic(tasks: Sequence[Task], before: Sequence[Sequence[int]], where: str) -> None:
-    """Raise for a cycle, with its tasks in their order."""
-    left = set(range(len(tasks)))
-    while free := {at for at in left if not left.intersection(before[at])}:
-        left -= free
-    if not left:
-        return
-    path = [min(left)]
+def _ordered(tasks: Sequence[Task], before: Mapping[Node, Sequence[Node]], where: str) -> tuple[Task, ...]:
+    """Return tasks so that each comes after those before it, else as written; raise for a cycle, with its tasks."""
+    ordered: dict[Node, Task] = {}
+    while free := [task for task in tasks if task not in ordered and all(each in ordered for each in before[task])]:
+        ordered[free[0]] = free[0]
+    if len(ordered) == len(tasks):
+        return tuple(ordered.values())
+    path: list[Node] = [next(task for task in tasks if task not in ordered)]
     while path[-1] not in path[:-1]:
-        path.append(next(at for at in before[path[-1]] if at in left))
-    cycle = " → ".join(tasks[at].name for at in reversed(path[path.index(path[-1]) :]))
+        path.append(next(task for task in before[path[-1]] if task not in ordered))
+    cycle = " → ".join(task.name for task in reversed(path[path.index(path[-1]) :]))
     raise InputError(f"{where}: has a cycle, {cycle}: a task may not follow itself")
 
 
-def _arguments(tasks: Sequence[Task], at: int, before: Sequence[int], where: str) -> list[int]:
+def _arguments(task: Task, before: Sequence[Node], where: str) -> list[Node]:
     """Return the predecessors of a task in the order of its parameters: by name if all have their names."""
-    called = tasks[at]
-    names = [tasks[source].name for source in before]
+    names = [source.name for source in before]
     lists = max(1, len(names))
-    models = f"{len(called.models)} for its models and " if called.models else ""
+    models = f"{len(task.models)} for its models and " if task.models else ""
     given = f"for {', '.join(names)}" if names else "for the requests' inputs"
     wanted = f"{models}{lists} {'list' if lists == 1 else 'lists'}, {given}"
-    _check_call(f"{where}, task {called.name}", called.run, len(called.models) + lists, wanted)
-    signature = _signature(called.run)
-    parameters = list(signature.parameters)[len(called.models) :][:lists] if signature else []
+    _check_call(f"{where}, task {task.name}", task.run, len(task.models) + lists, wanted)
+    signature = _signature(task.run)
+    parameters = list(signature.parameters)[len(task.models) :][:lists] if signature else []
     if sorted(parameters) == sorted(names):
-        return sorted(before, key=lambda source: parameters.index(tasks[source].name))
+        return sorted(before, key=lambda source: parameters.index(source.name))
     return list(before)
 
 
