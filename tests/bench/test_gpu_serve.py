@@ -8,8 +8,6 @@ import pytest
 
 from bench import gpu_serve_memory as bench
 
-pytest.importorskip("torch")
-
 
 @pytest.mark.parametrize("step", ["open", "sizes", "graph", "capture", "overlap", "room", "budget"])
 def test_a_step_leaves_its_lines(tmp_path: Path, step: str) -> None:
