@@ -106,6 +106,7 @@ class FakeTorch:
         self.cuda = SimpleNamespace(
             get_device_properties=lambda _: SimpleNamespace(total_memory=1000),
             memory_reserved=lambda _: self.reserved,
+            set_device=lambda index: self.calls.append(f"cuda:{index}"),
             empty_cache=lambda: self.calls.append("empty"),
             set_per_process_memory_fraction=lambda share, _: self.calls.append(round(share, 3)),
             current_stream=lambda _: SimpleNamespace(synchronize=lambda: self.calls.append("wait")),

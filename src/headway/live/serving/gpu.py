@@ -58,7 +58,8 @@ class Gpu:
             self._torch.cuda.empty_cache()
 
     def use_cpus(self, cpus: int) -> None:
-        """Let the calling thread compute on so many CPUs."""
+        """Let the calling thread compute on this GPU and so many CPUs."""
+        self._torch.cuda.set_device(self._driver.index)
         self._threads.use(cpus)
 
     def wait(self) -> None:

@@ -229,7 +229,8 @@ class Worker:
         self._device.use_cpus(order.cpus)
         models = self._memory.values(order.models)
         name, function = self._setup.functions[order.function], self._functions[order.function]
-        batch = Batch(order, name, function, models, self._make_room, self._device.wait)
+        wait = self._device.wait if order.slices else _nothing  # a batch on CPUs alone waits for no other's kernels
+        batch = Batch(order, name, function, models, self._make_room, wait)
         answer = batch.run(self._packer)
         if order.models:
             self._memory.release(order.models)
@@ -243,6 +244,10 @@ class Worker:
             sleep(BEAT_SECONDS)
             used, of_device = self._device.used_bytes(self._memory.used_bytes)
             self._link.send(Beat(used, of_device))
+
+
+def _nothing() -> None:
+    """Do nothing."""
 
 
 def serve(handle: int) -> None:
@@ -264,7 +269,11 @@ def serve(handle: int) -> None:
         os._exit(1)
     worker.hello()
     workers.put(worker)
-    worker.work()
+    try:
+        worker.work()
+    except BaseException:  # noqa: BLE001 - threads of user code would keep a process without its main thread alive
+        traceback.print_exc(file=sys.stderr)
+        os._exit(1)
     sys.stdout.flush()
     os._exit(0)  # whatever threads user code left
 
