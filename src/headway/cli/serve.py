@@ -68,7 +68,7 @@ def start(
     from headway import api
     from headway.experiment.files import copied, typed
     from headway.experiment.fleet.serving import app_path, serve_app
-    from headway.live.serving.server import Options
+    from headway.live.serving.options import Options
 
     path = app_path(app_file)
     where = folder or path.stem

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from headway.live.serving import payload
-from headway.live.serving.payload import FOLDER, LEAST_SHARED_BYTES, Packer, Payload, release, sweep, unpack
+from headway.live.serving.payload import FOLDER, LEAST_SHARED_BYTES, Packer, Payload, release, sweep, sweep_dead, unpack
 
 
 @pytest.fixture
@@ -105,3 +105,16 @@ def test_full_shared_memory_is_an_error_and_leaves_no_block(
 def test_a_payload_without_a_block_is_released_by_doing_nothing() -> None:
     release(Payload(b"x"))
     assert unpack(Payload(b"N.")) is None
+
+
+def test_what_a_killed_server_left_is_removed_and_that_of_a_living_one_kept() -> None:
+    dead, ours = FOLDER / "headway-4999999-a-0", FOLDER / f"headway-{os.getpid()}-b-0"
+    (FOLDER / "headway-4999999-a-host").mkdir()
+    for path in (dead, ours):
+        path.touch()
+    try:
+        assert sweep_dead() >= 2
+        assert not list(FOLDER.glob("headway-4999999-*"))
+        assert ours.exists()
+    finally:
+        ours.unlink()

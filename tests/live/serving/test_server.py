@@ -15,8 +15,9 @@ from headway.errors import RequestError, RequestLateError, RequestRefusedError, 
 from headway.experiment.files import typed
 from headway.experiment.fleet.live import live_scene, served
 from headway.experiment.folder import open_run
+from headway.live.serving.options import Options
 from headway.live.serving.payload import FOLDER
-from headway.live.serving.server import Options, Server
+from headway.live.serving.server import Server
 from headway.serving.replay import about
 from headway.serving.rows import Kind
 from headway.units import MILLISECOND, SECOND

@@ -17,7 +17,8 @@ from headway.experiment.fleet.scene import REQUESTS_NAME, FleetScene
 from headway.experiment.folder import claimed, store
 from headway.experiment.measured import numbers
 from headway.formats.serving.settings import ServingExperiment, check
-from headway.live.serving.server import Options, Server
+from headway.live.serving.options import Options
+from headway.live.serving.server import Server
 from headway.scenarios import file as scenario_file
 from headway.scenarios.limits import deadlines
 from headway.serving.request import Groups, Request

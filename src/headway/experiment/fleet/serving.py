@@ -9,8 +9,8 @@ from headway.errors import ServeError
 from headway.experiment.blame import own_code
 from headway.experiment.fleet.live import live_scene, served
 from headway.formats.serving.settings import ServingExperiment
+from headway.live.serving.options import Options
 from headway.live.serving.serve import Doors, opened, serve
-from headway.live.serving.server import Options
 from headway.live.serving.values import plain
 from headway.program.pipeline import Graph
 from headway.scenarios.app import App, read_app

@@ -216,4 +216,5 @@ class GpuRange:
 
         view = {"shape": (self.size_bytes,), "typestr": "|u1", "data": (self.address, False), "version": 3}
         holder = type("Holder", (), {"__cuda_array_interface__": view})()
-        return torch.as_tensor(holder, device=f"cuda:{self._driver.index}")
+        with self._driver.current():
+            return torch.as_tensor(holder, device=f"cuda:{self._driver.index}")

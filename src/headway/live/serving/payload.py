@@ -11,11 +11,14 @@ import pickle
 from collections.abc import Iterable
 from itertools import count
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 from msgspec import Struct
 
 FOLDER = Path("/dev/shm")
+NAME = "headway"
+"""All that servers put there is called ``headway-PID-…``, by the process of the server."""
 LEAST_SHARED_BYTES = 1 << 16
 """Smaller buffers travel inside the message: a block costs two system calls and a mapping."""
 _ALIGNMENT = 64
@@ -130,6 +133,20 @@ def sweep(prefix: str) -> int:
     for path in left:
         path.unlink(missing_ok=True)
     return len(left)
+
+
+def sweep_dead() -> int:
+    """Remove what servers left in shared memory that were killed; return how many files and folders that were."""
+    removed = 0
+    for path in FOLDER.glob(f"{NAME}-*"):
+        owner = path.name.removeprefix(f"{NAME}-").partition("-")[0]
+        if owner.isdecimal() and path.stat().st_uid == os.getuid() and not Path(f"/proc/{owner}").exists():
+            removed += 1
+            if path.is_dir():
+                rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+    return removed
 
 
 def _padded(size: int) -> int:

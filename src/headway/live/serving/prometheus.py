@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from headway.live.serving.request_counts import BOUNDS, EVERY_OUTCOME
 from headway.live.serving.front import Front
+from headway.live.serving.request_counts import BOUNDS, EVERY_OUTCOME
 from headway.units import SECOND
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

@@ -7,9 +7,7 @@ fleet, and the scheduler is let go until nothing is left to decide. There are no
 import asyncio
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from heapq import heappop, heappush
-from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
@@ -28,6 +26,7 @@ from headway.live.clock import Clock
 from headway.live.serving import payload
 from headway.live.serving.fleet import GIVEN_UP, LiveFleet
 from headway.live.serving.messages import Answer, Beat, Hello, Setup
+from headway.live.serving.options import Options
 from headway.live.serving.payload import Packer, Payload
 from headway.live.serving.process import WorkerProcess
 from headway.live.serving.tally import Tally, status_of_worker
@@ -38,34 +37,11 @@ from headway.serving.request import Request
 from headway.serving.requeststate import DONE, Stage
 from headway.serving.state import ServingState
 from headway.serving.workerstate import Batch
-from headway.units import MILLISECOND, SECOND, format_duration
+from headway.units import SECOND, counted, format_duration
 
 _LATE = "late"
 TICK_S = 0.1
 """How often deadlines, hung workers and the tape are looked at."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """How a server runs its workers."""
-
-    app: Path
-    folder: Path
-    """Where weights and logs of this server lie."""
-    devices: tuple[str, ...] = ("cpu",)
-    """The device of each worker, in turn."""
-    environments: tuple[dict[str, str], ...] = ({},)
-    """What is set in the environment of each worker, in turn."""
-    timeout: int = 60 * SECOND
-    """For requests that give no deadline."""
-    grace: int = 500 * MILLISECOND
-    """A request that is so much late is ended; an answer that comes in between is still given."""
-    hang_after: int = 5 * SECOND
-    """A batch that takes this long, and ten times what was expected, hangs: its worker is killed."""
-    most_open: int = 10_000
-    """More open requests than this are refused."""
-    start_within_s: float = 300.0
-    """For workers to import the application and to build its models."""
 
 
 class Server:
@@ -98,7 +74,7 @@ class Server:
         self.ready = self.draining = False
         self.failure = ""
         """Why the server cannot go on; empty: it can."""
-        self._prefix = f"headway-{os.getpid()}-{id(self) & 0xFFFFFF:x}"
+        self._prefix = f"{payload.NAME}-{os.getpid()}-{id(self) & 0xFFFFFF:x}"
         self._host_folder = payload.FOLDER / f"{self._prefix}-host"
         self._packer = Packer(f"{self._prefix}-front")
         self.processes = [self._process(index) for index in range(len(state.workers))]
@@ -138,6 +114,8 @@ class Server:
 
     async def start(self) -> None:
         """Start all workers; return when every one of them is ready."""
+        if left := payload.sweep_dead():
+            self._log(f"removed {counted(left, 'file')} that a killed server had left in {payload.FOLDER}")
         self._host_folder.mkdir(mode=0o700, exist_ok=True)
         loop = asyncio.get_running_loop()
         until = loop.time() + self.options.start_within_s

@@ -1,0 +1,29 @@
+"""Options of a server: how it runs its workers, and how long it waits for what."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from headway.units import MILLISECOND, SECOND
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a server runs its workers."""
+
+    app: Path
+    folder: Path
+    """Where weights and logs of this server lie."""
+    devices: tuple[str, ...] = ("cpu",)
+    """The device of each worker, in turn."""
+    environments: tuple[dict[str, str], ...] = ({},)
+    """What is set in the environment of each worker, in turn."""
+    timeout: int = 60 * SECOND
+    """For requests that give no deadline."""
+    grace: int = 500 * MILLISECOND
+    """A request that is so much late is ended; an answer that comes in between is still given."""
+    hang_after: int = 5 * SECOND
+    """A batch that takes this long, and ten times what was expected, hangs: its worker is killed."""
+    most_open: int = 10_000
+    """More open requests than this are refused."""
+    start_within_s: float = 300.0
+    """For workers to import the application and to build its models."""
