@@ -244,5 +244,7 @@ def _welcome(front: Front, doors: Doors, url: str) -> Iterator[str]:
         given = shown if len(shown) <= _SHORT and "'" not in shown else "…"
         yield f"""  curl {secret}{url}/v1/graphs/{graph} -H 'Content-Type: application/json' -d '{{"input": {given}}}'"""
     value = "" if graph in front.examples else " '…'"
-    yield f"  headway call {graph}{value}   headway load {graph} --rate 20   headway serve status --watch"
+    yield f"  headway call {graph}{value}"
+    yield f"  headway load {graph} --rate 20"
+    yield "  headway serve status --watch"
     yield "  Ctrl-C drains and stops"
