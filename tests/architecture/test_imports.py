@@ -20,6 +20,9 @@ ONLY_IN = {
     "matplotlib": {"report"},
     "typer": {"cli"},
     "ray": {"live"},
+    "fastapi": {"live"},
+    "starlette": {"live"},
+    "uvicorn": {"live"},
     "torch": {"live", "profiling", "program"},
 }
 STANDS_ALONE = {"core": {"numpy", "pyarrow"}, "program": {"torch"}}

@@ -15,8 +15,9 @@ from headway.experiment import common_flags
 from headway.experiment.registry import DOMAINS, domain
 
 API = [
-    *("CachedDataset", "HeadwayError", "Work", "backtest", "compare", "environment", "fleet", "gpu", "graph", "jobs"),
-    *("model", "open", "plan", "predict", "run", "simulate", "step", "steps", "sweep", "synthetic", "task", "work"),
+    *("AsyncClient", "CachedDataset", "HeadwayError", "Work", "backtest", "client", "compare", "environment"),
+    *("fleet", "gpu", "graph", "jobs", "model", "open", "plan", "predict", "run", "simulate", "step"),
+    *("steps", "sweep", "synthetic", "task", "work"),
 ]
 RUN_NAMES = [
     *("audit", "baseline", "explain", "export", "figure", "folder", "jobs", "notes", "places", "replay", "report"),
@@ -64,6 +65,11 @@ COMMANDS = {
     "audit": ["folder", "--trust"],
     "replay": ["folder", "--trust"],
     "policies": ["--json"],
+    "call": ["graph", "value", "--deadline", "--key", "--tenant", "--priority", "--server", "--token-file"],
+    "load": [
+        *("graphs", "--rate", "--arrivals", "--duration", "--input", "--deadline", "--seed", "--out", "-o"),
+        *("--server", "--token-file", "--json"),
+    ],
     "jobs simulate": [
         *("trace", "--policy", *CLUSTER, "--load", *COSTS, *JOBS, *FIRST, "--confidence", "--seed", "--json", "--by"),
         "--set",
@@ -135,6 +141,13 @@ COMMANDS = {
     ],
     "gpu sweep": ["high", "low", "--policies", *GRID, *GPU, *CELLS],
     "gpu predict": ["high", "low", "--slo", "--floor", "--think", "--alone", "--seconds", "--seed", "--json"],
+    "serve start": [
+        *("app_file", "--workers", "--policy", "--gpu-memory", "--devices", "--port", "--host", "--no-http"),
+        *("--token-file", "--most-body", "--folder", "--out", "-o", "--set"),
+    ],
+    "serve status": ["--server", "--watch", "--every", "--token-file", "--json"],
+    "serve drain": ["--server"],
+    "serve stop": ["--server", "--now", "--wait"],
     "profile job": [
         *("command", "--cpus", "--memory", "--steps", "--gpus", "--pattern", "--model", "--dataset"),
         *("--bytes-per-sample", "--check", "--out", "--again", "--timeout", "--json"),

@@ -74,8 +74,8 @@ def start(
     where = folder or path.stem
     doors = Doors(place_of(where), host, None if no_http else port, token_of(token_file), _body_bytes(body))
     check(doors)
-    keys = [*(set_keys or ()), *([f"serving.gpu_memory={gpu_memory}"] if gpu_memory else [])]
-    work = api.work("fleet", scenario=str(path), policy=policy, workers=workers, set=keys)
+    settings = {"policy": policy, "workers": workers, "gpu_memory": gpu_memory or None, "set": set_keys or ()}
+    work = api.work("fleet", scenario=str(path), **settings)
     options = Options(app=path, folder=storage_of(where), devices=devices_of(devices))
     kept = Path(out) if out else None
     serve_app(typed(copied(work.document), "settings"), options, doors, kept, console.note)

@@ -17,6 +17,7 @@ from headway.live.serving.control import Control
 from headway.live.serving.front import Front, Server
 from headway.live.serving.keys import StoredKeys
 from headway.live.serving.place import Place
+from headway.live.serving.values import to_json, wrapped
 
 MOST_BODY_BYTES = 64 << 20
 Say = Callable[[str], None]
@@ -24,6 +25,8 @@ _MISSING = "HTTP needs fastapi and uvicorn, which are not installed here: pip in
 _KEEP_ALIVE_S = 75
 """Longer than clients use a connection again."""
 _BACKLOG = 512
+_SHORT = 60
+"""Characters of an example that is shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,10 +236,15 @@ async def _http(front: Front, doors: Doors, listener: socket.socket | None) -> A
 
 
 def _welcome(front: Front, doors: Doors, url: str) -> Iterator[str]:
-    graph = min(front.server.graphs, default="GRAPH")
+    graph = min(front.examples or front.server.graphs, default="GRAPH")
+    shown = to_json(wrapped(front.examples[graph])).decode() if graph in front.examples else "…"
     yield f"serving {', '.join(sorted(front.server.graphs))}; process {os.getpid()}, folder {doors.place.folder}"
     if url:
         secret = "-H 'Authorization: Bearer …' " if doors.token else ""
-        yield f"""  curl {secret}{url}/v1/graphs/{graph} -H 'Content-Type: application/json' -d '{{"input": …}}'"""
-    yield f"  headway call {graph} '…'   headway load {graph} --rate 20   headway serve status --watch"
+        given = shown if len(shown) <= _SHORT and "'" not in shown else "…"
+        yield f"""  curl {secret}{url}/v1/graphs/{graph} -H 'Content-Type: application/json' -d '{{"input": {given}}}'"""
+    value = "" if graph in front.examples else " '…'"
+    yield f"  headway call {graph}{value}"
+    yield f"  headway load {graph} --rate 20"
+    yield "  headway serve status --watch"
     yield "  Ctrl-C drains and stops"
