@@ -155,7 +155,7 @@ COMMANDS = {
     "profile list": ["--json"],
     "profile show": ["name", "--json"],
     "profile model": [
-        *("factory", "--batches", "--cpus", "--shares", "--runs", "--device", "--name", "--out", "--json"),
+        *("program", "--task", "--batches", "--cpus", "--shares", "--runs", "--device", "--name", "--out", "--json"),
     ],
     "profile kernels": [
         *("command", "--seconds", "--name", "--out", "--perfetto", "--threshold", "--gpu", "--json"),

@@ -1,4 +1,4 @@
-"""Define the commands about profiles: measure a program or a network, list profiles, show one."""
+"""Define the commands about profiles of training programs: measure one, list profiles, show one."""
 
 import sys
 from collections.abc import Iterator
@@ -15,13 +15,11 @@ from headway.cli import console
 from headway.cli.flags import JsonFlag
 from headway.cli.kernel_profiles import profile
 from headway.errors import InputError, ProfileError, unknown_name
-from headway.profiling import model as model_profile, store
+from headway.profiling import store
 from headway.profiling.job import profile as measured
 from headway.profiling.matrix import wanted_cpus
-from headway.profiling.model_session import Effort, Grid
 from headway.profiling.steady import Rate
 from headway.profiling.watch import Tell
-from headway.report.progress import share_bar
 from headway.report.terminal import PlainColumn, err
 from headway.units import SECOND, format_duration, format_size, parse_duration, parse_size
 
@@ -228,70 +226,4 @@ def _verdict(document: store.Document) -> Iterator[str]:
     yield (
         f"took {took} and {cost['cpu_s']:.0f} CPU seconds for {cost['runs']} runs; "
         f"all {cost['exhaustive_runs']} cells would take {all_of_it}"
-    )
-
-
-@profile.command()
-def model(
-    factory: Annotated[
-        str, typer.Argument(help="A function that gives a network and its inputs.", metavar="PROGRAM.py:FACTORY")
-    ],
-    batches: Annotated[str, typer.Option(help="Batch sizes.")] = "1,2,4,8",
-    cpus: Annotated[str, typer.Option(help="CPU counts; those of 1,2,4,8 that are there.")] = "",
-    shares: Annotated[str, typer.Option(help="Sevenths of the GPU's multiprocessors.")] = "1,2,3,4,5,6,7",
-    runs: Annotated[int, typer.Option(help="Runs of each cell, at least.", min=2, max=100_000)] = 10,
-    device: Annotated[str, typer.Option(help="cuda or cpu.")] = "cuda",
-    name: Annotated[str, typer.Option(help="The name of the function; the factory's if left out.")] = "",
-    out: Annotated[str, typer.Option(help="Write the profile here.", metavar="FILE.toml")] = "",
-    as_json: JsonFlag = False,
-) -> None:
-    """Run a network at a few batch sizes, CPU counts and shares of the GPU, and write a profile that scenarios take.
-
-    headway profile model serve.py:classify --out classify.toml
-
-    headway fleet simulate mine.toml --set serving.profile=classify.toml
-    """
-    if device not in ("cuda", "cpu"):
-        raise ProfileError(f"--device {device}: must be cuda or cpu")
-    target = Path(out) if out else None
-    if target is not None and not target.parent.is_dir():
-        raise ProfileError(f"--out {target}: there is no folder {target.parent}")
-    here = model_profile.default_grid(console.note if not cpus else None)
-    all_cpus = _integers("--cpus", cpus) if cpus else here.cpus
-    grid = Grid(_integers("--batches", batches), all_cpus, _integers("--shares", shares) if device == "cuda" else (7,))
-    with share_bar("profile") as tell:
-
-        def told(done: int, whole: int, what: str) -> None:
-            tell(what, done / max(1, whole))
-
-        found = model_profile.measure(
-            factory, grid, name=name, effort=Effort(runs=runs), device=device, say=console.note, tell=told
-        )
-    if target is not None:
-        model_profile.write(found, target)
-    if as_json:
-        console.print_json(model_profile.document([found], found.name))
-    else:
-        _show_model(found)
-    if target is not None:
-        console.note(f"profile: {target}")
-
-
-def _integers(flag: str, text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise ProfileError(f"{flag} {text!r} is not understood: write whole numbers like 1,2,4") from None
-
-
-def _show_model(profile: model_profile.ModelProfile) -> None:
-    headings = console.right("batch", "CPUs", "share", "ms", "± %")
-    table = Table(*headings, box=None, pad_edge=False, header_style="bold")
-    for cell in profile.cells:
-        table.add_row(str(cell.batch), str(cell.cpus), f"{cell.share}/7", f"{cell.ms:.2f}", f"{100 * cell.spread:.1f}")
-    console.out().print(table)
-    worst = max((abs(check.off) for check in profile.checks), default=0.0)
-    console.say(
-        f"{profile.name} on {profile.gpu or 'the CPU'}: weights {format_size(profile.weights_bytes)}, cold start "
-        f"{profile.cold_start_s:.1f} s, cells measured whole are within {100 * worst:.1f} %"
     )

@@ -5,6 +5,7 @@ from typing import Any
 from headway.cli import (  # noqa: F401 - each adds its commands
     calls,
     commands,
+    model_profiles,
     profiles,
     serve_status,
     sharing,
@@ -13,6 +14,7 @@ from headway.cli import (  # noqa: F401 - each adds its commands
 )
 from headway.cli.app import app
 from headway.cli.kernel_profiles import kernels, profile
+from headway.cli.model_profiles import model
 from headway.cli.questions import GROUPS
 
 __all__ = ["app"]
@@ -43,4 +45,4 @@ for added in app.registered_groups:
     added.rich_help_panel = _PANELS.get(_group(added), "Commands")
 app.registered_commands.sort(key=lambda command: _ORDER.index(command.name or ""))
 app.registered_groups.sort(key=lambda added: _GROUPS.index(_group(added)))
-profile.registered_commands.sort(key=lambda command: command.callback is kernels)  # the last
+profile.registered_commands.sort(key=lambda command: (command.callback is kernels, command.callback is model))  # last

@@ -170,14 +170,14 @@ def log_of(factory: str, device: str, effort: Effort) -> Path:
 # --- from lines to a profile ------------------------------------------------------------------------------------
 
 
-class _Part(NamedTuple):
+class Part(NamedTuple):
     """A part of a cell: its median in milliseconds, and its spread."""
 
     ms: float
     spread: float
 
     @classmethod
-    def of(cls, *passes: Sequence[int]) -> "_Part":
+    def of(cls, *passes: Sequence[int]) -> "Part":
         """Return a part from passes: the median of their medians, and the spread of all their runs."""
         logarithms = [math.log(time) for taken in passes for time in taken]
         return cls(median(map(median, passes)) / MS, stdev(logarithms) if len(logarithms) > 1 else 0.0)
@@ -187,11 +187,11 @@ def profile_of(name: str, lines: Log, grid: Grid | None = None) -> ModelProfile:
     """Return a network's profile from the lines of its log; only the cells of ``grid``, if given."""
     about = lines.one("about")
     loaded, loads = lines.one("load", name=name), lines.one("loads", name=name)
-    network = {(row["batch"], row["share"]): _Part.of(row["ns"]) for row in lines.all("gpu", name=name)}
+    network = {(row["batch"], row["share"]): Part.of(row["ns"]) for row in lines.all("gpu", name=name)}
     passes: dict[tuple[int, int], list[list[int]]] = {}
     for row in lines.all("cpu", name=name):
         passes.setdefault((row["batch"], row["cpus"]), []).append(row["ns"])
-    host = {at: _Part.of(*taken) for at, taken in passes.items()}
+    host = {at: Part.of(*taken) for at, taken in passes.items()}
     cells = tuple(
         Cell(batch, cpus, share, *_sum(host[batch, cpus], part))
         for batch, cpus in sorted(host)
@@ -226,7 +226,7 @@ def profile_of(name: str, lines: Log, grid: Grid | None = None) -> ModelProfile:
     )
 
 
-def _sum(host: _Part, network: _Part) -> tuple[float, float]:
+def _sum(host: Part, network: Part) -> tuple[float, float]:
     """Return time and spread of two parts that run one after the other and vary independently."""
     total = host.ms + network.ms
     return total, math.hypot(host.ms * host.spread, network.ms * network.spread) / total
@@ -240,7 +240,7 @@ def _cold(row: Mapping[str, Any]) -> dict[str, float]:
     return {name: (after - before) / 1e9 for name, (before, after) in zip(names, between, strict=True)}
 
 
-def _table(parts: Mapping[tuple[int, int], _Part]) -> list[list[float]]:
+def _table(parts: Mapping[tuple[int, int], Part]) -> list[list[float]]:
     """Return rows of both coordinates, the median and the spread."""
     return [[*at, round(part.ms, 4), round(part.spread, 4)] for at, part in sorted(parts.items())]
 

@@ -78,7 +78,13 @@ class Mps:
 class Worker:
     """A process that loads networks and times them."""
 
-    def __init__(self, device: str, environment: dict[str, str] | None = None, log: Path | None = None) -> None:
+    def __init__(
+        self,
+        device: str,
+        environment: dict[str, str] | None = None,
+        log: Path | None = None,
+        program: str = "headway.profiling.model_worker",
+    ) -> None:
         """Start the process, on a share of the GPU if the environment says so; its output goes to ``log``."""
         source = str(Path(__file__).parents[2])
         paths = os.pathsep.join([source, *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -87,7 +93,7 @@ class Worker:
         calm = {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE")}
         self.spawned_ns = time.monotonic_ns()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "headway.profiling.model_worker", device],
+            [sys.executable, "-m", program, device],
             env={**os.environ, "PYTHONPATH": paths, **calm, **(environment or {})},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -1,0 +1,234 @@
+"""Measure the tasks of an application over batch × CPUs, and its models, and write the result as a serving profile.
+
+    measure(Path("app.py")) -> AppProfile
+
+Examples of the entry tasks go through the graphs, so that every task is timed on what it gets from those before it. A
+process of its own imports the application; every measurement is a line in a log, and is not repeated if it is there.
+"""
+
+import math
+import os
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from headway.errors import ProfileError, unknown_name
+from headway.formats import toml
+from headway.profiling import store
+from headway.profiling.model import MOST_SPREAD, MS, Cell, Part
+from headway.profiling.model_device import AUTO
+from headway.profiling.model_process import Worker
+from headway.profiling.model_session import Effort, Log, Row
+
+PROGRAM = "headway.profiling.app_worker"
+Say = Callable[[str], None]
+Tell = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True)
+class TaskProfile:
+    """The measured profile of one task."""
+
+    name: str
+    cells: tuple[Cell, ...]
+    """The share of a cell is the slices of a GPU that its task takes."""
+    activation_bytes: int
+    """GPU memory besides the weights for each request, at the batch where it is most."""
+    input_bytes: int
+    """Of a request; 0 for a task that is not the first of its graph."""
+    output_bytes: int
+
+
+@dataclass(frozen=True)
+class ModelWeights:
+    """The measured weights of one model."""
+
+    name: str
+    weights_bytes: int
+    load_ms: Mapping[str, float]
+    """To the device, out of ``pageable`` and ``pinned`` memory."""
+    build_ms: float
+
+
+@dataclass(frozen=True)
+class AppProfile:
+    """The measured profile of an application, or of some of its tasks."""
+
+    name: str
+    gpu: str
+    """Empty: it was measured on CPUs."""
+    tasks: tuple[TaskProfile, ...]
+    models: tuple[ModelWeights, ...]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is measured of an application; empty: all tasks, the batches and CPUs that they declare."""
+
+    tasks: tuple[str, ...] = ()
+    batches: tuple[int, ...] = ()
+    cpus: tuple[int, ...] = ()
+    """Besides those that a task declares."""
+
+
+def measure(
+    path: Path,
+    wanted: Wanted | None = None,
+    *,
+    effort: Effort | None = None,
+    device: str = AUTO,
+    log: Path | None = None,
+    deadline: float = math.inf,
+    tell: Tell | None = None,
+) -> AppProfile:
+    """Measure an application and return its profile; measurements in the log are not repeated.
+
+    After ``deadline`` (of the monotonic clock) a TimeoutError is raised if there is more to measure. ``tell`` is called
+    with the number of measurements done, their total, and the next one.
+    """
+    if not path.is_file():
+        raise ProfileError(f"app {path}: there is no such file")
+    asked, tried = wanted or Wanted(), effort or Effort()
+    with Worker(device, log=_output(path), program=PROGRAM) as worker:
+        read = worker.ask("read", path=str(path.resolve()))
+        tasks = _chosen(read["tasks"], asked, path)
+        lines = Log(log or _log_of(path, worker.about, read, tried))
+        if not lines.all("about"):
+            lines.keep(
+                "about", **{key: worker.about[key] for key in ("device", "sms", "memory_bytes", "torch", "cuda")}
+            )
+        orders = list(_missing(tasks, lines))
+        for number, (part, order) in enumerate(orders):
+            if time.monotonic() > deadline:
+                raise TimeoutError
+            if tell is not None:
+                tell(number, len(orders), _said(part, order))
+            times = {} if part == "model" else {"runs": tried.runs, "least_s": tried.least_s}
+            lines.keep(part, **order, **worker.ask(part, **order, **times))
+    return profile_of(path.stem, lines, tasks)
+
+
+def _output(path: Path) -> Path:
+    """Return the file that keeps what the application prints."""
+    place = store.folder() / "models"
+    place.mkdir(parents=True, exist_ok=True)
+    return place / f"{path.stem}.output"
+
+
+def _said(part: str, order: Mapping[str, Any]) -> str:
+    at = ", ".join(f"{key} {value}" for key, value in order.items() if key != "name")
+    return f"{part} {order['name']}{', ' if at else ''}{at}"
+
+
+def _chosen(tasks: Sequence[Row], asked: Wanted, path: Path) -> list[Row]:
+    """Return the tasks that are measured, with their batches and CPUs."""
+    names = [task["name"] for task in tasks]
+    for name in asked.tasks:
+        if name not in names:
+            raise ProfileError(f"app {path}: {unknown_name('task', name, names)}")
+    here, chosen = len(os.sched_getaffinity(0)), []
+    for task in tasks:
+        if asked.tasks and task["name"] not in asked.tasks:
+            continue
+        if task["needs"]:
+            rule = "write @hw.task(example=lambda n: […]), a function that gives n inputs"
+            raise ProfileError(f"app {path}, task {task['needs'][0]}: has no example to measure with: {rule}")
+        cpus = sorted({task["cpus"], *asked.cpus})
+        if cpus[-1] > here or cpus[0] < 1:
+            rule = f"this machine has {here}"
+            raise ProfileError(f"app {path}, task {task['name']}: {cpus[-1]} CPUs cannot be measured: {rule}")
+        batches = [batch for batch in asked.batches if batch <= max(task["batches"])] or task["batches"]
+        if asked.batches and min(asked.batches) < 1:
+            raise ProfileError(f"batch {min(asked.batches)}: must be at least 1")
+        chosen.append({**task, "cpus": cpus, "batches": sorted(set(batches))})
+    return chosen
+
+
+def _log_of(path: Path, about: Row, read: Row, effort: Effort) -> Path:
+    """Return the log file of an application on this machine; what it reads from its environment changes its tasks."""
+    parts: dict[str, Any] = {"program": store.program([str(path.resolve())]), "read": read, "device": about["device"]}
+    parts["hardware"] = store.hardware(len(os.sched_getaffinity(0)), 0)
+    return store.folder() / "models" / f"{path.stem}-{store.key({**parts, 'effort': asdict(effort)})}.jsonl"
+
+
+def _missing(tasks: Sequence[Row], lines: Log) -> list[tuple[str, Row]]:
+    """Return the measurements that are not in the log: models first, then tasks in the order of the graphs."""
+    models = dict.fromkeys(model for task in tasks for model in task["models"])
+    orders: list[tuple[str, Row]] = [("model", {"name": name}) for name in models]
+    orders += [
+        ("task", {"name": task["name"], "batch": batch, "cpus": cpus})
+        for task in tasks
+        for batch in task["batches"]
+        for cpus in task["cpus"]
+    ]
+    return [(part, order) for part, order in orders if not lines.all(part, **order)]
+
+
+# --- from lines to a profile ------------------------------------------------------------------------------------
+
+
+def profile_of(name: str, lines: Log, tasks: Sequence[Row]) -> AppProfile:
+    """Return the profile of some tasks from the lines of a log."""
+    about = lines.one("about")
+    models = dict.fromkeys(model for task in tasks for model in task["models"])
+    return AppProfile(
+        name,
+        re.sub(r"^NVIDIA ", "", about["device"]) if about["sms"] else "",
+        tuple(_task(task, lines) for task in tasks),
+        tuple(_weights(model, lines.one("model", name=model)) for model in models),
+    )
+
+
+def _task(task: Row, lines: Log) -> TaskProfile:
+    rows = {
+        (batch, cpus): lines.one("task", name=task["name"], batch=batch, cpus=cpus)
+        for batch in task["batches"]
+        for cpus in task["cpus"]
+    }
+    cells = tuple(Cell(*at, task["slices"], *Part.of(row["ns"])) for at, row in rows.items())
+    peaks = [-(-row["peak_bytes"] // batch) for (batch, _), row in rows.items()]
+    sizes = [max(row[key] for row in rows.values()) for key in ("input_bytes", "output_bytes")]
+    return TaskProfile(task["name"], cells, max(peaks) if task["slices"] else 0, *sizes)
+
+
+def _weights(name: str, row: Row) -> ModelWeights:
+    loads = {key.removesuffix("_ns"): median(row[key]) / MS for key in ("pageable_ns", "pinned_ns") if key in row}
+    return ModelWeights(name, row["weights_bytes"], loads, row["build_ns"] / MS)
+
+
+# --- writing ----------------------------------------------------------------------------------------------------
+
+
+def write(profile: AppProfile, path: Path) -> None:
+    """Write a profile, atomically; tasks and models that the file has besides stay in it."""
+    if not path.parent.is_dir():
+        raise ProfileError(f"{path}: there is no folder {path.parent}")
+    made = document(profile)
+    if path.exists():
+        before = toml.read(path, "profile")
+        if before.get("gpu", "") == profile.gpu:
+            made = {**made, **{key: {**before.get(key, {}), **made[key]} for key in ("models", "functions")}}
+    store.write(made, path)
+
+
+def document(profile: AppProfile) -> store.Document:
+    """Return the document of a serving profile."""
+    source = f"headway profile model, {profile.gpu or 'on CPUs'}"
+    models = {each.name: _model_table(each) for each in profile.models if each.weights_bytes}
+    functions = {task.name: _function_table(task) for task in profile.tasks}
+    return {"name": profile.name, "gpu": profile.gpu, "source": source, "models": models, "functions": functions}
+
+
+def _model_table(model: ModelWeights) -> store.Document:
+    return {"weights": model.weights_bytes, "load": f"{min(model.load_ms.values()):.3f}ms"}
+
+
+def _function_table(task: TaskProfile) -> store.Document:
+    rows = [[*cell[:3], float(f"{cell.ms:.5g}"), round(min(cell.spread, MOST_SPREAD), 4)] for cell in task.cells]
+    entry = {"input": task.input_bytes} if task.input_bytes else {}
+    activation = {"activation": task.activation_bytes} if task.activation_bytes else {}
+    return {**activation, **entry, "output": task.output_bytes, "cells": rows}
