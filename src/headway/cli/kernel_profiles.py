@@ -31,9 +31,9 @@ __all__ = ["app", "kernels", "profile"]
 
 profile = typer.Typer(
     name="profile",
-    help="Measure what CPUs and memory do for a program, batch, CPUs and shares of a GPU for a network, "
+    help="Measure what CPUs and memory do for a program, batch, CPUs and shares of a GPU for a network or an app, "
     "or where the kernels of a program leave the GPU idle.\n\n"
-    "Start with: headway profile job -- python train.py, headway profile model serve.py:factory, "
+    "Start with: headway profile job -- python train.py, headway profile model app.py, "
     "or headway profile kernels -- python serve.py",
     no_args_is_help=True,
     rich_markup_mode="rich",

@@ -1,6 +1,6 @@
 """Define ``headway profile model``: measure a network, or the tasks of an application."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -58,31 +58,19 @@ def model(
     target = Path(out) if out else None
     if target is not None and not target.parent.is_dir():
         raise ProfileError(f"--out {target}: there is no folder {target.parent}")
-    if program.endswith(".py"):
-        for flag, given in (("--shares", shares), ("--name", name)):
-            if given:
-                raise ProfileError(f"{flag} {given}: is of a network, PROGRAM.py:FACTORY; leave it out for an app")
-        wanted = app_profile.Wanted(
-            tuple(each.strip() for each in task.split(",")) if task else (),
-            _integers("--batches", batches) if batches else (),
-            _integers("--cpus", cpus) if cpus else (),
-        )
-        _app(Path(program), wanted, Effort(runs=runs), device or AUTO, target, as_json)
+    of_app, effort = program.endswith(".py"), Effort(runs=runs)
+    _refuse(of_app, program, {"--shares": shares, "--name": name}, {"--task": task})
+    sizes, counts = (_integers(flag, text) for flag, text in (("--batches", batches), ("--cpus", cpus)))
+    if of_app:
+        names = tuple(each.strip() for each in task.split(",")) if task else ()
+        _app(Path(program), app_profile.Wanted(names, sizes, counts), effort, device or AUTO, target, as_json)
         return
-    if task:
-        raise ProfileError(f"--task {task}: is of an app, APP.py; {program} is one function")
     here = model_profile.default_grid(console.note if not cpus else None)
     whole = _integers("--shares", shares or SHARES) if device != "cpu" else (7,)
-    grid = Grid(_integers("--batches", batches or BATCHES), _integers("--cpus", cpus) if cpus else here.cpus, whole)
+    grid = Grid(sizes or _integers("--batches", BATCHES), counts or here.cpus, whole)
     with share_bar("profile") as tell:
         found = model_profile.measure(
-            program,
-            grid,
-            name=name,
-            effort=Effort(runs=runs),
-            device=device or "cuda",
-            say=console.note,
-            tell=_told(tell),
+            program, grid, name=name, effort=effort, device=device or "cuda", say=console.note, tell=_told(tell)
         )
     if target is not None:
         model_profile.write(found, target)
@@ -92,6 +80,15 @@ def model(
         _show_model(found)
     if target is not None:
         console.note(f"profile: {target}")
+
+
+def _refuse(of_app: bool, program: str, of_networks: Mapping[str, str], of_apps: Mapping[str, str]) -> None:
+    """Raise for a flag that has no meaning for what is measured."""
+    for flag, given in (of_networks if of_app else of_apps).items():
+        if given and of_app:
+            raise ProfileError(f"{flag} {given}: is of a network, PROGRAM.py:FACTORY; leave it out for an app")
+        if given:
+            raise ProfileError(f"{flag} {given}: is of an app, APP.py; {program} is one function")
 
 
 def _app(
@@ -117,7 +114,7 @@ def _told(tell: Callable[[str, float], None]) -> Callable[[int, int, str], None]
 
 def _integers(flag: str, text: str) -> tuple[int, ...]:
     try:
-        return tuple(int(part) for part in text.split(","))
+        return tuple(int(part) for part in text.split(",")) if text else ()
     except ValueError:
         raise ProfileError(f"{flag} {text!r} is not understood: write whole numbers like 1,2,4") from None
 

@@ -1,4 +1,4 @@
-"""Functions for a user's own training program: progress (``step``, ``steps``) and a cache of fixed hit rate.
+"""Functions for a user's own program: progress of training (``step``, ``steps``), a cache of fixed hit rate, pipelines.
 
 It needs only the standard library, and torch where the program already uses it. A profiler sets environment variables;
 without them nothing is reported:
