@@ -133,7 +133,7 @@ def load(
         write_whole(Path(out), json.dumps(summary, indent=2, allow_nan=False) + "\n", ServeError, f"--out {out}")
     console.print_json(summary) if as_json else _show(summary)
     if measured.stopped:
-        console.note("headway: stopped: these are the requests that were sent until then")
+        console.note("note: these are the requests that were sent until Ctrl-C")
         raise typer.Exit(_STOPPED)
 
 

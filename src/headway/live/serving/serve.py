@@ -242,7 +242,8 @@ def _welcome(front: Front, doors: Doors, url: str) -> Iterator[str]:
     if url:
         secret = "-H 'Authorization: Bearer …' " if doors.token else ""
         given = shown if len(shown) <= _SHORT and "'" not in shown else "…"
-        yield f"""  curl {secret}{url}/v1/graphs/{graph} -H 'Content-Type: application/json' -d '{{"input": {given}}}'"""
+        kind = "-H 'Content-Type: application/json'"
+        yield f"""  curl {secret}{url}/v1/graphs/{graph} {kind} -d '{{"input": {given}}}'"""
     value = "" if graph in front.examples else " '…'"
     yield f"  headway call {graph}{value}"
     yield f"  headway load {graph} --rate 20"
