@@ -20,7 +20,7 @@ STATES = {"state", "_state"}
 """What a state is called, alone or as an attribute."""
 TYPES = {"TrainingState", "JobState", "ServingState", "WorkerState", "RequestState", "KernelsState", "ClientState"}
 TYPES |= {"Pool", "Queue", "Account", "GpuMemory", "Batch", "Respeeded"}
-READING = {"check", "copy", "get", "items", "keys", "launch", "over", "values"}
+READING = {"check", "copy", "entry_worker", "get", "items", "keys", "launch", "over", "values"}
 """Methods of what belongs to a state that change nothing."""
 FROM_OUTSIDE = {"expect", "revise"}
 """Verbs of a state for changes from outside: no executor calls them."""

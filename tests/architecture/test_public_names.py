@@ -20,7 +20,20 @@ API = [
     *("steps", "sweep", "synthetic", "task", "work"),
 ]
 RUN_NAMES = [
-    *("audit", "baseline", "explain", "export", "figure", "folder", "jobs", "notes", "places", "replay", "report"),
+    *(
+        "audit",
+        "baseline",
+        "distance",
+        "explain",
+        "export",
+        "figure",
+        "folder",
+        "jobs",
+        "notes",
+        "places",
+        "replay",
+        "report",
+    ),
     *("requests", "row", "save", "stored", "story", "table", "tables", "tenants", "timeline", "view", "whatif"),
 ]
 COMPARISON_NAMES = [
@@ -61,6 +74,7 @@ COMMANDS = {
         *("--upgrade", "--failures", "--load", "--add-workers", "--remove-workers", "--memory", "--slo", "--start"),
         *("--set", "--skip-infeasible", "--out", "--trust", "--json"),
     ],
+    "distance": ["folder", "other", "--trust", "--json"],
     "export": ["folder", "--perfetto", "--parquet", "--csv", "--force", "--trust"],
     "audit": ["folder", "--trust"],
     "replay": ["folder", "--trust"],

@@ -25,7 +25,7 @@ from headway.errors import (
 from headway.live.clock import Clock
 from headway.live.serving import payload
 from headway.live.serving.fleet import GIVEN_UP, LiveFleet
-from headway.live.serving.messages import Answer, Beat, Hello, Setup
+from headway.live.serving.messages import Answer, Beat, Hello, Rejected, Setup
 from headway.live.serving.options import Options
 from headway.live.serving.payload import Packer, Payload
 from headway.live.serving.process import WorkerProcess
@@ -40,6 +40,7 @@ from headway.serving.workerstate import Batch
 from headway.units import SECOND, counted, format_duration
 
 _LATE = "late"
+_STAGES = {stage: stage.name.lower() for stage in Stage}
 TICK_S = 0.1
 """How often deadlines, hung workers and the tape are looked at."""
 
@@ -80,6 +81,8 @@ class Server:
         self.processes = [self._process(index) for index in range(len(state.workers))]
         self.beats: list[Beat] = [Beat(0)] * len(self.processes)
         self._next_id = 0
+        self._problems: dict[int, str] = {}
+        """Why a worker could not be set up."""
         self.on_flush: Callable[[], None] = lambda: None
         """Called before the tape is flushed: what its rows are about is written first."""
         self.tenants: dict[str, int] = {"": 0}
@@ -125,7 +128,8 @@ class Server:
             while not all(worker.hello for worker in self.processes):
                 if any(count for count in self.tally.worker_ends.values()):
                     index = next(iter(self.tally.worker_ends))
-                    raise ServeError(f"worker {index} ended before it was ready; what it said is above")
+                    told = self._problems.get(index, "what it said is above")
+                    raise ServeError(f"worker {index} ended before it was ready: {told}")
                 if loop.time() > until:
                     raise ServeError(f"the workers are not ready within {self.options.start_within_s:g} s")
                 await asyncio.sleep(0.01)
@@ -299,7 +303,7 @@ class Server:
             if stage not in (DONE, Stage.WAITING):
                 where = f" on {self.state.workers[rs.worker[task]].worker.name}" if rs.worker[task] >= 0 else ""
                 since = format_duration(max(0, now - rs.since[task]))
-                parts.append(f"{rs.graph.tasks[task].name} is {stage.name.lower()}{where} for {since}")
+                parts.append(f"{rs.graph.tasks[task].name} is {_STAGES[stage]}{where} for {since}")
         return f"{_LATE}: {'; '.join(parts) or 'no task of it can run'}"
 
     # --- workers ----------------------------------------------------------------------------------------------
@@ -315,6 +319,9 @@ class Server:
                 self.fleet.happen(WorkerRecovered(worker))
                 self._log(f"worker {worker} is back (process {answer.pid})")
                 self._ask_turn()
+        elif isinstance(answer, Rejected):  # its setup: of orders a worker says what failed with their end
+            self._log(f"worker {worker}: {answer.reason}")
+            self._problems[worker] = answer.reason
         else:
             self.fleet.on_answer(worker, answer)
             self._ask_turn()
