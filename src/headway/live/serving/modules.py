@@ -1,8 +1,9 @@
 """Torch modules whose parameters and buffers are views into one range of memory.
 
 A module is built once as a sketch: on torch's meta device, without values, where that can be done, so that only one
-worker of a machine ever initialises weights. Its tensors are then bound to the range, for the worker's life. Torch is
-imported when a module is at hand.
+worker of a machine ever initialises weights; a function that names a device (``device="cpu"``), reads values, or keeps
+tensors outside its module is called with values in every worker. Its tensors are then bound to the range, for the
+worker's life. Torch is imported when a module is at hand.
 """
 
 import gc
