@@ -68,7 +68,7 @@ def start(
     from headway import api
     from headway.experiment.files import copied, typed
     from headway.experiment.fleet.serving import app_path, serve_app
-    from headway.live.serving.options import Options
+    from headway.live.serving.options import CUDA_CONTEXT_BYTES, Options
 
     path = app_path(app_file)
     where = folder or path.stem
@@ -76,7 +76,9 @@ def start(
     check(doors)
     settings = {"policy": policy, "workers": workers, "gpu_memory": gpu_memory or None, "set": set_keys or ()}
     work = api.work("fleet", scenario=str(path), **settings)
-    options = Options(app=path, folder=storage_of(where), devices=devices_of(devices))
+    chosen = devices_of(devices)
+    context_bytes = CUDA_CONTEXT_BYTES if any(device.startswith("cuda") for device in chosen) else 0
+    options = Options(app=path, folder=storage_of(where), devices=chosen, context_bytes=context_bytes)
     kept = Path(out) if out else None
     serve_app(typed(copied(work.document), "settings"), options, doors, kept, console.note)
     if kept is not None:

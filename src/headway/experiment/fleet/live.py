@@ -28,14 +28,24 @@ from headway.units import SECOND
 LOCAL = "local"
 
 
-def live_scene(experiment: ServingExperiment) -> FleetScene:
-    """Return the scene of a server before its first request."""
+def live_scene(experiment: ServingExperiment, context_bytes: int = 0) -> FleetScene:
+    """Return the scene of a server before its first request.
+
+    ``context_bytes``: what each worker's process takes of its GPU memory before any model; the books hold the rest.
+    """
     check(experiment)
     for key, value in (("autoscale", experiment.serving.autoscale), ("controller", experiment.serving.controller)):
         if value not in ("", "none"):
             raise ExperimentError(f"serving.{key} {value}: real workers decide in real time; leave it out")
     resolved = with_table(experiment, "serving", engine=LOCAL)
-    return FleetScene(resolved, scenario_file.load(resolved), ())
+    built = scenario_file.load(resolved)
+    if context_bytes:
+        least = min(worker.gpu.memory_bytes for worker in built.fleet.workers)
+        if least <= context_bytes:
+            raise ExperimentError(f"--gpu-memory {least:,} bytes: a process takes {context_bytes:,} of them for itself")
+        resolved = with_table(resolved, "serving", gpu_memory=least - context_bytes)
+        built = scenario_file.load(resolved)
+    return FleetScene(resolved, built, ())
 
 
 @contextmanager

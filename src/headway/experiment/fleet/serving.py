@@ -37,7 +37,7 @@ def serve_app(
 ) -> None:
     """Serve until a signal or a client ends it; what was done is kept in the folder ``out``, if that is given."""
     with own_code():
-        app, scene = read_app(options.app), live_scene(experiment)
+        app, scene = read_app(options.app), live_scene(experiment, options.context_bytes)
     about = {
         "app": str(options.app),
         "out": "" if out is None else str(out),

@@ -8,7 +8,19 @@ from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from operator import attrgetter
 
-from headway.live.serving.messages import Answer, Beat, Evict, Fetch, Fetched, Finished, Hello, Loaded, Order, Run
+from headway.live.serving.messages import (
+    Answer,
+    Beat,
+    Evict,
+    Fetch,
+    Fetched,
+    Finished,
+    Hello,
+    Loaded,
+    Order,
+    Rejected,
+    Run,
+)
 from headway.live.serving.payload import Payload, release
 from headway.serving.actions import Action, DropRequest, EvictModel, FetchModel, RunBatch, WakeAt
 from headway.serving.events import (
@@ -99,8 +111,22 @@ class LiveFleet:
                 self._inbox.append(BatchLoaded(worker, answer.lease))
         elif isinstance(answer, Fetched):
             self._inbox.append(ModelFetched(worker, answer.model, answer.lease))
+        elif isinstance(answer, Rejected):
+            self._on_rejected(worker, answer)
         else:
             assert isinstance(answer, Hello | Beat)  # the server's own concern
+
+    def _on_rejected(self, worker: int, answer: Rejected) -> None:
+        """End an order that a worker could not carry out: requests of a batch fail, a fetch is tried with its batch."""
+        state = self._state.workers[worker]
+        if (batch := state.running.get(answer.lease)) is not None:
+            nothing = (Payload(b""),) * len(batch.tasks)
+            failures = dict.fromkeys(range(len(batch.tasks)), answer.reason)
+            if batch.start > batch.began and not batch.loaded:
+                self._inbox.append(BatchLoaded(worker, answer.lease))
+            self._on_finished(worker, Finished(answer.lease, nothing, failures, 0))
+        elif (model := state.fetches.get(answer.lease)) is not None:
+            self._inbox.append(ModelFetched(worker, model, answer.lease))
 
     def _on_finished(self, worker: int, answer: Finished) -> None:
         batch = self._state.workers[worker].running.get(answer.lease)

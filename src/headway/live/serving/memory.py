@@ -50,8 +50,12 @@ class _At(Enum):
 class Memory:
     """Models that come and go within a budget."""
 
-    def __init__(self, models: Sequence[Resident], capacity_bytes: int, device: Device) -> None:
+    def __init__(
+        self, models: Sequence[Resident], capacity_bytes: int, device: Device, sizes: Sequence[int] = ()
+    ) -> None:
+        """``sizes``: bytes by model in the books of whoever decides; so both count alike. Empty: as they are."""
         self.capacity_bytes = capacity_bytes
+        self._sizes = sizes or [model.size_bytes for model in models]
         self.used_bytes = 0
         """Of models that are resident or reserved."""
         self._models = models
@@ -76,7 +80,7 @@ class Memory:
             for model in models:
                 if self._at[model] is _At.AWAY:
                     self._at[model] = _At.RESERVED
-                    self.used_bytes += self._models[model].size_bytes
+                    self.used_bytes += self._sizes[model]
                 self._pins[model] += 1
                 self._order.pop(model, None)
                 self._order[model] = None
@@ -89,9 +93,9 @@ class Memory:
         for model in evict:
             if self._pins[model] or model in models:
                 raise RefusedError(f"model {self._models[model].name} is in use: it cannot be evicted")
-        need = sum(self._models[model].size_bytes for model in set(models) if self._at[model] is _At.AWAY)
+        need = sum(self._sizes[model] for model in set(models) if self._at[model] is _At.AWAY)
         free = self.capacity_bytes - self.used_bytes
-        free += sum(self._models[model].size_bytes for model in set(evict) if self._at[model] is not _At.AWAY)
+        free += sum(self._sizes[model] for model in set(evict) if self._at[model] is not _At.AWAY)
         if need > free:
             names = ", ".join(self._models[model].name for model in models)
             raise RefusedError(f"models {names} take {need} bytes more, {free} of {self.capacity_bytes} are free")
@@ -164,4 +168,4 @@ class Memory:
     def _forget(self, model: int) -> None:
         self._at[model] = _At.AWAY
         self._order.pop(model, None)
-        self.used_bytes -= self._models[model].size_bytes
+        self.used_bytes -= self._sizes[model]

@@ -40,6 +40,10 @@ class Setup(Struct, frozen=True, array_like=True, tag=0):
     """Where weights are kept on disk; empty: nowhere."""
     cpus: tuple[int, ...] = ()
     """Numbers of the CPUs that the process may run on; empty: all."""
+    booked_bytes: int = 0
+    """Of the budget, what the server's books hold for models; 0: what the process leaves."""
+    model_bytes: tuple[int, ...] = ()
+    """By model: its bytes in the server's books; empty: as they come out."""
 
 
 class Run(Struct, frozen=True, array_like=True, tag=1):

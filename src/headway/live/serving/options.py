@@ -5,6 +5,9 @@ from pathlib import Path
 
 from headway.units import MILLISECOND, SECOND
 
+CUDA_CONTEXT_BYTES = 700_000_000
+"""What a process with torch takes on a GPU besides its tensors (docs/background/results/h200-residency.md)."""
+
 
 @dataclass(frozen=True)
 class Options:
@@ -17,6 +20,8 @@ class Options:
     """The device of each worker, in turn."""
     environments: tuple[dict[str, str], ...] = ({},)
     """What is set in the environment of each worker, in turn."""
+    context_bytes: int = 0
+    """What a worker's process takes on its device besides models and activations; not in the books of models."""
     timeout: int = 60 * SECOND
     """For requests that give no deadline."""
     grace: int = 500 * MILLISECOND

@@ -25,7 +25,7 @@ from headway.errors import (
 from headway.live.clock import Clock
 from headway.live.serving import payload
 from headway.live.serving.fleet import GIVEN_UP, LiveFleet
-from headway.live.serving.messages import Answer, Beat, Hello, Rejected, Setup
+from headway.live.serving.messages import NO_LEASE, Answer, Beat, Hello, Rejected, Setup
 from headway.live.serving.options import Options
 from headway.live.serving.payload import Packer, Payload
 from headway.live.serving.process import WorkerProcess
@@ -96,6 +96,7 @@ class Server:
 
     def _process(self, index: int) -> WorkerProcess:
         options, catalogue = self.options, self.state.catalogue
+        booked_bytes = self.state.workers[index].worker.gpu.memory_bytes
 
         def setup(start: int) -> Setup:
             return Setup(
@@ -103,11 +104,13 @@ class Server:
                 worker=index,
                 functions=tuple(self._names),
                 models=tuple(model.name for model in catalogue.models),
-                memory_bytes=self.state.workers[index].worker.gpu.memory_bytes,
+                memory_bytes=booked_bytes + options.context_bytes,
                 device=options.devices[index % len(options.devices)],
                 prefix=f"{self._prefix}-{index}-{start}",
                 host_folder=str(self._host_folder),
                 weights_folder=str(options.folder / "weights"),
+                booked_bytes=booked_bytes,
+                model_bytes=tuple(model.size_bytes for model in catalogue.models),
             )
 
         environment = options.environments[index % len(options.environments)]
@@ -319,7 +322,7 @@ class Server:
                 self.fleet.happen(WorkerRecovered(worker))
                 self._log(f"worker {worker} is back (process {answer.pid})")
                 self._ask_turn()
-        elif isinstance(answer, Rejected):  # its setup: of orders a worker says what failed with their end
+        elif isinstance(answer, Rejected) and answer.lease == NO_LEASE:
             self._log(f"worker {worker}: {answer.reason}")
             self._problems[worker] = answer.reason
         else:

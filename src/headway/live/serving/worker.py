@@ -103,7 +103,8 @@ class Worker:
         self._device: Device = device_named(setup.device, setup.memory_bytes, Path(setup.host_folder), say)
         residents = self._prepared([named[name] for name in setup.models])
         self._sizes = tuple(each.size_bytes for each in residents)
-        self._memory = Memory(residents, setup.memory_bytes - self._device.overhead_bytes, self._device)
+        capacity = setup.booked_bytes or setup.memory_bytes - self._device.overhead_bytes
+        self._memory = Memory(residents, capacity, self._device, setup.model_bytes)
         self._batches: SimpleQueue[Run | None] = SimpleQueue()
         self._given, self._done = 0, 0
         """Batches of the main thread: the reader counts the one, the main thread the other."""

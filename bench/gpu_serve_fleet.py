@@ -1,0 +1,257 @@
+"""Serve Compass's graphs for real on one GPU, policy by policy and load by load: ``scripts/gpu-serve fleet``.
+
+Five workers of 14 GB share a GPU by MPS; the four graphs of ``examples/pipeline/compass.py`` have networks of stated
+sizes and random weights. First the tasks are profiled, then the fleet is saturated once to learn what it can do, then
+each policy serves Poisson arrivals at parts of that. A part whose line is in the file is not measured again. ``--dry``
+runs all of it on the CPU with networks of megabytes. Needs torch and msgspec, neither polars nor plotly.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from headway.core.tape import TapeWriter
+from headway.errors import HeadwayError
+from headway.formats import toml
+from headway.formats.serving.settings import ServingExperiment
+from headway.live.serving.options import CUDA_CONTEXT_BYTES, Options
+from headway.live.serving.server import Server
+from headway.profiling import app as profiling
+from headway.profiling.model_session import Effort
+from headway.scenarios import file as scenario_file
+from headway.scenarios.app import read_app
+from headway.serving.latency import LatencyModel
+from headway.serving.policies.registry import build
+from headway.serving.request import Request
+from headway.serving.state import ServingState
+from headway.units import SECOND
+
+ROOT = Path(__file__).resolve().parent.parent
+APP = ROOT / "examples" / "pipeline" / "compass.py"
+POLICIES = ("headway", "compass", "jit", "hash", "heft")
+LOADS = (0.5, 0.8, 0.95)
+WORKERS = 5
+
+
+class Lines:
+    """Results as lines of JSON; what is there is not measured again."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def has(self, **keys: Any) -> bool:
+        """Return whether a row with these values is there."""
+        return any(all(row.get(key) == value for key, value in keys.items()) for row in self.rows)
+
+    def one(self, **keys: Any) -> dict[str, Any]:
+        """Return the first row with these values."""
+        return next(row for row in self.rows if all(row.get(key) == value for key, value in keys.items()))
+
+    def keep(self, **row: Any) -> None:
+        """Append a row."""
+        self.rows.append(row)
+        with self.path.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+        print(json.dumps(row), flush=True)
+
+
+@contextmanager
+def mps(folder: Path, wanted: bool) -> Iterator[dict[str, str]]:
+    """Run MPS while the body runs; yield what its clients have in their environment."""
+    if not wanted:
+        yield {}
+        return
+    places = {f"CUDA_MPS_{name}_DIRECTORY": str(folder / name.lower()) for name in ("PIPE", "LOG")}
+    for place in places.values():
+        Path(place).mkdir(parents=True, exist_ok=True)
+    environment = {**os.environ, **places}
+    subprocess.run(["nvidia-cuda-mps-control", "-d"], env=environment, check=True)
+    try:
+        yield places
+    finally:
+        subprocess.run(["nvidia-cuda-mps-control"], input=b"quit\n", env=environment, check=False)
+
+
+class Fleet:
+    """What is served, and how."""
+
+    def __init__(self, given: argparse.Namespace, lines: Lines, environment: dict[str, str]) -> None:
+        self.given, self.lines, self.environment = given, lines, environment
+        self.device = "cpu" if given.dry else "cuda:0"
+        self.folder = Path(given.work)
+        self.profile = given.out / "compass.profile.toml"
+        self.context_bytes = 0 if given.dry else CUDA_CONTEXT_BYTES
+        self.memory = "14MB" if given.dry else 14 * 10**9 - CUDA_CONTEXT_BYTES
+        self.inputs = {graph.name: graph.tasks[0].example(1)[0] for graph in read_app(APP).graphs}  # type: ignore[misc]
+
+    def measure(self) -> None:
+        """Profile the tasks once."""
+        if self.profile.exists():
+            return
+        effort = Effort(runs=5, least_s=0.0)
+        began = time.monotonic()
+        wanted = profiling.Wanted(batches=(1, 2))
+        profile = profiling.measure(APP, wanted, effort=effort, device=self.device, log=self.folder / "profile.jsonl")
+        profiling.write(profile, self.profile)
+        self.lines.keep(part="profile", seconds=round(time.monotonic() - began, 1))
+
+    def experiment(self, policy: str) -> ServingExperiment:
+        """Return the tables of a run."""
+        serving = {"scenario": str(APP), "workers": WORKERS, "gpu_memory": self.memory, "profile": str(self.profile)}
+        document = {"scale": "fleet", "serving": {**serving, "engine": "local"}, "policy": {"name": policy}}
+        return toml.typed({key: value for key, value in document.items() if key != "scale"}, ServingExperiment, "fleet")
+
+    @contextmanager
+    def server(self, policy: str, run: Path) -> Iterator[tuple[Server, list[Request]]]:
+        """Yield a server that writes its tape into a folder; workers share one host, whose link they share too."""
+        experiment = self.experiment(policy)
+        built = scenario_file.load(experiment)
+        chosen = build(policy)
+        latency = LatencyModel(built.catalogue, built.fleet, built.interference, built.by_share)
+        state = ServingState(built.catalogue, built.fleet, latency, push_interval=10_000_000, central=chosen.central)
+        chosen.bind(state)
+        shutil.rmtree(run, ignore_errors=True)
+        tape, requests = TapeWriter(run), list[Request]()
+        options = Options(
+            APP, self.folder, (self.device,), (self.environment,), self.context_bytes, hang_after=30 * SECOND
+        )
+        (run / "scenario.toml").write_text(scenario_file.written(experiment) or "")
+        stored = msgspec.structs.replace(
+            experiment,
+            serving=msgspec.structs.replace(
+                experiment.serving, scenario="scenario.toml", profile="compass.profile.toml"
+            ),
+        )
+        (run / "experiment.toml").write_text(toml.write({"scale": "fleet", **msgspec.to_builtins(stored)}))
+        shutil.copy(self.profile, run)
+        try:
+            yield (
+                Server(state, chosen, tape, options, record=requests.append, log=lambda line: print(line, flush=True)),
+                requests,
+            )
+        finally:
+            tape.close()
+            (run / "requests.json").write_text(json.dumps([list(request) for request in requests]))
+
+    async def saturate(self, seconds: float) -> None:
+        """Keep as many requests open as the fleet can take, and note how many it answers a second."""
+        with self.server("headway", self.folder / "saturate") as (server, _):
+            began = time.monotonic()
+            await server.start()
+            started = time.monotonic() - began
+            try:
+                await self._warm(server)
+                drawn, answered, until = random.Random(1), 0, time.monotonic() + seconds
+
+                async def client() -> None:
+                    nonlocal answered
+                    while time.monotonic() < until:
+                        graph = drawn.choice(server.graphs)
+                        await server.submit(graph, self.inputs[graph])
+                        answered += time.monotonic() < until
+
+                await asyncio.gather(*(client() for _ in range(3 * WORKERS)))
+                status = server.status()
+            finally:
+                await server.stop()
+        used = [worker["device_bytes"] for worker in status["workers"]]
+        books = [worker["used_bytes"] for worker in status["workers"]]
+        self.lines.keep(
+            part="saturate",
+            per_second=answered / seconds,
+            start_s=round(started, 1),
+            device_bytes=used,
+            used_bytes=books,
+        )
+
+    async def _warm(self, server: Server) -> None:
+        await asyncio.gather(*(server.submit(graph, self.inputs[graph]) for graph in server.graphs for _ in range(2)))
+
+    async def serve(self, policy: str, seconds: float) -> None:
+        """Serve each load under one policy."""
+        per_second = self.lines.one(part="saturate")["per_second"]
+        for load in LOADS:
+            if self.lines.has(part="serve", policy=policy, load=load):
+                continue
+            run = self.folder / f"{policy}-{round(load * 100)}"
+            with self.server(policy, run) as (server, _):
+                await server.start()
+                try:
+                    await self._warm(server)
+                    row = await self._open_loop(server, per_second * load, seconds)
+                    status = server.status()
+                finally:
+                    await server.stop()
+            counted = {key: status[key] for key in ("tasks", "loads", "cache_hits", "evictions", "moved_bytes")}
+            self.lines.keep(part="serve", policy=policy, load=load, **row, **counted)
+            shutil.make_archive(str(self.given.out / run.name), "gztar", run)
+
+    async def _open_loop(self, server: Server, rate: float, seconds: float) -> dict[str, Any]:
+        """Send requests at drawn times; return latencies from these times on."""
+        drawn, began, at = random.Random(7), time.monotonic(), 0.0
+        latencies: list[float] = []
+        failed: list[str] = []
+
+        async def one(graph: str, due: float) -> None:
+            try:
+                await server.submit(graph, self.inputs[graph], deadline_ns=60 * SECOND)
+                latencies.append(time.monotonic() - due)
+            except HeadwayError as problem:
+                failed.append(str(problem))
+
+        tasks = []
+        while (at := at + drawn.expovariate(rate)) < seconds:
+            await asyncio.sleep(max(0.0, began + at - time.monotonic()))
+            tasks.append(asyncio.ensure_future(one(drawn.choice(server.graphs), began + at)))
+        await asyncio.gather(*tasks)
+        ordered = sorted(latencies)
+        at_share = {f"p{p}_s": round(ordered[min(len(ordered) - 1, len(ordered) * p // 100)], 4) for p in (50, 90, 99)}
+        mean = round(sum(ordered) / len(ordered), 4)
+        return {"rate": round(rate, 3), "answered": len(ordered), "failed": failed[:3], "mean_s": mean, **at_share}
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def main() -> None:
+    """Measure what is missing, until the budget of time is spent."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "out/gpu-serve")))
+    parser.add_argument("--work", type=Path, default=Path("/tmp/headway-gpu-serve"))
+    parser.add_argument("--seconds", type=float, default=15.0, help="of each load")
+    parser.add_argument("--budget", type=float, default=540.0, help="seconds after which nothing new is begun")
+    parser.add_argument("--policies", default=",".join(POLICIES))
+    parser.add_argument("--dry", action="store_true")
+    given = parser.parse_args()
+    os.environ["HEADWAY_EXAMPLE_SCALE"] = "0.001" if given.dry else "1"
+    for place in (given.out, given.work):
+        place.mkdir(parents=True, exist_ok=True)
+    lines, began = Lines(given.out / "fleet.jsonl"), time.monotonic()
+    with mps(given.work / "mps", not given.dry) as environment:
+        fleet = Fleet(given, lines, environment)
+        fleet.measure()
+        if not lines.has(part="saturate"):
+            asyncio.run(fleet.saturate(given.seconds))
+        for policy in given.policies.split(","):
+            if time.monotonic() - began > given.budget:
+                print(f"time is up before {policy}", file=sys.stderr)
+                break
+            asyncio.run(fleet.serve(policy, given.seconds))
+
+
+if __name__ == "__main__":
+    main()
