@@ -11,6 +11,7 @@ from typing import Any, get_args
 import pytest
 import typer
 
+import headway as hw
 from headway.cli.program import app
 from headway.errors import TraceError
 from headway.experiment.measured import measured
@@ -62,6 +63,38 @@ def test_every_number_of_the_json_is_defined_once_and_nothing_else_is(result: di
     assert set(result) - named == set(), "numbers of --json that docs/reference/metrics.md does not define"
     assert in_tables - set(result) == set(), "keys of docs/reference/metrics.md that --json does not have"
     assert len(listed) == len(set(listed))
+
+
+def _fleet_rows() -> list[dict[str, Any]]:
+    """What ``--json`` prints for runs of a fleet that together have every number."""
+    small = {"requests": 30}
+    chat = hw.fleet("chat", **small, controller="1ms", control="central")
+    loaded = hw.fleet("examples/rag/rag.toml", **small, load=0.2)
+    seeded = hw.compare(hw.fleet("compass", **small), ["hash", "jit"], seeds=2)
+    return [hw.simulate(chat, "headway").row, hw.simulate(loaded, "headway").row, *seeded.rows]
+
+
+def test_every_number_of_a_fleet_is_defined_once_and_nothing_else_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    text, rows = read("docs/reference/fleet-metrics.md"), _fleet_rows()
+    defined = [row for header, rows_ in tables(text) if header[0].startswith("key") for row in rows_]
+    listed = [key for row in defined for key in re.findall(r"`(\w+)`", row[0])]
+    found = {key for row in rows for key in row}
+    about_the_run = text.partition("are as for [jobs]")[0].rpartition("\n")[2]
+    named = {*listed, *re.findall(r"`(\w+)`", about_the_run)}
+    assert found - named == set(), "numbers of --json that docs/reference/fleet-metrics.md does not define"
+    assert named - found <= {"variant"}, "keys of docs/reference/fleet-metrics.md that --json does not have"
+    assert len(listed) == len(set(listed))
+    cells = {row[0]: set(re.findall(r"`(\w+)`", row[2])) for row in defined}
+    short = cells["`graphs`"]
+    (long,) = (keys for cell, keys in cells.items() if "`classes`" in cell)
+    for row in rows:
+        for group in row.get("graphs", ()):
+            assert set(group) == short
+        for kind in ("classes", "tenants"):
+            for group in row.get(kind, ()):
+                assert set(group) - short <= long
+                assert long - set(group) - {"graphs", "slo_hit_rate"} <= {"class", "tenant"}
 
 
 def test_the_columns_of_a_headway_trace_are_those_that_are_read(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from itertools import accumulate, pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
@@ -247,16 +248,37 @@ def test_the_audit_finds_a_controller_that_takes_two_decisions_at_once() -> None
 def test_overload_is_told_of_a_controller_that_falls_behind_and_of_no_other() -> None:
     arrivals = [i * MILLISECOND for i in range(100)]
     behind = drive(Controller(Direct(), Law(2 * MILLISECOND)), world(arrivals), exact=False)
-    line = controller_overload(behind.tape, 0.02)
+    line = controller_overload(behind.world.fleet, behind.tape, 0.02)
     assert line is not None
     assert line.startswith("overload of the controller, not of the fleet (2 % of its GPUs were held)")
     assert "busy 100 % of the time, with 2ms a decision" in line
-    full = controller_overload(behind.tape, 0.97)
+    full = controller_overload(behind.world.fleet, behind.tape, 0.97)
     assert full is not None
     assert full.startswith("overload of the controller: ")
     ahead = drive(Controller(Direct(), Law(MILLISECOND - 1)), world(arrivals), exact=False)
-    assert controller_overload(ahead.tape, 0.02) is None
-    assert controller_overload(drive(Direct(), world(arrivals)).tape, 0.02) is None
+    assert controller_overload(ahead.world.fleet, ahead.tape, 0.02) is None
+    free = drive(Direct(), world(arrivals))
+    assert controller_overload(free.world.fleet, free.tape, 0.02) is None
+
+
+def test_overload_is_told_of_a_controller_that_had_nothing_to_do_at_first() -> None:
+    arrivals = [0, *(60 * MILLISECOND + i * MILLISECOND // 2 for i in range(120))]
+    behind = drive(Controller(Direct(), Law(2 * MILLISECOND)), world(arrivals), exact=False)
+    assert controller_overload(behind.world.fleet, behind.tape, 0.02) is not None
+
+
+def test_only_what_lies_between_the_first_arrival_and_the_last_row_counts_as_busy() -> None:
+    run = drive(Controller(Direct(), Law(4 * MILLISECOND)), world([10 * MILLISECOND]), exact=False)
+    rows = run.tape.rows.copy()
+    before, after = rows[:1].copy(), rows[-1:].copy()
+    first, last = int(rows[0, 0]), int(rows[-1, 0])
+    before[0] = (0, Kind.DECIDE, -1, 0, -1, 0, first + MILLISECOND)
+    after[0] = (last, Kind.DECIDE, -1, 0, -1, 0, last + SECOND)
+    longer = Tape(np.concatenate((before, rows, after)))
+    ledger = Ledger(run.world.catalogue, run.world.fleet, run.world.requests, longer)
+    busy = controller_numbers(ledger, longer)["controller_utilisation"]
+    assert busy == pytest.approx((MILLISECOND + 4 * MILLISECOND) / (last - first))
+    assert busy <= 1
 
 
 def test_without_a_controller_nothing_is_told_of_one() -> None:

@@ -25,23 +25,26 @@ def chosen(spec: str, policies: Mapping[str, type[Named]], *, kind: str, example
         return policies[spec.strip()], ""
     matched = _SPEC.fullmatch(spec)
     if matched is None:
-        raise ExperimentError(f"policy {spec!r} is not understood: write it like {example}")
+        raise ExperimentError(f"{kind} {spec!r} is not understood: write it like {example}")
     if matched[1] not in policies:
         raise ExperimentError(unknown_name(kind, matched[1], policies))
     return policies[matched[1]], matched[2] or ""
 
 
-def made(policy: type[Named], name: str, options: str, defaults: Mapping[str, Any]) -> Named:
-    """Return a policy with the options of a text; ``defaults``: values of options not given, if the policy has them."""
-    known = _options(policy)
+def made(policy: type[Named], name: str, options: str, defaults: Mapping[str, Any], *, kind: str = "policy") -> Named:
+    """Return a policy with the options of a text; ``defaults``: values of options not given, if the policy has them.
+
+    ``kind``: what messages call it.
+    """
+    known, whole = _options(policy), f"{kind} {name}"
     given: dict[str, Any] = {key: value for key, value in defaults.items() if key in known}
     for option in options.split(",") if options else ():
         key, equals, value = (piece.strip() for piece in option.partition("="))
         if key not in known:
-            raise ExperimentError(f"policy {name}: {unknown_name('option', key, known)}")
+            raise ExperimentError(f"{whole}: {unknown_name('option', key, known)}")
         if not equals or not value:
-            raise ExperimentError(f"policy {name}: option {key} has no value, e.g. {key}={known[key].default}")
-        given[key] = _read(name, key, value, readable(policy, name, key))
+            raise ExperimentError(f"{whole}: option {key} has no value, e.g. {key}={known[key].default}")
+        given[key] = _read(whole, key, value, readable(policy, name, key))
     return built(policy, name, given)
 
 
@@ -104,13 +107,13 @@ def _options(policy: type) -> dict[str, inspect.Parameter]:
     }
 
 
-def _read(name: str, key: str, text: str, kind: Any) -> Any:
-    """Return an option's value by its type; a share may be written as 5%."""
+def _read(whole: str, key: str, text: str, kind: Any) -> Any:
+    """Return an option's value by its type; a share may be written as 5%. ``whole``: whose option it is."""
     try:
         if kind is bool:
             return _SWITCHES[text.lower()]
         if kind is Duration:
-            return Duration(parse_duration(text, what=f"policy {name}: option {key}"))
+            return Duration(parse_duration(text, what=f"{whole}: option {key}"))
         if kind is float and text.endswith("%"):
             return float(text[:-1]) / 100
         return kind(text)
@@ -118,7 +121,7 @@ def _read(name: str, key: str, text: str, kind: Any) -> Any:
         raise
     except (KeyError, ValueError):
         wanted = "on or off" if kind is bool else "a number" if kind in (int, float) else "a name"
-        raise ExperimentError(f"policy {name}: option {key}={text} is not {wanted}") from None
+        raise ExperimentError(f"{whole}: option {key}={text} is not {wanted}") from None
 
 
 def described(policy: object, name: str) -> str:

@@ -92,6 +92,7 @@ def over_seeds(rows: Sequence[Row], level: float, rule: Replication) -> dict[str
     """
     whole = {key: merged([row.get(key) for row in rows]) for key in rows[0] if key not in rule.left_out}
     whole["seeds"] = len(rows)
+    whole["confidence"] = level or None
     whole["peak_rss_bytes"] = max(row["peak_rss_bytes"] for row in rows)
     for stem, unit in rule.intervals:
         values = [number(row[f"{stem}{unit}"]) for row in rows]

@@ -1,7 +1,8 @@
 """Format numbers for pages and terminals: durations, shares, counts, lists."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
+from typing import Any
 
 from headway.errors import printable
 
@@ -100,3 +101,9 @@ def clipped(text: str, most: int = 60) -> str:
     """Return a text from a trace on one line, cut where it would break a layout."""
     line = printable(" ".join(text.split())) or "(no name)"
     return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+def level_of(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the confidence level of the intervals of some runs, as the head of their column."""
+    level = next((row["confidence"] for row in rows if row.get("confidence")), 0.95)
+    return f"{100 * level:.4g} %"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headway.cli import main
-from headway.errors import ExperimentError
+from headway.errors import ExperimentError, InputError
 from headway.experiment.fleet.planning import answer
 from headway.experiment.fleet.scene import prepare
 from headway.experiment.play import play
@@ -53,10 +53,15 @@ def test_a_fleet_begins_with_what_the_first_requests_need_or_with_what_it_is_tol
         ("utilisation(least=9)", "autoscale utilisation: least=9, but the fleet has 6 workers"),
         ("headway(initial=7)", "autoscale headway: initial=7, but the fleet has 6 workers"),
         ("sometimes", "unknown autoscaler 'sometimes'"),
+        ("queue(foo=1)", "autoscale queue: unknown option 'foo'"),
+        ("queue(tasks=x)", "autoscale queue: option tasks=x is not a number"),
+        ("queue(window=x)", "autoscale queue: option window 'x' is not understood"),
+        ("queue(", "autoscaler 'queue(' is not understood: write it like utilisation(target=0.6)"),
+        ("queue(least=5,most=2)", "autoscale queue: least=5 is above most=2"),
     ],
 )
 def test_bounds_beyond_the_fleet_are_refused_in_one_line(autoscale: str, said: str) -> None:
-    with pytest.raises(ExperimentError) as refused:
+    with pytest.raises(InputError) as refused:
         prepare(experiment(autoscale))
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)

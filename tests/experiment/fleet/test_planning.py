@@ -9,6 +9,7 @@ import pytest
 
 import headway as hw
 from headway.cli import main
+from headway.errors import ExperimentError
 from headway.experiment.fleet import capacity_planning
 from headway.experiment.fleet.planning import POINTS, enough, fidelity_notes, spread
 from headway.formats import toml
@@ -97,6 +98,13 @@ def test_a_whole_scenario_is_planned_with_all_its_graphs() -> None:
     assert record[0]["workers"] >= 1
     assert record[0]["slowdown_mean"] >= 1
     assert record[0]["policy"] == "jit"
+
+
+def test_a_batch_delay_beyond_the_deadline_is_refused_before_anything_runs() -> None:
+    with pytest.raises(
+        ExperimentError, match=r"option max_delay=10s is not shorter than the deadline of \S+, 248ms980us"
+    ):
+        hw.plan("esg", policy="esg(max_delay=10s)", rate=5, requests=100)
 
 
 @pytest.mark.parametrize(

@@ -156,7 +156,9 @@ def test_the_numbers_are_those_of_both_runs(kept: Path, capsys: pytest.CaptureFi
     assert record["change"]["workers"] == pytest.approx(2 / 3)
     status, out, _ = call(capsys, "whatif", str(kept), "--add-workers", "2")
     assert "From the beginning: 5 workers instead of 3" in out
-    assert "rent of the fleet, $" in out
+    assert "rent, $" in out
+    assert "workers rented" not in out, "all were rented all the time"
+    assert "first token" not in out
 
 
 def test_a_load_of_the_fleet_stays_the_rate_that_it_was(tmp_path: Path) -> None:
@@ -184,6 +186,9 @@ def test_a_load_of_the_fleet_stays_the_rate_that_it_was(tmp_path: Path) -> None:
         (["--load", "-2"], "--load -2: must lie in 0.001 to 1000"),
         (["--policy", "nope"], "unknown serving policy 'nope'"),
         (["--policy", ""], "--policy is empty: give it a value, or leave it out"),
+        (["--policy", "esg(max_delay=1h)"], "option max_delay=1h is not shorter than the deadline of"),
+        (["--policy", "aquatope(initial=0)"], "policy aquatope: option initial=0 is not a number of 2 or more"),
+        (["--set", "serving.autoscale=queue(least=3,most=2)"], "autoscale queue: least=3 is above most=2"),
         (["--start", "hot"], "unknown start 'hot'"),
         (["--slo", "0.1x"], "is below the critical path"),
         (["--failures", "mtfb=3s"], "--failures: unknown key 'mtfb'"),

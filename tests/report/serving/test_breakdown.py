@@ -10,6 +10,7 @@ from headway.core.tape import Tape
 from headway.report.serving.breakdown import CAUSES, CHANGES, Breakdown, Parts
 from headway.report.serving.explanation import LateExplanation, RequestExplanation, tenths
 from headway.report.serving.history import TaskHistory
+from headway.report.serving.presence import FAILED
 from headway.report.serving.room import Room, overlapping
 from headway.serving.actions import DropRequest, PlaceRequest, RunBatch
 from headway.serving.catalogue import Catalogue, Model
@@ -79,7 +80,7 @@ def _check_what_would_have_been(parts: Parts, sums: dict[str, int]) -> None:
 @given(worlds(), st.integers(0, 3), st.data())
 def test_room_is_what_a_count_of_every_moment_says(world: World, seed: int, data: st.DataObject) -> None:
     run = drive(Restless(seed), world)
-    history = TaskHistory(world.catalogue, world.requests, run.tape)
+    history = TaskHistory(world.catalogue, world.fleet, world.requests, run.tape)
     room = Room(world.fleet, world.latency(), history)
     moments = sorted({0, history.horizon, *(t for each in history.batch_runs.values() for t in (each.begin, each.end))})
     since, until = sorted(data.draw(st.tuples(*[st.sampled_from([t for t in moments if t >= 0])] * 2)))
@@ -89,7 +90,7 @@ def test_room_is_what_a_count_of_every_moment_says(world: World, seed: int, data
     stops = sorted(
         {since, until}
         | {t for each in history.batch_runs.values() for t in (each.begin, each.until(history.horizon))}
-        | {t for _, *stretch in history.down for t in stretch}
+        | {t for _, _, *stretch in history.presence.of(FAILED) for t in stretch}
     )
     missing = 0
     for start, end in pairwise(stops):
@@ -97,7 +98,7 @@ def test_room_is_what_a_count_of_every_moment_says(world: World, seed: int, data
             continue
         here = [each for each in history.batch_runs.values() if each.worker == worker]
         here = [each for each in here if each.begin <= start < each.until(history.horizon)]
-        down = any(which == worker and begin <= start < stop for which, begin, stop in history.down)
+        down = any(which == worker and begin <= start < stop for which, _, begin, stop in history.presence.of(FAILED))
         free = kind.cpus - sum(each.cpus for each in here), kind.gpu.slices - sum(each.slices for each in here)
         missing += (end - start) * (down or free[0] < cpus or free[1] < slices)
     assert room.missing(worker, cpus, slices, since, until) == missing
@@ -204,7 +205,7 @@ def test_every_change_is_one_of_a_cause() -> None:
 
 def test_what_held_a_worker_is_told_longest_first() -> None:
     run = drive(OneAtATime(), small(Request(0, 0, 0, 0), Request(1, 0, 0, 0)))
-    history = TaskHistory(run.world.catalogue, run.world.requests, run.tape)
+    history = TaskHistory(run.world.catalogue, run.world.fleet, run.world.requests, run.tape)
     held = overlapping(history, 0, 0, history.horizon)
     assert [which for which, _ in held] == [0, 1]
     assert sum(time for _, time in held) == history.horizon

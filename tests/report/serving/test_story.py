@@ -23,7 +23,7 @@ MB = 10**6
 
 
 def passages_of(run: Run) -> TaskHistory:
-    return TaskHistory(run.world.catalogue, run.world.requests, run.tape)
+    return TaskHistory(run.world.catalogue, run.world.fleet, run.world.requests, run.tape)
 
 
 def told(run: Run, number: int, tape: Tape | None = None) -> RequestStory:

@@ -128,3 +128,9 @@ def test_large_and_small_numbers_stay_short() -> None:
     assert written["cost_per_request_usd"](0.00025) == "$0.2500"
     assert written["cost_per_request_usd"](0.5) == "$500.00"
     assert {written[key](None) for key in written} == {""}
+
+
+@pytest.mark.parametrize(("level", "head"), [(0.9, "90 %"), (0.999, "99.9 %"), (None, "95 %")])
+def test_the_interval_has_its_confidence_level_as_its_heading(level: float | None, head: str) -> None:
+    ranged = row("a", slowdown_mean_low=1.0, slowdown_mean_high=2.0, confidence=level)
+    assert head in [str(column.header) for column in tables.comparison([ranged]).columns]

@@ -295,6 +295,7 @@ class Search:
 
         report(0.0)
         scene = FleetScene(experiment, built, draw(experiment, built))
+        scene.policy().check_requests(scene.requests, built.catalogue.graphs)
         result = play(scene, progress=lambda far: report(far.share))
         if result.stopped:
             raise KeyboardInterrupt

@@ -80,7 +80,7 @@ class FleetView(View):
             row["controller"] = scene.experiment.serving.controller
         if (load := scene.experiment.workload.load) is not None:
             row |= {"load": load, "rate_per_s": chosen(scene.experiment, scene.built).rate}
-        overload = controller_overload(result.tape, row["gpu_utilisation"])
+        overload = controller_overload(scene.built.fleet, result.tape, row["gpu_utilisation"])
         return Outcome(row, (*_notes(scene, row), *([overload] if overload else ())))
 
     def stopped_line(self, result: RunResult) -> str:
@@ -187,7 +187,7 @@ def _shown(run: Shown) -> serving_page.Shown:
         "stopped": not run.stored.complete,
         "scenario": scene.experiment.serving.scenario,
     }
-    row["overload"] = controller_overload(run.stored.tape, row["gpu_utilisation"])
+    row["overload"] = controller_overload(scene.built.fleet, run.stored.tape, row["gpu_utilisation"])
     return serving_page.Shown(row, *_parts(run.stored))
 
 
@@ -204,7 +204,8 @@ def _notes(scene: FleetScene, row: Row) -> tuple[str, ...]:
     if row["dropped"] > row["requests"] // 100:
         unmeasured = f" ({row['dropped_warmup']:,} of them in the warm-up, which is not measured)"
         dropped = f"{row['dropped']:,} of {row['requests']:,} requests{unmeasured if row['dropped_warmup'] else ''}"
-        what = f"{dropped} were given up because they could not be in time"
+        verb = "was given up because it" if row["dropped"] == 1 else "were given up because they"
+        what = f"{dropped} {verb} could not be in time"
         notes.append(f"{what}; {policy.name}(drop=off) answers them late" if hasattr(policy, "drop") else what)
     return tuple(notes)
 

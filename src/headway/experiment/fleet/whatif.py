@@ -76,7 +76,7 @@ def plan(scene: FleetScene, changes: Mapping[str, Any]) -> Plan:
     if experiment != scene.experiment:
         built = initial.scaled(experiment, built, requests)
     made = replace(scene, experiment=experiment, built=built, requests=requests)
-    made.policy()  # here, like failures: what is wrong is said before anything runs
+    made.policy().check_requests(requests, built.catalogue.graphs)  # what is wrong is said before anything runs
     made.faults()
     made.state()
     return Plan(with_law(made), tuple(told))

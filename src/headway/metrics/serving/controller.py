@@ -5,7 +5,9 @@ from typing import Any
 import numpy as np
 
 from headway.core.tape import Tape
+from headway.metrics.series import IntArray
 from headway.metrics.serving.ledger import Ledger
+from headway.serving.fleet import Fleet
 from headway.serving.rows import UNANSWERED, Kind
 from headway.units import SECOND, format_duration
 
@@ -24,10 +26,11 @@ def controller_numbers(ledger: Ledger, tape: Tape) -> dict[str, Any]:
         return {}
     began, states, place, waited, until = (rows[:, column] for column in (0, 3, 4, 5, 6))
     controllers = 1 if place[0] < 0 else len(ledger.fleet.workers)
+    busy = _within(began, until, ledger.start, ledger.horizon)
     span = ledger.span * controllers
     return {
         "decisions": len(rows),
-        "controller_utilisation": float((np.minimum(until, ledger.horizon) - began).sum() / span) if span else 0.0,
+        "controller_utilisation": int(busy.sum()) / span if span else 0.0,
         "decision_wait_mean_s": float(waited.mean()) / SECOND,
         "decision_time_mean_s": float((until - began).mean()) / SECOND,
         "stale_actions": int(np.count_nonzero(tape.column("kind") == Kind.REFUSED)),
@@ -35,34 +38,40 @@ def controller_numbers(ledger: Ledger, tape: Tape) -> dict[str, Any]:
     }
 
 
-def controller_overload(tape: Tape, gpu_utilisation: float) -> str | None:
+def _within(since: IntArray, until: IntArray, start: int, end: int) -> IntArray:
+    """Return how much of each stretch lies between two times."""
+    inside: IntArray = np.maximum(np.minimum(until, end) - np.maximum(since, start), 0)
+    return inside
+
+
+def controller_overload(fleet: Fleet, tape: Tape, gpu_utilisation: float) -> str | None:
     """Return a line where the busiest controller could not keep up with the requests; None where all could.
 
-    It was busy all the time in which requests arrived, and more and more of them were open.
+    It was busy for all of the second half of the time in which requests arrived, and more and more of them were open.
     """
     arrived = tape.of(Kind.ARRIVED)[:, 0]
     first, last = (int(arrived[0]), int(arrived[-1])) if len(arrived) else (0, 0)
-    decided = tape.of(Kind.DECIDE)
-    rows = decided[decided[:, 0] <= last]
+    halfway, rows = (first + last) // 2, tape.of(Kind.DECIDE)
+    rows = rows[(rows[:, 0] <= last) & (rows[:, 6] > halfway)]
     if not len(rows) or first == last:
         return None
-    busy = np.bincount(rows[:, 4] + 1, weights=np.minimum(rows[:, 6], last) - rows[:, 0])
-    share = float(busy.max()) / (last - first)
+    busy = np.bincount(rows[:, 4] + 1, weights=_within(rows[:, 0], rows[:, 6], halfway, last))
+    share = float(busy.max()) / (last - halfway)
     ended = np.sort(tape.of(Kind.DONE, *UNANSWERED)[:, 0])
     middle, end = (
         int(np.searchsorted(arrived, time, side="right") - np.searchsorted(ended, time, side="right"))
-        for time in ((first + last) // 2, last)
+        for time in (halfway, last)
     )
     if share < FULL or end < GROWN * middle or end - middle < LEAST_MORE:
         return None
     busiest = int(busy.argmax()) - 1
     own = rows[rows[:, 4] == busiest]
     takes = format_duration(round(float((own[:, 6] - own[:, 0]).mean())))
-    who = "the controller" if busiest < 0 else f"the controller of worker {busiest}"
+    who = "the controller" if busiest < 0 else f"the controller of {fleet.workers[busiest].name}"
     held = f" ({100 * gpu_utilisation:.0f} % of its GPUs were held)"
-    fleet = f", not of the fleet{held}" if gpu_utilisation < FULL else ""
+    not_of = f", not of the fleet{held}" if gpu_utilisation < FULL else ""
     return (
-        f"overload of {who}{fleet}: while requests arrived it was busy {100 * share:.0f} % of the time, with {takes} a "
-        f"decision, and {end:,} requests were open at the end, {middle:,} halfway; "
+        f"overload of {who}{not_of}: in the second half of the arrivals it was busy {100 * share:.0f} % of the time, "
+        f"with {takes} a decision, and {end:,} requests were open at the end, {middle:,} halfway; "
         "lower the rate, or shorten --controller"
     )

@@ -20,9 +20,14 @@ from headway.units import SECOND
 KEYS = (
     *("slo_hit_rate", "dropped", "slowdown_mean", "slowdown_p95", "latency_mean_s", "latency_p50_s", "latency_p99_s"),
     *("cache_hit_rate", "cold_starts", "evictions", "gpu_utilisation", "workers_used", "cost_per_request_usd"),
-    *("cost_total_usd", "cost_rent_usd", "makespan_s"),
+    *("cost_total_usd", "cost_rent_usd", "workers_mean", "makespan_s"),
 )
 """Numbers that are told of both runs."""
+TOKEN_KEYS = (
+    *("ttft_mean_s", "ttft_p50_s", "ttft_p99_s", "ttft_hit_rate", "tpot_mean_s", "tpot_p50_s", "tpot_p99_s"),
+    *("tpot_hit_rate", "output_tokens_per_s", "kv_cache_peak_bytes", "prompt_tokens_cached"),
+)
+"""Those of requests that generate."""
 MOST_NAMED = 10
 _SMALLEST_S = 1e-6
 """A request is sooner or later by at least so much."""
@@ -50,7 +55,10 @@ def difference(before: Side, after: Side) -> dict[str, Any]:
     ledgers = {name: Ledger(side.catalogue, side.fleet, side.requests, side.tape) for name, side in sides.items()}
     both, gains = _gains(ledgers["before"], ledgers["after"], int(before.warmup * len(before.requests) + 1e-9))
     whole = {
-        name: {"workers": len(sides[name].fleet.workers), **{key: row[key] for key in KEYS}}
+        name: {
+            "workers": len(sides[name].fleet.workers),
+            **{key: row[key] for key in (*KEYS, *TOKEN_KEYS) if key in row},
+        }
         for name, row in rows.items()
     }
     order = np.argsort(-gains, kind="stable")

@@ -4,7 +4,7 @@ Each answered request counts with its last task that generates, in the order of 
 its user sees. In a fleet without generating functions there are no such numbers.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,16 +20,34 @@ def generates(catalogue: Catalogue) -> bool:
     return any(function.generate is not None for function in catalogue.functions)
 
 
+class TokenTimes(NamedTuple):
+    """Times of the tokens of each request, by its place in the workload."""
+
+    seen: BoolArray
+    """Whether it was answered, with a first token."""
+    several: BoolArray
+    """Whether further tokens followed."""
+    to_first_s: FloatArray
+    """From its arrival to its first token; meaningless where that was not seen."""
+    per_token_s: FloatArray
+    """Mean time of a further token; meaningless without any."""
+
+
+def token_times(ledger: Ledger) -> TokenTimes:
+    """Return the times to the first token and per further token of all requests."""
+    first, end = _first_and_end(ledger)
+    seen, further = ledger.answered & (first >= 0), ledger.output_tokens - 1
+    each = (end - first) / np.maximum(further, 1) / SECOND
+    return TokenTimes(seen, seen & (further > 0), (first - ledger.arrival) / SECOND, each)
+
+
 def tokens(ledger: Ledger, measured: BoolArray) -> dict[str, Any]:
     """Return the numbers about tokens; empty where no function generates."""
     if not generates(ledger.catalogue):
         return {}
-    first, end = _first_and_end(ledger)
-    seen = measured & ledger.answered & (first >= 0)
-    to_first = (first - ledger.arrival) / SECOND
-    further = ledger.output_tokens - 1
-    several = seen & (further > 0)
-    each = (end - first) / np.maximum(further, 1) / SECOND
+    times = token_times(ledger)
+    seen, several = measured & times.seen, measured & times.several
+    to_first, each = times.to_first_s, times.per_token_s
     graphs = ledger.catalogue.graphs
     return {
         **_spread("ttft", to_first[seen]),

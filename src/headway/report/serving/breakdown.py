@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from headway.core.tape import Tape
-from headway.report.serving.history import Attempt, BatchRun, TaskHistory
+from headway.report.serving.attempts import Attempt, BatchRun
+from headway.report.serving.history import TaskHistory
 from headway.report.serving.room import Room
 from headway.serving.catalogue import Catalogue
 from headway.serving.fleet import Fleet
@@ -21,6 +22,7 @@ from headway.units import REFERENCE_SPEED_PPM
 CAUSES = {
     "queue": "no room on the worker",
     "decision": "not taken up yet",
+    "controller": "waited for a decision",
     "inputs": "inputs sent",
     "process": "process start",
     "weights": "weights fetched",
@@ -33,6 +35,7 @@ CAUSES = {
 CHANGES = {
     "queue": "a free worker",
     "decision": "taking it up at once",
+    "controller": "decisions in no time",
     "inputs": "inputs in place",
     "process": "no process start",
     "weights": "weights resident",
@@ -141,7 +144,7 @@ class Breakdown:
     ) -> None:
         self.catalogue, self.fleet, self.latency = catalogue, fleet, latency
         self.requests = {request.id: request for request in requests}
-        self.history = TaskHistory(catalogue, requests, tape)
+        self.history = TaskHistory(catalogue, fleet, requests, tape)
         self.room = Room(fleet, latency, self.history)
 
     def of(self, number: int) -> Parts:
@@ -202,28 +205,15 @@ class Breakdown:
                 yield Piece("neighbours", alone, until, run.worker)
 
     def _waits(self, attempt: Attempt, run: BatchRun | None, begin: int) -> Iterator[Piece]:
-        """Yield the stretches before a batch took a task up: unplaced, inputs on their way, in queues."""
-        now = attempt.ready
-        chosen = run.worker if run is not None else -1
-        queues = [queue for queue in attempt.queues if queue[1] <= begin]
-        if attempt.placed >= 0 or queues:  # else it is never placed, but taken by a batch as it is
-            placed = min(max(now, attempt.placed), begin, *(since for _, since, _ in queues[:1]))
-            yield from self._wait(attempt, run, now, placed, chosen)
-            now = placed
-            for worker, since, until in queues:
-                if since > now:
-                    yield Piece("inputs", now, since, worker)
-                now = min(until, begin) if until >= 0 else begin
-                yield from self._wait(attempt, run, max(since, attempt.ready), now, worker)
-            if begin > now:
-                yield Piece("inputs", now, begin, chosen)
-        else:
-            yield from self._wait(attempt, run, now, begin, chosen)
+        """Yield the stretches before a batch took a task up: unplaced, undecided, inputs on their way, in queues."""
+        for what, worker, since, until in self.history.waits(attempt, begin):
+            if what == "wait":
+                yield from self._wait(attempt, run, since, until, worker)
+            else:
+                yield Piece("inputs" if what == "transfer" else what, since, until, worker)
 
     def _wait(self, attempt: Attempt, run: BatchRun | None, since: int, until: int, worker: int) -> Iterator[Piece]:
         """Yield a wait in two: while there was no room, and while there was."""
-        if until <= since:
-            return
         function = self.history.graphs[attempt.request].functions[attempt.task]
         if worker < 0:
             full = self.room.missing_anywhere(function, since, until)

@@ -6,6 +6,7 @@ from typing import Any
 from rich.table import Table
 
 from headway.report.formatting import NOTHING, clipped, duration, percent, signed
+from headway.report.serving.tables import FORMATS
 from headway.report.terminal import framed
 
 Row = Mapping[str, Any]
@@ -17,15 +18,29 @@ _LINES = (
     ("slow-down p95", "slowdown_p95"),
     ("latency mean", "latency_mean_s"),
     ("latency p99", "latency_p99_s"),
+    ("first token mean", "ttft_mean_s"),
+    ("first token p99", "ttft_p99_s"),
+    ("first token in time", "ttft_hit_rate"),
+    ("per token mean", "tpot_mean_s"),
+    ("per token p99", "tpot_p99_s"),
+    ("per token in time", "tpot_hit_rate"),
+    ("tokens/s", "output_tokens_per_s"),
+    ("prompt tokens cached", "prompt_tokens_cached"),
     ("cache hits", "cache_hit_rate"),
     ("process starts", "cold_starts"),
     ("GPU use", "gpu_utilisation"),
     ("$/1000 requests", "cost_per_request_usd"),
-    ("rent of the fleet, $", "cost_rent_usd"),
+    ("workers rented, mean", "workers_mean"),
+    ("rent, $", "cost_rent_usd"),
 )
-_ALWAYS = ("slowdown_mean", "latency_mean_s", "latency_p99_s", "cost_per_request_usd", "cost_rent_usd")
-"""What has a line even when it stays as it was."""
-_SHARES = ("slo_hit_rate", "cache_hit_rate", "gpu_utilisation")
+_ALWAYS = (
+    *("slowdown_mean", "latency_mean_s", "latency_p99_s", "ttft_mean_s", "ttft_p99_s", "tpot_mean_s"),
+    *("output_tokens_per_s", "cost_per_request_usd", "cost_rent_usd"),
+)
+"""What has a line even when it stays as it was, where the runs have it."""
+_SHARES = (
+    *("slo_hit_rate", "ttft_hit_rate", "tpot_hit_rate", "prompt_tokens_cached", "cache_hit_rate", "gpu_utilisation"),
+)
 
 
 def tables(difference: Row) -> list[Table]:
@@ -43,7 +58,9 @@ def _whole(difference: Row) -> Table:
     table = framed([""], ["before", "after", "change"])
     before, after = difference["before"], difference["after"]
     for name, key in _LINES:
-        if key in _ALWAYS or before[key] != after[key]:
+        if key == "workers_mean" and all(side["workers"] == side[key] for side in (before, after)):
+            continue  # all were rented all the time
+        if key in before and (key in _ALWAYS or before[key] != after[key]):
             table.add_row(name, _said(key, before[key]), _said(key, after[key]), _change(difference, key))
     return table
 
@@ -61,8 +78,10 @@ def _said(key: str, value: float | None) -> str:
         return NOTHING
     if key in _SHARES:
         return percent(value)
+    if key in ("output_tokens_per_s", "workers_mean"):
+        return f"{value:,.4g}"
     if key.endswith("_s"):
-        return duration(value)
+        return FORMATS[key](value) if key.startswith("tpot") else duration(value)
     if key == "cost_per_request_usd":
         return f"{1000 * value:.4f}"
     return f"{value:,.2f}×" if key.startswith("slowdown") else f"{value:,.4g}"

@@ -18,6 +18,7 @@ _MOST_HOLDERS = 3
 _HEADS = {
     "queue": "no room",
     "decision": "not taken up",
+    "controller": "for a decision",
     "inputs": "inputs",
     "process": "process",
     "weights": "weights",
@@ -106,6 +107,8 @@ class RequestExplanation:
             ran = f" ran {listed([*names[:_MOST_HOLDERS], *more])}" if names else " ran nothing"
             waited = milliseconds(sum(piece.length for piece in here))
             yield f"{name} waited {waited} for {self._worker(worker)}, which{ran}"
+        if own["controller"]:
+            yield f"{name} waited {milliseconds(own['controller'])} for a decision"
         run = task.attempt.batch_run
         if own["process"] and run is not None:
             yield f"{name} started a process of {clipped(catalogue.functions[run.function].name)}"
@@ -221,7 +224,8 @@ class LateExplanation:
         else:
             dropped = f", {self.dropped:,} of them dropped" if self.dropped else ""
             early = f"; {self.late_warmup:,} more in the warm-up, which is not measured" if self.late_warmup else ""
-            yield f"{len(self.late):,} of {counted(self.requests, 'measured request')} were late{dropped}{early}"
+            verb = "was" if len(self.late) == 1 else "were"
+            yield f"{len(self.late):,} of {counted(self.requests, 'measured request')} {verb} late{dropped}{early}"
         if not self.late:
             return
         rows = [row for row in self.rows() if row["mean_s"] or row["main_cause_of"] or row["saved_without"]]

@@ -1,31 +1,48 @@
-"""Make tables of a fleet's run for notebooks: requests, tasks, batches and workers."""
+"""Make tables of a fleet's run for notebooks: requests, tasks, batches, workers and their rentals."""
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import polars as pl
 
 from headway.core.tape import Tape
+from headway.metrics.serving.ledger import Ledger
 from headway.metrics.serving.summary import critical_paths
+from headway.metrics.serving.tokens import generates, token_times
 from headway.report.serving.history import PARTS, TaskHistory
+from headway.report.serving.presence import DRAINING, FAILED, ON, STARTING, Presence
 from headway.serving.catalogue import Catalogue
 from headway.serving.fleet import Fleet
 from headway.serving.latency import LatencyModel
 from headway.serving.request import NO_GROUPS, Groups, Request
 from headway.units import SECOND
 
+TOKENS = ("prompt_tokens", "output_tokens", "ttft_s", "tpot_s", "first_token_s")
+"""Columns about tokens, which the tables have where a function generates."""
+
 
 def tables(
     catalogue: Catalogue, fleet: Fleet, requests: Sequence[Request], tape: Tape, groups: Groups = NO_GROUPS
 ) -> dict[str, Callable[[], pl.DataFrame]]:
     """Return each table by name; times are seconds since the run began, what does not exist is empty."""
-    history = TaskHistory(catalogue, requests, tape)
+    history = TaskHistory(catalogue, fleet, requests, tape)
     arrived = [request for request in requests if request.id in history.arrived]
+    generating = generates(catalogue)
     return {
-        "requests": lambda: _requests(catalogue, fleet, arrived, history).with_columns(**_named(arrived, groups)),
-        "tasks": lambda: _tasks(fleet, history),
-        "batches": lambda: _batches(catalogue, fleet, history),
+        "requests": lambda: _requests(catalogue, fleet, arrived, history).with_columns(
+            **_named(arrived, groups),
+            **(_of_tokens(Ledger(catalogue, fleet, requests, tape)) if generating else {}),
+        ),
+        "tasks": lambda: _without(_tasks(fleet, history), generating),
+        "batches": lambda: _without(_batches(catalogue, fleet, history), generating),
         "workers": lambda: _workers(fleet, history),
+        "rentals": lambda: _rentals(fleet, history.presence),
     }
+
+
+def _without(table: pl.DataFrame, generating: bool) -> pl.DataFrame:
+    """Return a table without its columns about tokens where no function generates."""
+    return table if generating else table.drop(TOKENS, strict=False)
 
 
 def _s(time: int | None) -> float | None:
@@ -75,6 +92,20 @@ def _named(requests: Sequence[Request], groups: Groups) -> dict[str, pl.Series]:
     return columns
 
 
+def _of_tokens(ledger: Ledger) -> dict[str, pl.Series]:
+    """Return columns of the tokens of the requests that arrived, and how long they took."""
+    times, here = token_times(ledger), ledger.arrived
+    measured = {"ttft_s": (times.to_first_s, times.seen), "tpot_s": (times.per_token_s, times.several)}
+    return {
+        "prompt_tokens": pl.Series(ledger.prompt_tokens[here], dtype=pl.Int64),
+        "output_tokens": pl.Series(ledger.output_tokens[here], dtype=pl.Int64),
+        **{
+            name: pl.Series(np.where(known, values, np.nan)[here], dtype=pl.Float64).fill_nan(None)
+            for name, (values, known) in measured.items()
+        },
+    }
+
+
 def _tasks(fleet: Fleet, history: TaskHistory) -> pl.DataFrame:
     """Return one row for each attempt at a task."""
     schema = {
@@ -86,6 +117,7 @@ def _tasks(fleet: Fleet, history: TaskHistory) -> pl.DataFrame:
         "queued_s": pl.Float64,
         "begin_s": pl.Float64,
         "start_s": pl.Float64,
+        "first_token_s": pl.Float64,
         "end_s": pl.Float64,
         "lost_s": pl.Float64,
     }
@@ -103,9 +135,9 @@ def _tasks(fleet: Fleet, history: TaskHistory) -> pl.DataFrame:
             _s(attempt.ready),
             _s(attempt.queues[-1][1]) if attempt.queues else None,
             *(
-                (None, None, None)
+                (None,) * 4
                 if batch_run is None
-                else (_s(batch_run.begin), _s(batch_run.start), _s(batch_run.end))
+                else map(_s, (batch_run.begin, batch_run.start, batch_run.first_token, batch_run.end))
             ),
             _s(attempt.lost),
         )
@@ -124,6 +156,7 @@ def _batches(catalogue: Catalogue, fleet: Fleet, history: TaskHistory) -> pl.Dat
         "slices": pl.Int64,
         "begin_s": pl.Float64,
         "start_s": pl.Float64,
+        "first_token_s": pl.Float64,
         "end_s": pl.Float64,
         "lost_s": pl.Float64,
         "load_s": pl.Float64,
@@ -137,7 +170,7 @@ def _batches(catalogue: Catalogue, fleet: Fleet, history: TaskHistory) -> pl.Dat
             fleet.workers[batch_run.worker].name,
             catalogue.functions[batch_run.function].name,
             *(batch_run.tasks, batch_run.cpus, batch_run.slices),
-            *(_s(batch_run.begin), _s(batch_run.start), _s(batch_run.end), _s(batch_run.lost)),
+            *map(_s, (batch_run.begin, batch_run.start, batch_run.first_token, batch_run.end, batch_run.lost)),
             sum(time for _, time in batch_run.loads) / SECOND,
             batch_run.cold / SECOND,
             len(batch_run.loads),
@@ -149,16 +182,17 @@ def _batches(catalogue: Catalogue, fleet: Fleet, history: TaskHistory) -> pl.Dat
 
 
 def _workers(fleet: Fleet, history: TaskHistory) -> pl.DataFrame:
-    """Return one row a worker: what it is, and how long it was held, computed and was down."""
+    """Return one row a worker: what it is, and how long it was rented, held, computed and was down."""
     count = len(fleet.workers)
-    batches, held, ran, down = ([0] * count for _ in range(4))
+    batches, held, ran, down, rented = ([0] * count for _ in range(5))
     for batch_run in history.batch_runs.values():
         batches[batch_run.worker] += 1
         held[batch_run.worker] += (batch_run.until(history.horizon) - batch_run.begin) * batch_run.slices
         if batch_run.end >= 0:
             ran[batch_run.worker] += (batch_run.end - batch_run.start) * batch_run.slices
-    for worker, since, until in history.down:
-        down[worker] += until - since
+    for worker, what, since, until in history.presence.of(STARTING, ON, DRAINING, FAILED):
+        rented[worker] += until - since
+        down[worker] += until - since if what == FAILED else 0
     workers = fleet.workers
     return pl.DataFrame(
         {
@@ -173,6 +207,19 @@ def _workers(fleet: Fleet, history: TaskHistory) -> pl.DataFrame:
             "batches": batches,
             "held_slice_s": [each / SECOND for each in held],
             "computed_slice_s": [each / SECOND for each in ran],
+            "rented_s": [each / SECOND for each in rented],
             "down_s": [each / SECOND for each in down],
         }
     )
+
+
+def _rentals(fleet: Fleet, presence: Presence) -> pl.DataFrame:
+    """Return one row for each time that a worker was rented: from its start until it was off."""
+    schema = dict.fromkeys(("begin_s", "ready_s", "drain_s", "end_s"), pl.Float64)
+    rows = []
+    for rent, stopped in presence.rented():
+        ready = next((each.since for each in rent if each.what == ON), None)
+        drain = rent[-1].since if rent[-1].what == DRAINING else None
+        times = (rent[0].since, ready, drain, rent[-1].until if stopped else None)
+        rows.append((fleet.workers[rent[0].worker].name, *map(_s, times)))
+    return pl.DataFrame(rows, schema={"worker": pl.String, **schema}, orient="row")

@@ -12,11 +12,14 @@ import numpy as np
 
 from headway.core.tape import Tape
 from headway.metrics.series import FloatArray, IntArray, Series, from_changes
+from headway.metrics.serving.ledger import Ledger
 from headway.metrics.serving.summary import critical_paths
+from headway.metrics.serving.tokens import generates, token_times
 from headway.report.downsample import bucketed, rounded
 from headway.report.figures import Figure, distribution, labels, layout_of, least
 from headway.report.formatting import axis_of
 from headway.report.serving.history import PARTS, TaskHistory
+from headway.report.serving.presence import FAILED, OFF, STARTING
 from headway.report.serving.tables import with_texts
 from headway.serving.catalogue import Catalogue
 from headway.serving.fleet import Fleet
@@ -30,10 +33,12 @@ MOST_LABELS = 40
 """Workers whose name stands at the axis; of more every other, third, … has one."""
 LONGEST = 28
 """Letters of a name at an axis."""
-SPENT = (("run", "computing"), ("load", "loading"), ("wait", "in queues"), ("transfer", "inputs on their way"))
-LOST = ("lost", "lost with workers")
+_RARE = ("controller", "lost")
+"""Parts that are shown only where there are any."""
 _SHARES = ["0 %", "50 %", "100 %"]
-_COLOURS = {"run": "@run", "load": "@s1", "wait": "@wait", "transfer": "@s2", "lost": "@s3"}
+_COLOURS = {"run": "@run", "load": "@s1", "wait": "@wait", "controller": "@s5", "transfer": "@s2", "lost": "@s3"}
+GONE = (("off", (OFF,), "@rest"), ("starting", (STARTING,), "@s2"), ("out of service", (FAILED,), "@wait"))
+"""What a worker that takes nothing is, and its colour."""
 
 
 class Times:
@@ -43,7 +48,7 @@ class Times:
         self, catalogue: Catalogue, fleet: Fleet, requests: Sequence[Request], tape: Tape, skip: int = 0
     ) -> None:
         self.catalogue, self.fleet, self.requests, self.tape = catalogue, fleet, requests, tape
-        self.history = TaskHistory(catalogue, requests, tape)
+        self.history = TaskHistory(catalogue, fleet, requests, tape)
         answered = self.history.answered
         self.measured = [request for request in requests[skip:] if request.id in answered]
         """Those that were answered."""
@@ -65,6 +70,15 @@ class Times:
         """Return the slow-down of each measured request against its critical path."""
         least = [self.least[request.graph] for request in self.measured]
         return self.latency_s * SECOND / np.maximum(np.array(least, dtype=np.float64), 1.0)
+
+    @cached_property
+    def tokens(self) -> tuple[FloatArray, FloatArray]:
+        """Return seconds to the first token, and for each further one, of the measured requests that have them."""
+        if not generates(self.catalogue):
+            return np.zeros(0), np.zeros(0)
+        times = token_times(Ledger(self.catalogue, self.fleet, self.requests, self.tape))
+        kept = np.isin([request.id for request in self.requests], [request.id for request in self.measured])
+        return times.to_first_s[kept & times.seen], times.per_token_s[kept & times.several]
 
     @cached_property
     def spent(self) -> list[dict[str, int]]:
@@ -103,12 +117,23 @@ def slowdowns(names: Sequence[str], lines: Sequence[Mapping[str, Any]], values: 
     return distribution(names, lines, values, floor, "latency / critical path", "×")
 
 
+def tokens(names: Sequence[str], lines: Sequence[Mapping[str, Any]], runs: Sequence[Times]) -> dict[str, Figure]:
+    """Return the shares of requests up to a time to the first token and up to one for each further token."""
+    drawn = {}
+    for at, (anchor, what) in enumerate((("first-token", "to the first token"), ("per-token", "for a further token"))):
+        values = [run.tokens[at] for run in runs]
+        if any(len(each) for each in values):
+            floor = max(least(values, 1e-3), 1e-9)
+            drawn[anchor] = distribution(names, lines, values, floor, f"seconds {what}", " s")
+    return drawn
+
+
 # --- where time goes --------------------------------------------------------------------------------------------
 
 
 def spent(names: Sequence[str], runs: Sequence[Times]) -> Figure:
     """Draw the mean latency by what it is spent on, a bar a run."""
-    shown = [*SPENT, *([LOST] if any(run.parts["lost"] for run in runs) else [])]
+    shown = [each for each in PARTS.items() if each[0] not in _RARE or any(run.parts[each[0]] for run in runs)]
     data = [
         {
             "type": "bar",
@@ -176,7 +201,7 @@ def _spread(row: FloatArray, since: int, until: int, width: int, amount: float) 
 
 
 def workers(run: Times) -> Figure:
-    """Draw how busy each worker was over time: a row a worker; where it was out of service in another colour."""
+    """Draw how busy each worker was over time: a row a worker; where it was not there in other colours."""
     end = run.history.horizon
     width = max(1, -(-end // BUCKETS))
     size, unit = axis_of(max(end / SECOND, 1e-9))
@@ -203,16 +228,22 @@ def workers(run: Times) -> Figure:
             "hovertemplate": f"{where}%{{z}} % held<extra></extra>",
         }
     ]
-    if run.history.down:
-        down = np.zeros((count, BUCKETS))
-        for worker, since, until in run.history.down:
-            _spread(down[worker], since, until, width, 1.0)
-        gone = [[1 if share >= 0.5 else None for share in row] for row in down.tolist()]
-        colour = {"z": gone, "zmin": 0, "zmax": 1, "colorscale": [[0, "@wait"], [1, "@wait"]]}
-        data.append({**common, **colour, "hovertemplate": f"{where}out of service<extra></extra>"})
+    for what, kinds, colour in GONE:
+        if (z := _gone(run, kinds, width)) is not None:
+            painted = {"z": z, "zmin": 0, "zmax": 1, "colorscale": [[0, colour], [1, colour]]}
+            data.append({**common, **painted, "hovertemplate": f"{where}{what}<extra></extra>"})
     height = min(900, 96 + max(3, 22 if count <= 20 else 12) * count)
     axes = {"xaxis": _time(end, size, unit), "yaxis": _places(names, -(-count // MOST_LABELS))}
     return {"data": data, "layout": layout_of(height, **axes)}
+
+
+def _gone(run: Times, kinds: Sequence[str], width: int) -> list[list[int | None]] | None:
+    """Return by worker and interval whether a worker was of some kinds for most of it; None where none ever was."""
+    stretches = list(run.history.presence.of(*kinds))
+    share = np.zeros((len(run.fleet.workers), BUCKETS))
+    for worker, _, since, until in stretches:
+        _spread(share[worker], since, until, width, 1.0)
+    return [[1 if most >= 0.5 else None for most in row] for row in share.tolist()] if stretches else None
 
 
 # --- pipelines --------------------------------------------------------------------------------------------------

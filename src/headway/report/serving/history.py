@@ -6,93 +6,34 @@ into a batch. A task that is lost with its worker has several attempts. A ``Batc
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import accumulate
 
 from headway.core.tape import Tape, TapeRow
+from headway.report.serving.attempts import Attempt, BatchRun, Prefetch
+from headway.report.serving.presence import Presence
+from headway.report.serving.waits import Decisions, Wait
 from headway.serving.catalogue import Catalogue
+from headway.serving.fleet import Fleet
 from headway.serving.graph import Graph
 from headway.serving.request import Request
 from headway.serving.rows import UNANSWERED, Kind, unpack
 
-PARTS = ("run", "load", "wait", "transfer", "lost")
-"""Parts of a request's latency: computing; loading a process or weights; waiting in a queue; transfer of inputs; and
-time lost with failed workers."""
-
-
-@dataclass(slots=True)
-class BatchRun:
-    """A batch on its worker."""
-
-    lease: int
-    worker: int
-    function: int
-    begin: int
-    cpus: int
-    slices: int
-    members: list[tuple[int, int]] = field(default_factory=list)
-    """(request, task)."""
-    start: int = -1
-    """When it began to compute; -1: it never did."""
-    first_token: int = -1
-    """When it had its first token; -1: never, or it does not generate."""
-    end: int = -1
-    """When it was done; -1: never."""
-    lost: int = -1
-    """When its worker failed under it."""
-    inputs: int = -1
-    """When the last input that it pulled had arrived."""
-    loads: list[tuple[int, int]] = field(default_factory=list)
-    """(model, how long it took)."""
-    cold: int = 0
-    """How long its process took to start; 0: there was one."""
-    evicted: list[int] = field(default_factory=list)
-    beside: tuple[int, ...] = ()
-    """Functions of the batches that its worker had running when it began."""
-
-    @property
-    def tasks(self) -> int:
-        """Return how many it holds."""
-        return len(self.members)
-
-    def until(self, horizon: int) -> int:
-        """Return until when it held its worker; ``horizon`` where the tape ends first."""
-        return self.end if self.end >= 0 else self.lost if self.lost >= 0 else max(self.begin, horizon)
-
-
-@dataclass(slots=True)
-class Attempt:
-    """One attempt at a task."""
-
-    request: int
-    task: int
-    ready: int = -1
-    """When all that it waits for was done; -1: that has not come, or its inputs were lost again."""
-    queues: list[tuple[int, int, int]] = field(default_factory=list)
-    """Queues that it stood in: (worker, since, until); until is -1 while it does."""
-    batch_run: BatchRun | None = None
-    lost: int = -1
-    """When it, or its result, was lost with a worker."""
-    placed: int = -1
-    """When it was first placed on a worker; -1: never in this attempt, or before the attempt began."""
-
-
-@dataclass(slots=True)
-class Prefetch:
-    """Weights or a process that was asked for before any task needed it."""
-
-    worker: int
-    begin: int
-    end: int
-    """When it was loaded, or its worker failed, or the tape ended."""
-    model: int = -1
-    function: int = -1
+PARTS = {
+    "run": "computing",
+    "load": "loading",
+    "wait": "in queues",
+    "controller": "waiting for a decision",
+    "transfer": "inputs on their way",
+    "lost": "lost with workers",
+}
+"""Parts of a request's latency, and their names. Loading is that of a process or of weights; decisions take time where
+there is a controller."""
 
 
 class TaskHistory:
-    """The attempts, batches, ends of requests and worker failures of a tape, read once."""
+    """The attempts, batches, ends of requests, decisions and states of workers of a tape, read once."""
 
-    def __init__(self, catalogue: Catalogue, requests: Sequence[Request], tape: Tape) -> None:
+    def __init__(self, catalogue: Catalogue, fleet: Fleet, requests: Sequence[Request], tape: Tape) -> None:
         self.graphs: dict[int, Graph] = {request.id: catalogue.graphs[request.graph] for request in requests}
         self.horizon = int(tape.column("time")[-1]) if len(tape) else 0
         self.batch_runs: dict[int, BatchRun] = {}
@@ -103,14 +44,15 @@ class TaskHistory:
         self.answered: dict[int, tuple[int, int]] = {}
         """When, and by which task."""
         self.dropped: dict[int, int] = {}
-        self.down: list[tuple[int, int, int]] = []
-        """Workers out of service: (worker, since, until); until is the tape's end where they are still."""
+        self.presence = Presence(fleet, tape)
+        """When each worker was on, off, starting, draining and failed."""
+        self.decisions = Decisions(tape)
+        self._ingress: dict[int, int] = {}
         self.prefetches: dict[int, Prefetch] = {}
         """Fetches and processes, by lease."""
         self._open: dict[int, dict[int, BatchRun]] = {}
         self._coming: dict[int, dict[int, Prefetch]] = {}
         self._done: dict[int, set[int]] = {}
-        self._failed: dict[int, int] = {}
         self._processes: dict[int, tuple[list[int], list[int]]] = {}
         """By function: when batches and processes of it began, and the earliest start of one up to there."""
         readers: dict[int, Callable[[TapeRow], None]] = {
@@ -131,9 +73,7 @@ class TaskHistory:
             **dict.fromkeys(UNANSWERED, self._on_dropped),
             Kind.DONE: self._on_answered,
             Kind.WORKER_FAILED: self._on_worker_failed,
-            Kind.WORKER_RECOVERED: self._on_worker_recovered,
             Kind.STOP_WORKER: self._on_worker_stopped,
-            Kind.WORKER_STARTED: self._on_worker_recovered,
             Kind.FETCH: self._on_fetch_asked,
             Kind.START_INSTANCE: self._on_fetch_asked,
             Kind.FETCHED: self._on_fetched,
@@ -142,7 +82,6 @@ class TaskHistory:
         for values in tape.of(*readers).tolist():
             row = TapeRow(*values)
             readers[row.kind](row)
-        self.down += [(worker, since, self.horizon) for worker, since in self._failed.items()]
 
     def __iter__(self) -> Iterator[Attempt]:
         for tasks in self.tasks.values():
@@ -199,6 +138,7 @@ class TaskHistory:
 
     def _on_request_arrived(self, row: TapeRow) -> None:
         self.arrived[row.subject] = row.time
+        self._ingress[row.subject] = row.place
         self._done[row.subject] = set()
         tasks = self.tasks[row.subject] = [
             [Attempt(row.subject, t)] for t in range(len(self.graphs[row.subject].tasks))
@@ -242,17 +182,12 @@ class TaskHistory:
     # --- workers ---
 
     def _on_worker_failed(self, row: TapeRow) -> None:
-        self._failed[row.place] = row.time
         for batch_run in self._open.pop(row.place, {}).values():
             batch_run.lost = row.time
         for ahead in self._coming.pop(row.place, {}).values():
             ahead.end = row.time
 
-    def _on_worker_recovered(self, row: TapeRow) -> None:
-        self.down.append((row.place, self._failed.pop(row.place, 0), row.time))  # off since the run began
-
     def _on_worker_stopped(self, row: TapeRow) -> None:
-        self._failed.setdefault(row.place, row.time)
         for ahead in self._coming.pop(row.place, {}).values():
             ahead.end = row.time
 
@@ -292,11 +227,14 @@ class TaskHistory:
             assert batch_run is not None
             spent["run"] += batch_run.end - batch_run.start
             spent["transfer" if batch_run.inputs >= batch_run.start else "load"] += batch_run.start - batch_run.begin
-            queued = max(attempt.ready, attempt.queues[0][1]) if attempt.queues else attempt.ready
-            spent["transfer"] += queued - attempt.ready
-            spent["wait"] += batch_run.begin - queued
+            for wait in self.waits(attempt, batch_run.begin):
+                spent[wait.what] += wait.until - wait.since
             spent["lost"] += lost
         return spent
+
+    def waits(self, attempt: Attempt, end: int) -> Iterator[Wait]:
+        """Yield what a task that was ready waited for, until a batch took it up or until ``end``; without a gap."""
+        return self.decisions.waits(attempt, end, self._ingress[attempt.request])
 
     def chain(self, request: int, last: Attempt | None = None) -> Iterator[tuple[Attempt, int]]:
         """Yield the tasks that decided when a request was answered, last first, each with the time lost before it.

@@ -19,6 +19,8 @@ from headway.report.names import cut_distinct, shortened
 from headway.report.page import ABOUT_ONE, assembled
 from headway.report.sections import figure, for_run
 from headway.report.serving import figures, groups
+from headway.report.serving.history import PARTS
+from headway.report.serving.presence import FAILED
 from headway.report.serving.tables import FORMATS, dropped_of_all, telling, with_texts
 from headway.serving.catalogue import Catalogue
 from headway.serving.fleet import Fleet
@@ -43,6 +45,13 @@ _TABLE = (
     ("slow-down, mean", "slowdown_mean"),
     ("latency, p50", "latency_p50_s"),
     ("in time, of measured", "slo_hit_rate"),
+    ("first token", "ttft_mean_s"),
+    ("in time", "ttft_hit_rate"),
+    ("per token", "tpot_mean_s"),
+    ("in time", "tpot_hit_rate"),
+    ("tokens/s", "output_tokens_per_s"),
+    ("kv peak", "kv_cache_peak_bytes"),
+    ("prompts cached", "prompt_tokens_cached"),
     ("dropped, of all", "dropped_of_all"),
     ("no answer", "unfinished"),
     ("lost tasks", "lost_tasks"),
@@ -63,6 +72,8 @@ _TABLE = (
 _BELOW = {
     "slowdown_mean": (("p50", "slowdown_p50"), ("p95", "slowdown_p95")),
     "latency_p50_s": (("p99", "latency_p99_s"),),
+    "ttft_mean_s": (("p99", "ttft_p99_s"),),
+    "tpot_mean_s": (("p99", "tpot_p99_s"),),
 }
 """What stands in small letters below a number."""
 
@@ -168,7 +179,12 @@ class _Page:
         )
         lead = "Everything here is simulated: run times are those of the profiles, with their spread."
         if run.skip:
-            lead += f" The first {count(run.skip, 'request')} of each run are the warm-up, which is not measured."
+            first = (
+                "The first request of each run is"
+                if run.skip == 1
+                else f"The first {run.skip:,} requests of each run are"
+            )
+            lead += f" {first} the warm-up, which is not measured."
             lead += " Dropped requests are counted in it too." if self.timed else ""
         return sections.hero(self.answer(), lead, facts, self._warnings(), self._bars() + self._tiles())
 
@@ -228,7 +244,7 @@ class _Page:
         )
 
     def _tiles(self) -> str:
-        """Return four numbers of the best run, each beside the baseline's."""
+        """Return four numbers of the best run, each beside the baseline's; two more where requests generate tokens."""
         tiles = [
             ("slow-down, mean", "slowdown_mean"),
             ("99th percentile of latency", "latency_p99_s"),
@@ -239,6 +255,8 @@ class _Page:
             tiles[0] = ("answered in time", "slo_hit_rate")
         elif self.runs[self.best].row.get("cache_hit_rate") is not None:
             tiles[3] = ("of tasks found their models in place", "cache_hit_rate")
+        if self.runs[self.best].row.get("ttft_p99_s") is not None:
+            tiles += [("99th percentile, to the first token", "ttft_p99_s"), ("for each further token", "tpot_mean_s")]
         row, other = self.runs[self.best].row, self.runs[self.baseline].row
         was = "" if self.best == self.baseline else f"<small>{self.names[self.baseline]}: "
         cells = "".join(
@@ -260,6 +278,8 @@ class _Page:
         if any(times.measured for times in self.times):
             drawn["latency"] = latencies(names, self.lines, [times.latency_s for times in self.times])
             drawn["slowdown"] = figures.slowdowns(names, self.lines, [times.slowdown for times in self.times])
+        if any(len(times.tokens[0]) for times in self.times):
+            drawn |= figures.tokens(names, self.lines, self.times)
         for anchor, key in (("graphs-slow", "slowdown_mean"), ("graphs-late", "slo_hit_rate")):
             if (dots := figures.by_graph(names, self.lines, rows, key)) is not None:
                 drawn[anchor] = dots
@@ -269,6 +289,12 @@ class _Page:
         key = sections.key(self.names, self.baseline)
         latency = figure("latency", "Share of requests by latency", "latency")
         slowdown = figure("slowdown", "Share of requests by slow-down", "slow-down against the critical path")
+        tokens = "".join(
+            figure(anchor, f"Share of requests by {what}", what)
+            for anchor, what in (("first-token", "time to the first token"), ("per-token", "time for a further token"))
+            if anchor in drawn
+        )
+        tokens = f'<div class="pair">{tokens}</div>' if tokens else ""
         graphs = [
             figure(anchor, f"{what} by pipeline", what if "graphs-late" in drawn else "")
             for anchor, what in (("graphs-late", "answered in time"), ("graphs-slow", "mean slow-down"))
@@ -282,7 +308,7 @@ class _Page:
         pair = f'<div class="pair">{"".join(graphs)}</div>' if len(graphs) > 1 else "".join(graphs)
         return {
             "table": self._table(),
-            "times": f'{key}<div class="pair">{latency}{slowdown}</div>' if answered else "",
+            "times": f'{key}<div class="pair">{latency}{slowdown}</div>{tokens}' if answered else "",
             "spent": sections.legend(drawn["spent"]) + figure("spent", about, about) if answered else "",
             "over-time": key + figure("over-time", "Requests that have arrived and not ended, over time"),
             "workers": "".join(for_run(index, self._workers(index)) for index in range(len(self.runs))),
@@ -295,8 +321,11 @@ class _Page:
 
     def _workers(self, index: int) -> str:
         about = "The share of each GPU that batches held: computing, or fetching what they need."
-        if self.times[index].history.down:
+        presence = self.times[index].history.presence
+        if any(presence.of(FAILED)):
             about += " Where a worker was out of service, its row is orange."
+        if presence.changes:
+            about += " Where it was off, and nobody paid for it, its row is grey; where it was starting, green."
         return figure(f"workers-{index}", "Share of each worker that batches held, over time", about)
 
     def _table(self) -> str:
@@ -357,6 +386,5 @@ def _cell(row: Mapping[str, Any], key: str) -> str:
 def _parts(spent: Mapping[str, int]) -> str:
     """Return the largest parts of a request's time."""
     whole = max(1, sum(spent.values()))
-    named = dict((*figures.SPENT, figures.LOST))
     ranked = sorted(spent.items(), key=lambda each: -each[1])
-    return ", ".join(f"{percent(time / whole, 0)} {named[part]}" for part, time in ranked if time >= whole / 100)
+    return ", ".join(f"{percent(time / whole, 0)} {PARTS[part]}" for part, time in ranked if time >= whole / 100)

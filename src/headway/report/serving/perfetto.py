@@ -1,10 +1,11 @@
 """Write a run of a fleet as a trace that Perfetto (ui.perfetto.dev) and chrome://tracing open.
 
 A process is a worker. Its threads hold batches, as many threads as ran at once, each batch with what it loaded and what
-it computed below it; weights and processes that nobody waited for yet have threads of their own. Tasks that wait and
-inputs under way are asynchronous slices, at the worker or, while a task may go anywhere, at the process ``fleet``.
-Failures and requests that are given up are instants. Counters say how many tasks wait at each worker, how many requests
-live and how many workers are up. Lines are made one at a time.
+it computed below it; weights and processes that nobody waited for yet have threads of their own. So have the decisions
+of a controller, and, where workers are started and stopped, what each one was: a worker that is off has no slice there.
+Tasks that wait, for a worker or for a decision, and inputs under way are asynchronous slices, at the worker or, while a
+task may go anywhere, at the process ``fleet``. Failures and requests that are given up are instants. Counters say how
+many tasks wait at each worker, how many requests live and how many workers are up. Lines are made one at a time.
 """
 
 import json
@@ -12,11 +13,14 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, count
 
 from headway.core.tape import Tape
-from headway.report.serving.history import Attempt, BatchRun, TaskHistory
+from headway.report.serving.attempts import Attempt, BatchRun
+from headway.report.serving.history import TaskHistory
+from headway.report.serving.presence import DRAINING, FAILED, OFF, ON, STARTING
 from headway.report.trace_events import Lanes, counter, instant, microseconds, named, ordered, span, whole_file
 from headway.serving.catalogue import Catalogue
 from headway.serving.fleet import Fleet
 from headway.serving.request import Request
+from headway.serving.state import CENTRAL
 
 FLEET_PID = 1
 FIRST_PID = 2
@@ -28,9 +32,9 @@ def trace_events(
     catalogue: Catalogue, fleet: Fleet, requests: Sequence[Request], tape: Tape, title: str = ""
 ) -> Iterator[str]:
     """Return the file, piece by piece."""
-    drawn = _Drawn(catalogue, fleet, TaskHistory(catalogue, requests, tape))
-    parts = (drawn.names(), drawn.batches(), drawn.fetches(), drawn.waits(), drawn.moments(), drawn.counters())
-    return whole_file(chain.from_iterable(parts), title)
+    drawn = _Drawn(catalogue, fleet, TaskHistory(catalogue, fleet, requests, tape))
+    parts = (drawn.names(), drawn.presence(), drawn.decisions(), drawn.batches(), drawn.fetches(), drawn.waits())
+    return whole_file(chain.from_iterable((*parts, drawn.moments(), drawn.counters())), title)
 
 
 class _Drawn:
@@ -44,19 +48,31 @@ class _Drawn:
         self.prefetches = [(each, ahead[each.worker].place(each.begin, each.end)) for each in asked]
         # no thread has the number of a process: viewers take such a one for its main thread and put it first
         numbers = count(FIRST_PID + len(fleet.workers))
+        desks = {decision.desk for decision in history.decisions.made}
+        rented = int(history.presence.changes)
         self.threads = [
             {
                 (kind, lane): next(numbers)
-                for kind, lanes in (("GPU", max(1, len(computing.ends))), ("ahead", len(fetching.ends)))
+                for kind, lanes in (
+                    ("rented", rented),
+                    ("controller", int(worker in desks)),
+                    ("GPU", max(1, len(gpu[worker].ends))),
+                    ("ahead", len(ahead[worker].ends)),
+                )
                 for lane in range(lanes)
             }
-            for computing, fetching in zip(gpu, ahead, strict=True)
+            for worker in range(len(fleet.workers))
         ]
+        self.central = next(numbers) if CENTRAL in desks else 0
+        """The thread of the controller of the whole fleet; 0: there is none."""
 
     def names(self) -> Iterator[str]:
         """Yield the names of processes and threads."""
         yield named("process_name", FLEET_PID, 0, "fleet")
         yield ordered("process", FLEET_PID)
+        if self.central:
+            yield named("thread_name", FLEET_PID, self.central, "controller")
+            yield ordered("thread", FLEET_PID, self.central)
         for index, worker in enumerate(self.fleet.workers):
             pid = FIRST_PID + index
             yield named("process_name", pid, 0, f"{worker.name} ({worker.gpu.type or 'GPU'})")
@@ -64,6 +80,22 @@ class _Drawn:
             for (kind, lane), tid in self.threads[index].items():
                 yield named("thread_name", pid, tid, f"{kind}, {lane + 1}" if lane else kind)
                 yield ordered("thread", pid, tid)
+
+    def presence(self) -> Iterator[str]:
+        """Yield what each worker was while it was rented; nothing where none was ever off."""
+        if self.history.presence.changes:
+            for worker, what, since, until in self.history.presence.of(STARTING, ON, DRAINING, FAILED):
+                yield span(what, "rented", since, until, FIRST_PID + worker, self.threads[worker]["rented", 0], {})
+
+    def decisions(self) -> Iterator[str]:
+        """Yield when each controller was busy."""
+        for desk, begin, until, waited in self.history.decisions.made:
+            where = (
+                (FLEET_PID, self.central)
+                if desk == CENTRAL
+                else (FIRST_PID + desk, self.threads[desk]["controller", 0])
+            )
+            yield span("decision", "decision", begin, until, *where, {"waited_ms": waited / 1e6})
 
     def batches(self) -> Iterator[str]:
         """Yield what held the GPU, and within it: loading, then computing."""
@@ -85,6 +117,8 @@ class _Drawn:
                 yield span("load", "load", batch_run.begin, computing, *where, told)
             if until > computing:
                 yield span("run", "run", computing, until, *where, {})
+            if 0 <= batch_run.first_token < until:
+                yield instant("first token", "t", batch_run.first_token, *where)
 
     def _computes_from(self, batch_run: BatchRun, until: int) -> int:
         """Return when a batch began to compute.
@@ -106,7 +140,10 @@ class _Drawn:
             yield span(name, "ahead", fetch.begin, fetch.end, *where, {})
 
     def waits(self) -> Iterator[str]:
-        """Yield inputs in transfer to a worker, and tasks in its queue; tasks without a worker wait at the fleet."""
+        """Yield inputs in transfer to a worker, tasks in its queue and tasks that wait for a decision.
+
+        Tasks without a worker wait at the fleet.
+        """
         numbers = count(1)
         for attempt in self.history:
             for what, since, until, pid in self._waits(attempt):
@@ -119,23 +156,20 @@ class _Drawn:
 
     def _waits(self, attempt: Attempt) -> Iterator[tuple[str, int, int, int]]:
         """Yield (kind of wait, since, until, process)."""
-        horizon = self.history.horizon
-        since = attempt.ready
-        for worker, queued, until in attempt.queues:
-            if 0 <= since < queued:
-                yield "transfer", since, queued, FIRST_PID + worker
-            since = until if until >= 0 else horizon
-            yield "wait", queued, since, FIRST_PID + worker
+        if attempt.ready < 0:
+            return
         batch_run = attempt.batch_run
-        if not attempt.queues and since >= 0:
-            given_up = self.history.dropped.get(attempt.request, horizon) if attempt.lost < 0 else attempt.lost
-            yield "wait", since, given_up if batch_run is None else batch_run.begin, FLEET_PID
+        end = self.history.dropped.get(attempt.request, self.history.horizon) if attempt.lost < 0 else attempt.lost
+        queued = bool(attempt.queues)
+        for what, worker, since, until in self.history.waits(attempt, end):
+            named = "decision" if what == "controller" else what
+            yield named, since, until, FIRST_PID + worker if queued and worker >= 0 else FLEET_PID
         if batch_run is not None and batch_run.start > batch_run.begin and batch_run.inputs >= batch_run.start:
             yield "transfer", batch_run.begin, batch_run.start, FIRST_PID + batch_run.worker
 
     def moments(self) -> Iterator[str]:
         """Yield failures and recoveries of workers, and dropped requests."""
-        for worker, since, until in sorted(self.history.down, key=lambda each: (each[1], each[0])):
+        for worker, _, since, until in sorted(self.history.presence.of(FAILED), key=lambda each: (each[2], each[0])):
             pid = FIRST_PID + worker
             yield instant("worker failed", "p", since, pid, pid)
             if until < self.history.horizon:
@@ -149,9 +183,10 @@ class _Drawn:
         ended = {**{request: time for request, (time, _) in history.answered.items()}, **history.dropped}
         alive = [(time, 1) for time in history.arrived.values()] + [(time, -1) for time in ended.values()]
         yield from _counter("requests", "alive", FLEET_PID, alive)
-        if history.down:
-            up = [(0, len(self.fleet.workers))] + [(since, -1) for _, since, _ in history.down]
-            up += [(until, 1) for _, _, until in history.down if until < history.horizon]
+        if any(history.presence.of(OFF, STARTING, DRAINING, FAILED)):
+            there = list(history.presence.of(ON))
+            up = [(each.since, 1) for each in there]
+            up += [(each.until, -1) for each in there if each.until < history.horizon]
             yield from _counter("workers", "up", FLEET_PID, up)
         queues: list[list[Change]] = [[] for _ in self.fleet.workers]
         for attempt in history:

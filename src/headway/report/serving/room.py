@@ -6,6 +6,7 @@ import numpy as np
 
 from headway.metrics.series import IntArray
 from headway.report.serving.history import TaskHistory
+from headway.report.serving.presence import DRAINING, FAILED, OFF, STARTING
 from headway.serving.fleet import Fleet
 from headway.serving.latency import LatencyModel
 
@@ -14,7 +15,7 @@ Stretches = tuple[IntArray, IntArray]
 
 
 class Room:
-    """The CPUs and slices of workers over time. A worker that is down has no room."""
+    """The CPUs and slices of workers over time. A worker that is not on has no room."""
 
     def __init__(self, fleet: Fleet, latency: LatencyModel, history: TaskHistory) -> None:
         self._fleet, self._latency, self._horizon = fleet, latency, history.horizon
@@ -23,7 +24,7 @@ class Room:
         for run in history.batch_runs.values():
             taken = (run.begin, run.cpus, run.slices), (run.until(self._horizon), -run.cpus, -run.slices)
             self._changes[run.worker] += taken
-        for worker, since, until in history.down:
+        for worker, _, since, until in history.presence.of(OFF, STARTING, DRAINING, FAILED):
             cpus, slices = fleet.workers[worker].cpus, fleet.workers[worker].gpu.slices
             self._changes[worker] += [(since, cpus, slices), (until, -cpus, -slices)]
         self._of_worker: dict[tuple[int, int, int], Stretches] = {}

@@ -8,7 +8,8 @@ import numpy as np
 
 from headway.core.tape import Tape, TapeRow
 from headway.report.formatting import clipped, listed, milliseconds
-from headway.report.serving.history import Attempt, BatchRun, TaskHistory
+from headway.report.serving.attempts import Attempt, BatchRun
+from headway.report.serving.history import PARTS, TaskHistory
 from headway.serving.catalogue import Catalogue
 from headway.serving.fleet import Fleet
 from headway.serving.latency import LatencyModel
@@ -19,13 +20,6 @@ from headway.units import format_size, to_seconds
 _MOST_NEIGHBOURS = 3
 _LEAVES = frozenset(map(int, (Kind.PLACE, Kind.MOVE, *UNANSWERED)))
 """Rows that take a task out of a queue."""
-_WORDS = {
-    "run": "computing",
-    "load": "loading",
-    "wait": "in queues",
-    "transfer": "inputs on their way",
-    "lost": "lost with workers",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +79,7 @@ class RequestStory:
             latency = self.answered - request.arrival
             times = f"{latency / max(self.least, 1):.2f} times its critical path of {milliseconds(self.least)}"
             yield f"answered after {milliseconds(latency)}: {times}{self._margin(self.answered)}"
-            where = listed([f"{milliseconds(time)} {_WORDS[what]}" for what, time in self.spent.items() if time])
+            where = listed([f"{milliseconds(time)} {PARTS[what]}" for what, time in self.spent.items() if time])
             yield f"the chain of tasks that decided it: {where}"
         elif self.dropped >= 0:
             yield f"given up after {milliseconds(self.dropped - request.arrival)}{self._margin(self.dropped)}"
@@ -150,7 +144,7 @@ class _Teller:
         self.names = [clipped(task.name) for task in self.graph.tasks]
         self.workers = [clipped(worker.name) for worker in fleet.workers]
         self.steps: list[Step] = []
-        self.history = TaskHistory(catalogue, requests, tape)
+        self.history = TaskHistory(catalogue, fleet, requests, tape)
         self.latency = LatencyModel(catalogue, fleet)
         own = np.flatnonzero(tape.column("subject") == request.id).tolist()
         self.rows = [(index, TapeRow(*tape.rows[index].tolist())) for index in own]
@@ -196,22 +190,38 @@ class _Teller:
         for _, row in rows:
             by_worker.setdefault(row.place, []).append(self.names[row.detail])
         placed = "; ".join(f"{listed(tasks)} on {self.workers[worker]}" for worker, tasks in by_worker.items())
-        self._say(time, rows[0][0], f"placed: {placed}")
+        self._say(time, rows[0][0], f"placed{self._decided_after(time)}: {placed}")
+
+    def _decided_after(self, time: int) -> str:
+        """Return how long its tasks had waited for the decision that came at a time, if they did."""
+        attempts = (attempt for tasks in self.history.tasks[self.request.id] for attempt in tasks if attempt.ready >= 0)
+        waits = (wait for attempt in attempts for wait in self.history.waits(attempt, self._end_of(attempt)))
+        longest = max(
+            (each.until - each.since for each in waits if each.what == "controller" and each.until == time), default=0
+        )
+        return f" after {milliseconds(longest)} of waiting for a decision" if longest else ""
+
+    def _end_of(self, attempt: Attempt) -> int:
+        """Return when an attempt ended that led into no batch."""
+        if attempt.lost >= 0:
+            return attempt.lost
+        return self.history.dropped.get(attempt.request, self.history.horizon)
 
     def _read(self, index: int, row: TapeRow) -> None:
         if row.kind == Kind.ARRIVED:
             self._say(row.time, index, f"came in at {self.workers[row.place]}")
         elif row.kind == Kind.MOVE:
             came = "" if row.value < 0 else f" instead of {self.workers[row.value]}"
-            self._say(row.time, index, f"{self.names[row.detail]} goes to {self.workers[row.place]}{came}")
+            after = self._decided_after(row.time)
+            self._say(row.time, index, f"{self.names[row.detail]} goes to {self.workers[row.place]}{came}{after}")
         elif row.kind == Kind.DROP:
             done = f"{row.value} of {len(self.names)} tasks done"
-            self._say(row.time, index, f"given up, with {done}: {self.why_dropped(row.time)}")
+            after = self._decided_after(row.time)
+            self._say(row.time, index, f"given up{after}, with {done}: {self.why_dropped(row.time)}")
         elif row.kind == Kind.REQUEST_FAILED:
             why = f"{self.names[row.detail]} failed" if row.detail >= 0 else "it was late, or nobody waited for it"
-            self._say(
-                row.time, index, f"ended without an answer, with {row.value} of {len(self.names)} tasks done: {why}"
-            )
+            done = f"{row.value} of {len(self.names)} tasks done"
+            self._say(row.time, index, f"ended without an answer, with {done}: {why}")
 
     def why_dropped(self, now: int) -> str:
         """Return why it was given up, as far as the tape and the profiles show it."""
@@ -251,11 +261,8 @@ class _Teller:
         begin = batch_run.begin if batch_run is not None else -1
         for index, (worker, since, until) in enumerate(attempt.queues):
             if since != begin:
-                came = (
-                    ""
-                    if index or since <= attempt.ready
-                    else f", its inputs {milliseconds(since - attempt.ready)} on their way"
-                )
+                sent = max(attempt.ready, attempt.placed)
+                came = "" if index or since <= sent else f", its inputs {milliseconds(since - sent)} on their way"
                 row = self._row(attempt.task, since, Kind.TASK_ARRIVED, Kind.QUEUED)
                 self._say(since, row, f"{name} is queued at {self.workers[worker]}{came}")
             if until >= 0 and until not in (begin, attempt.lost):
@@ -282,12 +289,7 @@ class _Teller:
         return found
 
     def _ran(self, attempt: Attempt, batch_run: BatchRun, name: str) -> None:
-        since = attempt.queues[-1][1] if attempt.queues else attempt.ready
-        waited = (
-            f" after {milliseconds(batch_run.begin - since)} of waiting{self._behind(batch_run, since)}"
-            if batch_run.begin > since
-            else ""
-        )
+        waited = self._waited(attempt, batch_run)
         row = self._row(attempt.task, batch_run.begin, Kind.TASK)
         self._say(
             batch_run.begin,
@@ -306,6 +308,20 @@ class _Teller:
                 self.batches[Kind.FINISHED, batch_run.lease],
                 f"{name} is done, in {milliseconds(batch_run.end - batch_run.start)}",
             )
+
+    def _waited(self, attempt: Attempt, batch_run: BatchRun) -> str:
+        """Return how long a task waited in the queue before its batch, for what, and behind whom."""
+        since = attempt.queues[-1][1] if attempt.queues else attempt.ready
+        whole = batch_run.begin - since
+        if whole <= 0:
+            return ""
+        waits = self.history.waits(attempt, batch_run.begin)
+        undecided = sum(each.until - each.since for each in waits if each.what == "controller" and each.since >= since)
+        if undecided >= whole:
+            return f" after {milliseconds(whole)} of waiting for a decision"
+        share = f", {milliseconds(undecided)} of it for a decision," if undecided else ""
+        behind = self._behind(batch_run, since, batch_run.begin - undecided)
+        return f" after {milliseconds(whole)} of waiting{share}{behind}".removesuffix(",")
 
     def _lost(self, attempt: Attempt, name: str) -> str:
         batch_run = attempt.batch_run
@@ -345,15 +361,15 @@ class _Teller:
             parts.append(f"{what} after {milliseconds(batch_run.start - batch_run.begin)}")
         return ", ".join(parts)
 
-    def _behind(self, batch_run: BatchRun, since: int) -> str:
-        """Return what its worker did meanwhile."""
+    def _behind(self, batch_run: BatchRun, since: int, until: int) -> str:
+        """Return what its worker did between two times before it took it up."""
         horizon = self.history.horizon
         others = [
             other
             for other in self.history.batch_runs.values()
             if other.worker == batch_run.worker
             and other.lease != batch_run.lease
-            and other.begin < batch_run.begin
+            and other.begin < until
             and other.until(horizon) > since
         ]
         if not others:

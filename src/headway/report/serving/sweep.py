@@ -9,6 +9,7 @@ from rich.text import Text
 from headway.metrics.serving.ranking import NEAR_COST, NEAR_HITS, best
 from headway.report.formatting import clipped
 from headway.report.terminal import framed
+from headway.units import counted
 
 Row = Mapping[str, Any]
 POLICY = "policy.name"
@@ -53,7 +54,7 @@ def remarks(rows: Sequence[Row]) -> list[str]:
         return []
     told = ", ".join(f"{name} in {counts[name]:,}" for name in sorted(counts, key=lambda name: -counts[name]))
     rule = f"most in time (within {100 * NEAR_HITS:g} points), then cheapest (within {100 * NEAR_COST - 100:g} %)"
-    return [f"best of {len(groups):,} combinations: {told}; {rule}"]
+    return [f"best of {counted(len(groups), 'combination')}: {told}; {rule}"]
 
 
 def _groups(rows: Sequence[Row], across: str) -> Groups:

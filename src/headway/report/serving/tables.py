@@ -7,7 +7,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from headway.report.formatting import clipped, signed
+from headway.report.formatting import clipped, level_of, signed
 from headway.report.names import labels, shortened
 from headway.report.terminal import fitted, framed
 from headway.units import format_size
@@ -69,7 +69,7 @@ _COLUMNS: tuple[tuple[str, str, Callable[[Any], str], int], ...] = (
     ("measured", "measured", _count, 0),
     ("seeds", "seeds", _count, 0),
     ("slow-down", "slowdown_mean", _ratio, -1),
-    ("95 %", "slowdown_mean_range", _text, 0),
+    ("{level}", "slowdown_mean_range", _text, 0),
     ("vs {baseline}", "slowdown_change", change_text, 0),
     ("p50", "slowdown_p50", _ratio, 0),
     ("p95", "slowdown_p95", _ratio, 0),
@@ -161,7 +161,8 @@ def comparison(rows: Sequence[Row], leave_out: Sequence[str] = ()) -> Table:
     shown = [column for column in _COLUMNS if telling(rows, column[1]) and column[1] not in leave_out]
     baseline = baseline_name(rows, names)
     first = "variant" if any("variant" in row for row in rows) else "policy"
-    table = framed([first], [heading.format(baseline=baseline) for heading, _, _, _ in shown])
+    filled = {"baseline": baseline, "level": level_of(rows)}
+    table = framed([first], [heading.format(**filled) for heading, _, _, _ in shown])
     for name, row in zip(names, rows, strict=True):
         table.add_row(clipped(name), *(_cell(row, rows, *column[1:]) for column in shown))
     return table

@@ -11,7 +11,7 @@ from rich.text import Text
 from headway.errors import ExperimentError, unknown_name
 from headway.kernels.policies import registry as kernels
 from headway.metrics.training.changes import changes
-from headway.report.formatting import signed
+from headway.report.formatting import level_of, signed
 from headway.report.names import shortened
 from headway.report.terminal import fitted, framed
 from headway.report.time_unit import in_unit, time_unit
@@ -61,7 +61,7 @@ def comparison(rows: Sequence[Row], leave_out: Sequence[str] = ()) -> Table:
 def fitting(rows: Sequence[Row], width: int) -> tuple[Table, int]:
     """Return the comparison in so many columns of text, and how many columns of the table were left out for that."""
     there = [name for name, cells in _columns(rows).items() if cells]
-    expendable = [name for each in _EXPENDABLE if (name := each.format(level=_level(rows))) in there]
+    expendable = [name for each in _EXPENDABLE if (name := each.format(level=level_of(rows))) in there]
     return fitted(partial(comparison, rows), expendable, width)
 
 
@@ -81,7 +81,7 @@ def _columns(rows: Sequence[Row]) -> dict[str, Sequence[Text | str]]:
     """Return all columns by name; one that says nothing about these runs has no cells."""
     plain = dict(zip(_COLUMNS, zip(*(_cells(row, rows) for row in rows), strict=True), strict=True))
     baseline, against = _against(rows)
-    level = _level(rows)
+    level = level_of(rows)
     sure = any(row.get("jct_mean_low_s") is not None for row in rows)
     sure_change = any(row.get("jct_change_low") is not None for row in rows)
     several = any(row.get("seeds", 1) > 1 for row in rows)
@@ -110,12 +110,6 @@ def _against(rows: Sequence[Row]) -> tuple[str, list[float | None]]:
         return "first", changes(rows, "jct_mean_s")
     short = dict(zip(names, shortened(names), strict=True)).get(named, named)
     return "first" if named == names[0] else short, [row["jct_change"] for row in rows]
-
-
-def _level(rows: Sequence[Row]) -> str:
-    """Return the confidence level of the intervals as the head of their column."""
-    level = next((row["confidence"] for row in rows if row.get("confidence")), 0.95)
-    return f"{100 * level:.4g} %"
 
 
 def _range(row: Row, stem: str, rows: Sequence[Row]) -> str:

@@ -15,4 +15,4 @@ def build(spec: str) -> Scaler | None:
     if spec.strip() in ("", NONE):
         return None
     scaler, options = chosen(spec, SCALERS, kind="autoscaler", example="utilisation(target=0.6)")
-    return made(scaler, scaler.name, options, {})
+    return made(scaler, scaler.name, options, {}, kind="autoscale")

@@ -155,7 +155,8 @@ class Decentralised:
             self._looked[worker.id] = interval
             queue = self._order.queue(now, state, worker)
             for (request, task), target in self._placer.find_moves(now, state, worker.id, queue):
-                yield self._move(now, state, state.requests[request], task, target, worker.id)
+                if (rs := state.requests.get(request)) is not None:  # it may end while an earlier move is decided
+                    yield self._move(now, state, rs, task, target, worker.id)
 
     # --- workers ----------------------------------------------------------------------------------------------
 
