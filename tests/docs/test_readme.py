@@ -4,11 +4,14 @@ So do the blocks of other pages that it leads to: the section of the tutorial ab
 docs/reference/metrics.md, and the commands of docs/tutorials/gpu.md.
 """
 
+import json
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -97,13 +100,42 @@ def test_the_readme_is_short_and_begins_with_the_picture_and_two_commands() -> N
 
 def test_the_commands_for_a_pipeline_under_a_deadline_run(capsys: pytest.CaptureFixture[str]) -> None:
     (block,) = (block.text for block in blocks(README) if "headway fleet compare" in block.text)
-    compare, plan, profile = (shlex.split(line, comments=True)[1:] for line in block.splitlines())
+    compare, plan = (shlex.split(line, comments=True)[1:] for line in block.splitlines())
     told = _call(capsys, [*compare, "--requests", "50"])
     assert [line.split()[0] for line in told.splitlines()[1:]] == ["stagewise", "plan-once", "esg", "headway"]
     assert "workers" in _call(capsys, [*plan, "--requests", "100", "--in-time", "0.5"])
+    guide = next(block.text for block in blocks(read("docs/guides/pipelines.md")) if "headway profile" in block.text)
+    profile = next(shlex.split(line)[1:] for line in guide.splitlines() if "headway profile" in line)
     shown = _call(capsys, [*profile[:2], "--help"])
     assert "--out" in profile
     assert "--out" in shown
+
+
+def test_the_pipeline_of_the_readme_answers_the_curl_of_the_readme(tmp_path: Path) -> None:
+    (block,) = (block.text for block in blocks(README) if "headway serve start" in block.text)
+    start, curl = (shlex.split(line, comments=True) for line in block.splitlines())
+    assert start[:3] == ["headway", "serve", "start"]
+    places = {"--folder": tmp_path / "server", "--port": 0, "--devices": "cpu"}
+    options = [str(word) for option in places.items() for word in option]
+    words = [sys.executable, "-m", "headway", *start[1:], *options]
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
+        try:
+            assert server.stdout is not None
+            said = ""
+            while "curl http" not in said:
+                line = server.stdout.readline()
+                assert line, said
+                said += line
+            address = re.search(r"http://[\d.:]+", said)
+            assert address is not None
+            path, body = re.sub(r"http://[\d.:]+", "", curl[1]), curl[curl.index("-d") + 1]
+            headers = dict([curl[curl.index("-H") + 1].split(": ")])
+            asked = urllib.request.Request(address[0] + path, body.encode(), headers)
+            with urllib.request.urlopen(asked, timeout=60) as answer:
+                assert {"caption", "judged", "sound"} <= json.loads(answer.read())["output"].keys()
+        finally:
+            server.send_signal(signal.SIGINT)
+            assert server.wait(timeout=60) == 0
 
 
 def test_what_the_readme_says_of_the_demo_is_the_demo() -> None:
