@@ -86,10 +86,11 @@ class SimulatedCluster:
             running = self._state.running
             while heap and heap[0][0] == now and heap[0][1] < _WOKE:
                 entry = heappop(heap)
-                if entry[1] == _FINISHED and not self._moved:
-                    js = running.get(entry[2])
-                    if js is not None and js.lease == entry[3]:
-                        events.append(JobFinished(entry[2], entry[3]))
+                _, rank, subject, lease, _ = entry
+                if rank == _FINISHED and not self._moved:
+                    js = running.get(subject)
+                    if js is not None and js.lease == lease:
+                        events.append(JobFinished(subject, lease))
                 else:
                     self._take(entry, events)
             if arrival == now:

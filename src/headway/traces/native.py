@@ -82,6 +82,8 @@ _COLUMNS = (
 
 
 _START = _Column("start", "start", "time")
+_PLAIN = Job(id=0, submit=0, work=1)
+"""A job with the default in every optional field."""
 
 
 def _is_parquet(path: Path) -> bool:
@@ -173,11 +175,30 @@ def _cells(column: _Column, jobs: tuple[Job, ...], values: list[Any], parquet: b
             return values
 
 
+def _left_out(jobs: tuple[Job, ...]) -> list[str]:
+    """Return the optional fields in which every job has the default.
+
+    They are looked at together, and less those in which a job differs from there on: a job is passed once, not once a
+    field.
+    """
+    fields = [column.field for column in _COLUMNS if column.field not in _REQUIRED]
+    rest = iter(jobs)
+    while fields:
+        values = attrgetter(*fields)
+        defaults = values(_PLAIN)
+        other = next((job for job in rest if values(job) != defaults), None)
+        if other is None:
+            break
+        fields = [field for field in fields if getattr(other, field) == DEFAULTS[field]]
+    return fields
+
+
 def _written(jobs: tuple[Job, ...], parquet: bool, starts: Mapping[str, int]) -> bytes:
     columns: dict[str, Sequence[Any]] = {}
+    left_out = _left_out(jobs)
     for column in _COLUMNS:
-        values = list(map(attrgetter(column.field), jobs))
-        if column.field in _REQUIRED or values.count(column.default) < len(jobs):
+        if column.field not in left_out:
+            values = list(map(attrgetter(column.field), jobs))
             columns[column.spellings[-1 if parquet else 0]] = _cells(column, jobs, values, parquet)
     if starts:
         began = [starts.get(job.name, -1) for job in jobs]

@@ -216,9 +216,11 @@ class TrainingState:
         if self.divides and job.gpus:
             js.cpu_milli, js.memory_bytes, js.storage = self.arrangement.asks(js)
         self.to_come -= 1
-        self.journal((now, _ARRIVED, job.id, 0, -1, 0, 0))
-        js.lane = lane = self._lane(js)
-        js.key = key = self._key(now, js)
+        # A function kept in an attribute gets a local name: in self.journal(...) Python looks for a method first.
+        journal, lane_of, key_of = self.journal, self._lane, self._key
+        journal((now, _ARRIVED, job.id, 0, -1, 0, 0))
+        js.lane = lane = lane_of(js)
+        js.key = key = key_of(now, js)
         self.queue.add(lane, (key, job.id))
 
     def _finished(self, now: int, event: JobFinished) -> Respeeded | None:
@@ -227,8 +229,10 @@ class TrainingState:
             self._stale(now, Kind.FINISHED, event.job, event.lease)
             return None
         caused = self.stop(now, js)
-        js.done = min(js.done, js.job.work)
-        self.journal((now, _FINISHED, js.id, js.lease, -1, 0, js.done))
+        if js.done > js.job.work:
+            js.done = js.job.work
+        journal = self.journal
+        journal((now, _FINISHED, js.id, js.lease, -1, 0, js.done))
         self._end(now, js)
         return caused
 
@@ -275,7 +279,8 @@ class TrainingState:
     def wait(self, now: int, js: JobState) -> None:
         """Put a job that was stopped back into the queue."""
         js.since = now
-        js.lane, js.key = self._lane(js), self._key(now, js)
+        lane_of, key_of = self._lane, self._key
+        js.lane, js.key = lane_of(js), key_of(now, js)
         self.queue.add(js.lane, (js.key, js.id))
 
     def _start(self, now: int, js: JobState, placement: Placement, grant: Grant | None) -> Respeeded | None:
@@ -309,7 +314,8 @@ class TrainingState:
         node, mask = placement[0]
         if len(placement) == 1 and mask <= WORD:
             self.on_node[node][js.id] = js
-            self.journal((now, kind, js.id, js.lease, node, mask, js.speed))
+            journal = self.journal
+            journal((now, kind, js.id, js.lease, node, mask, js.speed))
         else:
             for node, _ in placement:
                 self.on_node[node][js.id] = js

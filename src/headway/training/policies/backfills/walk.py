@@ -46,28 +46,18 @@ def walk(now: int, state: TrainingState, policy: Admission, memory: Blocked, *, 
     lanes = state.queue.lanes
     if len(lanes) == 1:
         (lane,) = lanes.values()
-        version = policy.version(now, state)
-        js = state.jobs[lane.head[1]]
-        if memory.still(lane, version):
+        if memory.still(lane, policy.version(now, state)):
+            js = state.jobs[lane.head[1]]
             policy.blocked = js if not state.quotas or quota_refusal(js) is None else None
             return ()
         if not state.quotas:
-            if not policy.preempts and _lacks_gpus(state, js):
-                memory.note(lane, version, js.gpus - state.pool.free_gpus)
-                policy.blocked = js
-                return ()
             return _one_lane(now, state, policy, memory, strict)
     return _many_lanes(now, state, policy, memory, strict)
 
 
-def _lacks_gpus(state: TrainingState, js: JobState) -> bool:
-    """Return whether fewer GPUs are free than a job needs: it cannot start, wherever they are."""
-    return js.gpus > state.pool.free_gpus and js.gpu_milli == WHOLE_GPU_MILLI
-
-
 def _one_lane(now: int, state: TrainingState, policy: Admission, memory: Blocked, strict: bool) -> Iterator[Action]:
     """With one lane and no quotas strict and skipping are the same: if one is blocked, all are."""
-    jobs, lanes, admit, preempts = state.jobs, state.queue.lanes, policy.admit, policy.preempts
+    jobs, lanes, pool, admit, preempts = state.jobs, state.queue.lanes, state.pool, policy.admit, policy.preempts
     (lane,) = lanes.values()
     while lanes:
         if preempts:  # a preempted job may wait in another lane, or in a new one
@@ -76,8 +66,8 @@ def _one_lane(now: int, state: TrainingState, policy: Admission, memory: Blocked
                 return
             (lane,) = lanes.values()
         js = jobs[lane.head[1]]
-        if not preempts and _lacks_gpus(state, js):
-            memory.note(lane, policy.version(now, state), js.gpus - state.pool.free_gpus)
+        if js.gpus > pool.free_gpus and not preempts and js.gpu_milli == WHOLE_GPU_MILLI:  # wherever these are
+            memory.note(lane, policy.version(now, state), js.gpus - pool.free_gpus)
             policy.blocked = js
             return
         actions = admit(now, state, js)
@@ -109,7 +99,7 @@ def _many_lanes(now: int, state: TrainingState, policy: Admission, memory: Block
     closed: set[Hashable] = set()
     territory = 0
     """Nodes of partitions whose first job could not start; who comes after it and shares them is held back."""
-    jobs = state.jobs
+    jobs, admit = state.jobs, policy.admit
     version = policy.version(now, state)
     for lane in open_lanes(state, policy, closed):
         js = jobs[lane.head[1]]
@@ -118,7 +108,7 @@ def _many_lanes(now: int, state: TrainingState, policy: Admission, memory: Block
             closed.add(lane.name)
             continue
         if not memory.still(lane, version):
-            actions = policy.admit(now, state, js)
+            actions = admit(now, state, js)
             if actions is not None:
                 yield from actions
                 version = policy.version(now, state)
