@@ -55,13 +55,14 @@ class Generation:
             time += int(self.table.decode_times(Decode(1, prompt, prompt), output - 1, 1).sum())
         return time
 
-    def saturated(self) -> int:
+    def saturated(self, places: int) -> int:
         """Return the expected nanoseconds that the engine takes for each request when its batch is full.
 
-        Rows are bound by ``max_batch``, by the cache, and in continuous batching by the tokens that prompts leave.
+        Rows are bound by ``max_batch``, by the ``places`` that its worker has for requests, by the cache, and in
+        continuous batching by the tokens that prompts leave.
         """
         prompt, output = self.expected_prompt, self.expected_output
-        rows = max(1, min(self.max_batch, self.cache_tokens // (prompt + output)))
+        rows = max(1, min(self.max_batch, places, self.cache_tokens // (prompt + output)))
         decode = Decode(rows, rows * (prompt + output // 2), prompt + output // 2)
         if self.batching == CONTINUOUS:
             rows = max(1, min(rows, self.chunk * output // (prompt + output)))

@@ -32,6 +32,8 @@ MOST_FACTOR = 1e6
 """The largest deadline as a multiple of the critical path."""
 BY_RATE = ("poisson", "gamma", "onoff", "diurnal")
 """Arrival processes that need a rate; others have their own."""
+PROCESSES = (*BY_RATE, "uniform", "rates")
+"""All arrival processes; any other text is a trace of requests."""
 WARMUP = "10%"
 
 _FACTOR = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*[Lx×]\s*")

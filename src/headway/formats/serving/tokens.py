@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import exp, isfinite
 from typing import Any
 
 from msgspec import Struct, field
@@ -98,6 +98,14 @@ class Drawn:
     kind: str
     first: float
     second: float = 0.0
+
+    def mean(self) -> int:
+        """Return the mean, as a whole number of tokens."""
+        if self.kind == "uniform":
+            mean = (self.first + self.second) / 2
+        else:
+            mean = self.first * exp(self.second**2 / 2)  # the second number is 0 but of a lognormal one
+        return max(1, round(min(mean, MOST_TOKENS)))
 
 
 def parse_tokens(text: Tokens, what: str) -> Drawn | None:
