@@ -1,9 +1,10 @@
-"""Mean tokens of the requests of a run: what limits and loads of a fleet that generates are reckoned with."""
+"""Tokens of a run: deadlines that its experiment sets, and the means that limits and loads are reckoned with."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from headway.formats.serving.settings import PROCESSES, ServingExperiment, split_arrivals
+from headway.errors import ExperimentError
+from headway.formats.serving.settings import PROCESSES, ServingExperiment, split_arrivals, split_slo
 from headway.formats.serving.tokens import parse_tokens
 from headway.scenarios.build import Built
 from headway.serving.catalogue import Function
@@ -29,6 +30,26 @@ def with_mean_tokens(experiment: ServingExperiment, built: Built, recorded: tupl
     )
     functions = tuple(_expecting(function, prompt, output) for function in catalogue.functions)
     return replace(built, catalogue=replace(catalogue, functions=functions))
+
+
+def with_token_deadlines(experiment: ServingExperiment, built: Built) -> Built:
+    """Return the scenario with the deadlines of tokens that the experiment sets for all graphs that generate."""
+    _, first, each = split_slo(experiment.workload.slo)
+    if not first and not each:
+        return built
+    if not generates(built):
+        raise ExperimentError(
+            f"slo {experiment.workload.slo!r}: no function of the scenario generates, so nothing has tokens; "
+            f"give a deadline of the whole answer"
+        )
+    functions = built.catalogue.functions
+    graphs = tuple(
+        replace(graph, ttft=first or graph.ttft, tpot=each or graph.tpot)
+        if any(functions[at].generate is not None for at in graph.functions)
+        else graph
+        for graph in built.catalogue.graphs
+    )
+    return replace(built, catalogue=replace(built.catalogue, graphs=graphs))
 
 
 def generates(built: Built) -> bool:

@@ -172,6 +172,14 @@ class Ledger:
         next_keys = np.append(sought, np.int64(1) << 62)[index]
         return np.where(next_keys // width == keys, next_keys % width, len(self.time)).astype(np.intp)
 
+    def measured_span(self, measured: BoolArray) -> int:
+        """Return how long it took from the first arrival of the measured requests until all of them had ended."""
+        if not measured.any():
+            return 0
+        ends = self.end[measured]
+        last = self.horizon if (ends < 0).any() else int(ends.max())
+        return last - int(self.arrival[measured].min())
+
     # --- runs of tasks ----------------------------------------------------------------------------------------
 
     def _runs(self) -> None:
