@@ -108,6 +108,8 @@ COMMANDS = {
             "--policy",
             "--policies",
             "--arrivals",
+            "--prompt-tokens",
+            "--output-tokens",
             "--start",
             "--scenario",
             "--control",
