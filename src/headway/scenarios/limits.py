@@ -9,7 +9,7 @@ from headway.formats.serving.settings import ServingExperiment, parse_slo
 from headway.formats.serving.tokens import MOST_BATCH
 from headway.scenarios.build import Built
 from headway.scenarios.classes import classes_of, mixes_of, shares_of, slo_texts
-from headway.scenarios.tokens import NO_MEANS, with_mean_tokens
+from headway.scenarios.tokens import TokenPairs, with_run_tokens
 from headway.serving.catalogue import Configuration, Function
 from headway.serving.fleet import MEMORY_SLICES, MIG, MIG_SPAN, Worker
 from headway.serving.graph import Graph
@@ -135,14 +135,12 @@ def _cheapest(built: Built, function: Function, kind: _Kind) -> tuple[Configurat
     return min(_seconds(function, kind), key=cost)
 
 
-def check_rate(
-    experiment: ServingExperiment, built: Built, rate: float, recorded: tuple[float, float] = NO_MEANS
-) -> str:
+def check_rate(experiment: ServingExperiment, built: Built, rate: float, recorded: TokenPairs = ()) -> str:
     """Raise for a rate far above the capacity, unless overload is allowed; return a note on a lower overload.
 
-    ``recorded``: mean prompt and output tokens of the requests, where they are a trace's.
+    ``recorded``: prompt and output tokens of the requests, where they are a trace's.
     """
-    built = with_mean_tokens(experiment, built, recorded)
+    built = with_run_tokens(experiment, built, recorded)
     calls = _calls(built, mix_of(experiment, built))
     if not calls or rate <= _easily(built, calls):
         return ""

@@ -1,7 +1,8 @@
-"""Tokens of a run: deadlines that its experiment sets, and the means that limits and loads are reckoned with."""
+"""Tokens of a run: deadlines that its experiment sets, and the numbers that limits and loads are reckoned with."""
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from headway.errors import ExperimentError
 from headway.formats.serving.settings import PROCESSES, ServingExperiment, split_arrivals, split_slo
@@ -10,25 +11,32 @@ from headway.scenarios.build import Built
 from headway.serving.catalogue import Function
 from headway.serving.request import Request
 
-NO_MEANS = (0.0, 0.0)
+TokenPairs = Sequence[tuple[int, int]]
+"""Prompt and output tokens of requests."""
+_KEYS = ("prompt_tokens", "output_tokens")
+_QUANTILES = 32
+_MOST_PAIRS = 2000
 
 
-def with_mean_tokens(experiment: ServingExperiment, built: Built, recorded: tuple[float, float] = NO_MEANS) -> Built:
-    """Return the scenario with functions that expect the mean prompt and output of the run's requests.
+class _Numbers(NamedTuple):
+    """What is known of prompts, or of outputs: their mean, and numbers that are equally likely."""
 
-    ``recorded``: the means of its requests, which count where they are a trace's, 0 where it has none. As for the
-    requests themselves, the experiment's numbers come first, then the trace's, then the scenario's, then what functions
-    expect. Policies do not see these means.
+    mean: int
+    values: Sequence[int]
+
+
+def with_run_tokens(experiment: ServingExperiment, built: Built, recorded: TokenPairs = ()) -> Built:
+    """Return the scenario with functions that expect the tokens of the run's requests, their spread included.
+
+    ``recorded``: those of its requests, which count where they are a trace's. As for the requests themselves, the
+    experiment's numbers come first, then the trace's, then the scenario's, then what functions expect. This is for
+    limits of the fleet; policies do not see it.
     """
     catalogue = built.catalogue
     if not generates(built):
         return built
-    recorded = recorded if is_recorded(experiment, built) else NO_MEANS
-    prompt, output = (
-        _mean(experiment, built, key, of_trace)
-        for key, of_trace in zip(("prompt_tokens", "output_tokens"), recorded, strict=True)
-    )
-    functions = tuple(_expecting(function, prompt, output) for function in catalogue.functions)
+    pairs = _thinned(recorded) if is_recorded(experiment, built) else ()
+    functions = tuple(_expecting(function, experiment, built, pairs) for function in catalogue.functions)
     return replace(built, catalogue=replace(catalogue, functions=functions))
 
 
@@ -62,23 +70,33 @@ def is_recorded(experiment: ServingExperiment, built: Built) -> bool:
     return split_arrivals(experiment.workload.arrivals or built.workload.arrivals)[0] not in PROCESSES
 
 
-def recorded_means(requests: Sequence[Request]) -> tuple[float, float]:
-    """Return the mean prompt and output tokens of requests; 0 where there are none."""
-    count = max(1, len(requests))
-    return sum(each.prompt_tokens for each in requests) / count, sum(each.output_tokens for each in requests) / count
+def tokens_of(requests: Sequence[Request]) -> TokenPairs:
+    """Return the prompt and output tokens of requests."""
+    return [(each.prompt_tokens, each.output_tokens) for each in requests]
 
 
-def _mean(experiment: ServingExperiment, built: Built, key: str, of_trace: float) -> int | None:
-    """Return the mean of a number of tokens; None where each function's own holds."""
-    given = parse_tokens(getattr(experiment.workload, key), key)
-    if given is None and of_trace:
-        return max(1, round(of_trace))
-    given = given or parse_tokens(getattr(built.workload, key), key)
-    return given and given.mean()
-
-
-def _expecting(function: Function, prompt: int | None, output: int | None) -> Function:
+def _expecting(function: Function, experiment: ServingExperiment, built: Built, recorded: TokenPairs) -> Function:
     if (kind := function.generate) is None:
         return function
-    means = (prompt or kind.expected_prompt, output or kind.expected_output)
-    return replace(function, generate=replace(kind, expected_prompt=means[0], expected_output=means[1]))
+    expected = (kind.expected_prompt, kind.expected_output)
+    columns = list(zip(*recorded, strict=True)) or [(), ()]
+    prompts, outputs = (_numbers(experiment, built, *each) for each in zip(_KEYS, columns, expected, strict=True))
+    if prompts.values is columns[0] and outputs.values is columns[1]:
+        sampled = tuple(recorded)  # long prompts may go with short outputs
+    else:
+        sampled = tuple((prompt, output) for prompt in prompts.values for output in outputs.values)
+    made = replace(kind, expected_prompt=prompts.mean, expected_output=outputs.mean, sampled=sampled)
+    return replace(function, generate=made)
+
+
+def _numbers(experiment: ServingExperiment, built: Built, key: str, recorded: Sequence[int], own: int) -> _Numbers:
+    given = parse_tokens(getattr(experiment.workload, key), key)
+    if given is None and any(recorded):
+        return _Numbers(max(1, round(sum(recorded) / len(recorded))), recorded)
+    given = given or parse_tokens(getattr(built.workload, key), key)
+    return _Numbers(own, [own]) if given is None else _Numbers(given.mean(), given.spread(_QUANTILES))
+
+
+def _thinned(recorded: TokenPairs) -> TokenPairs:
+    """Return some of the tokens of a long trace, evenly spaced."""
+    return recorded[:: max(1, len(recorded) // _MOST_PAIRS)]

@@ -19,7 +19,7 @@ from headway.scenarios.classes import rate_of
 from headway.scenarios.file import Built
 from headway.scenarios.generating import check_contexts
 from headway.scenarios.limits import cheapest_per_second, check_rate, mix_of
-from headway.scenarios.tokens import NO_MEANS, generates, is_recorded, with_mean_tokens
+from headway.scenarios.tokens import TokenPairs, generates, is_recorded, with_run_tokens
 from headway.serving.request import Groups, Request
 from headway.streams import stream
 from headway.traces import tokens
@@ -78,14 +78,15 @@ def chosen(experiment: ServingExperiment, built: Built, drawn: Sequence[Request]
 
 def _at_load(experiment: ServingExperiment, built: Built, arrivals: str, drawn: Sequence[Request]) -> float:
     """Return the rate that a load means for requests with the tokens of the run."""
-    load, means = experiment.workload.load, NO_MEANS
+    load = experiment.workload.load
+    recorded: TokenPairs = ()
     assert load is not None
     if is_recorded(experiment, built) and generates(built):
         if drawn and drawn[-1].arrival:
             return (len(drawn) - 1) * SECOND / drawn[-1].arrival
         trace = _trace(arrivals, experiment)
-        means = _means(trace, experiment.workload.requests or built.workload.requests)
-    return load * cheapest_per_second(with_mean_tokens(experiment, built, means), mix_of(experiment, built))
+        recorded = _tokens(trace, experiment.workload.requests or built.workload.requests)
+    return load * cheapest_per_second(with_run_tokens(experiment, built, recorded), mix_of(experiment, built))
 
 
 def _own_rate(arrivals: str) -> float | None:
@@ -243,7 +244,7 @@ def _from_trace(
     if not times[-1]:
         raise TraceError(f"trace {path}: its first {count:,} requests come at once, so they have no rate")
     pace = (count - 1) * SECOND / float(times[-1])
-    check_rate(experiment, built, workload.rate or pace, _means(trace, count))
+    check_rate(experiment, built, workload.rate or pace, _tokens(trace, count))
     return times * (pace / workload.rate) if workload.rate else times, trace
 
 
@@ -255,6 +256,6 @@ def _trace(arrivals: str, experiment: ServingExperiment) -> RequestTrace:
     return load_requests(path, table.format, skip_bad_rows=table.skip_bad_rows)
 
 
-def _means(trace: RequestTrace, count: int) -> tuple[float, float]:
-    """Return the mean prompt and output of the first requests of a trace; 0 where it has no tokens."""
-    return float(trace.input_tokens[:count].mean()), float(trace.output_tokens[:count].mean())
+def _tokens(trace: RequestTrace, count: int) -> TokenPairs:
+    """Return prompt and output of the first requests of a trace; 0 where it has no tokens."""
+    return list(zip(trace.input_tokens[:count].tolist(), trace.output_tokens[:count].tolist(), strict=True))

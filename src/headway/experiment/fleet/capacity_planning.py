@@ -25,7 +25,7 @@ from headway.formats.serving.settings import BY_RATE, ServingExperiment, split_a
 from headway.scenarios import file as scenario_file
 from headway.scenarios.file import SHIPPED, Built
 from headway.scenarios.limits import capacity_per_second, deadlines, mix_of
-from headway.scenarios.tokens import with_mean_tokens
+from headway.scenarios.tokens import with_run_tokens
 from headway.serving.catalogue import Function
 from headway.serving.fleet import Worker
 from headway.serving.rows import Kind
@@ -221,9 +221,7 @@ class Search:
             deadlines(self.experiment, self._fleet(1))
         except ExperimentError as problem:
             return replace(nothing, why_not=str(problem))
-        one = capacity_per_second(
-            with_mean_tokens(self.experiment, self._fleet(1)), mix_of(self.experiment, self.built)
-        )
+        one = capacity_per_second(with_run_tokens(self.experiment, self._fleet(1)), mix_of(self.experiment, self.built))
         count = max(1, math.ceil(self.target * rate / one - 1e-9))
         if count > MOST_WORKERS:
             why = f"{count:,} of them would be needed for the throughput alone, {MOST_WORKERS:,} are the most tried"
