@@ -61,6 +61,28 @@ class Generation:
             time += int(self.table.decode_times(Decode(1, prompt, prompt), output - 1, 1).sum())
         return time
 
+    def among(self, members: int) -> int:
+        """Return the expected nanoseconds of a request among so many in the engine, itself included.
+
+        Each iteration has a row for every member, and prompts come as often as answers end. More members than an
+        iteration has tokens for wait in line, so that the time grows with their number.
+        """
+        if members <= 1:
+            return self.alone()
+        prompt, output = self.expected_prompt, self.expected_output
+        rows = min(members, self.max_batch, max(1, self.cache_tokens // (prompt + output)))
+        if self.batching == CONTINUOUS:
+            rows = min(rows, max(1, self.chunk * output // (prompt + output)))
+        context = prompt + output // 2
+        decode = Decode(rows, rows * context, context)
+        if self.batching == CONTINUOUS:
+            time = self.table.time(decode, max(1, rows * prompt // output), prompt / 2) * output
+        else:
+            most = min(prompt, self.prefill_tokens)
+            prefill = self.table.time(NO_ROWS, most, 0) * max(1, prompt // most)
+            time = rows * prefill + int(self.table.decode_times(decode, 1, rows)[0]) * output
+        return max(self.alone(), time * members // rows)
+
     def saturated(self, places: int) -> int:
         """Return the expected nanoseconds that the engine takes for each request when its batch is full.
 
