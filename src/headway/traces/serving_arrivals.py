@@ -121,6 +121,8 @@ def draw_named(
     if generates(built):
         columns += tokens.drawn(experiment, built, drawn.graphs, trace)
     requests = tuple(map(Request, range(count), *(column.tolist() for column in columns)))
+    if trace is not None and (blocks := tokens.blocks_of(experiment, built, trace)):
+        requests = tuple(request._replace(blocks=ids) for request, ids in zip(requests, blocks, strict=False))
     check_contexts(built.catalogue, requests)
     return requests, drawn.groups
 
