@@ -142,6 +142,8 @@ COMMANDS = {
             "--policy",
             "--policies",
             "--arrivals",
+            "--prompt-tokens",
+            "--output-tokens",
             "--start",
             "--scenario",
             "--control",

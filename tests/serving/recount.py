@@ -52,9 +52,11 @@ def _of_worker(state: ServingState, worker: WorkerState) -> Iterator[Part]:
     yield "wanted", worker.wanted, sum(1 << model for model in need_counts)
     host = sum(state.catalogue.models[model].size_bytes for model in worker.host)
     yield "host", worker.host_free_bytes, worker.worker.host_bytes - host
+    in_line = [batch.function for batch in batches if batch.cache_bytes and not batch.loaded]
+    yield "line", worker.line, sum(base[function] for function in in_line)
     row = worker.row()
     seen = (worker.up, worker.queued, worker.reserved, worker.busy_until, worker.memory.resident, worker.wanted)
-    yield "row", row, (*seen, worker.memory.free_bytes, worker.cpus_free, worker.slices_free, worker.warm)
+    yield "row", row, (*seen, worker.memory.free_bytes, worker.cpus_free, worker.slices_free, worker.warm, worker.line)
 
 
 def _of_dead(worker: WorkerState) -> Iterator[Part]:

@@ -105,9 +105,32 @@ def test_metrics_of_tokens_are_those_of_the_tape() -> None:
     each = [(done[number] - first[number]) / 6 for number in first]
     assert numbers["tpot_mean_s"] == pytest.approx(sum(each) / len(each) / SECOND)
     assert numbers["tpot_hit_rate"] == 1.0
+    assert numbers["deadlines_hit_rate"] == numbers["ttft_hit_rate"]
     assert numbers["output_tokens_per_s"] == pytest.approx(5 * 7 * SECOND / max(done.values()))
     assert numbers["kv_cache_peak_bytes"] == 3 * 16 * KV  # 60 tokens hold three of 16
     assert numbers["prompt_tokens_cached"] == 0.0
+
+
+def test_a_request_is_in_time_if_it_keeps_the_deadlines_of_its_answer_and_of_its_tokens() -> None:
+    """Five requests wait longer and longer for their first token; the last two have other deadlines, and miss."""
+    run = ran()
+    world = run.world
+    first = {row.subject: row.time for row in run.rows(Kind.FIRST_TOKEN)}
+    waits = [first[each.id] - each.arrival for each in REQUESTS]
+    requests = (*REQUESTS[:3], REQUESTS[3]._replace(deadline=REQUESTS[3].arrival + 1), REQUESTS[4])
+
+    def rates(ttft: int, tpot: int = 0) -> dict[str, Any]:
+        graphs = tuple(replace(graph, ttft=ttft, tpot=tpot) for graph in world.catalogue.graphs)
+        catalogue = replace(world.catalogue, graphs=graphs)
+        return summarise(catalogue, world.fleet, requests, run.tape, latency=world.latency(), warmup=0.0)
+
+    assert waits == sorted(waits)
+    assert rates(waits[4])["deadlines_hit_rate"] == 4 / 5, "the fourth has its tokens in time, its answer not"
+    assert rates(waits[2])["deadlines_hit_rate"] == 3 / 5
+    assert rates(waits[2], 1)["deadlines_hit_rate"] == 0.0
+    kept = rates(waits[2])
+    assert kept["deadlines_goodput_per_s"] == pytest.approx(kept["goodput_per_s"] * 3 / 4)
+    assert "deadlines_hit_rate" not in rates(0), "without deadlines of tokens slo_hit_rate says it"
 
 
 # --- tables -------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from headway.errors import InputError
 from headway.formats.run_settings import RunTable
 from headway.formats.serving.settings import ServingExperiment, ServingTable, WorkloadTable
 from headway.scenarios.file import load
-from headway.serving.request import Request
+from headway.serving.request import NUMBERS, Request
 from headway.traces.serving_arrivals import chosen, draw
 from headway.units import MILLISECOND, SECOND
 
@@ -59,7 +59,7 @@ def test_requests_come_in_order_to_workers_graphs_and_tenants_that_exist(
     assert {request.ingress for request in requests} <= set(range(5))
     assert {request.graph for request in requests} <= set(range(4))
     assert {request.tenant for request in requests} <= set(range(tenants))
-    assert all(isinstance(value, int) for request in requests[:3] for value in request)
+    assert all(isinstance(getattr(request, name), int) for request in requests[:3] for name in NUMBERS)
     assert all(request.deadline > request.arrival for request in requests)
 
 

@@ -48,7 +48,9 @@ def backtest(given: Given) -> None:
         option("rate", float | None, "Requests a second."),
         option("load", float | None, "Instead: a part of what the scenario's own fleet serves, e.g. 0.6."),
         option(
-            "slo", str | None, "How long a request may take: 500ms, or 3x its least. The graphs' deadlines if left out."
+            "slo",
+            str | None,
+            "Deadline: 500ms, 3x the least, or of tokens ttft=500ms,tpot=50ms. Else the graphs'.",
         ),
         option("in_time", float, "The share of requests to be answered in time.", default=0.99, min=0.01, max=1.0),
         option(
@@ -62,6 +64,8 @@ def backtest(given: Given) -> None:
             str | None,
             "poisson, gamma:CV, onoff, uniform:A,B, diurnal(peak=3,period=24h), rates:FILE.csv, or a trace.",
         ),
+        option("prompt_tokens", str | None, "Of requests that generate: 512, lognormal:400,0.9."),
+        option("output_tokens", str | None, "The tokens that they generate, as above."),
         option("start", str | None, "cold, or warm: fleets begin with processes and weights."),
         option("scenario", str | None, "The scenario that the pipeline is of."),
         option("control", str | None, "central or decentralised; as the scenario or the policy wants it."),
@@ -73,6 +77,7 @@ def backtest(given: Given) -> None:
     ],
     "Say how many workers of which kind answer so many requests in time, what they cost, and what comes next.\n\n"
     "headway fleet plan translation --slo 3s --rate 4\n\n"
+    "headway fleet plan chat --slo ttft=500ms,tpot=50ms --rate 20 --start warm\n\n"
     "headway fleet plan compass --policies hash,jit,compass,headway --rate 40 --slo 3x --report plan.html",
 )
 def plan(given: Given) -> None:

@@ -29,6 +29,7 @@ from headway.formats.serving.settings import (
     ServingExperiment,
     WorkloadTable,
     check_workload,
+    parse_slo,
     split_arrivals,
 )
 from headway.formats.serving.tokens import Tokens, check_prefix
@@ -375,6 +376,7 @@ class Builder:
         try:
             keys = ("rate", "requests", "slo", "mix", "tenants", "prompt_tokens", "output_tokens")
             check_workload(WorkloadTable(**{key: getattr(part, key) for key in keys}))
+            parse_slo(part.slo)  # those of tokens belong to graphs
         except InputError as problem:
             raise ExperimentError(f"{self.where}, workload: {problem}") from None
         for name in part.mix or ():

@@ -8,7 +8,7 @@ from math import fsum
 
 from headway.errors import ExperimentError, unknown_name
 from headway.formats.serving.classes import Classes, typed
-from headway.formats.serving.settings import ServingExperiment
+from headway.formats.serving.settings import ServingExperiment, split_slo
 from headway.scenarios.build import Built
 
 
@@ -55,7 +55,7 @@ def mixes_of(experiment: ServingExperiment, built: Built) -> list[tuple[float, .
 
 def slo_texts(experiment: ServingExperiment, built: Built) -> list[dict[str, str]]:
     """Return by class the deadline of each graph as it was written; one row, for all requests, without classes."""
-    asked, plain = experiment.workload.slo, built.workload.slo
+    asked, plain = split_slo(experiment.workload.slo)[0], built.workload.slo
     names = [graph.name for graph in built.catalogue.graphs]
     classes = classes_of(experiment, built)
     own = bool(experiment.workload.classes)

@@ -28,6 +28,7 @@ from headway.scenarios.build import (
 )
 from headway.scenarios.fitting import check_memory
 from headway.scenarios.generating import table_files, with_tables
+from headway.scenarios.tokens import with_token_deadlines
 from headway.units import REFERENCE_SPEED_PPM
 
 FOLDER = Path(__file__).parent
@@ -56,7 +57,7 @@ def load(experiment: ServingExperiment) -> Built:
         built = Builder(experiment, table, profiles, where).build()
     if experiment.serving.start == "warm":
         built = replace(built, fleet=replace(built.fleet, warm=True))
-    return _with_pairs(experiment, built)
+    return _with_pairs(experiment, with_token_deadlines(experiment, built))
 
 
 def profile_paths(experiment: ServingExperiment) -> tuple[Path, ...]:

@@ -20,7 +20,8 @@ def check_memory(models: Sequence[Model], functions: Sequence[Function], fleet: 
                 f"the largest, {largest.type}, has {format_size(largest.memory_bytes)}"
             )
     for function in functions:
-        if function.on_cpus and (function.models or function.activation_bytes):
+        alone = function.on_cpus and function.generate is None  # tasks of an engine may hold none of its slices
+        if alone and (function.models or function.activation_bytes):
             held = "models" if function.models else "activation"
             raise ExperimentError(
                 f"function {function.name} has {held} and a configuration with 0 slices, which holds no GPU memory; "

@@ -6,8 +6,10 @@ from math import fsum
 
 from headway.errors import ExperimentError
 from headway.formats.serving.settings import ServingExperiment, parse_slo
+from headway.formats.serving.tokens import MOST_BATCH
 from headway.scenarios.build import Built
 from headway.scenarios.classes import classes_of, mixes_of, shares_of, slo_texts
+from headway.scenarios.tokens import TokenPairs, with_run_tokens
 from headway.serving.catalogue import Configuration, Function
 from headway.serving.fleet import MEMORY_SLICES, MIG, MIG_SPAN, Worker
 from headway.serving.graph import Graph
@@ -88,6 +90,11 @@ class _Kind:
         places = MIG_SPAN.get(cell.slices, MEMORY_SLICES) / MEMORY_SLICES if mig else 0.0
         return cell.cpus / self.worker.cpus, cell.slices / gpu.slices, places
 
+    def places(self, cell: Configuration) -> int:
+        """Return how many batches of a configuration one worker holds at once."""
+        held = ((self.worker.cpus, cell.cpus), (self.worker.gpu.slices, cell.slices))
+        return min((there // each for there, each in held if each), default=MOST_BATCH)
+
 
 def capacity_per_second(built: Built, mix: Sequence[float]) -> float:
     """Return the capacity of the fleet in requests a second, for any policy: CPUs and slices are always full.
@@ -128,8 +135,12 @@ def _cheapest(built: Built, function: Function, kind: _Kind) -> tuple[Configurat
     return min(_seconds(function, kind), key=cost)
 
 
-def check_rate(experiment: ServingExperiment, built: Built, rate: float) -> str:
-    """Raise for a rate far above the capacity, unless overload is allowed; return a note on a lower overload."""
+def check_rate(experiment: ServingExperiment, built: Built, rate: float, recorded: TokenPairs = ()) -> str:
+    """Raise for a rate far above the capacity, unless overload is allowed; return a note on a lower overload.
+
+    ``recorded``: prompt and output tokens of the requests, where they are a trace's.
+    """
+    built = with_run_tokens(experiment, built, recorded)
     calls = _calls(built, mix_of(experiment, built))
     if not calls or rate <= _easily(built, calls):
         return ""
@@ -160,10 +171,10 @@ def _kinds(built: Built) -> list[_Kind]:
 
 
 def _seconds(function: Function, kind: _Kind) -> list[tuple[Configuration, float]]:
+    cells: Mapping[Configuration, int] = function.profile.on(kind.worker.gpu.type)
     if function.generate is not None:  # as if each request had the whole worker, for its part of the engine's time
         whole = Configuration(1, kind.worker.cpus, kind.worker.gpu.slices)
-        return [(whole, function.generate.saturated() / SECOND)]
-    cells: Mapping[Configuration, int] = function.profile.on(kind.worker.gpu.type)
+        return [(whole, function.generate.saturated(min(map(kind.places, cells))) / SECOND)]
     return [(cell, time / SECOND) for cell, time in cells.items()]
 
 

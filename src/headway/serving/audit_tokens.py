@@ -17,7 +17,7 @@ def begin(batch: BatchRecord, kind: Function, request: Request | None) -> None:
 def admitted(worker: WorkerRecord, batch: BatchRecord, request: Request | None, cached: int) -> Iterator[Violation]:
     """Yield a violation where the batches of an engine hold more keys and values than its cache has room for.
 
-    ``cached`` tokens of the prompt were in the cache: a request of the same group must have computed them there since
+    ``cached`` tokens of the prompt were in the cache: requests that share them must have computed them there since
     the weights came.
     """
     kind = worker.catalogue.functions[batch.function]
@@ -26,8 +26,8 @@ def admitted(worker: WorkerRecord, batch: BatchRecord, request: Request | None, 
             yield "cache", f"{cached} tokens are said to be in the cache, function {kind.name} has none"
         return
     if cached and request is not None:
-        known = worker.prefixes.get((batch.function, request.prefix_group), 0) if kind.generate.keep_prefix else 0
-        if cached > min(known, request.prefix_tokens, request.prompt_tokens - 1):
+        known = _computed(worker, batch.function, request) if kind.generate.keep_prefix else 0
+        if cached > min(known, request.prompt_tokens - 1):
             yield "cache", f"{cached} tokens of its prompt are said to be in the cache, where {known} can be"
         batch.cache_bytes -= cached * kind.generate.kv_bytes_per_token
     beside = [other for other in worker.batches.values() if other.function == batch.function and other.loaded >= 0]
@@ -52,9 +52,25 @@ def first_token(
     if batch.first_token >= 0:
         yield "token", "it has its first token twice"
     batch.first_token = row[0]
-    if request is not None and request.prefix_tokens:
-        at = (batch.function, request.prefix_group)
-        worker.prefixes[at] = max(worker.prefixes.get(at, 0), request.prefix_tokens)
+    for key, tokens in _shares(request) if request is not None else ():
+        at = (batch.function, key)
+        worker.prefixes[at] = max(worker.prefixes.get(at, 0), tokens)
+
+
+def _shares(request: Request) -> list[tuple[int, int]]:
+    """Return what a request shares with others: keys of blocks or of its group, and their tokens."""
+    return request.block_tokens() if request.blocks else [(request.prefix_group, request.prefix_tokens)]
+
+
+def _computed(worker: WorkerRecord, function: int, request: Request) -> int:
+    """Return how many tokens at the beginning of a prompt were computed for others, up to the first that were not."""
+    total = 0
+    for key, tokens in _shares(request):
+        known = min(worker.prefixes.get((function, key), 0), tokens)
+        total += known
+        if known < tokens:
+            break
+    return total
 
 
 def ended(kind: Function, batch: BatchRecord, now: int) -> Iterator[Violation]:

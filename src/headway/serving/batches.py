@@ -44,6 +44,7 @@ def run(state: "ServingState", now: int, action: RunBatch) -> None:
     if kind.generate is not None:
         request = state.requests[first_request].request
         batch.cache_bytes = kind.generate.kv_bytes_per_token * (request.prompt_tokens + request.output_tokens)
+        worker.line += latency.base[index][function]
     if kind.cold_start:
         batch.instance = True
         if not _take_instance(state, now, worker, function):
@@ -148,6 +149,8 @@ def on_batch_loaded(state: "ServingState", now: int, event: BatchLoaded) -> None
     if batch.cache_bytes:
         generate = state.catalogue.functions[batch.function].generate
         assert generate is not None
+        state.touch(worker, now)
+        worker.line -= state.latency.base[worker.id][batch.function]
         batch.cache_bytes -= event.cached * generate.kv_bytes_per_token
         worker.cached[batch.function] = worker.cached.get(batch.function, 0) + batch.cache_bytes
     state.journal((now, _LOADED, -1, event.lease, event.worker, event.cached, 0))
@@ -176,6 +179,8 @@ def on_batch_finished(state: "ServingState", now: int, event: BatchFinished) -> 
     del worker.running[lease]
     journal((now, _FINISHED, -1, lease, index, batch.function, len(batch.tasks)))
     release(worker, batch)
+    if batch.cache_bytes and not batch.loaded:
+        worker.line -= state.latency.base[index][batch.function]
     worker.busy_until = max([other.end for other in worker.running.values()]) if worker.running else now
     if worker.memory.ready:
         for model in batch.models:

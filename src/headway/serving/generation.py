@@ -7,10 +7,14 @@ line, in order, until the cache has room for its prompt and its whole output: ro
 
 from dataclasses import dataclass
 
-from headway.serving.iterations import NO_ROWS, Decode, IterationTable
+import numpy as np
+
+from headway.serving.iterations import NO_ROWS, Decode, FloatArray, IterationTable
 
 CONTINUOUS, PREFILL_FIRST, REQUEST = "continuous", "prefill-first", "request"
 BATCHINGS = (CONTINUOUS, PREFILL_FIRST, REQUEST)
+_PARTS = 8
+"""Of an answer, at which contexts of a full batch are sampled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,8 @@ class Generation:
     """The most prompts of which an iteration computes a part."""
     keep_prefix: bool = False
     """Whether the keys and values of a shared prefix stay in the cache, the least recently used ones leaving first."""
+    sampled: tuple[tuple[int, int], ...] = ()
+    """Prompt and output tokens of requests like those that come; empty: as expected. For ``saturated`` alone."""
 
     @property
     def cache_tokens(self) -> int:
@@ -55,17 +61,58 @@ class Generation:
             time += int(self.table.decode_times(Decode(1, prompt, prompt), output - 1, 1).sum())
         return time
 
-    def saturated(self) -> int:
+    def among(self, members: int) -> int:
+        """Return the expected nanoseconds of a request among so many in the engine, itself included.
+
+        Each iteration has a row for every member, and prompts come as often as answers end. More members than an
+        iteration has tokens for wait in line, so that the time grows with their number.
+        """
+        if members <= 1:
+            return self.alone()
+        prompt, output = self.expected_prompt, self.expected_output
+        rows = min(members, self.max_batch, max(1, self.cache_tokens // (prompt + output)))
+        if self.batching == CONTINUOUS:
+            rows = min(rows, max(1, self.chunk * output // (prompt + output)))
+        context = prompt + output // 2
+        decode = Decode(rows, rows * context, context)
+        if self.batching == CONTINUOUS:
+            time = self.table.time(decode, max(1, rows * prompt // output), prompt / 2) * output
+        else:
+            most = min(prompt, self.prefill_tokens)
+            prefill = self.table.time(NO_ROWS, most, 0) * max(1, prompt // most)
+            time = rows * prefill + int(self.table.decode_times(decode, 1, rows)[0]) * output
+        return max(self.alone(), time * members // rows)
+
+    def saturated(self, places: int) -> int:
         """Return the expected nanoseconds that the engine takes for each request when its batch is full.
 
-        Rows are bound by ``max_batch``, by the cache, and in continuous batching by the tokens that prompts leave.
+        Rows are bound by ``max_batch``, by the ``places`` that its worker has for requests, by the cache, and in
+        continuous batching by the tokens that prompts leave.
         """
         prompt, output = self.expected_prompt, self.expected_output
-        rows = max(1, min(self.max_batch, self.cache_tokens // (prompt + output)))
-        decode = Decode(rows, rows * (prompt + output // 2), prompt + output // 2)
+        rows = max(1, min(self.max_batch, places, self.cache_tokens // (prompt + output)))
         if self.batching == CONTINUOUS:
             rows = max(1, min(rows, self.chunk * output // (prompt + output)))
-            decode = Decode(rows, rows * (prompt + output // 2), prompt + output // 2)
-            return self.table.time(decode, max(1, rows * prompt // output), prompt / 2) * output // rows
-        prefill = self.table.time(NO_ROWS, min(prompt, self.prefill_tokens), 0) * max(1, prompt // self.prefill_tokens)
+        drawn = np.array(self.sampled or ((prompt, output),), dtype=np.float64)
+        prompts, outputs = drawn.T
+        decode = _rows(prompts, outputs, rows)
+        before = float((prompts**2).sum() / prompts.sum() / 2)
+        if self.batching == CONTINUOUS:
+            return self.table.time(decode, max(1, rows * prompt // output), before) * output // rows
+        most = min(prompt, self.prefill_tokens)
+        prefill = self.table.time(NO_ROWS, most, before if prompt > most else 0) * max(1, prompt // most)
         return prefill + int(self.table.decode_times(decode, 1, rows)[0]) * output // rows
+
+
+def _rows(prompts: FloatArray, outputs: FloatArray, rows: int) -> Decode:
+    """Return the decode rows of a full batch of requests like some: their contexts in the mean, and the longest.
+
+    A request is in the batch for as many iterations as it has output tokens, so long outputs are seen more often.
+    """
+    parts = (np.arange(_PARTS) + 0.5) / _PARTS
+    contexts = (prompts[:, None] + outputs[:, None] * parts).ravel()
+    order = np.argsort(contexts, kind="stable")
+    contexts, seen = contexts[order], np.repeat(outputs, _PARTS)[order] / (_PARTS * outputs.sum())
+    all_below = np.minimum(np.cumsum(seen), 1.0) ** rows
+    longest = float(contexts @ np.diff(all_below, prepend=0.0))
+    return Decode(rows, round(rows * float(contexts @ seen)), round(longest))

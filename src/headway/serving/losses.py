@@ -63,6 +63,7 @@ def empty(state: "ServingState", now: int, worker: WorkerState) -> None:
     worker.running.clear()
     worker.memory.clear()
     worker.cached.clear()
+    worker.line = 0
     worker.fetches.clear()
     worker.starting.clear()
     worker.idle.clear()

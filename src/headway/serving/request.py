@@ -2,6 +2,9 @@
 
 from typing import NamedTuple
 
+BLOCK_TOKENS = 512
+"""Tokens of a block of a prompt, in Mooncake's traces."""
+
 
 class Request(NamedTuple):
     """What is known of a request when it arrives."""
@@ -25,6 +28,21 @@ class Request(NamedTuple):
     prefix_tokens: int = 0
     """How many tokens at the beginning of its prompt are the same for all requests of its group; 0: none."""
     prefix_group: int = 0
+    blocks: tuple[int, ...] = ()
+    """The blocks of its prompt by content, as a trace has them: equal beginnings have equal ids. Where there are any,
+    they say what is shared, and the two above do not count."""
+
+    def block_tokens(self) -> list[tuple[int, int]]:
+        """Return the keys of its blocks in a cache and the tokens of each; the last one may be short.
+
+        Keys are below 0: groups have the others.
+        """
+        counts = [min(BLOCK_TOKENS, self.prompt_tokens - BLOCK_TOKENS * at) for at in range(len(self.blocks))]
+        return [(-1 - block, tokens) for block, tokens in zip(self.blocks, counts, strict=True) if tokens > 0]
+
+
+NUMBERS = tuple(name for name in Request._fields if name != "blocks")
+"""The fields of a request that are whole numbers: all but the last."""
 
 
 class Groups(NamedTuple):

@@ -47,6 +47,8 @@ class Row(NamedTuple):
     slices_free: int
     warm: int
     """Functions with an idle process, as bits."""
+    line: int = 0
+    """Run time of the tasks in the lines of its engines, each as if alone."""
 
 
 @dataclass(slots=True, eq=False)
@@ -84,7 +86,7 @@ class WorkerState:
         *("busy_until", "cpus_free", "epoch", "host", "host_free_bytes", "id", "idle", "link_free"),
         *("memory", "published", "pushes", "queue", "queued", "reserved", "running", "sent", "slices_free"),
         *("starting", "taken", "up", "need_counts", "warm", "wanted", "worker", "current_row", "fetches"),
-        *("power", "start_lease", "cached"),
+        *("power", "start_lease", "cached", "line"),
     )
 
     def __init__(self, id: int, worker: Worker, catalogue: Catalogue) -> None:
@@ -124,6 +126,7 @@ class WorkerState:
         self.warm = 0
         self.cached: dict[int, int] = {}
         """Bytes of keys and values in use, by generating function."""
+        self.line = 0
         self.epoch = -1
         self.pushes = 0
         self.current_row: Row | None = None
@@ -154,6 +157,7 @@ class WorkerState:
                 self.cpus_free,
                 self.slices_free,
                 self.warm,
+                self.line,
             )
             row = self.current_row = tuple.__new__(Row, fields)  # one a push: half of what Row(...) takes
         return row

@@ -5,6 +5,7 @@ are summed, exactly, and a request that joins meanwhile cuts the step at the end
 """
 
 from collections import deque
+from collections.abc import Set
 from heapq import heappop, heappush
 
 import numpy as np
@@ -21,7 +22,7 @@ Outcome = tuple[int, Event]
 
 
 class Prefix:
-    """A prefix in the cache that the requests of a group share."""
+    """A prefix, or a block of one, in the cache that several requests share."""
 
     __slots__ = ("ready", "tokens", "users")
 
@@ -35,21 +36,24 @@ class Prefix:
 class Sequence:
     """A request in an engine. ``key`` is its prompt less the engine's steps when it had its first token."""
 
-    __slots__ = ("cached", "group", "held", "key", "lease", "output", "prefilled", "prefix", "prompt", "shared")
+    __slots__ = ("cached", "held", "kept", "key", "lease", "output", "prefilled", "prompt", "shares")
 
     def __init__(self, lease: int, request: Request) -> None:
         self.lease = lease
         self.prompt = request.prompt_tokens
         self.output = request.output_tokens
-        self.shared = request.prefix_tokens
-        self.group = request.prefix_group
+        self.shares = [(request.prefix_group, request.prefix_tokens)] if request.prefix_tokens else []
+        """What it shares with others, from the beginning of its prompt on: keys, and the tokens of each."""
+        if request.blocks:
+            self.shares = request.block_tokens()
         self.prefilled = 0
         self.key = 0
         self.cached = 0
         """Tokens of its prompt that were in the cache."""
         self.held = 0
-        """Tokens that it holds in the cache besides its prefix."""
-        self.prefix: Prefix | None = None
+        """Tokens that it holds in the cache besides what is kept for others."""
+        self.kept: list[Prefix] = []
+        """What it found in the cache, and what it is the first to compute."""
 
     def last_step(self) -> int:
         """Return the engine's steps when it has its last token."""
@@ -72,7 +76,7 @@ class Engine:
         """How often its weights had come when it was last used."""
         self.used_tokens = 0
         self.prefixes: dict[int, Prefix] = {}
-        """Prefixes in the cache by group, the least recently used first."""
+        """Prefixes in the cache by group or block, the least recently used first."""
         self.at = 0
         """When the step in progress began, or the last one ended."""
         self.ends: IntArray | None = None
@@ -124,8 +128,8 @@ class Engine:
             sequence.prefilled += tokens
             if sequence.prefilled == sequence.prompt:
                 sequence.key = sequence.prompt - self.steps
-                if sequence.prefix is not None:
-                    sequence.prefix.ready = True
+                for prefix in sequence.kept:
+                    prefix.ready = True
                 firsts.append(sequence)
         if firsts:
             self.begun = [each for each in self.begun if each.prefilled < each.prompt]
@@ -141,8 +145,8 @@ class Engine:
             self.running = [each for each in self.running if each.last_step() > steps]
             self.used_tokens -= sum(each.held for each in ended)
             for each in ended:
-                if each.prefix is not None:
-                    each.prefix.users -= 1
+                for prefix in each.kept:
+                    prefix.users -= 1
         return ended
 
     # --- what an iteration computes ---------------------------------------------------------------------------
@@ -152,33 +156,39 @@ class Engine:
         if not self.waiting or len(self.begun) + len(self.running) >= self.kind.max_batch:
             return False
         first = self.waiting[0]
-        known = self.prefixes.get(first.group) if first.shared else None
-        prefix = known if known is not None and known.ready else None
-        cached = min(prefix.tokens, first.shared) if prefix is not None else 0
+        found = self._found(first)
+        cached = min(sum(min(self.prefixes[key].tokens, tokens) for key, tokens in found), first.prompt - 1)
         need = first.prompt + first.output
-        if not self._make_room(need - cached, prefix):
-            if prefix is None or not self._make_room(need, None):
+        if not self._make_room(need - cached, {key for key, _ in found}):
+            if not found or not self._make_room(need, set()):
                 return False
-            prefix, cached = None, 0  # a long prefix of which it needs little made way
+            found, cached = [], 0  # a long prefix of which it needs little made way
         first.cached = first.prefilled = cached
         first.held = need - cached
         self.used_tokens += first.held
-        if prefix is not None:
+        new = first.shares[len(found) :] if self.kind.keep_prefix else []
+        for key, tokens in reversed(new):  # what is deeper leaves first: without the beginning it is of no use
+            if key not in self.prefixes:
+                first.kept.append(self.prefixes.setdefault(key, Prefix(tokens)))
+                first.held -= tokens
+        for key, _ in reversed(found):
+            prefix = self.prefixes[key] = self.prefixes.pop(key)
             prefix.users += 1
-            self.prefixes[first.group] = self.prefixes.pop(first.group)
-        elif first.shared and first.group not in self.prefixes and self.kind.keep_prefix:
-            prefix = self.prefixes[first.group] = Prefix(first.shared)
-            first.held -= first.shared
-        first.prefix = prefix
+            first.kept.append(prefix)
         self.begun.append(self.waiting.popleft())
         return True
 
-    def _make_room(self, need: int, keep: Prefix | None) -> bool:
+    def _found(self, sequence: Sequence) -> list[tuple[int, int]]:
+        """Return what a request shares with others and is computed, up to the first that is not."""
+        ready = [key in self.prefixes and self.prefixes[key].ready for key, _ in sequence.shares]
+        return sequence.shares[: ready.index(False) if False in ready else len(ready)]
+
+    def _make_room(self, need: int, keep: Set[int]) -> bool:
         """Let prefixes go that no request uses, the least recently used first; return whether so many tokens fit."""
         over = self.used_tokens + need - self.kind.cache_tokens
         if over <= 0:
             return True
-        idle = [group for group, each in self.prefixes.items() if not each.users and each is not keep]
+        idle = [group for group, each in self.prefixes.items() if not each.users and group not in keep]
         if sum(self.prefixes[group].tokens for group in idle) < over:
             return False
         for group in idle:

@@ -43,6 +43,8 @@ def _broken(request: _Request) -> tuple[str, str, str] | None:
     for key in ("input_length", "output_length"):
         if not 0 <= (tokens := getattr(request, key)) < _MOST_TOKENS:
             return key, str(tokens), "must be at least 0" if tokens < 0 else "is too large"
+    if request.hash_ids and not 0 <= (block := min(request.hash_ids)) <= max(request.hash_ids) < _MOST_TOKENS:
+        return "hash_ids", str(block), "must be numbers of at least 0, below 2^62"
     return None
 
 

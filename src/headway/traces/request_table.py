@@ -14,20 +14,27 @@ import pyarrow.parquet as pq
 
 from headway.errors import TapeError
 from headway.files import replacing
-from headway.serving.request import NO_GROUPS, Groups, Request
+from headway.serving.request import NO_GROUPS, NUMBERS, Groups, Request
 
 STREAM_SUFFIX = ".arrow"
 _GROUPS = b"groups"
-_SCHEMA = pa.schema([(name, pa.int64()) for name in Request._fields])
+_BLOCKS = "blocks"
+_SCHEMA = pa.schema([(name, pa.int64()) for name in NUMBERS])
+_WITH_BLOCKS = _SCHEMA.append(pa.field(_BLOCKS, pa.list_(pa.int64())))
 
 
 def write(requests: Sequence[Request], path: Path, groups: Groups = NO_GROUPS) -> None:
     """Write requests to a Parquet file, and beside them the names of their classes and tenants."""
-    columns = list(zip(*requests, strict=True)) if requests else [()] * len(Request._fields)
-    schema = _SCHEMA.with_metadata({_GROUPS: json.dumps(groups)}) if any(groups) else _SCHEMA
-    table = pa.table([pa.array(column, pa.int64()) for column in columns], schema=schema)
+    schema = _WITH_BLOCKS if any(each.blocks for each in requests) else _SCHEMA
+    columns = _columns(requests, schema)
+    schema = schema.with_metadata({_GROUPS: json.dumps(groups)}) if any(groups) else schema
+    table = pa.table(columns, schema=schema)
     with replacing(path) as file:
         pq.write_table(table, file, compression="zstd")
+
+
+def _columns(requests: Sequence[Request], schema: pa.Schema) -> list[pa.Array]:
+    return [pa.array([getattr(each, field.name) for each in requests], field.type) for field in schema]
 
 
 class RequestStream:
@@ -37,14 +44,14 @@ class RequestStream:
         """``path`` is that of the Parquet file to come; the stream lies beside it meanwhile."""
         self._path = path
         self._pending: list[Request] = []
-        self._stream = pa.ipc.new_stream(str(path.with_suffix(STREAM_SUFFIX)), _SCHEMA)
+        self._stream = pa.ipc.new_stream(str(path.with_suffix(STREAM_SUFFIX)), _WITH_BLOCKS)
         self.append = self._pending.append
 
     def flush(self) -> None:
         """Write what was appended since the last time."""
         if self._pending:
-            columns = [pa.array(column, pa.int64()) for column in zip(*self._pending, strict=True)]
-            self._stream.write_batch(pa.RecordBatch.from_arrays(columns, schema=_SCHEMA))
+            columns = _columns(self._pending, _WITH_BLOCKS)
+            self._stream.write_batch(pa.RecordBatch.from_arrays(columns, schema=_WITH_BLOCKS))
             self._pending.clear()
 
     def close(self, groups: Groups = NO_GROUPS) -> tuple[Request, ...]:
@@ -63,18 +70,19 @@ def _salvaged(stream: Path) -> pa.Table:
     with pa.OSFile(str(stream), "rb") as source, suppress(pa.ArrowInvalid, OSError):
         for batch in pa.ipc.open_stream(source):  # not extend(): what came before a broken batch is kept
             batches.append(batch)
-    return pa.Table.from_batches(batches, schema=_SCHEMA)
+    return pa.Table.from_batches(batches, schema=_WITH_BLOCKS)
 
 
 def read(path: Path) -> tuple[Request, ...]:
     """Read the requests that ``write`` kept; of a live run that was killed those of its stream."""
     stream = path.with_suffix(STREAM_SUFFIX)
     try:
-        table = _salvaged(stream) if stream.exists() else pq.read_table(str(path), schema=_SCHEMA)
+        table = _salvaged(stream) if stream.exists() else pq.read_table(str(path), schema=_WITH_BLOCKS)
     except (OSError, pa.ArrowInvalid, pa.ArrowTypeError) as problem:
         raise TapeError(f"{path}: cannot be read ({str(problem).splitlines()[0]})") from None
-    columns = [table.column(name).fill_null(0).to_pylist() for name in Request._fields]  # older files have fewer
-    return tuple(Request(*values) for values in zip(*columns, strict=True))
+    columns = [table.column(name).fill_null(0).to_pylist() for name in NUMBERS]  # older files have fewer
+    blocks = [tuple(row or ()) for row in table.column(_BLOCKS).to_pylist()]
+    return tuple(Request(*values) for values in zip(*columns, blocks, strict=True))
 
 
 def read_groups(path: Path) -> Groups:

@@ -4,7 +4,7 @@ Times, graphs, workers and tenants come from streams of their own, so that chang
 the same seed at another rate gives the same arrivals, closer together or further apart.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -19,6 +19,7 @@ from headway.scenarios.classes import rate_of
 from headway.scenarios.file import Built
 from headway.scenarios.generating import check_contexts
 from headway.scenarios.limits import cheapest_per_second, check_rate, mix_of
+from headway.scenarios.tokens import TokenPairs, generates, is_recorded, with_run_tokens
 from headway.serving.request import Groups, Request
 from headway.streams import stream
 from headway.traces import tokens
@@ -53,13 +54,16 @@ class Chosen:
     tenants: int
 
 
-def chosen(experiment: ServingExperiment, built: Built) -> Chosen:
-    """Return what an experiment says, and where it says nothing its scenario."""
+def chosen(experiment: ServingExperiment, built: Built, drawn: Sequence[Request] = ()) -> Chosen:
+    """Return what an experiment says, and where it says nothing its scenario.
+
+    ``drawn``: the requests of the run, where they are known: a trace at a load need not be read again for its rate.
+    """
     table, plain = experiment.workload, built.workload
     check_workload(table)
     arrivals = (table.arrivals or plain.arrivals).strip()
     paced = split_arrivals(arrivals)[0] in BY_RATE
-    rate = table.rate if table.load is None else table.load * cheapest_per_second(built, mix_of(experiment, built))
+    rate = table.rate if table.load is None else _at_load(experiment, built, arrivals, drawn)
     by_class = rate_of(experiment, built)
     rate = by_class if rate is None else rate
     if rate is None:
@@ -70,6 +74,19 @@ def chosen(experiment: ServingExperiment, built: Built) -> Chosen:
     requests = table.requests if table.requests is not None else plain.requests
     tenants = table.tenants if table.tenants is not None else plain.tenants
     return Chosen(arrivals, rate, requests, tenants)
+
+
+def _at_load(experiment: ServingExperiment, built: Built, arrivals: str, drawn: Sequence[Request]) -> float:
+    """Return the rate that a load means for requests with the tokens of the run."""
+    load = experiment.workload.load
+    recorded: TokenPairs = ()
+    assert load is not None
+    if is_recorded(experiment, built) and generates(built):
+        if drawn and drawn[-1].arrival:
+            return (len(drawn) - 1) * SECOND / drawn[-1].arrival
+        trace = _trace(arrivals, experiment)
+        recorded = _tokens(trace, experiment.workload.requests or built.workload.requests)
+    return load * cheapest_per_second(with_run_tokens(experiment, built, recorded), mix_of(experiment, built))
 
 
 def _own_rate(arrivals: str) -> float | None:
@@ -101,9 +118,11 @@ def draw_named(
     ingress = uniform(seed, "serving.ingress", count, len(built.fleet.workers))
     deadline = np.where(drawn.limits > 0, arrival + drawn.limits, 0)
     columns = [drawn.graphs, arrival, ingress, deadline, drawn.tenants, drawn.class_ids, drawn.priorities]
-    if any(function.generate is not None for function in built.catalogue.functions):
+    if generates(built):
         columns += tokens.drawn(experiment, built, drawn.graphs, trace)
     requests = tuple(map(Request, range(count), *(column.tolist() for column in columns)))
+    if trace is not None and (blocks := tokens.blocks_of(experiment, built, trace)):
+        requests = tuple(request._replace(blocks=ids) for request, ids in zip(requests, blocks, strict=False))
     check_contexts(built.catalogue, requests)
     return requests, drawn.groups
 
@@ -216,10 +235,7 @@ def _from_trace(
     workload: Chosen, experiment: ServingExperiment, built: Built, notes: list[str]
 ) -> tuple[Times, RequestTrace]:
     """Return the first arrivals of a trace, at their own pace or stretched to a rate, and the trace."""
-    path = Path(workload.arrivals).expanduser()
-    if not path.exists():
-        raise ExperimentError(f"arrivals {workload.arrivals!r}: neither {', '.join(KINDS[:-1])} nor a file of requests")
-    trace = load_requests(path, experiment.workload.format, skip_bad_rows=experiment.workload.skip_bad_rows)
+    path, trace = Path(workload.arrivals).expanduser(), _trace(workload.arrivals, experiment)
     if trace.dropped:
         notes.append(dropped_note(trace.dropped, trace.rows, path))
     wanted = experiment.workload.requests
@@ -232,5 +248,18 @@ def _from_trace(
     if not times[-1]:
         raise TraceError(f"trace {path}: its first {count:,} requests come at once, so they have no rate")
     pace = (count - 1) * SECOND / float(times[-1])
-    check_rate(experiment, built, workload.rate or pace)
+    check_rate(experiment, built, workload.rate or pace, _tokens(trace, count))
     return times * (pace / workload.rate) if workload.rate else times, trace
+
+
+def _trace(arrivals: str, experiment: ServingExperiment) -> RequestTrace:
+    """Read the trace that arrivals name; raise where there is none."""
+    path, table = Path(arrivals).expanduser(), experiment.workload
+    if not path.exists():
+        raise ExperimentError(f"arrivals {arrivals!r}: neither {', '.join(KINDS[:-1])} nor a file of requests")
+    return load_requests(path, table.format, skip_bad_rows=table.skip_bad_rows)
+
+
+def _tokens(trace: RequestTrace, count: int) -> TokenPairs:
+    """Return prompt and output of the first requests of a trace; 0 where it has no tokens."""
+    return list(zip(trace.input_tokens[:count].tolist(), trace.output_tokens[:count].tolist(), strict=True))

@@ -32,6 +32,14 @@ def drawn(
     return prompts, outputs, *_prefixes(experiment, built, graphs, prompts)
 
 
+def blocks_of(experiment: ServingExperiment, built: Built, trace: RequestTrace) -> tuple[tuple[int, ...], ...]:
+    """Return the blocks of each prompt of a trace; empty where no function keeps them, or prompts are not its own."""
+    kinds = [function.generate for function in built.catalogue.functions]
+    keeps = any(kind is not None and kind.keep_prefix for kind in kinds)
+    own = parse_tokens(experiment.workload.prompt_tokens, "prompt_tokens") is None
+    return trace.hash_ids if keeps and own else ()
+
+
 def _prefixes(
     experiment: ServingExperiment, built: Built, graphs: IntArray, prompts: IntArray
 ) -> tuple[IntArray, IntArray]:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
@@ -20,9 +21,12 @@ from headway.experiment.play import play
 from headway.experiment.several import play as play_all
 from headway.formats.serving.controller import parse_controller
 from headway.formats.serving.settings import ServingExperiment
+from headway.serving.actions import Action
 from headway.serving.controller import Controller
 from headway.serving.law import Law
+from headway.serving.policies.hash import Hash
 from headway.serving.policies.registry import POLICIES
+from headway.serving.state import ServingState
 from headway.units import MICROSECOND, MILLISECOND
 
 SEARCHING = {"esg", "exact", "stagewise", "plan-once", "orion-dag", "fast-gshare", "aquatope", "infless", "headway"}
@@ -117,7 +121,7 @@ def test_a_measured_law_is_stored_in_numbers_and_replayed_on_any_machine(tmp_pat
     assert law is not None
     assert law.fixed > 0
     assert law.state > 0
-    with mock.patch.object(calibration, "perf_counter_ns", side_effect=AssertionError("measured again")):
+    with mock.patch.object(calibration, "thread_time_ns", side_effect=AssertionError("measured again")):
         again = open_run(folder).scene.replay(stored.tape, complete=True)
     assert again.digest == stored.tape.digest
     assert stored.scene.audit(stored.tape, complete=True) == []
@@ -140,6 +144,30 @@ def test_all_seeds_of_an_experiment_share_one_measurement() -> None:
     ):
         list(play_all([("", seeds)]))
     assert laws == [str(measured[0])] * 2
+
+
+def test_a_law_is_measured_in_cpu_time_without_what_reading_the_clock_takes() -> None:
+    """A clock of CPU time that a reading moves by 300 ns and an action by 5 us; no other clock is there to read."""
+    clock = [0]
+
+    def read() -> int:
+        clock[0] += 300
+        return clock[0]
+
+    class Counted(Hash):
+        """A policy whose actions move the clock."""
+
+        def decide(self, now: int, state: ServingState) -> Iterator[Action]:
+            for action in super().decide(now, state):
+                clock[0] += 5 * MICROSECOND
+                yield action
+
+    scene = prepare(experiment("hash", controller="none"))
+    state, policy = scene.state(), Counted()
+    policy.bind(state)
+    with mock.patch.object(calibration, "thread_time_ns", side_effect=read):
+        assert calibration.calibrate(policy, state, scene.executor(state)) == Law(5 * MICROSECOND)
+    assert not {"time", "perf_counter", "perf_counter_ns", "monotonic_ns"} & set(vars(calibration))
 
 
 def test_a_fit_finds_the_law_behind_answers_with_outliers() -> None:

@@ -25,6 +25,7 @@ from headway.formats.serving.settings import BY_RATE, ServingExperiment, split_a
 from headway.scenarios import file as scenario_file
 from headway.scenarios.file import SHIPPED, Built
 from headway.scenarios.limits import capacity_per_second, deadlines, mix_of
+from headway.scenarios.tokens import with_run_tokens
 from headway.serving.catalogue import Function
 from headway.serving.fleet import Worker
 from headway.serving.rows import Kind
@@ -186,9 +187,12 @@ def part_of(progress: Progress, index: int, count: int) -> Progress:
 
 
 def _check_limits(experiment: ServingExperiment, built: Built, limits: tuple[tuple[int, ...], ...]) -> None:
-    """Raise for a graph that is asked for and has no deadline; one class with a deadline for it is enough."""
+    """Raise for a graph that is asked for and has no deadline; one class with a deadline for it is enough.
+
+    A deadline of tokens is one too.
+    """
     for graph, share, *given in zip(built.catalogue.graphs, mix_of(experiment, built), *limits, strict=True):
-        if share and not any(given):
+        if share and not any(given) and not graph.ttft and not graph.tpot:
             reason = "leaves it open" if experiment.workload.slo else "is not given, and its scenario has no slo for it"
             named = f"--slo {experiment.workload.slo}".strip()
             raise ExperimentError(f"a plan needs a deadline for graph {graph.name}: {named} {reason}; e.g. --slo 500ms")
@@ -217,7 +221,7 @@ class Search:
             deadlines(self.experiment, self._fleet(1))
         except ExperimentError as problem:
             return replace(nothing, why_not=str(problem))
-        one = capacity_per_second(self._fleet(1), mix_of(self.experiment, self.built))
+        one = capacity_per_second(with_run_tokens(self.experiment, self._fleet(1)), mix_of(self.experiment, self.built))
         count = max(1, math.ceil(self.target * rate / one - 1e-9))
         if count > MOST_WORKERS:
             why = f"{count:,} of them would be needed for the throughput alone, {MOST_WORKERS:,} are the most tried"
@@ -273,7 +277,7 @@ class Search:
     def _plan(self, count: int, row: Mapping[str, Any]) -> Plan:
         hour = count * self.built.fleet.hour_usd(self.kind)
         hour += self.beside[1] * self.built.fleet.hour_usd(self.beside[0]) if self.beside else 0.0
-        answered = row["goodput_per_s"]
+        answered = row.get("deadlines_goodput_per_s", row["goodput_per_s"])
         measured = (row["slo_hit_rate"] or 0.0, row["latency_p99_s"], row["gpu_utilisation"])
         cost = hour / 3600 / answered if answered else None
         counted = (row["requests"], row["dropped"], row["dropped_at_start"])
@@ -309,7 +313,7 @@ class Search:
         start, first = requests[0].arrival + self._start(), len(requests) - row["measured"]
         early = sum(1 for number in dropped.tolist() if number < first and requests[number].arrival < start)
         measured = row["measured"] + row["dropped_warmup"] - early
-        hits = (row["slo_hit_rate"] or 0.0) * row["measured"]
+        hits = (row.get("deadlines_hit_rate", row["slo_hit_rate"]) or 0.0) * row["measured"]
         share = hits / measured if measured else None
         return {**row, "measured": measured, "slo_hit_rate": share, "dropped_at_start": early}
 

@@ -30,7 +30,7 @@ FLAGS = (
         "poisson, gamma:CV, onoff, uniform:A,B, diurnal(peak=3,period=24h), rates:FILE.csv, a trace.",
         metavar="HOW|FILE",
     ),
-    Flag("slo", "workload.slo", "Deadline: 500ms, or 1.2L: times the least path."),
+    Flag("slo", "workload.slo", "Deadline: 500ms, or 1.2L: times the least path; of tokens ttft=500ms,tpot=50ms."),
     Flag("prompt_tokens", "workload.prompt_tokens", "Of requests that generate: 512, lognormal:400,0.9.", panel=FLEET),
     Flag("output_tokens", "workload.output_tokens", "The tokens that they generate, as above.", panel=FLEET),
     Flag("setting", "serving.setting", "Of the scenario; esg has strict-light, …"),

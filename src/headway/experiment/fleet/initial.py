@@ -9,6 +9,7 @@ from headway.formats.serving.settings import ServingExperiment
 from headway.formats.training.settings import span
 from headway.scenarios.build import Built
 from headway.scenarios.limits import capacity_per_second, mix_of
+from headway.scenarios.tokens import tokens_of, with_run_tokens
 from headway.serving.latency import LatencyModel
 from headway.serving.request import Request
 from headway.serving.scalers.kinds import Kinds
@@ -47,5 +48,6 @@ def _needed(experiment: ServingExperiment, built: Built, requests: Sequence[Requ
     first = requests[0].arrival
     last = min(within, max(requests[-1].arrival - first, SECOND))
     rate = sum(request.arrival - first <= within for request in requests) * SECOND / last
-    each = capacity_per_second(built, mix_of(experiment, built)) / len(built.fleet.workers)
+    asked = with_run_tokens(experiment, built, tokens_of(requests))
+    each = capacity_per_second(asked, mix_of(experiment, built)) / len(built.fleet.workers)
     return ceil(rate / each / FIRST_UTILISATION) if each else 1

@@ -14,15 +14,16 @@ from headway.experiment.fleet.capacity_planning import Plan, Search, part_of, pr
 from headway.experiment.fleet.scene import load_note, policy_name, policy_of, with_measured
 from headway.experiment.pages import check_target
 from headway.files import write_whole
-from headway.formats.serving.settings import ServingExperiment, check
+from headway.formats.serving.settings import ServingExperiment, check, split_slo
 from headway.formats.training.cluster_table import within
 from headway.report.progress import share_bar
 from headway.report.serving import plan_page, plans as shown
 from headway.scenarios import file as scenario_file
 from headway.scenarios.file import Built
+from headway.scenarios.limits import deadlines, mix_of
 from headway.serving.scalers.registry import build as build_scaler
 from headway.traces.serving_arrivals import chosen
-from headway.units import counted, format_size
+from headway.units import counted, exact_duration, format_size
 
 POINTS = 8
 """Numbers of workers at which the curves of a page are measured, besides those that the search tried."""
@@ -103,11 +104,22 @@ def _at_rate(experiment: ServingExperiment) -> tuple[ServingExperiment, list[str
 
 def enough(experiment: ServingExperiment, target: float) -> str:
     """Return what counts as enough, in a line."""
-    workload = experiment.workload
-    slo = workload.slo.strip()
+    workload, built = experiment.workload, scenario_file.load(experiment)
+    slo = split_slo(workload.slo)[0]
     within_slo = "their deadline" if not slo else f"{slo[:-1]} times their critical path" if slo[-1] in "Lx×" else slo
+    graphs = [graph for graph, share in zip(built.catalogue.graphs, mix_of(experiment, built), strict=True) if share]
+    told = _token_deadline("have their first token within", [graph.ttft for graph in graphs])
+    told += _token_deadline("have each further token, in the mean, within", [graph.tpot for graph in graphs])
+    if not told or any(map(any, deadlines(experiment, built))):
+        told.insert(0, f"are answered within {within_slo}")
     trial = f"{counted(workload.requests or 0, 'request')} a trial at {workload.rate:g} a second"
-    return f"enough: {100 * target:g} % of the requests are answered within {within_slo} ({trial})"
+    return f"enough: {100 * target:g} % of the requests {' and '.join(told)} ({trial})"
+
+
+def _token_deadline(text: str, limits: Sequence[int]) -> list[str]:
+    """Return a line on a deadline of tokens; none where no graph has one."""
+    given = sorted({limit for limit in limits if limit})
+    return [f"{text} {' or '.join(exact_duration(limit) for limit in given)}"] if given else []
 
 
 def _with_curves(found: list[list[tuple[Plan, Search]]]) -> list[list[tuple[Plan, Search]]]:

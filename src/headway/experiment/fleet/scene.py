@@ -26,6 +26,7 @@ from headway.plugins import anchored, as_named, is_from_outside, is_untrusted, m
 from headway.scenarios import file as scenario_file
 from headway.scenarios.file import Built
 from headway.scenarios.limits import check_rate
+from headway.scenarios.tokens import tokens_of
 from headway.serving.audit import audit
 from headway.serving.controller import Controller
 from headway.serving.latency import LatencyModel
@@ -209,10 +210,10 @@ def prepare(experiment: ServingExperiment) -> FleetScene:
     requests, groups = serving_arrivals.draw_named(experiment, built, notes)
     policy.check_requests(requests, built.catalogue.graphs)
     named = with_table(experiment, "policy", name=anchored(experiment.policy.name))
-    rate, load = serving_arrivals.chosen(experiment, built).rate, experiment.workload.load
+    rate, load = serving_arrivals.chosen(experiment, built, requests).rate, experiment.workload.load
     if rate and load:
         notes.append(load_note(load, rate))
-    note = check_rate(experiment, built, rate) if rate else ""
+    note = check_rate(experiment, built, rate, tokens_of(requests)) if rate else ""
     resolved = msgspec.structs.replace(named, variants=[])
     built = initial.scaled(experiment, built, requests)
     scene = FleetScene(resolved, built, requests, (*notes, *([note] if note else ())), groups)

@@ -79,7 +79,7 @@ class FleetView(View):
         if scene.law() is not None:
             row["controller"] = scene.experiment.serving.controller
         if (load := scene.experiment.workload.load) is not None:
-            row |= {"load": load, "rate_per_s": chosen(scene.experiment, scene.built).rate}
+            row |= {"load": load, "rate_per_s": chosen(scene.experiment, scene.built, scene.requests).rate}
         overload = controller_overload(scene.built.fleet, result.tape, row["gpu_utilisation"])
         return Outcome(row, (*_notes(scene, row), *([overload] if overload else ())))
 

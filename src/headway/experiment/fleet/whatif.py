@@ -170,7 +170,7 @@ def _at_load(scene: FleetScene, experiment: ServingExperiment, load: Fraction) -
     by_load = experiment != scene.experiment and experiment.workload.load is not None
     if load == 1 and not by_load:
         return experiment
-    rate = chosen(scene.experiment, scene.built).rate
+    rate = chosen(scene.experiment, scene.built, scene.requests).rate
     if rate is None:
         return experiment
     return with_table(experiment, "workload", rate=rate * float(load), load=None)

@@ -33,6 +33,8 @@ MOST_FACTOR = 1e6
 """The largest deadline as a multiple of the critical path."""
 BY_RATE = ("poisson", "gamma", "onoff", "diurnal")
 """Arrival processes that need a rate; others have their own."""
+PROCESSES = (*BY_RATE, "uniform", "rates")
+"""All arrival processes; any other text is a trace of requests."""
 WARMUP = "10%"
 
 _FACTOR = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*[Lx×]\s*")
@@ -98,7 +100,8 @@ class WorkloadTable(Struct, kw_only=True, forbid_unknown_fields=True):
     requests: int | None = None
     slo: str = ""
     """How long a request may take: 500ms, 1.2L (L: the graph's critical path at least configurations; 3x is 3L, a
-    slow-down of 3), or none."""
+    slow-down of 3), or none. Of graphs that generate also ttft=500ms, tpot=50ms: until the first token, and for each
+    further one; several are separated by commas."""
     mix: dict[str, float] | None = None
     """Weights of the graphs by name; those left out get no requests. None: the scenario's."""
     tenants: int | None = None
@@ -191,7 +194,7 @@ def check_workload(table: WorkloadTable) -> None:
             raise ExperimentError(f"mix: the weight {weight!r} of {graph} must be a number, at least 0")
     if table.mix is not None and not any(table.mix.values()):
         raise ExperimentError("mix is empty: no graph has a weight above 0")
-    parse_slo(table.slo)
+    split_slo(table.slo)
     parse_tokens(table.prompt_tokens, "prompt_tokens")
     parse_tokens(table.output_tokens, "output_tokens")
 
@@ -200,6 +203,25 @@ def split_arrivals(text: str) -> tuple[str, str]:
     """Return the kind of arrivals and its options: ``gamma`` and ``2`` for gamma:2 and gamma(2)."""
     matched = _ARRIVALS.fullmatch(text.strip())
     return (matched[1], (matched[2] or matched[3] or "").strip()) if matched else (text.strip(), "")
+
+
+def split_slo(text: str, what: str = "slo") -> tuple[str, int, int]:
+    """Return the deadlines of a text: of whole answers as it was written, of the first token and of each further one.
+
+    The latter are nanoseconds, 0 where the text does not name them.
+    """
+    latency, tokens = "", {"ttft": 0, "tpot": 0}
+    for part in text.split(",") if text.strip() else ():
+        key, _, value = (word.strip() for word in part.rpartition("="))
+        if not key and value and not latency:
+            latency = value
+            parse_slo(latency, what)
+        elif key in tokens and not tokens[key]:
+            tokens[key] = span(value, f"{what} {key}", least=1)
+        else:
+            rule = "write one deadline of the whole answer, of ttft and of tpot: 10s,ttft=500ms,tpot=50ms"
+            raise ExperimentError(f"{what} {text!r} is not understood: {rule}")
+    return latency, tokens["ttft"], tokens["tpot"]
 
 
 def parse_slo(text: str, what: str = "slo") -> tuple[int, float] | None:

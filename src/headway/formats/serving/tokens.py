@@ -3,7 +3,8 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import exp, isfinite, log
+from statistics import NormalDist
 from typing import Any
 
 from msgspec import Struct, field
@@ -98,6 +99,27 @@ class Drawn:
     kind: str
     first: float
     second: float = 0.0
+
+    def mean(self) -> int:
+        """Return the mean, as a whole number of tokens."""
+        if self.kind == "uniform":
+            mean = (self.first + self.second) / 2
+        else:
+            mean = self.first * exp(self.second**2 / 2)  # the second number is 0 but of a lognormal one
+        return max(1, round(min(mean, MOST_TOKENS)))
+
+    def spread(self, count: int) -> list[int]:
+        """Return so many numbers that are equally likely: quantiles, evenly spaced."""
+        at = [(place + 0.5) / count for place in range(count)]
+        if self.kind == "uniform":
+            values = [self.first + (self.second - self.first) * share for share in at]
+        elif self.kind == "lognormal":
+            values = [self.first * exp(self.second * NormalDist().inv_cdf(share)) for share in at]
+        elif self.kind == "exponential":
+            values = [-self.first * log(1 - share) for share in at]
+        else:
+            values = [self.first]
+        return [max(1, round(min(value, MOST_TOKENS))) for value in values]
 
 
 def parse_tokens(text: Tokens, what: str) -> Drawn | None:

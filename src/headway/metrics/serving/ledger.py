@@ -16,7 +16,7 @@ from headway.errors import TapeError
 from headway.metrics.series import IntArray
 from headway.serving.catalogue import Catalogue
 from headway.serving.fleet import Fleet
-from headway.serving.request import Request
+from headway.serving.request import NUMBERS, Request
 from headway.serving.rows import UNANSWERED, Kind
 
 _KINDS = 64
@@ -60,8 +60,9 @@ class Ledger:
     # --- requests ---------------------------------------------------------------------------------------------
 
     def _requests(self) -> None:
-        table = np.array(self.requests, dtype=np.int64).reshape(-1, len(Request._fields))
-        columns = dict(zip(Request._fields, table.T, strict=True))
+        rows = [request[: len(NUMBERS)] for request in self.requests]
+        table = np.array(rows, dtype=np.int64).reshape(-1, len(NUMBERS))
+        columns = dict(zip(NUMBERS, table.T, strict=True))
         self._ids, self.graph, self.deadline = columns["id"], columns["graph"], columns["deadline"]
         self.tenant, self.class_id = columns["tenant"], columns["class_id"]
         self.prompt_tokens, self.output_tokens = columns["prompt_tokens"], columns["output_tokens"]
@@ -171,6 +172,14 @@ class Ledger:
         index = np.searchsorted(sought, keys * width + rows, side="right")
         next_keys = np.append(sought, np.int64(1) << 62)[index]
         return np.where(next_keys // width == keys, next_keys % width, len(self.time)).astype(np.intp)
+
+    def measured_span(self, measured: BoolArray) -> int:
+        """Return how long it took from the first arrival of the measured requests until all of them had ended."""
+        if not measured.any():
+            return 0
+        ends = self.end[measured]
+        last = self.horizon if (ends < 0).any() else int(ends.max())
+        return last - int(self.arrival[measured].min())
 
     # --- runs of tasks ----------------------------------------------------------------------------------------
 

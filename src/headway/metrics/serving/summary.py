@@ -99,11 +99,7 @@ def _of_requests(ledger: Ledger, measured: BoolArray, ideal: IntArray) -> dict[s
     latencies = ledger.latency[done] / SECOND
     slow = ledger.latency[done] / ideal[ledger.graph[done]]
     in_time = done & ((ledger.deadline == 0) | (ledger.end <= ledger.deadline))
-    ends = ledger.end[measured]
-    span = 0
-    if len(ends):
-        last = ledger.horizon if (ends < 0).any() else int(ends.max())
-        span = last - int(ledger.arrival[measured].min())
+    span = ledger.measured_span(measured)
     slow_keys = ("slowdown_mean", "slowdown_p50", "slowdown_p95")
     latency_keys = ("latency_mean_s", "latency_p50_s", "latency_p95_s", "latency_p99_s")
     return {

@@ -52,6 +52,7 @@ def tokens(ledger: Ledger, measured: BoolArray) -> dict[str, Any]:
     return {
         **_spread("ttft", to_first[seen]),
         **_spread("tpot", each[several]),
+        **_all_deadlines(ledger, measured, to_first, each),
         "ttft_hit_rate": _hits(ledger, seen, to_first, [graph.ttft for graph in graphs]),
         "tpot_hit_rate": _hits(ledger, several, each, [graph.tpot for graph in graphs]),
         "output_tokens_per_s": _output(ledger) * SECOND / ledger.span if ledger.span else 0.0,
@@ -90,6 +91,29 @@ def _hits(ledger: Ledger, among: BoolArray, values: FloatArray, deadlines: list[
     limits = (np.array(deadlines, dtype=np.int64) / SECOND)[ledger.graph]
     bound = among & (limits > 0)
     return float((values[bound] <= limits[bound]).mean()) if bound.any() else None
+
+
+def _all_deadlines(ledger: Ledger, measured: BoolArray, to_first: FloatArray, each: FloatArray) -> dict[str, Any]:
+    """Return the share of requests that kept every deadline that they have, and how many a second did.
+
+    Empty where no graph has a deadline for tokens: then the numbers of whole answers say it.
+    """
+    graphs = ledger.catalogue.graphs
+    if not any(graph.ttft or graph.tpot for graph in graphs):
+        return {}
+    first_limit, each_limit = (
+        (np.array(limits, dtype=np.int64) / SECOND)[ledger.graph]
+        for limits in ([graph.ttft for graph in graphs], [graph.tpot for graph in graphs])
+    )
+    bound = measured & (ledger.ended_by > 0) & ((ledger.deadline > 0) | (first_limit > 0) | (each_limit > 0))
+    kept = ledger.answered & ((ledger.deadline == 0) | (ledger.end <= ledger.deadline))
+    kept &= (first_limit == 0) | (to_first <= first_limit)
+    kept &= (each_limit == 0) | (ledger.output_tokens < 2) | (each <= each_limit)
+    span = ledger.measured_span(measured)
+    return {
+        "deadlines_hit_rate": float(kept[bound].mean()) if bound.any() else None,
+        "deadlines_goodput_per_s": int((kept & measured).sum()) * SECOND / span if span else 0.0,
+    }
 
 
 def _generating(ledger: Ledger) -> BoolArray:

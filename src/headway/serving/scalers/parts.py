@@ -35,7 +35,7 @@ class Seen:
     missed: int = 0
     """Of those: too late, or dropped."""
     busy_workers: float = 0.0
-    """Mean number of workers that were busy: the slices that batches held, as parts of their workers."""
+    """Mean number of workers that were busy: of each the part of its most used resource, as ``use`` says."""
     usable_workers: float = 0.0
     """Mean number of workers that could be used."""
     rented: Wanted = ()

@@ -2,9 +2,9 @@
 
 The rule is that of the HorizontalPodAutoscaler: wanted = ceil(workers × utilisation / target), nothing within a
 tolerance of 0.1 about the target. Starting workers count as idle where the fleet would grow, and are left out where it
-would shrink. The fleet shrinks to the highest number wanted within ``window``. Utilisation is the share of slices that
-batches hold, averaged since the last decision. Kubernetes' limit on growth, twice as many or four more in 15 s, is left
-out: it is never reached unless the target is below a half.
+would shrink. The fleet shrinks to the highest number wanted within ``window``. Utilisation is the part of its most used
+resource that a worker holds (see ``use``), averaged over workers and since the last decision. Kubernetes' limit on
+growth, twice as many or four more in 15 s, is left out: it is never reached unless the target is below a half.
 """
 
 from dataclasses import dataclass, field

@@ -12,6 +12,7 @@ from headway.serving.actions import Action, DrainWorker, DropRequest, StartWorke
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.scalers.kinds import Kinds
 from headway.serving.scalers.parts import Scaler, Seen
+from headway.serving.scalers.use import use_of
 from headway.serving.state import ServingState
 from headway.serving.workerstate import Power, WorkerState
 
@@ -60,7 +61,7 @@ class Autoscaled(ServingPolicy):
         for worker in state.workers:
             if worker.up:
                 self._usable += 1
-                self._busy += 1 - worker.slices_free / worker.worker.gpu.slices
+                self._busy += use_of(worker, state.catalogue)
 
     # --- what happened ----------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from headway.serving.actions import Action, DropRequest, RunBatch, WakeAt
 from headway.serving.policies.headway.admission import Admission, ShadowPrices
 from headway.serving.policies.headway.batching import Batching, Choice, Forecast, QueueEntry
 from headway.serving.policies.headway.candidates import Candidate, Releases, best_fit
+from headway.serving.policies.headway.crowding import Crowding
 from headway.serving.policies.headway.due import DueOrder
 from headway.serving.policies.headway.offers import MISSED, CostTables, menus_of, worker_types_of
 from headway.serving.policies.headway.warming import NEVER, Warming, carried, inputs_of, inputs_take, weights_take
@@ -72,6 +73,7 @@ class Central:
         for index, graph in enumerate(graphs):
             for at, task in enumerate(graph.tasks):
                 self._callers[task.function].append((index, at))
+        self._crowding = Crowding(state.catalogue)
         self._least_slices = [0 if kind.on_cpus else 1 for kind in state.catalogue.functions]
         sizes = [[menu.size for menu in offers] for offers in self._menus]
         self._formed = FormedBatches(graphs, sizes) if self.feedback else None
@@ -353,8 +355,8 @@ class Central:
     def _worth_waiting(self, now: int, state: ServingState, function: int, choice: Choice, value: float) -> bool:
         """Return whether it is cheaper to wait until the best offer fits on a worker."""
         wanted = int(choice.values.argmin())
-        if value <= choice.values[wanted]:
-            return False
+        if value <= choice.values[wanted] or state.catalogue.functions[function].generate is not None:
+            return False  # an engine is not less crowded for who waits outside
         batching = self._batching[function]
         menu = batching.menu(len(choice.entries))
         when = self._releases.room_at(now, state, function, menu, wanted, self._worker_type)
@@ -391,5 +393,6 @@ class Central:
             if state.latency.interference:
                 beside = state.latency.beside(function, [batch.function for batch in worker.running.values()])
                 delay += time * (beside - REFERENCE_SPEED_PPM) // REFERENCE_SPEED_PPM
+            delay += self._crowding.delay(worker, function)
             candidates.append(Candidate(max(delay, 0) // MILLISECOND * MILLISECOND, worker, evict))
         return candidates

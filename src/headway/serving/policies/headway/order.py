@@ -14,6 +14,7 @@ from headway.errors import ExperimentError
 from headway.serving.catalogue import models_in
 from headway.serving.fleet import find_slices
 from headway.serving.policies.headway.cells import CellTable
+from headway.serving.policies.headway.crowding import by_free_slices
 from headway.serving.policies.plan import by_rank
 from headway.serving.requeststate import RequestState
 from headway.serving.state import ServingState
@@ -75,6 +76,9 @@ class FleetTables:
         by_function = []
         for function, fastest in enumerate(self.run_times[index]):
             cells = state.latency.cells(index, function)
+            if (kind := state.catalogue.functions[function].generate) is not None:
+                by_function.append(by_free_slices(kind, state.fleet.workers[index], min(cells).slices))
+                continue
             by_slices = [fastest]
             for free in range(1, state.fleet.workers[index].gpu.slices + 1):
                 times = [time for cell, time in cells.items() if cell.slices <= free]

@@ -139,7 +139,7 @@ class Views:
         seen, concurrency = self._seen, self._tables.concurrency[index]
         seen.up = seen.up | 1 << index if row.up else seen.up & ~(1 << index)
         seen.busy[index] = 0 if concurrency > 1 and row.slices_free and row.cpus_free else row.busy_until
-        seen.backlog[index] = (row.queued + row.reserved) // concurrency
+        seen.backlog[index] = (row.queued + row.reserved) // concurrency + row.line  # an engine's line is one
         seen.fetching[index] = 0
         seen.resident[index] = row.resident
         seen.free[index] = row.free_bytes
