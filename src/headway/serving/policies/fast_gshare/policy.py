@@ -16,7 +16,6 @@ from typing import Any, ClassVar
 
 from headway.errors import ExperimentError
 from headway.serving.actions import Action, RunBatch, StopInstance, WakeAt
-from headway.serving.catalogue import Configuration
 from headway.serving.policies.fast_gshare.planner import (
     Share,
     in_time,
@@ -24,6 +23,7 @@ from headway.serving.policies.fast_gshare.planner import (
     scale_down,
     scale_up,
     shares_of,
+    with_cpus_by_slice,
 )
 from headway.serving.policies.fast_gshare.pods import Pod, Pods
 from headway.serving.policies.fronts import NEVER, options_on
@@ -86,8 +86,7 @@ class FastGshare(ServingPolicy):
                     "(generate.slices), or take another policy"
                 )
             if not cells:
-                name = state.catalogue.functions[function].name
-                raise ExperimentError(f"function {name}: no worker can hold any of its configurations")
+                raise ExperimentError(f"function {kind.name}: no worker can hold any of its configurations")
             self._shares.append(shares_of(cells if self.cpus == ANY else with_cpus_by_slice(cells, rate)))
         self._arrived: Counter[Key] = Counter()
         """Tasks that became ready since the last look at the rates."""
@@ -289,16 +288,3 @@ class FastGshare(ServingPolicy):
         if evict is None:
             return None
         return RunBatch(pod.worker, tuple((request, key[1]) for request in requests), cell.cpus, cell.slices, evict)
-
-
-def with_cpus_by_slice(cells: Mapping[Configuration, int], cpus_per_slice: Fraction) -> dict[Configuration, int]:
-    """Return for each batch and number of slices the cell with the CPUs that go with the slices, or the next fewer.
-
-    Where all have more, that with the fewest.
-    """
-    chosen: dict[tuple[int, int], Configuration] = {}
-    for cell in sorted(cells, key=lambda cell: cell.cpus):
-        key = (cell.batch, cell.slices)
-        if key not in chosen or cell.cpus <= cell.slices * cpus_per_slice:
-            chosen[key] = cell
-    return {cell: cells[cell] for cell in chosen.values()}
