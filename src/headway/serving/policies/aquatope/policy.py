@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice, takewhile
-from math import inf, isfinite
+from math import inf
 from typing import Any, ClassVar
 
 from headway.errors import ExperimentError
@@ -23,10 +23,11 @@ from headway.serving.policies.any_worker import SameSpeed, hosts_of, options_eve
 from headway.serving.policies.aquatope.optimise import Effort, Workflow, optimise
 from headway.serving.policies.aquatope.pool import WarmPool
 from headway.serving.policies.fronts import NEVER, Option
-from headway.serving.policies.holding import Wakes
+from headway.serving.policies.holding import Key, Wakes
 from headway.serving.policies.locality import bytes_to_read
+from headway.serving.policies.options import check_least
 from headway.serving.policies.parts import ServingPolicy
-from headway.serving.policies.pool import Key, fits
+from headway.serving.policies.pool import fits
 from headway.serving.policies.search import within_batch
 from headway.serving.request import Request
 from headway.serving.state import ServingState
@@ -34,7 +35,6 @@ from headway.serving.state import ServingState
 TARGETS = 4
 """For so many targets a graph is searched; a request with another one gets the plan of the next shorter."""
 _MOST_SAMPLES = 1000
-_LEAST = {"initial": 2, "rounds": 0, "proposals": 1, "deviations": 0}
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,9 +73,7 @@ class Aquatope(ServingPolicy):
 
     def __post_init__(self) -> None:
         """Raise for an option that makes no sense."""
-        for option, low in _LEAST.items():
-            if not (isfinite(value := getattr(self, option)) and value >= low):
-                raise ExperimentError(f"policy {self.name}: option {option}={value} is not a number of {low} or more")
+        check_least(self, {"initial": 2, "rounds": 0, "proposals": 1, "deviations": 0})
         if not self.penalty >= 0:
             rule = "is not a number of 0 or more, nor inf"
             raise ExperimentError(f"policy {self.name}: option penalty={self.penalty} {rule}")

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import islice
-from math import inf
 from typing import Any, ClassVar
 
 from headway.errors import ExperimentError
@@ -27,14 +26,15 @@ from headway.serving.policies.fast_gshare.planner import (
 )
 from headway.serving.policies.fast_gshare.pods import Pod, Pods
 from headway.serving.policies.fronts import NEVER, options_on
-from headway.serving.policies.holding import Wakes
+from headway.serving.policies.holding import Key, Wakes
+from headway.serving.policies.options import check_choice, check_durations, check_least
 from headway.serving.policies.parts import ServingPolicy
-from headway.serving.policies.pool import Key, fits
+from headway.serving.policies.pool import fits
 from headway.serving.policies.processes import start
 from headway.serving.policies.stagewise import shares_by_mean
 from headway.serving.requeststate import READY
 from headway.serving.state import ServingState
-from headway.units import MILLISECOND, SECOND, Duration, exact_duration
+from headway.units import SECOND, Duration
 
 ANY, SHARE = "any", "share"
 EVERY = Duration(10 * SECOND)
@@ -60,13 +60,9 @@ class FastGshare(ServingPolicy):
 
     def __post_init__(self) -> None:
         """Raise for an option that makes no sense."""
-        for option in ("band", "least"):
-            if not 0 <= (value := getattr(self, option)) < inf:
-                raise ExperimentError(f"policy {self.name}: option {option}={value} is not a number of 0 or more")
-        if self.every < MILLISECOND:
-            raise ExperimentError(f"policy {self.name}: option every={exact_duration(self.every)} is not 1ms or more")
-        if self.cpus not in (ANY, SHARE):
-            raise ExperimentError(f"policy {self.name}: option cpus={self.cpus} is neither {SHARE} nor {ANY}")
+        check_least(self, {"band": 0, "least": 0})
+        check_durations(self, "every")
+        check_choice(self, "cpus", SHARE, ANY)
 
     def bind(self, state: ServingState) -> None:
         """Compute the shares of all functions and the budgets of all stages; start without pods."""
