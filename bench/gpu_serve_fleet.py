@@ -2,8 +2,10 @@
 
 Five workers of 14 GB share a GPU by MPS; the four graphs of ``examples/pipeline/compass.py`` have networks of stated
 sizes and random weights. First the tasks are profiled, then the fleet is saturated once to learn what it can do, then
-each policy serves Poisson arrivals at parts of that. A part whose line is in the file is not measured again. ``--dry``
-runs all of it on the CPU with networks of megabytes. Needs torch and msgspec, neither polars nor plotly.
+each policy serves Poisson arrivals at parts of that, one load after the other on the same workers, after a few seconds
+that do not count. A part whose lines are in the file is not measured again. ``--dry`` runs all of it on the CPU with
+networks of megabytes. Needs torch and msgspec, neither polars nor plotly. Host copies of the models outlive a server
+here, so that the next one starts in seconds: 42 GB of shared memory, given back at the end.
 """
 
 import argparse
@@ -26,9 +28,10 @@ from headway.core.tape import TapeWriter
 from headway.errors import HeadwayError
 from headway.formats import toml
 from headway.formats.serving.settings import ServingExperiment
-from headway.live.serving.options import CUDA_CONTEXT_BYTES, Options
+from headway.live.serving.options import Options
 from headway.live.serving.server import Server
 from headway.profiling import app as profiling
+from headway.profiling.model_process import SHARES, Mps
 from headway.profiling.model_session import Effort
 from headway.scenarios import file as scenario_file
 from headway.scenarios.app import read_app
@@ -43,6 +46,10 @@ APP = ROOT / "examples" / "pipeline" / "compass.py"
 POLICIES = ("headway", "compass", "jit", "hash", "heft")
 LOADS = (0.5, 0.8, 0.95)
 WORKERS = 5
+CONTEXT_BYTES = 1_000_000_000
+"""What a worker's process may take of its 14 GB besides models and activations: its context, libraries, workspaces."""
+WARM_SECONDS = 3.0
+COUNTED = ("tasks", "batches", "loads", "cache_hits", "evictions", "moved_bytes", "rejected_actions")
 
 
 class Lines:
@@ -69,20 +76,22 @@ class Lines:
 
 
 @contextmanager
-def mps(folder: Path, wanted: bool) -> Iterator[dict[str, str]]:
+def mps(wanted: bool) -> Iterator[dict[str, str]]:
     """Run MPS while the body runs; yield what its clients have in their environment."""
     if not wanted:
         yield {}
         return
-    places = {f"CUDA_MPS_{name}_DIRECTORY": str(folder / name.lower()) for name in ("PIPE", "LOG")}
-    for place in places.values():
-        Path(place).mkdir(parents=True, exist_ok=True)
-    environment = {**os.environ, **places}
-    subprocess.run(["nvidia-cuda-mps-control", "-d"], env=environment, check=True)
+    daemon = Mps()
     try:
-        yield places
+        environment = daemon.environment(SHARES)
+        # before its clients, which tell themselves from who was there; a pipe would never end: the server inherits it
+        order = f"start_server -uid {os.getuid()}\n".encode()
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        command = ["nvidia-cuda-mps-control"]
+        subprocess.run(command, input=order, env={**os.environ, **environment}, check=False, timeout=30, **quiet)
+        yield environment
     finally:
-        subprocess.run(["nvidia-cuda-mps-control"], input=b"quit\n", env=environment, check=False)
+        daemon.end()
 
 
 class Fleet:
@@ -93,8 +102,8 @@ class Fleet:
         self.device = "cpu" if given.dry else "cuda:0"
         self.folder = Path(given.work)
         self.profile = given.out / "compass.profile.toml"
-        self.context_bytes = 0 if given.dry else CUDA_CONTEXT_BYTES
-        self.memory = "14MB" if given.dry else 14 * 10**9 - CUDA_CONTEXT_BYTES
+        self.context_bytes = 0 if given.dry else CONTEXT_BYTES
+        self.memory = "14MB" if given.dry else 14 * 10**9 - CONTEXT_BYTES
         self.inputs = {graph.name: graph.tasks[0].example(1)[0] for graph in read_app(APP).graphs}  # type: ignore[misc]
 
     def measure(self) -> None:
@@ -103,7 +112,7 @@ class Fleet:
             return
         effort = Effort(runs=5, least_s=0.0)
         began = time.monotonic()
-        wanted = profiling.Wanted(batches=(1, 2))
+        wanted = profiling.Wanted(batches=(1, 2, 4))
         profile = profiling.measure(APP, wanted, effort=effort, device=self.device, log=self.folder / "profile.jsonl")
         profiling.write(profile, self.profile)
         self.lines.keep(part="profile", seconds=round(time.monotonic() - began, 1))
@@ -146,58 +155,61 @@ class Fleet:
             tape.close()
             (run / "requests.json").write_text(json.dumps([list(request) for request in requests]))
 
+    async def start(self, server: Server) -> float:
+        """Start a server on the host copies that are there, and keep those that it made; return the seconds it took."""
+        began, place, kept = time.monotonic(), server._host_folder, self.folder / "host"
+        for folder in (place, kept):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _link(kept, place)
+        await server.start()
+        _link(place, kept)
+        return round(time.monotonic() - began, 1)
+
+    async def press(self, server: Server, seconds: float) -> int:
+        """Keep as many requests open as the fleet can take; return how many were answered."""
+        drawn, answered, until = random.Random(1), 0, time.monotonic() + seconds
+
+        async def client() -> None:
+            nonlocal answered
+            while time.monotonic() < until:
+                graph = drawn.choice(server.graphs)
+                await server.submit(graph, self.inputs[graph])
+                answered += time.monotonic() < until
+
+        await asyncio.gather(*(client() for _ in range(3 * WORKERS)))
+        return answered
+
     async def saturate(self, seconds: float) -> None:
-        """Keep as many requests open as the fleet can take, and note how many it answers a second."""
+        """Note how many requests the fleet answers a second when it has all it can take."""
         with self.server("headway", self.folder / "saturate") as (server, _):
-            began = time.monotonic()
-            await server.start()
-            started = time.monotonic() - began
+            start_s = await self.start(server)
             try:
-                await self._warm(server)
-                drawn, answered, until = random.Random(1), 0, time.monotonic() + seconds
-
-                async def client() -> None:
-                    nonlocal answered
-                    while time.monotonic() < until:
-                        graph = drawn.choice(server.graphs)
-                        await server.submit(graph, self.inputs[graph])
-                        answered += time.monotonic() < until
-
-                await asyncio.gather(*(client() for _ in range(3 * WORKERS)))
+                await self.press(server, WARM_SECONDS)
+                answered = await self.press(server, seconds)
                 status = server.status()
             finally:
                 await server.stop()
-        used = [worker["device_bytes"] for worker in status["workers"]]
-        books = [worker["used_bytes"] for worker in status["workers"]]
-        self.lines.keep(
-            part="saturate",
-            per_second=answered / seconds,
-            start_s=round(started, 1),
-            device_bytes=used,
-            used_bytes=books,
-        )
-
-    async def _warm(self, server: Server) -> None:
-        await asyncio.gather(*(server.submit(graph, self.inputs[graph]) for graph in server.graphs for _ in range(2)))
+        self.lines.keep(part="saturate", per_second=answered / seconds, start_s=start_s, **_seen(status))
 
     async def serve(self, policy: str, seconds: float) -> None:
         """Serve each load under one policy."""
         per_second = self.lines.one(part="saturate")["per_second"]
-        for load in LOADS:
-            if self.lines.has(part="serve", policy=policy, load=load):
-                continue
-            run = self.folder / f"{policy}-{round(load * 100)}"
-            with self.server(policy, run) as (server, _):
-                await server.start()
-                try:
-                    await self._warm(server)
+        run = self.folder / policy
+        with self.server(policy, run) as (server, requests):
+            start_s = await self.start(server)
+            try:
+                await self.press(server, WARM_SECONDS)
+                for load in LOADS:
+                    first, before = len(requests), server.status()
                     row = await self._open_loop(server, per_second * load, seconds)
                     status = server.status()
-                finally:
-                    await server.stop()
-            counted = {key: status[key] for key in ("tasks", "loads", "cache_hits", "evictions", "moved_bytes")}
-            self.lines.keep(part="serve", policy=policy, load=load, **row, **counted)
-            shutil.make_archive(str(self.given.out / run.name), "gztar", run)
+                    ids = {"first": requests[first].id, "last": requests[-1].id} if len(requests) > first else {}
+                    counted = {key: status[key] - before[key] for key in COUNTED}
+                    self.lines.keep(part="serve", policy=policy, load=load, **row, **ids, **counted, **_seen(status))
+            finally:
+                await server.stop()
+        self.lines.keep(part="policy", policy=policy, start_s=start_s)
+        shutil.make_archive(str(self.given.out / policy), "gztar", run)
 
     async def _open_loop(self, server: Server, rate: float, seconds: float) -> dict[str, Any]:
         """Send requests at drawn times; return latencies from these times on."""
@@ -207,7 +219,7 @@ class Fleet:
 
         async def one(graph: str, due: float) -> None:
             try:
-                await server.submit(graph, self.inputs[graph], deadline_ns=60 * SECOND)
+                await server.submit(graph, self.inputs[graph], deadline_ns=30 * SECOND)
                 latencies.append(time.monotonic() - due)
             except HeadwayError as problem:
                 failed.append(str(problem))
@@ -217,40 +229,66 @@ class Fleet:
             await asyncio.sleep(max(0.0, began + at - time.monotonic()))
             tasks.append(asyncio.ensure_future(one(drawn.choice(server.graphs), began + at)))
         await asyncio.gather(*tasks)
-        ordered = sorted(latencies)
-        at_share = {f"p{p}_s": round(ordered[min(len(ordered) - 1, len(ordered) * p // 100)], 4) for p in (50, 90, 99)}
-        mean = round(sum(ordered) / len(ordered), 4)
-        return {"rate": round(rate, 3), "answered": len(ordered), "failed": failed[:3], "mean_s": mean, **at_share}
+        row: dict[str, Any] = {"rate": round(rate, 3), "answered": len(latencies), "failed": len(failed)}
+        row["reasons"] = failed[:3]
+        if ordered := sorted(latencies):
+            row["mean_s"] = round(sum(ordered) / len(ordered), 4)
+            for p in (50, 90, 99):
+                row[f"p{p}_s"] = round(ordered[min(len(ordered) - 1, len(ordered) * p // 100)], 4)
+        return row
 
 
-def _say(line: str) -> None:
-    print(line, flush=True)
+def _link(source: Path, target: Path) -> None:
+    """Give the host copies of one folder a second name in another."""
+    for path in source.glob("*.weights"):
+        if not (other := target / path.name).exists():
+            os.link(path, other)
+
+
+def _seen(status: dict[str, Any]) -> dict[str, Any]:
+    """Return what the workers hold, by their own count and as the device reports it, and how late functions are."""
+    workers = status["workers"]
+    of = {key: [worker[key] for worker in workers] for key in ("booked_bytes", "used_bytes", "device_bytes", "starts")}
+    return {**of, "drift": {name: round(ratio, 3) for name, ratio in status["drift"].items()}}
 
 
 def main() -> None:
     """Measure what is missing, until the budget of time is spent."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "out/gpu-serve")))
-    parser.add_argument("--work", type=Path, default=Path("/tmp/headway-gpu-serve"))
+    parser.add_argument("--work", type=Path, default=Path("/dev/shm/gpu-serve"), help="weights and runs")
     parser.add_argument("--seconds", type=float, default=15.0, help="of each load")
     parser.add_argument("--budget", type=float, default=540.0, help="seconds after which nothing new is begun")
     parser.add_argument("--policies", default=",".join(POLICIES))
+    parser.add_argument("--keep", action="store_true", help="leave weights and host copies for the next part")
     parser.add_argument("--dry", action="store_true")
     given = parser.parse_args()
     os.environ["HEADWAY_EXAMPLE_SCALE"] = "0.001" if given.dry else "1"
     for place in (given.out, given.work):
         place.mkdir(parents=True, exist_ok=True)
     lines, began = Lines(given.out / "fleet.jsonl"), time.monotonic()
-    with mps(given.work / "mps", not given.dry) as environment:
-        fleet = Fleet(given, lines, environment)
-        fleet.measure()
-        if not lines.has(part="saturate"):
-            asyncio.run(fleet.saturate(given.seconds))
-        for policy in given.policies.split(","):
-            if time.monotonic() - began > given.budget:
-                print(f"time is up before {policy}", file=sys.stderr)
-                break
-            asyncio.run(fleet.serve(policy, given.seconds))
+    try:
+        with mps(not given.dry) as environment:
+            _measure(Fleet(given, lines, environment), began)
+    finally:
+        if not given.keep:
+            shutil.rmtree(given.work, ignore_errors=True)
+
+
+def _measure(fleet: Fleet, began: float) -> None:
+    """Measure what is missing."""
+    given, lines, longest = fleet.given, fleet.lines, 3 * fleet.given.seconds + 30
+    fleet.measure()
+    if not lines.has(part="saturate"):
+        asyncio.run(fleet.saturate(given.seconds))
+    for policy in given.policies.split(","):
+        if lines.has(part="policy", policy=policy):
+            continue
+        if (start := time.monotonic()) - began + longest > given.budget:
+            print(f"time is up before {policy}", file=sys.stderr)
+            break
+        asyncio.run(fleet.serve(policy, given.seconds))
+        longest = max(longest, time.monotonic() - start)
 
 
 if __name__ == "__main__":

@@ -96,6 +96,8 @@ def model(name, *, causal=False):
     def build():
         with torch.device("meta" if LARGE else "cpu"):
             made = Transformer(*shape_of(name), causal).to(DTYPE).eval()
+        if torch.empty(0).is_meta:  # whoever asks so has the weights already, and fills them in
+            return made.to("meta")
         made = made.to_empty(device="cpu") if LARGE else made
         drawn = torch.randn(1_000_003, generator=torch.Generator().manual_seed(ord(name[0])))
         blocks = {}

@@ -47,7 +47,7 @@ def drawn_space(random: np.random.Generator) -> Space:
     return Space(tasks)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", CASES)
 def test_the_kernel_and_the_posterior_are_those_of_the_formulas(seed: int) -> None:
     random = stream(seed, "posterior")
     process = drawn_process(random, 6, 3)
@@ -198,7 +198,7 @@ def _posterior(points: Floats, values: Floats, shape: Shape) -> float:
 
 
 def test_the_pool_is_that_of_the_regression_over_all_steps() -> None:
-    for seed in range(40):
+    for seed in CASES:
         random = stream(seed, "pool")
         counts = [int(c) for c in random.poisson(random.random() * 8, int(random.integers(1, 80)))]
         forecast = Forecast()

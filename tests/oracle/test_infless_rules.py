@@ -17,8 +17,20 @@ from tests.serving.worlds import World, chain
 Started = list[tuple[int, Configuration]]
 
 
+def literal_grid(cells: dict[Configuration, int], slices: int) -> list[Configuration]:
+    """At most half a GPU, and a CPU a request (two for a batch of 1); all cells where that leaves no batch of 1."""
+    half = [c for c in cells if 2 * c.slices <= slices and c.cpus <= (2 if c.batch == 1 else c.batch)]
+    return half if [c for c in half if c.batch == 1] else list(cells)
+
+
 def literal_scale_up(
-    nodes: list[tuple[int, int]], cells: dict[Configuration, int], slo_ms: int, rate: float, paper: bool
+    nodes: list[tuple[int, int]],
+    cells: dict[Configuration, int],
+    slo_ms: int,
+    rate: float,
+    *,
+    paper: bool,
+    grid: bool,
 ) -> Started:
     """The published loop on whole ms, with an exit: nodes of (CPUs, slices), all empty."""
     free = [list(node) for node in nodes]
@@ -29,7 +41,8 @@ def literal_scale_up(
         for batch in sorted({cell.batch for cell in cells}, reverse=True):
             best = 0.0
             for node, (cpus, slices) in enumerate(nodes):
-                for cell in sorted((c for c in cells if c.batch == batch), key=lambda c: (-c.cpus, -c.slices)):
+                allowed = literal_grid(cells, slices) if grid else cells
+                for cell in sorted((c for c in allowed if c.batch == batch), key=lambda c: (-c.cpus, -c.slices)):
                     time = cells[cell]
                     if time > (slo_ms / 2 if batch > 1 else slo_ms):
                         continue
@@ -55,8 +68,9 @@ def literal_scale_up(
     return started
 
 
+@pytest.mark.parametrize("grid", [False, True])
 @pytest.mark.parametrize("seed", range(200))
-def test_instances_are_those_of_the_literal_loop(seed: int) -> None:
+def test_instances_are_those_of_the_literal_loop(seed: int, grid: bool) -> None:
     draw = random.Random(seed)
     nodes = [(draw.choice([4, 8, 16]), draw.choice([4, 7])) for _ in range(draw.randint(1, 3))]
     base = draw.randint(5, 300)
@@ -66,17 +80,18 @@ def test_instances_are_those_of_the_literal_loop(seed: int) -> None:
         for c in draw.sample([1, 2, 3, 4], 2)
         for s in draw.sample([1, 2, 3, 4], 2)
     }
-    slo_ms, rate, paper = draw.randint(20, 900), float(draw.randint(1, 200)), draw.random() < 0.5
+    slo_ms = draw.choice([draw.randint(20, 900), 2 * draw.choice(list(cells.values()))])  # some just fit
+    rate, paper = float(draw.randint(1, 200)), draw.random() < 0.5
     times = {cell: time * MILLISECOND for cell, time in cells.items()}
     function = Function("f", (), Profile({"": times}))
     fleet = Fleet(tuple(Worker(f"w{i}", Gpu("T4", 1, s), cpus=c, host=i) for i, (c, s) in enumerate(nodes)))
     state = World(Catalogue((), (function,), (chain("one", 0),)), fleet, ()).state(central=True)
     metric = "paper" if paper else "code"
-    instances = Instances(state, most_batch=0, safety=0.0, metric=metric, whole=True, grid=False)
+    instances = Instances(state, most_batch=0, safety=0.0, metric=metric, whole=True, grid=grid)
     stage = Stage((0, 0), 0, function, slo_ms * MILLISECOND, 0)
     assert list(instances.scale_up(state, stage, rate, 20)) == []  # no process to start
     started = [(instance.plan.worker, instance.plan.cell.configuration) for instance in stage.instances]
-    assert started == literal_scale_up(nodes, cells, slo_ms, rate, paper)
+    assert started == literal_scale_up(nodes, cells, slo_ms, rate, paper=paper, grid=grid)
 
 
 def literal_weights(rate: float, windows: list[Rates]) -> list[float]:

@@ -3,7 +3,7 @@
 import fcntl
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ TABLE = "sweep"
 POLICY = "policy.name"
 GRID_NAME = "grid.toml"
 CELLS_NAME = "cells"
+MEASURED_NAME = "measured.json"
 RUNS_NAME = "runs"
 
 
@@ -85,6 +86,14 @@ class Store:
         whole = {"values": dict(cell.values), "seed": cell.seed, **record}
         text = json.dumps({**whole, "checksum": _checksum(whole)}, indent=1, allow_nan=False) + "\n"
         write_whole(self.cells / f"{cell.digest}.json", text.encode())
+
+    def measured(self) -> dict[str, str]:
+        """Return what was measured on a machine for the cells of this sweep, each for all that share it."""
+        return _record(self.folder / MEASURED_NAME)
+
+    def keep_measured(self, known: Mapping[str, str]) -> None:
+        """Put down what was measured, for all cells that share it, now and when the sweep goes on."""
+        write_whole(self.folder / MEASURED_NAME, (json.dumps(known, indent=1) + "\n").encode())
 
     def keep_grid(self, document: toml.Document, axes: Axes) -> Path:
         """Write the grid to a file from which the sweep can be resumed; return its path."""

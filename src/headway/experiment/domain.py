@@ -343,6 +343,8 @@ class Domain(ABC):
     """Keys whose values may name files, and which files a value means; none where it is only a name."""
     policy_keys: tuple[str, ...] = ("policy.name",)
     """Keys whose values may name classes in files."""
+    measured_key: str = ""
+    """The key whose value may be measured on this machine; ``prepare`` puts it in numbers. Empty: there is none."""
 
     @abstractmethod
     def prepare(self, experiment: Any) -> Scene:
@@ -368,9 +370,9 @@ class Domain(ABC):
         """Return whether another seed gives another run."""
         return True
 
-    def with_measured(self, experiment: Any) -> Any:
-        """Return the experiment with what is measured on this machine in numbers: the same for all its seeds."""
-        return experiment
+    def to_measure(self, experiment: Any) -> Any | None:
+        """Return what a measurement on this machine depends on, as an experiment; None where none is asked for."""
+        return None
 
     def comparable_variants(self, experiments: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:
         """Return the variants of one file as they are to be run beside each other."""

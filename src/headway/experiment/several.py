@@ -13,8 +13,8 @@ from headway.experiment.domain import Outcome, Progress
 from headway.experiment.files import Named
 from headway.experiment.folder import check_folder
 from headway.experiment.measured import measured, replicated, seeded, with_run
+from headway.experiment.measurements import Known, with_measured
 from headway.experiment.pool import LocalPool
-from headway.experiment.registry import domain_of
 from headway.report.progress import Board
 
 INDEX_NAME = "runs.json"
@@ -47,10 +47,11 @@ def with_own_folders(experiments: Sequence[Named]) -> list[Named]:
 def play(experiments: Sequence[Named], processes: int = 1) -> Iterator[Outcome]:
     """Yield the outcome of each experiment, all its seeds together, in order; the last one may have been stopped."""
     runs = []
+    known: Known = {}
     for number, (label, one) in enumerate(experiments):
         seeds = seeded(one)
         if len(seeds) > 1:
-            seeds = seeded(domain_of(one).with_measured(one))
+            seeds = seeded(with_measured(one, known))
             if one.run.out:
                 check_folder(Path(one.run.out))
         runs += [(number, label, each) for each in seeds]

@@ -3,7 +3,8 @@
 A cell is one run. It goes by a digest of all that its result depends on: its settings, the contents of the files that
 they name, and the code of headway. Its result is a file ``cells/<digest>.json`` of the sweep's folder that is there
 as a whole or not at all, so whatever is killed loses the cell it was at. Change the grid or a trace, and what is the
-same as before is still done; what is not is a new cell.
+same as before is still done; what is not is a new cell. What is measured on this machine for a run, how long decisions
+take, is measured once for all cells that share it, and kept in ``measured.json``.
 """
 
 import itertools
@@ -12,7 +13,7 @@ import math
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from headway.experiment.domain import Outcome, Progress
 from headway.experiment.files import copied, typed
 from headway.experiment.identity import digest, grid_with_absolute_paths, with_absolute_paths
 from headway.experiment.measured import NOTHING_DRAWN, seeded, with_run
+from headway.experiment.measurements import with_measured
 from headway.experiment.registry import domain_of
 from headway.experiment.several import measure
 from headway.experiment.stored import Note
@@ -151,6 +153,7 @@ def sweep(
     with store.locked():
         _refuse_other(cells, store)
         store.keep_grid(document, axes)
+        cells = _with_measured(cells, store, note)
         stopped = _run(cells, store, pool, note, keep=keep, retry=retry)
         frames.store(flat(cells, store), folder)
     if table.seeds > 1 and not any(domain_of(cell.experiment).draws(cell.experiment) for cell in cells):
@@ -178,6 +181,26 @@ def _settings(cell: Cell) -> str:
     """Return what a cell is about, whatever its seed and however it is compared."""
     tables = msgspec.to_builtins(cell.experiment)
     return json.dumps({key: value for key, value in tables.items() if key not in ("run", "measure")}, sort_keys=True)
+
+
+def _with_measured(cells: Sequence[Cell], store: Store, note: Note) -> list[Cell]:
+    """Return the cells with numbers for what is measured on this machine, which the folder keeps."""
+    known = store.measured()
+    measured = []
+    for cell in cells:
+        before = len(known)
+        try:
+            experiment = with_measured(cell.experiment, known)
+        except HeadwayError:  # the cell itself will say so
+            measured.append(cell)
+            continue
+        if len(known) > before:
+            store.keep_measured(known)
+            key = domain_of(experiment).measured_key
+            note(f"{key} of {experiment.policy.name}, measured on this machine: {list(known.values())[-1]}")
+        same = experiment is cell.experiment
+        measured.append(cell if same else replace(cell, experiment=experiment, digest=digest(experiment)))
+    return measured
 
 
 def _run(cells: Sequence[Cell], store: Store, pool: Pool, note: Note, *, keep: bool, retry: bool) -> bool:

@@ -2,14 +2,17 @@
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 from unittest import mock
 
 import pytest
 
 from headway.cli import main as command_line
 from headway.errors import ExperimentError, InputError
+from headway.experiment.cells import Axes
 from headway.experiment.domain import with_table
 from headway.experiment.fleet import calibration
 from headway.experiment.fleet.calibration import fitted
@@ -18,7 +21,10 @@ from headway.experiment.fleet.scene import FleetScene, prepare
 from headway.experiment.folder import open_run
 from headway.experiment.measured import numbers
 from headway.experiment.play import play
+from headway.experiment.pool import LocalPool
 from headway.experiment.several import play as play_all
+from headway.experiment.sweep import sweep
+from headway.formats import toml
 from headway.formats.serving.controller import parse_controller
 from headway.formats.serving.settings import ServingExperiment
 from headway.serving.actions import Action
@@ -168,6 +174,68 @@ def test_a_law_is_measured_in_cpu_time_without_what_reading_the_clock_takes() ->
     with mock.patch.object(calibration, "thread_time_ns", side_effect=read):
         assert calibration.calibrate(policy, state, scene.executor(state)) == Law(5 * MICROSECOND)
     assert not {"time", "perf_counter", "perf_counter_ns", "monotonic_ns"} & set(vars(calibration))
+
+
+GRID: toml.Document = {
+    "scale": "fleet",
+    "serving": {"scenario": "esg", "controller": "calibrated"},
+    "workload": {"requests": 12},
+    "measure": {"seeds": 2},
+}
+SLO = {"workload.slo": ["1.0L", "1.2L"], "serving.start": ["warm", "cold"]}
+
+
+def laws_of(axes: Axes, folder: Path, measured: list[Law], grid: toml.Document = GRID) -> list[tuple[object, ...]]:
+    """Run a grid with measurements as given; return of each cell the policy, the workers if they vary, and its law."""
+    with mock.patch("headway.experiment.fleet.scene.calibrate", side_effect=measured):
+        done = sweep(grid, axes, folder, LocalPool(1), note=lambda _: None)
+    assert done.failed == []
+    cells = [(dict(cell.values), done.store.read(cell)) for cell in done.cells]
+    return [(row["row"]["policy"], of.get("serving.workers"), row["row"]["controller"]) for of, row in cells if row]
+
+
+def test_all_cells_of_a_policy_in_a_sweep_share_one_measurement_that_its_folder_keeps(tmp_path: Path) -> None:
+    laws = [Law(index * MILLISECOND, 5) for index in range(1, 6)]
+    axes: Axes = {"policy.name": ["plan-once", "esg"], **SLO}
+    first = laws_of(axes, tmp_path, laws[:2])
+    assert len(first) == 16
+    assert [len({law for name, _, law in first if name == policy}) for policy in ("plan-once", "esg")] == [1, 1]
+    assert {law for *_, law in first} == {str(law) for law in laws[:2]}
+    assert laws_of(axes, tmp_path, []) == first, "nothing is measured when it goes on"
+    longer: Axes = {"policy.name": ["plan-once", "esg", "stagewise"], **SLO}
+    added = laws_of(longer, tmp_path, laws[2:3], {**GRID, "measure": {"seeds": 3}})
+    assert {law for name, _, law in added if name != "stagewise"} == {str(law) for law in laws[:2]}
+    assert {law for name, _, law in added if name == "stagewise"} == {str(laws[2])}
+
+
+def test_other_fleets_of_a_sweep_are_measured_apart(tmp_path: Path) -> None:
+    laws = [Law(MILLISECOND, 5), Law(2 * MILLISECOND, 5)]
+    rows = laws_of({"serving.workers": [8, 16], **SLO}, tmp_path, laws, {**GRID, "policy": {"name": "plan-once"}})
+    assert {(workers, law) for _, workers, law in rows} == {(8, str(laws[0])), (16, str(laws[1]))}
+
+
+def test_a_cell_that_cannot_be_measured_fails_alone_and_the_next_is_measured(tmp_path: Path) -> None:
+    grid = {**GRID, "policy": {"name": "plan-once"}, "workload": {"requests": 12, "arrivals": "poisson"}}
+    with mock.patch("headway.experiment.fleet.scene.calibrate", side_effect=[Law(MILLISECOND)]):
+        done = sweep(grid, {"workload.rate": [1e5, 5.0]}, tmp_path, LocalPool(1), note=lambda _: None)
+    assert [dict(cell.values)["workload.rate"] for cell, _ in done.failed] == [1e5] * 2
+    assert [row["controller"] for row in done.rows] == [str(Law(MILLISECOND))]
+
+
+def test_a_law_is_measured_in_time_of_the_cpu_alone() -> None:
+    """A policy that sleeps takes no time of the CPU; one that computes does."""
+    scene = prepare(experiment("plan-once", 12))
+    state, policy = scene.bound()
+    decide = policy.decide
+
+    def slowly(now: int, state: ServingState) -> Iterator[Action]:
+        time.sleep(0.005)
+        yield from decide(now, state)
+
+    with mock.patch.object(policy, "decide", slowly), mock.patch.object(calibration, "fitted", lambda given: given):
+        answers = cast(list[tuple[int, int, int]], calibration.calibrate(policy, state, scene.executor(state)))
+    assert len(answers) > 12
+    assert min(spent for *_, spent in answers) < 5 * MILLISECOND
 
 
 def test_a_fit_finds_the_law_behind_answers_with_outliers() -> None:

@@ -9,9 +9,16 @@ from headway.errors import ExperimentError
 from headway.serving.catalogue import Catalogue, Configuration, Function, Profile
 from headway.serving.fleet import MIG, Fleet, Gpu, Worker
 from headway.serving.policies.fast_gshare import FastGshare
-from headway.serving.policies.fast_gshare.planner import Share, in_time, most_efficient, scale_down, scale_up, shares_of
+from headway.serving.policies.fast_gshare.planner import (
+    Share,
+    in_time,
+    most_efficient,
+    scale_down,
+    scale_up,
+    shares_of,
+    with_cpus_by_slice,
+)
 from headway.serving.policies.fast_gshare.pods import Pods
-from headway.serving.policies.fast_gshare.policy import with_cpus_by_slice
 from headway.serving.policies.fast_gshare.rectangles import Rectangle, best_area_fit, free_rectangles
 from headway.serving.policies.fronts import options_on
 from headway.serving.policies.registry import build, describe

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from headway.experiment.domain import Domain
 from headway.experiment.fleet.flags import AXES, CHANGES, EXAMPLES, FLAGS, WORK
-from headway.experiment.fleet.scene import FleetScene, load, policy_name, policy_of, prepare, with_measured
+from headway.experiment.fleet.scene import FleetScene, load, policy_name, policy_of, prepare, to_measure
 from headway.formats import pairs as pair_file
 from headway.formats.serving.settings import ServingExperiment, split_arrivals
 from headway.scenarios import file as scenario_file
@@ -26,6 +26,7 @@ class FleetDomain(Domain):
     view_module = "headway.experiment.fleet.view"
     example_policies = "hash,compass,headway"
     example_axis = "workload.rate=2,4"
+    measured_key = "serving.controller"
     file_keys = {  # noqa: RUF012
         "serving.scenario": scenario_file.files_of,
         "serving.profile": lambda value: [] if value in scenario_file.NAMED_PROFILES else [Path(value).expanduser()],
@@ -48,9 +49,9 @@ class FleetDomain(Domain):
         before, _, after = value.partition(name) if name else ("", "", "")
         return before, name or value, after
 
-    def with_measured(self, experiment: ServingExperiment) -> ServingExperiment:
-        """Return the experiment with the law of its controller in numbers."""
-        return with_measured(experiment)
+    def to_measure(self, experiment: ServingExperiment) -> ServingExperiment | None:
+        """Return the policy on its fleet, where the law of its controller is to be measured."""
+        return to_measure(experiment)
 
     def policy_name(self, experiment: ServingExperiment) -> str:
         """Return the policy as it was written; one from a file by its own name."""

@@ -11,7 +11,8 @@ from headway.experiment.answer import Answer
 from headway.experiment.domain import with_table
 from headway.experiment.fleet import mixed_plans
 from headway.experiment.fleet.capacity_planning import Plan, Search, part_of, prepared, searched
-from headway.experiment.fleet.scene import load_note, policy_name, policy_of, with_measured
+from headway.experiment.fleet.scene import load_note, policy_name, policy_of
+from headway.experiment.measurements import Known, with_measured
 from headway.experiment.pages import check_target
 from headway.files import write_whole
 from headway.formats.serving.settings import ServingExperiment, check, split_slo
@@ -46,7 +47,8 @@ def answer(experiments: Sequence[ServingExperiment], target: float, report: str 
         _check_report(Path(report))
     if build_scaler(experiments[0].serving.autoscale) is not None:
         raise ExperimentError("a plan is of a fleet that stays as it is: leave --autoscale out")
-    at_rate = [_at_rate(with_measured(check(each))) for each in experiments]
+    known: Known = {}
+    at_rate = [_at_rate(with_measured(check(each), known)) for each in experiments]
     names = [policy_name(each) for each, _ in at_rate]
     with share_bar("plan") as progress:
         found, mixes, told_of = [], [], []

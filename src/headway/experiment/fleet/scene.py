@@ -238,11 +238,12 @@ def with_law(scene: FleetScene) -> FleetScene:
     return scene
 
 
-def with_measured(experiment: ServingExperiment) -> ServingExperiment:
-    """Return the experiment with the law of its controller in numbers, measured where it is to be."""
+def to_measure(experiment: ServingExperiment) -> ServingExperiment | None:
+    """Return what a law to be measured depends on: policy and fleet, whatever arrives and however the run begins."""
     if experiment.serving.controller != CALIBRATED:
-        return experiment
-    return with_table(experiment, "serving", controller=prepare(experiment).experiment.serving.controller)
+        return None
+    fleet = msgspec.structs.replace(experiment.serving, setting="", start="cold")
+    return ServingExperiment(serving=fleet, policy=experiment.policy)
 
 
 def load_note(load: float, rate: float) -> str:

@@ -28,6 +28,16 @@ def options_everywhere(state: ServingState, function: int) -> tuple[Option, ...]
     return everywhere or options
 
 
+def hosts_of(state: ServingState, function: int, size: Configuration) -> tuple[int, ...]:
+    """Return the workers that can run a batch of exactly this size when they are empty."""
+    return tuple(
+        worker.id
+        for worker in state.workers
+        if state.latency.run_time(worker.id, function, *size) is not None
+        and can_hold(worker.worker, state.catalogue, function, size)
+    )
+
+
 class SameSpeed:
     """Translates a size to each worker: the cheapest configuration there that is as fast as on the slowest."""
 

@@ -6,8 +6,8 @@ from functools import lru_cache
 from typing import ClassVar
 
 from headway.serving.policies.fronts import Option, cells_on
-from headway.serving.policies.holding import FormedBatches, batch_sizes
-from headway.serving.policies.pool import Key, PoolPolicy
+from headway.serving.policies.holding import FormedBatches, Key, batch_sizes
+from headway.serving.policies.pool import PoolPolicy
 from headway.serving.policies.search import within_batch
 from headway.serving.policies.split import GROUP, Split, average_latencies
 from headway.serving.state import ServingState

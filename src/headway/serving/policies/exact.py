@@ -14,8 +14,8 @@ from typing import ClassVar
 
 from headway.serving.graph import Graph
 from headway.serving.policies.fronts import Front, Option, front_of, front_of_graph, single_point, skyband
-from headway.serving.policies.holding import FormedBatches, batch_sizes
-from headway.serving.policies.pool import Key, PoolPolicy
+from headway.serving.policies.holding import FormedBatches, Key, batch_sizes
+from headway.serving.policies.pool import PoolPolicy
 from headway.serving.policies.search import Search, within_batch
 from headway.serving.requeststate import RequestState, Stage
 from headway.serving.state import ServingState

@@ -15,8 +15,8 @@ from typing import ClassVar
 from headway.serving.actions import Action
 from headway.serving.graph import Graph
 from headway.serving.policies.fronts import NEVER, Option, skyband
-from headway.serving.policies.holding import FormedBatches, batch_sizes
-from headway.serving.policies.pool import Key, PoolPolicy
+from headway.serving.policies.holding import FormedBatches, Key, batch_sizes
+from headway.serving.policies.pool import PoolPolicy
 from headway.serving.policies.search import within_batch
 from headway.serving.state import ServingState
 from headway.units import MILLISECOND

@@ -19,16 +19,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
-from math import inf, sqrt
+from math import sqrt
 from typing import Any, ClassVar
 
-from headway.errors import ExperimentError
 from headway.serving.actions import Action, RunBatch
 from headway.serving.fleet import FREE, find_slices
 from headway.serving.graph import Graph
 from headway.serving.policies import holding
 from headway.serving.policies.fronts import NEVER, Option, options_on
+from headway.serving.policies.holding import Key
 from headway.serving.policies.locality import bytes_to_read
+from headway.serving.policies.options import check_choice, check_least
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.policies.processes import ProcessForecast
 from headway.serving.policies.ready import new_tasks
@@ -36,8 +37,6 @@ from headway.serving.request import Request
 from headway.serving.state import ServingState
 from headway.serving.workerstate import WorkerState
 
-Key = tuple[int, int]
-"""(graph, task): a queue."""
 LAST, PLAN = "last", "plan"
 
 
@@ -61,11 +60,8 @@ class PoolPolicy(ServingPolicy):
     def __post_init__(self) -> None:
         """Raise for an option that makes no sense."""
         holding.check_options(self.name, self.max_delay, self.insist)
-        for option, low in {**self.least_options, "patience": 0, "deviations": 0}.items():
-            if not low <= (value := getattr(self, option)) < inf:
-                raise ExperimentError(f"policy {self.name}: option {option}={value} is not a number of {low} or more")
-        if self.late not in (LAST, PLAN):
-            raise ExperimentError(f"policy {self.name}: option late={self.late} is neither {LAST} nor {PLAN}")
+        check_least(self, {**self.least_options, "patience": 0, "deviations": 0})
+        check_choice(self, "late", LAST, PLAN)
 
     def check_requests(self, requests: Sequence[Request], graphs: Sequence[Graph]) -> None:
         """Raise where batches may wait beyond a deadline."""

@@ -14,7 +14,8 @@ from itertools import islice
 from typing import ClassVar
 
 from headway.serving.policies.fronts import NEVER, Option, skyband
-from headway.serving.policies.pool import Key, PoolPolicy
+from headway.serving.policies.holding import Key
+from headway.serving.policies.pool import PoolPolicy
 from headway.serving.policies.priority import HeadStarts
 from headway.serving.policies.search import within_batch
 from headway.serving.state import ServingState

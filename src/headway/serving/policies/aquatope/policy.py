@@ -3,29 +3,31 @@
 Zhou, Zhang and Delimitrou, "AQUATOPE: QoS-and-Uncertainty-Aware Resource Management for Multi-stage Serverless
 Workflows", ASPLOS 2023. The search runs once for a graph and a target (its requests' time from arrival to deadline),
 on the profiles alone. It knows neither load nor queues. The plan is kept; online only the pool changes. Functions are
-dispatched as on OpenWhisk: first come, first served, on an idle process from the function's home worker on, else with
-a cold start on the first worker with room, which holds its CPUs and slices meanwhile.
+dispatched as on OpenWhisk: first come, first served, on an idle process from the function's home worker on. Where none
+is idle, one is started on the first worker with room; the task waits beside it, or with ``hold`` keeps its CPUs and
+slices meanwhile.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice, takewhile
-from math import inf, isfinite
+from math import inf
 from typing import Any, ClassVar
 
 from headway.errors import ExperimentError
 from headway.serving.actions import Action, RunBatch, StartInstance
 from headway.serving.catalogue import Configuration
 from headway.serving.graph import Graph
-from headway.serving.policies.any_worker import SameSpeed, options_everywhere
+from headway.serving.policies.any_worker import SameSpeed, hosts_of, options_everywhere
 from headway.serving.policies.aquatope.optimise import Effort, Workflow, optimise
 from headway.serving.policies.aquatope.pool import WarmPool
-from headway.serving.policies.fronts import NEVER, Option, can_hold
-from headway.serving.policies.holding import Wakes
+from headway.serving.policies.fronts import NEVER, Option
+from headway.serving.policies.holding import Key, Wakes
 from headway.serving.policies.locality import bytes_to_read
+from headway.serving.policies.options import check_least
 from headway.serving.policies.parts import ServingPolicy
-from headway.serving.policies.pool import Key, fits
+from headway.serving.policies.pool import fits
 from headway.serving.policies.search import within_batch
 from headway.serving.request import Request
 from headway.serving.state import ServingState
@@ -33,7 +35,6 @@ from headway.serving.state import ServingState
 TARGETS = 4
 """For so many targets a graph is searched; a request with another one gets the plan of the next shorter."""
 _MOST_SAMPLES = 1000
-_LEAST = {"initial": 2, "rounds": 0, "proposals": 1, "deviations": 0}
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,9 +73,7 @@ class Aquatope(ServingPolicy):
 
     def __post_init__(self) -> None:
         """Raise for an option that makes no sense."""
-        for option, low in _LEAST.items():
-            if not (isfinite(value := getattr(self, option)) and value >= low):
-                raise ExperimentError(f"policy {self.name}: option {option}={value} is not a number of {low} or more")
+        check_least(self, {"initial": 2, "rounds": 0, "proposals": 1, "deviations": 0})
         if not self.penalty >= 0:
             rule = "is not a number of 0 or more, nor inf"
             raise ExperimentError(f"policy {self.name}: option penalty={self.penalty} {rule}")
@@ -165,7 +164,7 @@ class Aquatope(ServingPolicy):
             others = [other.configuration for other in self._options[function] if other.configuration.batch >= count]
             others.sort(key=lambda o: (o.batch, abs(o.slices - planned.slices), abs(o.cpus - planned.cpus), o))
             sizes = (Configuration(count, *size[1:]) for size in (planned, *others))
-            known = next((size for size in sizes if _can_run(state, function, size)), planned)
+            known = next((size for size in sizes if hosts_of(state, function, size)), planned)
             self._partial[function, option, count] = known
         return known
 
@@ -208,15 +207,6 @@ class Aquatope(ServingPolicy):
 
 def _has_plan(sizes: Sizes, planned: tuple[int, Sizes]) -> bool:
     return planned[1] is sizes
-
-
-def _can_run(state: ServingState, function: int, size: Configuration) -> bool:
-    """Return whether some worker, empty, can run a batch of exactly this size."""
-    return any(
-        state.latency.run_time(worker.id, function, *size) is not None
-        and can_hold(worker.worker, state.catalogue, function, size)
-        for worker in state.workers
-    )
 
 
 def fill_waits(graph: Graph, options: Sequence[Option], target: int) -> tuple[int, ...]:

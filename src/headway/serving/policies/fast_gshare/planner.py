@@ -48,6 +48,19 @@ def shares_of(cells: Mapping[Configuration, int], quotas: Sequence[int] = (WHOLE
     return tuple(Share(cell, -(-time * WHOLE // quota), quota) for cell, time in cells.items() for quota in quotas)
 
 
+def with_cpus_by_slice(cells: Mapping[Configuration, int], cpus_per_slice: Fraction) -> dict[Configuration, int]:
+    """Return for each batch and number of slices the cell with the CPUs that go with the slices, or the next fewer.
+
+    Where all have more, that with the fewest.
+    """
+    chosen: dict[tuple[int, int], Configuration] = {}
+    for cell in sorted(cells, key=lambda cell: cell.cpus):
+        key = (cell.batch, cell.slices)
+        if key not in chosen or cell.cpus <= cell.slices * cpus_per_slice:
+            chosen[key] = cell
+    return {cell: cells[cell] for cell in chosen.values()}
+
+
 def in_time(shares: Iterable[Share], budget: int) -> list[Share]:
     """Return the shares whose batch ends within a budget; where none does, the fastest one."""
     known = list(shares)

@@ -13,7 +13,7 @@ from headway.serving.fleet import FREE, MEMORY_SLICES, MIG_PLACES, MIG_SPAN
 from headway.serving.policies.fast_gshare.planner import Share
 from headway.serving.policies.fast_gshare.rectangles import Rectangle, best_area_fit, free_rectangles
 from headway.serving.policies.fronts import can_hold
-from headway.serving.policies.pool import Key
+from headway.serving.policies.holding import Key
 from headway.serving.state import ServingState
 from headway.serving.workerstate import WorkerState
 

@@ -11,12 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import islice
-from math import inf
 from typing import Any, ClassVar
 
 from headway.errors import ExperimentError
 from headway.serving.actions import Action, RunBatch, StopInstance, WakeAt
-from headway.serving.catalogue import Configuration
 from headway.serving.policies.fast_gshare.planner import (
     Share,
     in_time,
@@ -24,17 +22,19 @@ from headway.serving.policies.fast_gshare.planner import (
     scale_down,
     scale_up,
     shares_of,
+    with_cpus_by_slice,
 )
 from headway.serving.policies.fast_gshare.pods import Pod, Pods
 from headway.serving.policies.fronts import NEVER, options_on
-from headway.serving.policies.holding import Wakes
+from headway.serving.policies.holding import Key, Wakes
+from headway.serving.policies.options import check_choice, check_durations, check_least
 from headway.serving.policies.parts import ServingPolicy
-from headway.serving.policies.pool import Key, fits
+from headway.serving.policies.pool import fits
 from headway.serving.policies.processes import start
 from headway.serving.policies.stagewise import shares_by_mean
 from headway.serving.requeststate import READY
 from headway.serving.state import ServingState
-from headway.units import MILLISECOND, SECOND, Duration, exact_duration
+from headway.units import SECOND, Duration
 
 ANY, SHARE = "any", "share"
 EVERY = Duration(10 * SECOND)
@@ -60,13 +60,9 @@ class FastGshare(ServingPolicy):
 
     def __post_init__(self) -> None:
         """Raise for an option that makes no sense."""
-        for option in ("band", "least"):
-            if not 0 <= (value := getattr(self, option)) < inf:
-                raise ExperimentError(f"policy {self.name}: option {option}={value} is not a number of 0 or more")
-        if self.every < MILLISECOND:
-            raise ExperimentError(f"policy {self.name}: option every={exact_duration(self.every)} is not 1ms or more")
-        if self.cpus not in (ANY, SHARE):
-            raise ExperimentError(f"policy {self.name}: option cpus={self.cpus} is neither {SHARE} nor {ANY}")
+        check_least(self, {"band": 0, "least": 0})
+        check_durations(self, "every")
+        check_choice(self, "cpus", SHARE, ANY)
 
     def bind(self, state: ServingState) -> None:
         """Compute the shares of all functions and the budgets of all stages; start without pods."""
@@ -86,8 +82,7 @@ class FastGshare(ServingPolicy):
                     "(generate.slices), or take another policy"
                 )
             if not cells:
-                name = state.catalogue.functions[function].name
-                raise ExperimentError(f"function {name}: no worker can hold any of its configurations")
+                raise ExperimentError(f"function {kind.name}: no worker can hold any of its configurations")
             self._shares.append(shares_of(cells if self.cpus == ANY else with_cpus_by_slice(cells, rate)))
         self._arrived: Counter[Key] = Counter()
         """Tasks that became ready since the last look at the rates."""
@@ -289,16 +284,3 @@ class FastGshare(ServingPolicy):
         if evict is None:
             return None
         return RunBatch(pod.worker, tuple((request, key[1]) for request in requests), cell.cpus, cell.slices, evict)
-
-
-def with_cpus_by_slice(cells: Mapping[Configuration, int], cpus_per_slice: Fraction) -> dict[Configuration, int]:
-    """Return for each batch and number of slices the cell with the CPUs that go with the slices, or the next fewer.
-
-    Where all have more, that with the fewest.
-    """
-    chosen: dict[tuple[int, int], Configuration] = {}
-    for cell in sorted(cells, key=lambda cell: cell.cpus):
-        key = (cell.batch, cell.slices)
-        if key not in chosen or cell.cpus <= cell.slices * cpus_per_slice:
-            chosen[key] = cell
-    return {cell: cells[cell] for cell in chosen.values()}

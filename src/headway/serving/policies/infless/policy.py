@@ -13,15 +13,15 @@ policy says what is our reading.
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from math import inf
 
 from headway.errors import ExperimentError
 from headway.serving.actions import Action, RunBatch, WakeAt
 from headway.serving.policies.fronts import options_on
-from headway.serving.policies.holding import Wakes
+from headway.serving.policies.holding import Key, Wakes
 from headway.serving.policies.infless.instances import Instances
 from headway.serving.policies.infless.planner import CODE, PAPER
-from headway.serving.policies.infless.stage import NO_BATCH, Instance, Key, Stage
+from headway.serving.policies.infless.stage import NO_BATCH, Instance, Stage
+from headway.serving.policies.options import check_choice, check_durations, check_least
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.policies.pool import fits
 from headway.serving.policies.ready import new_tasks
@@ -29,7 +29,7 @@ from headway.serving.policies.stagewise import shares_by_mean
 from headway.serving.requeststate import RequestState
 from headway.serving.state import ServingState
 from headway.serving.workerstate import WorkerState
-from headway.units import MILLISECOND, SECOND, Duration, exact_duration
+from headway.units import SECOND, Duration
 
 EXCESS = 0.03
 """The part of the rate without an instance above which some are started."""
@@ -61,16 +61,11 @@ class Infless(ServingPolicy):
 
     def __post_init__(self) -> None:
         """Raise for an option that makes no sense."""
-        for option, low in (("batch", 0), ("replicas", 1), ("safety", 0), ("gamma", 0)):
-            if not low <= (value := getattr(self, option)) < inf or (option == "gamma" and value > 1):
-                rule = "from 0 to 1" if option == "gamma" else f"of {low} or more"
-                raise ExperimentError(f"policy {self.name}: option {option}={value} is not a number {rule}")
-        for option in ("dispatch", "scale", "window"):
-            if (duration := getattr(self, option)) < MILLISECOND:
-                shown = exact_duration(duration)
-                raise ExperimentError(f"policy {self.name}: option {option}={shown} is shorter than 1ms")
-        if self.metric not in (PAPER, CODE):
-            raise ExperimentError(f"policy {self.name}: option metric={self.metric} is neither {PAPER} nor {CODE}")
+        check_least(self, {"batch": 0, "replicas": 1, "safety": 0})
+        if not 0 <= self.gamma <= 1:
+            raise ExperimentError(f"policy {self.name}: option gamma={self.gamma} is not a number from 0 to 1")
+        check_durations(self, "dispatch", "scale", "window")
+        check_choice(self, "metric", PAPER, CODE)
 
     def bind(self, state: ServingState) -> None:
         """Compute the shares of all stages; there are no instances yet."""

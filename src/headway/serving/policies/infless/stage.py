@@ -7,14 +7,13 @@ from itertools import islice
 from typing import Any
 
 from headway.serving.catalogue import Function
+from headway.serving.policies.holding import Key
 from headway.serving.policies.infless.dispatch import Dispatch, divide
 from headway.serving.policies.infless.idle import IdleTimes, Windows
 from headway.serving.policies.infless.planner import Planned
 from headway.streams import small_stream
 from headway.units import SECOND
 
-Key = tuple[int, int]
-"""(graph, task)."""
 NO_BATCH = -1
 
 

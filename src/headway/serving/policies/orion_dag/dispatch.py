@@ -13,8 +13,7 @@ from typing import NamedTuple
 from headway.serving.actions import Action, RunBatch
 from headway.serving.catalogue import Configuration
 from headway.serving.graph import Graph
-from headway.serving.policies.any_worker import SameSpeed
-from headway.serving.policies.fronts import can_hold
+from headway.serving.policies.any_worker import SameSpeed, hosts_of
 from headway.serving.policies.locality import bytes_to_read
 from headway.serving.policies.orion_dag.planning import Bundle, Plan
 from headway.serving.policies.pool import fits
@@ -135,13 +134,7 @@ class Queues:
     def hosts(self, state: ServingState, kind: Kind) -> tuple[int, ...]:
         """Return the workers that can run a bundle when they are empty."""
         if (known := self._hosts.get(kind)) is None:
-            function, calls, cpus, slices = kind
-            known = self._hosts[kind] = tuple(
-                worker.id
-                for worker in state.workers
-                if state.latency.run_time(worker.id, function, calls, cpus, slices) is not None
-                and can_hold(worker.worker, state.catalogue, function, Configuration(calls, cpus, slices))
-            )
+            known = self._hosts[kind] = hosts_of(state, kind.function, Configuration(*kind[1:]))
         return known
 
     def _room(self, state: ServingState, kind: Kind) -> Iterator[tuple[WorkerState, tuple[int, ...], Configuration]]:
