@@ -3,6 +3,8 @@
     python -m bench.gpu_share_aa record --state FOLDER --out FOLDER [--seconds 20] [--pair-seconds 30] [--budget 480]
     python -m bench.gpu_share_aa noise FOLDER      anywhere: how far alone is from alone, by way of comparing, as CSV
     python -m bench.gpu_share_aa pairs FOLDER      anywhere: what holds tell of a slow-down, and the program's own clock
+    python -m bench.gpu_share_aa ramp FOLDER       anywhere: steps by the time since a hold began, and since it ended
+    python -m bench.gpu_share_aa clocks FOLDER     anywhere: clocks and power of each recording
 
 ``record`` plays every program above alone under MPS with the shim loaded, then pairs: those below are held (the gate
 holds their launches) for a second or two, and for moments among stretches under headway's gate and dial.
@@ -17,6 +19,7 @@ import sys
 import tarfile
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -235,8 +238,8 @@ def measure(session: Session, above: list[str], pairs: Any, given: argparse.Name
 def main() -> None:
     """Read the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("record", "noise", "pairs"))
-    parser.add_argument("folder", type=Path, nargs="?", help="noise, pairs: the recordings")
+    parser.add_argument("what", choices=("record", "noise", "pairs", "ramp", "clocks"))
+    parser.add_argument("folder", type=Path, nargs="?", help="the recordings, of all but record")
     parser.add_argument("--state", type=Path, default=Path("/tmp/headway-aa"))
     parser.add_argument("--out", type=Path, help="record: all recordings there too, as steps.tar, after each")
     parser.add_argument("--seconds", type=float, default=20.0, help="a program alone")
@@ -249,7 +252,7 @@ def main() -> None:
         return
     from bench import gpu_share_aa_tables as tables
 
-    rows = tables.noise(given.folder) if given.what == "noise" else tables.pairs(given.folder)
+    rows: Iterator[dict[str, Any]] = getattr(tables, given.what)(given.folder)
     writer = None
     for row in rows:
         if writer is None:
