@@ -139,6 +139,11 @@ def near_mean(steps: Steps, holds: Longs, where: Split) -> Estimate:
     return _of_means(*hold_values(steps, windows(holds, NEAR_NS, 3), where))
 
 
+def close(steps: Steps, holds: Longs, where: Split) -> Estimate:
+    """As ``near``, with a shorter reach."""
+    return _of_medians(*hold_values(steps, windows(holds, CLOSE_NS, 1), where))
+
+
 def close_mean(steps: Steps, holds: Longs, where: Split) -> Estimate:
     """As ``near_mean``, with a shorter reach."""
     return _of_means(*hold_values(steps, windows(holds, CLOSE_NS, 1), where))
@@ -235,6 +240,7 @@ WAYS: dict[str, Callable[[Steps, Longs, Split], Estimate]] = {
     "median of neighbours": pairs,
     "like and near, median": near,
     "like and near, mean": near_mean,
+    "like and close, median": close,
     "like and close, mean": close_mean,
     "like, near and pause, mean": near_pause,
     "like, whole cycle, mean": cycle_mean,

@@ -238,7 +238,7 @@ def _rolling(values: Doubles, at: Longs, mine: Flags) -> Doubles:
 
 
 def clocks(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield a row a recording: clocks, power and temperature while it was made."""
+    """Yield a row a recording: clocks, power and temperature while it was made, and how a step alone changed."""
     lines = [json.loads(line) for line in (folder / "power.jsonl").read_text().splitlines()]
     at = np.array([line["ns"] for line in lines])
     for path in sorted(folder.glob("*.npz")):
@@ -249,4 +249,16 @@ def clocks(folder: Path) -> Iterator[dict[str, Any]]:
             values = np.array([line[name] for line in lines])[mine] / unit
             middles = (("least", values.min()), ("middle", np.median(values)), ("most", values.max()))
             row |= {f"{name.replace('_mw', '_w')}_{which}": round(float(value)) for which, value in middles}
-        yield row
+        yield row | dict(zip(("step_ms_least", "step_ms_most"), by_second(found), strict=True))
+
+
+def by_second(found: dict[str, Any]) -> tuple[float | str, float | str]:
+    """Return the least and the greatest median of a second's steps of the commonest kind; of a pair, nothing."""
+    if "spans" in found:
+        return "", ""
+    kinds, counts = np.unique(found["kind"], return_counts=True)
+    mine = found["kind"] == kinds[counts.argmax()]
+    begin, took = found["begin"][mine], (found["end"] - found["begin"])[mine] / MS
+    seconds = (begin - begin[0]) // (1_000 * MS)
+    medians = [float(np.median(took[seconds == each])) for each in np.unique(seconds)[:-1]]
+    return round(min(medians), 3), round(max(medians), 3)

@@ -164,13 +164,15 @@ def test_steps_by_the_time_since_a_hold(tmp_path: Path) -> None:
 
 
 def test_clocks_are_those_of_the_recording(tmp_path: Path) -> None:
-    np.savez(tmp_path / "a.npz", begin=np.array([100]), end=np.array([400]))
+    begin = np.array([100, 300, 100 + SECOND, 200 + 2 * SECOND])
+    took = np.array([2, 4, 6, 90]) * MS
+    np.savez(tmp_path / "a.npz", begin=begin, end=begin + took, kind=np.ones(4, np.int64))
     looks = [
         (50, 9, 9, 9),
         (150, 1980, 600_000, 50),
         (250, 1600, 700_000, 60),
         (350, 1700, 690_000, 62),
-        (450, 9, 9, 9),
+        (4 * SECOND, 9, 9, 9),
     ]
     names = ("ns", "sm_mhz", "power_mw", "celsius")
     lines = [json.dumps(dict(zip(names, look, strict=True))) for look in looks]
@@ -179,3 +181,4 @@ def test_clocks_are_those_of_the_recording(tmp_path: Path) -> None:
     assert (row["recording"], row["looks"]) == ("a", 3)
     assert (row["sm_mhz_least"], row["sm_mhz_middle"], row["sm_mhz_most"]) == (1600, 1700, 1980)
     assert (row["power_w_middle"], row["celsius_most"]) == (690, 62)
+    assert (row["step_ms_least"], row["step_ms_most"]) == (3, 6)  # the last second is not whole
