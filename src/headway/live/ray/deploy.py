@@ -10,9 +10,9 @@ from time import monotonic, sleep
 from types import FrameType
 from typing import Any
 
-import ray
-from ray import serve
-from ray.serve.config import HTTPOptions, RequestRouterConfig
+import ray as ray_library
+from ray import serve as ray_serve
+from ray.serve.config import RequestRouterConfig
 from ray.serve.deployment import Application
 
 from headway.errors import RequestError, ServeError
@@ -24,6 +24,8 @@ from headway.live.serving.client import Client
 from headway.live.serving.place import Place
 from headway.live.serving.serve import Say
 
+ray: Any = ray_library
+serve: Any = ray_serve  # their types hold for some of these calls only
 LOCAL = ("", "local")
 _HERE = "127.0.0.1"
 _MOST_ORDERS = 1000
@@ -51,8 +53,8 @@ def serve_on_ray(plan: Plan, cluster: Cluster, say: Say) -> None:
         raise ServeError(f"{place.folder}: a server runs there already: give this one another --folder")
     with joined(cluster):
         port = plan.doors.port
-        location = "NoServer" if port is None else "HeadOnly"
-        serve.start(http_options=HTTPOptions(host=plan.doors.host, port=port or 8000, location=location))  # type: ignore[call-arg]
+        options = {"host": plan.doors.host, "port": port} if port is not None else {"location": "NoServer"}
+        serve.start(http_options=options)
         try:
             _deploy(application_of(plan, cluster), name)
             say(f"serving on Ray as application {name}; folder {place.folder}")
@@ -101,12 +103,14 @@ def joined(cluster: Cluster) -> Iterator[None]:
 
 def application_of(plan: Plan, cluster: Cluster) -> Application:
     """Return the application of Serve: the ingress on this machine, and the workers."""
-    workers = serve.deployment(WorkerReplica).options(  # type: ignore[call-overload]
+    a_router: Any = OrderRouter
+    router = RequestRouterConfig(request_router_class=a_router)
+    workers = serve.deployment(WorkerReplica).options(
         name="workers",
         num_replicas=cluster.workers,
         max_ongoing_requests=_MOST_ORDERS,
         ray_actor_options=dict(cluster.worker_options),
-        request_router_config=RequestRouterConfig(request_router_class=OrderRouter),
+        request_router_config=router,
         health_check_period_s=_CHECK_S,
         health_check_timeout_s=_CHECK_WITHIN_S,
         graceful_shutdown_timeout_s=2.0,
@@ -155,8 +159,8 @@ class _Ends:
         try:
             yield
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            for each, handler in before.items():
+                signal.signal(each, handler)
 
 
 def _wait(place: Place, ends: _Ends, say: Callable[[str], None]) -> None:

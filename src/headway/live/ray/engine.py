@@ -42,7 +42,7 @@ class Replicas:
 
     def __init__(self, handle: "DeploymentHandle[Any]") -> None:
         self._take = handle.options(method_name="take")
-        self._attach = handle.options(method_name="attach", stream=True)
+        self._attach: Any = handle.options(method_name="attach", stream=True)
         self._used: set[str] = set()
         self._turn = asyncio.Lock()
 
@@ -50,7 +50,9 @@ class Replicas:
         """Return a replica that is no worker yet, and what it says unasked; waits until there is one."""
         async with self._turn:
             while True:
-                stream = aiter(self._attach.remote(setup=_encode(setup), used=frozenset(self._used)))
+                stream: AsyncIterator[bytes] = aiter(
+                    self._attach.remote(setup=_encode(setup), used=frozenset(self._used))
+                )
                 try:
                     about = msgspec.msgpack.decode(await anext(stream), type=About)
                 except (*_LOST, StopAsyncIteration):  # it died meanwhile: Serve starts another

@@ -38,7 +38,7 @@ class Plan:
 class Ingress:
     """Holds the server."""
 
-    async def __init__(self, workers: "DeploymentHandle[Any]", plan: Plan) -> None:
+    async def __init__(self, workers: "DeploymentHandle[Any]", plan: Plan) -> None:  # type: ignore[misc]
         """Return when all workers are ready."""
         self._plan = plan
         self._app_name = serve.get_replica_context().app_name
