@@ -14,6 +14,8 @@ from bench import serve_ray_models as models
 
 BATCH_WAIT_S = 0.001
 ONGOING = 16
+CONCURRENT = 2
+"""Batches of a replica at a time: one may wait for its model while another runs."""
 
 
 def application(replicas, resident):
@@ -30,7 +32,9 @@ def application(replicas, resident):
         async def model(self, name):
             return await asyncio.get_running_loop().run_in_executor(self._loader, models.load, int(name))
 
-        @serve.batch(max_batch_size=models.MAX_BATCH, batch_wait_timeout_s=BATCH_WAIT_S)
+        @serve.batch(
+            max_batch_size=models.MAX_BATCH, batch_wait_timeout_s=BATCH_WAIT_S, max_concurrent_batches=CONCURRENT
+        )
         async def batch(self, values):
             weights = await self.model(serve.get_multiplexed_model_id())
             return await asyncio.get_running_loop().run_in_executor(self._runner, models.run, weights, values)

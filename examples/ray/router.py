@@ -8,7 +8,6 @@ Serve's own router and with headway's.
 """
 
 import random
-from collections import OrderedDict
 
 import ray
 from ray import serve
@@ -25,28 +24,29 @@ ROUTED = RequestRouterConfig(
 
 
 class Models:
-    """Your own deployment: it loads a model when it is asked for one, and drops the one that it used least lately."""
+    """Your own deployment: Serve loads a model when one is asked for, and drops the one that was used least lately."""
 
     def __init__(self):
-        self._models = OrderedDict()
-        self.loads = 0
+        self._loads = 0
 
-    async def __call__(self, model):
-        """Run a model; return whether it had to be loaded."""
-        loaded = model not in self._models
-        if loaded:
-            self.loads += 1
-            self._models[model] = bytearray(1000)  # 40 MB of weights in earnest
-            if len(self._models) > ROOM:
-                self._models.popitem(last=False)
-        self._models.move_to_end(model)
-        return loaded
+    @serve.multiplexed(max_num_models_per_replica=ROOM)
+    async def model(self, name):
+        """Load a model."""
+        self._loads += 1
+        return bytearray(1000)  # 40 MB of weights in earnest
+
+    async def __call__(self):
+        """Run the model of this call; return whether it had to be loaded."""
+        before = self._loads
+        await self.model(serve.get_multiplexed_model_id())
+        return self._loads > before
 
 
 def loads(handle, calls=300):
     """Return how many of some calls had to load their model."""
     draw = random.Random(1)
-    return sum(handle.remote(model=draw.choice(list(SIZES))).result() for _ in range(calls))
+    handles = [handle.options(multiplexed_model_id=name) for name in SIZES]
+    return sum(draw.choice(handles).remote().result() for _ in range(calls))
 
 
 def main():
@@ -57,7 +57,8 @@ def main():
         plain = serve.run(models.bind(), name="plain", route_prefix="/plain")
         print(f"Serve's router: {loads(plain)} loads in 300 calls")
         routed = models.options(request_router_config=ROUTED)
-        print(f"headway's router: {loads(serve.run(routed.bind(), name='routed', route_prefix='/routed'))} loads")
+        other = serve.run(routed.bind(), name="routed", route_prefix="/routed")
+        print(f"headway's router: {loads(other)} loads in 300 calls")
     finally:
         serve.shutdown()
         ray.shutdown()

@@ -41,11 +41,11 @@ class Books:
         """
         number, says = self._numbers.get(model), frozenset(holding)
 
-        def cost(replica: str) -> tuple[float, bool]:
+        def cost(replica: str) -> tuple[float, int]:
             memory, queue = self._memory(replica), self._calls.get(replica, 0)
             if number is None or memory.resident >> number & 1 or replica in says:
-                return queue, False
-            return queue + self._load_calls, memory.free_bytes < memory.sizes[number]
+                return queue, 0
+            return queue + self._load_calls, 2 if memory.free_bytes < memory.sizes[number] else 1
 
         return sorted(replicas, key=cost)
 
