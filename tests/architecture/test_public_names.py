@@ -158,8 +158,8 @@ COMMANDS = {
     "gpu sweep": ["high", "low", "--policies", *GRID, *GPU, *CELLS],
     "gpu predict": ["high", "low", "--slo", "--floor", "--think", "--alone", "--seconds", "--seed", "--json"],
     "serve start": [
-        *("app_file", "--workers", "--policy", "--gpu-memory", "--devices", "--port", "--host", "--no-http"),
-        *("--token-file", "--most-body", "--folder", "--out", "-o", "--set"),
+        *("app_file", "--workers", "--policy", "--gpu-memory", "--devices", "--engine", "--address", "--worker-option"),
+        *("--port", "--host", "--no-http", "--token-file", "--most-body", "--folder", "--out", "-o", "--set"),
     ],
     "serve status": ["--server", "--watch", "--every", "--token-file", "--json"],
     "serve drain": ["--server"],

@@ -181,6 +181,7 @@ def test_a_script_or_program_that_a_document_names_is_there(path: Path) -> None:
         assert flag in read("bench/run.py")
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Ray's own, where a document names a module that imports it
 @pytest.mark.parametrize("path", PAGES, ids=name)
 def test_a_class_module_or_folder_that_a_document_names_exists(path: Path) -> None:
     source = "\n".join(file.read_text(encoding="utf-8") for file in (ROOT / "src").rglob("*.py"))

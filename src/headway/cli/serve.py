@@ -1,15 +1,17 @@
 """Define ``headway serve``: answer requests to pipelines of one's own, on this machine."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from headway.cli import console
 from headway.cli.app import app
-from headway.errors import ServeError
+from headway.errors import ServeError, unknown_name
+from headway.live.ray_pool import library
 from headway.live.serving.control import MOST_BYTES
-from headway.live.serving.devices import devices_of
+from headway.live.serving.devices import AUTO, devices_of
+from headway.live.serving.options import CUDA_CONTEXT_BYTES, Options
 from headway.live.serving.place import place_of, storage_of
 from headway.live.serving.serve import Doors, check
 from headway.live.serving.tokens import token_of
@@ -24,6 +26,8 @@ serve = typer.Typer(
 )
 app.add_typer(serve)
 
+LOCAL = "local"
+ENGINES = (LOCAL, "ray")
 ServerFlag = Annotated[
     str,
     typer.Option(
@@ -44,6 +48,16 @@ def start(
     devices: Annotated[
         str, typer.Option(help="Of the workers in turn: cpu, or cuda:0,cuda:1; auto looks for GPUs.")
     ] = "auto",
+    engine: Annotated[
+        str, typer.Option(help="local: processes of this machine; ray: replicas of Ray Serve.")
+    ] = "local",
+    address: Annotated[str, typer.Option(help="Of a Ray cluster: auto, or host:port. Else one is started here.")] = "",
+    worker_options: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--worker-option", help="Of Ray, a worker: num_gpus=1, label_selector.zone=a.", metavar="KEY=VALUE"
+        ),
+    ] = None,
     port: Annotated[int, typer.Option(help="Of HTTP; 0: any that is free.", min=0, max=65535)] = 8000,
     host: Annotated[str, typer.Option(help="Address of HTTP; any but loopback needs a token.")] = "127.0.0.1",
     no_http: Annotated[bool, typer.Option("--no-http", help="Serve programs of this user alone.")] = False,
@@ -64,23 +78,32 @@ def start(
     headway serve start app.py
 
     headway serve start app.py --workers 4 --policy headway --gpu-memory 14GB --out runs/live
+
+    headway serve start app.py --engine ray --address auto --workers 8 --worker-option num_gpus=1
     """
     from headway import api
     from headway.experiment.files import copied, typed
-    from headway.experiment.fleet.serving import app_path, serve_app
-    from headway.live.serving.options import CUDA_CONTEXT_BYTES, Options
+    from headway.experiment.fleet.serving import app_path, serve_app, serve_app_on_ray
 
+    ray_options = _ray_options(engine, address, worker_options or [])
     path = app_path(app_file)
     where = folder or path.stem
     doors = Doors(place_of(where), host, None if no_http else port, token_of(token_file), _body_bytes(body))
     check(doors)
     settings = {"policy": policy, "workers": workers, "gpu_memory": gpu_memory or None, "set": set_keys or ()}
     work = api.work("fleet", scenario=str(path), **settings)
-    chosen = devices_of(devices)
-    context_bytes = CUDA_CONTEXT_BYTES if any(device.startswith("cuda") for device in chosen) else 0
-    options = Options(app=path, folder=storage_of(where), devices=chosen, context_bytes=context_bytes)
-    kept = Path(out) if out else None
-    serve_app(typed(copied(work.document), "settings"), options, doors, kept, console.note)
+    kept, experiment = Path(out) if out else None, typed(copied(work.document), "settings")
+    if engine == LOCAL:
+        options = _options(path, where, devices)
+        serve_app(experiment, options, doors, kept, console.note)
+    else:
+        library()
+        from headway.live.ray.deploy import Cluster
+
+        on = ("cuda:0" if ray_options.get("num_gpus") else "cpu") if devices == AUTO else devices
+        options = _options(path, where, on)
+        cluster = Cluster(address, worker_options=ray_options)
+        serve_app_on_ray(experiment, options, doors, cluster, kept, console.note)
     if kept is not None:
         console.note(f"kept in {kept}: headway report {kept}")
 
@@ -90,3 +113,30 @@ def _body_bytes(text: str) -> int:
     if not 1 <= size <= MOST_BYTES:
         raise ServeError(f"--most-body {text}: from 1 byte to 1 GiB")
     return size
+
+
+def _options(path: Path, folder: str, devices: str) -> Options:
+    """Return how workers are run on some devices: processes on a GPU take some of its memory for themselves."""
+    chosen = devices_of(devices)
+    context_bytes = CUDA_CONTEXT_BYTES if any(device.startswith("cuda") for device in chosen) else 0
+    return Options(app=path, folder=storage_of(folder), devices=chosen, context_bytes=context_bytes)
+
+
+def _ray_options(engine: str, address: str, given: list[str]) -> dict[str, Any]:
+    """Return the options of workers on Ray, checked; a dot makes a table, and numbers are numbers."""
+    if engine not in ENGINES:
+        raise ServeError(unknown_name("--engine", engine, ENGINES))
+    if engine == LOCAL and (address or given):
+        raise ServeError(f"{'--address ' + address if address else '--worker-option'}: needs --engine ray")
+    found: dict[str, Any] = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        head, dot, rest = key.strip().partition(".")
+        if not equals or not head or (dot and not rest):
+            raise ServeError(f"--worker-option {text}: write KEY=VALUE, as num_gpus=1 or label_selector.zone=a")
+        where, name = (found.setdefault(head, {}), rest) if dot else (found, head)
+        try:
+            where[name] = float(value) if "." in value else int(value)
+        except ValueError:
+            where[name] = value
+    return found

@@ -75,7 +75,7 @@ class RayPool:
             ray.init(address="local", **here, **quiet)
             return ray
         quiet.pop("include_dashboard")
-        _check_answers(os.environ.get("RAY_ADDRESS", "") if self.address == AUTO else self.address)
+        check_answers(os.environ.get("RAY_ADDRESS", "") if self.address == AUTO else self.address)
         local = {"_node_ip_address": _HERE} if self.address.split(":")[0] in (_HERE, "localhost") else {}
         try:
             ray.init(address=self.address, **local, **quiet)
@@ -85,7 +85,7 @@ class RayPool:
         return ray
 
 
-def _check_answers(address: str) -> None:
+def check_answers(address: str) -> None:
     """Raise for an address that does not answer; ``auto`` without RAY_ADDRESS is left to Ray, which knows at once."""
     if not address or address == AUTO:
         return

@@ -5,16 +5,20 @@ import os
 import socket
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
+import uvloop
 
 from headway.errors import RequestError, RequestRefusedError, ServeError
 from headway.live.serving.client import AsyncClient, Client, submission
-from headway.live.serving.control import OUTCOMES, Failed
-from headway.live.serving.links import connected
+from headway.live.serving.control import OUTCOMES, Control, Failed
+from headway.live.serving.front import Front
+from headway.live.serving.links import AsyncSocketLink, connected
 from headway.live.serving.messages import Frames
 from headway.live.serving.place import Place
 from tests.live.serving.doors import running
+from tests.live.serving.fake import FakeServer
 
 
 def test_answers_come_in_the_order_in_which_they_are_ready(tmp_path: Path) -> None:
@@ -45,6 +49,21 @@ def test_values_deadlines_tenants_and_priorities_arrive(tmp_path: Path) -> None:
             ("echo", b"x", 600_000_000, "lab", 7),
             ("echo", b"x", 250_000_000, "other", 0),
         ]
+
+
+def test_server_and_client_may_run_on_the_loop_of_uvloop(tmp_path: Path) -> None:
+    async def play() -> Any:
+        control = Control(tmp_path / "socket", Front(FakeServer()), lambda drain: None)
+        await control.open()
+        link = AsyncSocketLink(tmp_path / "socket")
+        await link.open()
+        reply = await link.ask(submission("echo", b"x"), 10.0)
+        await link.close()
+        await control.close()
+        return reply.value
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(play()) == b"x"
 
 
 def test_the_socket_is_for_this_user_alone(tmp_path: Path) -> None:

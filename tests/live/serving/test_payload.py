@@ -102,6 +102,16 @@ def test_full_shared_memory_is_an_error_and_leaves_no_block(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_without_a_prefix_all_of_a_value_is_in_its_bytes() -> None:
+    value = {"array": np.arange(LEAST_SHARED_BYTES), "tensor": torch.ones(LEAST_SHARED_BYTES)}
+    packed = Packer("").pack(value)
+    assert (packed.block, packed.sizes) == ("", ())
+    found = unpack(packed)
+    assert np.array_equal(found["array"], value["array"])
+    assert torch.equal(found["tensor"], value["tensor"])
+    found["array"][0] = 5  # as in a block, it is the reader's own
+
+
 def test_a_payload_without_a_block_is_released_by_doing_nothing() -> None:
     release(Payload(b"x"))
     assert unpack(Payload(b"N.")) is None

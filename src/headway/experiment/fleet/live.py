@@ -18,6 +18,7 @@ from headway.experiment.folder import claimed, store
 from headway.experiment.measured import numbers
 from headway.formats.serving.settings import ServingExperiment, check
 from headway.live.serving.options import Options
+from headway.live.serving.process import Engine
 from headway.live.serving.server import Server
 from headway.scenarios import file as scenario_file
 from headway.scenarios.limits import deadlines
@@ -25,11 +26,11 @@ from headway.serving.request import Groups, Request
 from headway.traces.request_table import RequestStream
 from headway.units import SECOND
 
-LOCAL = "local"
+LOCAL, RAY = "local", "ray"
 
 
-def live_scene(experiment: ServingExperiment, context_bytes: int = 0) -> FleetScene:
-    """Return the scene of a server before its first request.
+def live_scene(experiment: ServingExperiment, engine: str = LOCAL, context_bytes: int = 0) -> FleetScene:
+    """Return the scene of a server before its first request; ``engine`` says where its workers run.
 
     ``context_bytes``: what each worker's process takes of its GPU memory before any model; the books hold the rest.
     """
@@ -37,7 +38,7 @@ def live_scene(experiment: ServingExperiment, context_bytes: int = 0) -> FleetSc
     for key, value in (("autoscale", experiment.serving.autoscale), ("controller", experiment.serving.controller)):
         if value not in ("", "none"):
             raise ExperimentError(f"serving.{key} {value}: real workers decide in real time; leave it out")
-    resolved = with_table(experiment, "serving", engine=LOCAL)
+    resolved = with_table(experiment, "serving", engine=engine)
     built = scenario_file.load(resolved)
     if context_bytes:
         least = min(worker.gpu.memory_bytes for worker in built.fleet.workers)
@@ -50,7 +51,11 @@ def live_scene(experiment: ServingExperiment, context_bytes: int = 0) -> FleetSc
 
 @contextmanager
 def served(
-    scene: FleetScene, options: Options, out: Path | None = None, log: Callable[[str], None] = lambda line: None
+    scene: FleetScene,
+    options: Options,
+    out: Path | None = None,
+    log: Callable[[str], None] = lambda line: None,
+    engine: Engine | None = None,
 ) -> Iterator[Server]:
     """Yield a server that has not been started; what it did is kept in the folder ``out``, if that is given."""
     state, policy = scene.bound()
@@ -61,7 +66,7 @@ def served(
             requests = RequestStream(out / REQUESTS_NAME)
         tape = TapeWriter(out, keep=False) if out is not None else _Nowhere()
         record: Callable[[Request], None] = requests.append if requests is not None else lambda request: None
-        server = Server(state, policy, tape, options, deadlines(scene.experiment, scene.built)[0], record, log)
+        server = Server(state, policy, tape, options, deadlines(scene.experiment, scene.built)[0], record, log, engine)
         if requests is not None:
             server.on_flush = requests.flush
         try:

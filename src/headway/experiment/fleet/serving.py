@@ -1,19 +1,28 @@
 """Serve the application of an experiment: workers, doors and, where it is to be kept, a run folder."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headway.errors import ServeError
 from headway.experiment.blame import own_code
-from headway.experiment.fleet.live import live_scene, served
+from headway.experiment.fleet.live import LOCAL, RAY, live_scene, served
 from headway.formats.serving.settings import ServingExperiment
 from headway.live.serving.options import Options
-from headway.live.serving.serve import Doors, opened, serve
+from headway.live.serving.process import Engine
+from headway.live.serving.serve import Doors, Say, check, opened, serve, url_of
+from headway.live.serving.server import Server
 from headway.live.serving.values import plain
 from headway.program.pipeline import Graph
 from headway.scenarios.app import App, read_app
+
+if TYPE_CHECKING:
+    from headway.live.ray.deploy import Cluster
 
 APP_SUFFIX = ".py"
 
@@ -37,14 +46,55 @@ def serve_app(
 ) -> None:
     """Serve until a signal or a client ends it; what was done is kept in the folder ``out``, if that is given."""
     with own_code():
-        app, scene = read_app(options.app), live_scene(experiment, options.context_bytes)
-    about = {
+        app, scene = read_app(options.app), live_scene(experiment, LOCAL, options.context_bytes)
+    about = _about(app, options, out)
+    with opened(doors) as listener, served(scene, options, out, say) as server:
+        asyncio.run(serve(server, doors, listener, say=say, about=about, examples=examples_of(app)))
+
+
+def serve_app_on_ray(
+    experiment: ServingExperiment,
+    options: Options,
+    doors: Doors,
+    cluster: "Cluster",
+    out: Path | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> None:
+    """Serve on a Ray cluster until a signal or a client ends it; the run is kept on this machine."""
+    from headway.live.ray.deploy import serve_on_ray
+    from headway.live.ray.ingress import Plan
+
+    check(doors)
+    with own_code():
+        app, scene = read_app(options.app), live_scene(experiment, RAY, options.context_bytes)
+    about = _about(app, options, out)
+    with opened(doors) as listener:  # tried before a cluster is started for it
+        if listener is not None:
+            about["url"] = url_of(doors.host, listener)
+            doors = replace(doors, port=listener.getsockname()[1])
+    opening = partial(served_on_ray, experiment, options, None if out is None else out.absolute())
+    plan = Plan(opening, doors, about, examples_of(app))
+    serve_on_ray(plan, replace(cluster, workers=len(scene.built.fleet.workers)), say)
+
+
+@contextmanager
+def served_on_ray(
+    experiment: ServingExperiment, options: Options, out: Path | None, engine: Engine, say: Say
+) -> Iterator[Server]:
+    """Yield a server in its replica; one that takes the place of another keeps its run beside the first."""
+    if out is not None and out.exists():
+        out = next(path for number in count(2) if not (path := out.with_name(f"{out.name}-{number}")).exists())
+    with served(live_scene(experiment, RAY, options.context_bytes), options, out, say, engine) as server:
+        yield server
+
+
+def _about(app: App, options: Options, out: Path | None) -> dict[str, Any]:
+    """Return what a status says of a server besides its counts."""
+    return {
         "app": str(options.app),
         "out": "" if out is None else str(out),
         "slo_ns": {graph.name: graph.slo for graph in app.graphs if graph.slo},
     }
-    with opened(doors) as listener, served(scene, options, out, say) as server:
-        asyncio.run(serve(server, doors, listener, say=say, about=about, examples=examples_of(app)))
 
 
 def examples_of(app: App) -> dict[str, Any]:

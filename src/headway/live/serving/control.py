@@ -10,7 +10,7 @@ import os
 import socket
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import msgspec
 from msgspec import Struct
@@ -134,8 +134,7 @@ class _Connection(asyncio.Protocol):
         self._draining: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # that of uvloop is none by its class
         self._all.add(self)
 
     def connection_lost(self, problem: Exception | None) -> None:

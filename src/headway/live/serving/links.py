@@ -5,6 +5,7 @@ import socket
 import threading
 from itertools import count
 from pathlib import Path
+from typing import cast
 
 import msgspec
 
@@ -157,8 +158,7 @@ class AsyncSocketLink(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Remember the way to the server."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # that of uvloop is none by its class
 
     def data_received(self, data: bytes) -> None:
         """Hand answers to those who wait for them."""

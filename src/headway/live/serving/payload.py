@@ -38,6 +38,7 @@ class Packer:
     """Packs values; names its blocks after a prefix that no other process has."""
 
     def __init__(self, prefix: str) -> None:
+        """An empty prefix: there are no blocks, and all of a value is in its bytes, for another machine to read."""
         self.prefix = prefix
         self._numbers = count()
 
@@ -47,7 +48,8 @@ class Packer:
             return Payload(pickle.dumps(value, 5))
         large: list[pickle.PickleBuffer] = []
         file = io.BytesIO()
-        _Pickler(file, 5, buffer_callback=lambda buffer: _keep_inside(buffer, large)).dump(value)
+        sharing = (lambda buffer: _keep_inside(buffer, large)) if self.prefix else None
+        _Pickler(file, 5, buffer_callback=sharing).dump(value)
         if not large:
             return Payload(file.getvalue())
         views = [buffer.raw() for buffer in large]

@@ -7,13 +7,44 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from time import monotonic
+from typing import Protocol, TypeAlias
 
 from headway.live.serving.messages import ANSWERS, Answer, Frames, Hello, Order, Setup, Stop, framed
 
 _QUICK_S = 10.0
 """A worker that lives no longer than this has failed at its start, and is started again more slowly each time."""
 _LONGEST_PAUSE_S = 8.0
+
+
+class Connection(Protocol):
+    """A server's end of one worker, wherever that runs; it outlives the worker, which may be started again."""
+
+    starts: int
+    hello: Hello | None
+    """What it said when it was ready; None: it is not."""
+    stopping: bool
+
+    @property
+    def pid(self) -> int:
+        """Return its process id; 0 where there is none."""
+
+    @property
+    def pause_s(self) -> float:
+        """Return how long to wait before it is started again."""
+
+    async def start(self) -> None:
+        """Have it started; ``hello`` is set when it is ready."""
+
+    def send(self, order: Order) -> None:
+        """Send an order; one to a worker that is gone is lost."""
+
+    def kill(self) -> None:
+        """End it at once."""
+
+    async def stop(self, within_s: float = 5.0) -> None:
+        """Let it end by itself; kill it when it does not within a time."""
 
 
 class WorkerProcess(asyncio.Protocol):
@@ -120,3 +151,18 @@ class WorkerProcess(asyncio.Protocol):
         except subprocess.TimeoutExpired:
             return "it cannot be ended"
         return f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+
+
+Connect: TypeAlias = Callable[
+    [Callable[[int], Setup], Callable[[Answer], None], Callable[[str], None], Mapping[str, str]], Connection
+]
+"""Makes the connection of a worker; see ``WorkerProcess``."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Where workers run."""
+
+    connect: Connect = WorkerProcess
+    shares_memory: bool = True
+    """Whether values travel in shared memory: all workers are on the machine of the server."""

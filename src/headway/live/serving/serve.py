@@ -60,8 +60,12 @@ async def serve(
     say: Say,
     about: Mapping[str, Any] | None = None,
     examples: Mapping[str, Any] | None = None,
+    on_open: Callable[[Front], None] = lambda front: None,
 ) -> None:
-    """Start a server, answer requests until a signal or a client ends it, drain it, stop it."""
+    """Start a server, answer requests until a signal or a client ends it, drain it, stop it.
+
+    ``on_open`` is told when requests are taken.
+    """
     with contextlib.closing(StoredKeys(doors.place.keys)) as keys:
         url = url_of(doors.host, listener) if listener is not None else ""
         facts = {"pid": os.getpid(), "started_s": round(time.time(), 3), "url": url, "folder": str(doors.place.folder)}
@@ -75,6 +79,7 @@ async def serve(
                 async with _http(front, doors, listener):
                     for line in _welcome(front, doors, url):
                         say(line)
+                    on_open(front)
                     await end.wait()
                     await _drain(front, end, say)
         finally:

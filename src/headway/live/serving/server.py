@@ -28,7 +28,7 @@ from headway.live.serving.fleet import GIVEN_UP, LiveFleet
 from headway.live.serving.messages import NO_LEASE, Answer, Beat, Hello, Rejected, Setup
 from headway.live.serving.options import Options
 from headway.live.serving.payload import Packer, Payload
-from headway.live.serving.process import WorkerProcess
+from headway.live.serving.process import Connection, Engine
 from headway.live.serving.tally import Tally, status_of_worker
 from headway.serving.actions import Action
 from headway.serving.events import Event, WorkerFailed, WorkerRecovered
@@ -57,11 +57,14 @@ class Server:
         slos: tuple[int, ...] = (),
         record: Callable[[Request], None] = lambda request: None,
         log: Callable[[str], None] = lambda line: None,
+        engine: Engine | None = None,
     ) -> None:
         """``policy`` is bound to the state; ``slos``: by graph the deadline of requests that give none, 0 for none.
 
-        ``record`` is told each request, ``log`` what an operator should know.
+        ``record`` is told each request, ``log`` what an operator should know. ``engine`` runs the workers, as processes
+        of this machine if it is left out.
         """
+        self._engine = engine or Engine()
         self.state, self.policy, self.tape, self.options = state, policy, tape, options
         self._slos, self._record, self._log = slos or (0,) * len(state.catalogue.graphs), record, log
         self.graphs = tuple(graph.name for graph in state.catalogue.graphs)
@@ -77,7 +80,7 @@ class Server:
         """Why the server cannot go on; empty: it can."""
         self._prefix = f"{payload.NAME}-{os.getpid()}-{id(self) & 0xFFFFFF:x}"
         self._host_folder = payload.FOLDER / f"{self._prefix}-host"
-        self._packer = Packer(f"{self._prefix}-front")
+        self._packer = Packer(f"{self._prefix}-front" if self._engine.shares_memory else "")
         self.processes = [self._process(index) for index in range(len(state.workers))]
         self.beats: list[Beat] = [Beat(0)] * len(self.processes)
         self._next_id = 0
@@ -94,7 +97,7 @@ class Server:
 
     # --- start and stop ---------------------------------------------------------------------------------------
 
-    def _process(self, index: int) -> WorkerProcess:
+    def _process(self, index: int) -> Connection:
         options, catalogue = self.options, self.state.catalogue
         booked_bytes = self.state.workers[index].worker.gpu.memory_bytes
 
@@ -106,7 +109,7 @@ class Server:
                 models=tuple(model.name for model in catalogue.models),
                 memory_bytes=booked_bytes + options.context_bytes,
                 device=options.devices[index % len(options.devices)],
-                prefix=f"{self._prefix}-{index}-{start}",
+                prefix=f"{self._prefix}-{index}-{start}" if self._engine.shares_memory else "",
                 host_folder=str(self._host_folder),
                 weights_folder=str(options.folder / "weights"),
                 booked_bytes=booked_bytes,
@@ -114,7 +117,7 @@ class Server:
             )
 
         environment = options.environments[index % len(options.environments)]
-        return WorkerProcess(
+        return self._engine.connect(
             setup, lambda answer: self._on_answer(index, answer), lambda told: self._on_gone(index, told), environment
         )
 
@@ -342,7 +345,7 @@ class Server:
                 self._ask_turn()
             self._keep(self._restart(process))
 
-    async def _restart(self, process: WorkerProcess) -> None:
+    async def _restart(self, process: Connection) -> None:
         await asyncio.sleep(process.pause_s)
         if not process.stopping:
             await process.start()

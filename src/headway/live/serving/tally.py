@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 from headway.live.serving.messages import Beat
-from headway.live.serving.process import WorkerProcess
+from headway.live.serving.process import Connection
 from headway.serving.state import ServingState
 from headway.units import SECOND
 
@@ -56,7 +56,7 @@ def _percentile(ordered: Sequence[int], percent: int) -> float | None:
     return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)] / SECOND
 
 
-def status_of_worker(state: ServingState, index: int, process: WorkerProcess, beat: Beat) -> dict[str, Any]:
+def status_of_worker(state: ServingState, index: int, process: Connection, beat: Beat) -> dict[str, Any]:
     """Return what can be seen of one worker."""
     worker = state.workers[index]
     return {
