@@ -295,7 +295,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20.0, help="of each run")
     parser.add_argument("--rate", type=float, default=20.0, help="requests a second, three tasks each")
     parser.add_argument("--calls", type=int, default=500, help="calls that do nothing, one after the other")
-    parser.add_argument("--batches", type=int, default=2, help="of Ray Serve: batches of a replica at a time")
+    parser.add_argument("--batches", type=int, default=1, help="of Ray Serve: batches of a replica at a time")
     parser.add_argument("--ongoing", type=int, default=32, help="of Ray Serve: requests that a replica may have")
     options = parser.parse_args()
     os.environ.update(ENVIRONMENT)
