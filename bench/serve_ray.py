@@ -3,6 +3,7 @@
     python -m bench.serve_ray                     all of it
     python -m bench.serve_ray --part pressure     one part: pressure, fits, no-op, ray
     python -m bench.serve_ray --seconds 5         shorter runs, to try it
+    python -m bench.serve_ray --part tune         Ray Serve alone, over what can be set: two runs each, not in the above
 
 Nine models of 40 MB in three pipelines, two workers, an open loop with Poisson arrivals from the Python client of each.
 ``pressure``: each worker has room for three models, so that the working set is 1.5 times the budget; ``fits``: for all.
@@ -32,12 +33,16 @@ from headway.errors import HeadwayError
 
 HERE = Path(__file__).parent
 PARTS = ("pressure", "fits", "no-op", "ray")
+TUNE = "tune"
+SETTINGS = ((1, 16), (1, 32), (2, 16), (2, 32), (3, 6))
+"""Batches of a replica at a time, and requests that it may have: what is tried for Ray Serve."""
 WORKERS = 2
 ROOM = {"pressure": models.MODELS // 3, "fits": models.MODELS}
 """Models that a worker has room for."""
 SLO_S = 0.5
 GRACE_S = 20.0
 IN_FLIGHT = 32
+TURNS = 10
 ENVIRONMENT = {
     **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
@@ -151,7 +156,7 @@ def ray_running() -> Iterator[Any]:
     from ray import serve
 
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "include_dashboard": False}
-    ray.init(address="local", _node_ip_address="127.0.0.1", num_cpus=4, object_store_memory=200_000_000, **quiet)
+    ray.init(address="local", _node_ip_address="127.0.0.1", num_cpus=6, object_store_memory=200_000_000, **quiet)
     serve.start(http_options={"location": "NoServer"}, logging_config={"log_level": "ERROR"})
     try:
         yield serve
@@ -175,12 +180,29 @@ def compared(part: str, folder: Path, options: argparse.Namespace) -> list[dict[
 
     headway(1)
     with ray_running() as serve:
-        handle = serve.run(serve_ray_plain.application(WORKERS, room), name="plain", route_prefix=None)
+        handle = serve.run(
+            serve_ray_plain.application(WORKERS, room, options.batches, options.ongoing),
+            name="plain",
+            route_prefix=None,
+        )
         for seed in (1, 2):
             found = asyncio.run(drive_ray(handle, rate, options.seconds, seed))
             rows.append(row(part, "ray serve", found, rate=rate))
     headway(2)
     return rows
+
+
+def tuned(options: argparse.Namespace) -> None:
+    """Measure Ray Serve under pressure with each setting, in turn and then backwards, on other arrivals."""
+    from bench import serve_ray_plain
+
+    with ray_running() as serve:
+        for batches, ongoing in (*SETTINGS, *reversed(SETTINGS)):
+            plain = serve_ray_plain.application(WORKERS, ROOM["pressure"], batches, ongoing)
+            handle = serve.run(plain, name="plain", route_prefix=None)
+            found = asyncio.run(drive_ray(handle, options.rate, options.seconds, 3))
+            row(TUNE, "ray serve", found, rate=options.rate, batches=batches, ongoing=ongoing)
+            serve.delete("plain")
 
 
 def row(part: str, system: str, found: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -232,16 +254,26 @@ def no_ops(folder: Path, options: argparse.Namespace) -> None:
 
 
 def on_ray(folder: Path, options: argparse.Namespace) -> float:
-    """Measure a task that does nothing on Ray, beside a bare call between two deployments; return the ratio."""
+    """Measure a task that does nothing on Ray, beside a bare call between two deployments; return the ratio.
+
+    Both run on one cluster and are called in turns, so that whatever else the machine does meets both.
+    """
+    import ray
+
     from bench import serve_ray_plain
 
+    bare: list[float] = []
+    took: list[float] = []
     with ray_running() as serve:
         handle = serve.run(serve_ray_plain.bare_call(), name="bare", route_prefix=None)
         handle.remote(20).result()
-        bare = handle.remote(options.calls).result()
+        address = ray.get_runtime_context().gcs_address
+        more = ("--no-http", "--policy", "hash", "--engine", "ray", "--address", address)
+        with served(HERE / "serve_app.py", folder, *more) as place:
+            for _ in range(TURNS):
+                bare += handle.remote(options.calls // TURNS).result()
+                took += one_by_one(place, options.calls // TURNS)
     row("ray", "bare call", {"p50_ms": in_ms(percentile(bare, 50)), "p99_ms": in_ms(percentile(bare, 99))})
-    with served(HERE / "serve_app.py", folder, "--no-http", "--policy", "hash", "--engine", "ray") as place:
-        took = one_by_one(place, options.calls)
     row("ray", "headway", {"p50_ms": in_ms(percentile(took, 50)), "p99_ms": in_ms(percentile(took, 99))}, policy="hash")
     return (percentile(took, 50) or 0.0) / (percentile(bare, 50) or 1.0)
 
@@ -270,18 +302,22 @@ def mean(rows: list[dict[str, Any]], system: str, key: str) -> float:
 def main() -> None:
     """Run the parts that were asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--part", choices=PARTS, action="append")
+    parser.add_argument("--part", choices=(*PARTS, TUNE), action="append")
     parser.add_argument("--seconds", type=float, default=20.0, help="of each run")
     parser.add_argument("--rate", type=float, default=20.0, help="requests a second, three tasks each")
     parser.add_argument("--calls", type=int, default=500, help="calls that do nothing, one after the other")
+    parser.add_argument("--batches", type=int, default=1, help="of Ray Serve: batches of a replica at a time")
+    parser.add_argument("--ongoing", type=int, default=32, help="of Ray Serve: requests that a replica may have")
     options = parser.parse_args()
     os.environ.update(ENVIRONMENT)
     os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE.parent), os.environ.get("PYTHONPATH", "")])
     parts, ratios = options.part or PARTS, {}
     with tempfile.TemporaryDirectory(prefix="headway-bench-") as name:
         folder = Path(name)
-        if {"pressure", "fits"} & set(parts):
+        if {"pressure", "fits", TUNE} & set(parts):
             prepare(folder)
+        if TUNE in parts:
+            tuned(options)
         for part in ("pressure", "fits"):
             if part in parts:
                 rows = compared(part, folder, options)

@@ -13,15 +13,15 @@ from ray import serve
 from bench import serve_ray_models as models
 
 BATCH_WAIT_S = 0.001
-ONGOING = 16
-CONCURRENT = 2
-"""Batches of a replica at a time: one may wait for its model while another runs."""
 
 
-def application(replicas, resident):
-    """Return the application: ``replicas`` with room for ``resident`` models each."""
+def application(replicas, resident, batches, ongoing):
+    """Return the application: ``replicas`` with room for ``resident`` models each.
 
-    @serve.deployment(num_replicas=replicas, max_ongoing_requests=ONGOING, ray_actor_options={"num_cpus": 1})
+    ``batches``: of a replica at a time, so that one may wait for its model while another runs; ``ongoing``: requests.
+    """
+
+    @serve.deployment(num_replicas=replicas, max_ongoing_requests=ongoing, ray_actor_options={"num_cpus": 1})
     class Models:
         """Holds some of the models, and runs batches of one at a time."""
 
@@ -32,9 +32,7 @@ def application(replicas, resident):
         async def model(self, name):
             return await asyncio.get_running_loop().run_in_executor(self._loader, models.load, int(name))
 
-        @serve.batch(
-            max_batch_size=models.MAX_BATCH, batch_wait_timeout_s=BATCH_WAIT_S, max_concurrent_batches=CONCURRENT
-        )
+        @serve.batch(max_batch_size=models.MAX_BATCH, batch_wait_timeout_s=BATCH_WAIT_S, max_concurrent_batches=batches)
         async def batch(self, values):
             weights = await self.model(serve.get_multiplexed_model_id())
             return await asyncio.get_running_loop().run_in_executor(self._runner, models.run, weights, values)

@@ -97,7 +97,7 @@ def start(
         options = _options(path, where, devices)
         serve_app(experiment, options, doors, kept, console.note)
     else:
-        library()
+        library("ray.serve")
         from headway.live.ray.deploy import Cluster
 
         on = ("cuda:0" if ray_options.get("num_gpus") else "cpu") if devices == AUTO else devices

@@ -173,13 +173,13 @@ class _TaskQueue:
         self.started.discard(self.submitted.pop(reference))
 
 
-def library() -> Any:
-    """Return the Ray library; raise ExperimentError with how to install it where it is missing."""
+def library(name: str = "ray") -> Any:
+    """Return the Ray library, or a module of it; raise ExperimentError with how to install it where it is missing."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else it warns of a change to come
     try:
-        return importlib.import_module("ray")
+        return importlib.import_module(name)
     except ImportError:
         raise ExperimentError("--engine ray needs Ray, which is not installed: pip install 'headway[ray]'") from None
 

@@ -79,8 +79,8 @@ class ServingTable(Struct, kw_only=True, forbid_unknown_fields=True):
     programs: dict[str, str] = field(default_factory=dict)
     """Patterns of function names, to their names in the table; the first match counts."""
     engine: str = ""
-    """What carried the actions out: local, workers on one machine. ``headway serve start`` writes it; empty: a run in
-    virtual time."""
+    """What carried the actions out: local, workers on one machine, or ray, replicas of Ray Serve. ``headway serve
+    start`` writes it; empty: a run in virtual time."""
 
 
 class WorkloadTable(Struct, kw_only=True, forbid_unknown_fields=True):
