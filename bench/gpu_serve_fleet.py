@@ -4,8 +4,7 @@ Five workers of 14 GB share a GPU by MPS; the four graphs of ``examples/pipeline
 sizes and random weights. First the tasks are profiled, then the fleet is saturated once to learn what it can do, then
 each policy serves Poisson arrivals at parts of that, one load after the other on the same workers, after a few seconds
 that do not count. A part whose lines are in the file is not measured again. ``--dry`` runs all of it on the CPU with
-networks of megabytes. Needs torch and msgspec, neither polars nor plotly. Host copies of the models outlive a server
-here, so that the next one starts in seconds: 42 GB of shared memory, given back at the end.
+networks of megabytes. Needs torch and msgspec, neither polars nor plotly, and 42 GB of shared memory.
 """
 
 import argparse
@@ -17,8 +16,8 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,8 @@ from headway.core.tape import TapeWriter
 from headway.errors import HeadwayError
 from headway.formats import toml
 from headway.formats.serving.settings import ServingExperiment
+from headway.live.serving import payload
+from headway.live.serving.messages import Evict
 from headway.live.serving.options import Options
 from headway.live.serving.server import Server
 from headway.profiling import app as profiling
@@ -49,6 +50,8 @@ WORKERS = 5
 CONTEXT_BYTES = 1_000_000_000
 """What a worker's process may take of its 14 GB besides models and activations: its context, libraries, workspaces."""
 WARM_SECONDS = 3.0
+CALM = {"OMP_NUM_THREADS": "3", "OMP_WAIT_POLICY": "PASSIVE"}
+"""Five workers build their models at once: threads that wait must not spin on the CPUs of others."""
 COUNTED = ("tasks", "batches", "loads", "cache_hits", "evictions", "moved_bytes", "rejected_actions")
 
 
@@ -99,6 +102,8 @@ class Fleet:
 
     def __init__(self, given: argparse.Namespace, lines: Lines, environment: dict[str, str]) -> None:
         self.given, self.lines, self.environment = given, lines, environment
+        self.servers: list[Server] = []
+        """One after the other, on the same workers."""
         self.device = "cpu" if given.dry else "cuda:0"
         self.folder = Path(given.work)
         self.profile = given.out / "compass.profile.toml"
@@ -123,9 +128,9 @@ class Fleet:
         document = {"scale": "fleet", "serving": {**serving, "engine": "local"}, "policy": {"name": policy}}
         return toml.typed({key: value for key, value in document.items() if key != "scale"}, ServingExperiment, "fleet")
 
-    @contextmanager
-    def server(self, policy: str, run: Path) -> Iterator[tuple[Server, list[Request]]]:
-        """Yield a server that writes its tape into a folder; workers share one host, whose link they share too."""
+    @asynccontextmanager
+    async def server(self, policy: str, run: Path) -> AsyncIterator[tuple[Server, list[Request]]]:
+        """Yield a server that writes its tape into a folder; it takes over the workers of the one before, emptied."""
         experiment = self.experiment(policy)
         built = scenario_file.load(experiment)
         chosen = build(policy)
@@ -137,6 +142,24 @@ class Fleet:
         options = Options(
             APP, self.folder, (self.device,), (self.environment,), self.context_bytes, hang_after=30 * SECOND
         )
+        self._store(experiment, run)
+        server = Server(state, chosen, tape, options, record=requests.append, log=_say)
+        if self.servers:
+            await _take_over(server, self.servers[-1])
+        else:
+            began = time.monotonic()
+            await server.start()
+            self.lines.keep(part="start", seconds=round(time.monotonic() - began, 1))
+        self.servers.append(server)
+        try:
+            yield server, requests
+            await server.drain()
+        finally:
+            tape.close()
+            (run / "requests.json").write_text(json.dumps([list(request) for request in requests]))
+
+    def _store(self, experiment: ServingExperiment, run: Path) -> None:
+        """Write what makes the folder one of a run, all but its tape and requests."""
         (run / "scenario.toml").write_text(scenario_file.written(experiment) or "")
         stored = msgspec.structs.replace(
             experiment,
@@ -146,24 +169,14 @@ class Fleet:
         )
         (run / "experiment.toml").write_text(toml.write({"scale": "fleet", **msgspec.to_builtins(stored)}))
         shutil.copy(self.profile, run)
-        try:
-            yield (
-                Server(state, chosen, tape, options, record=requests.append, log=lambda line: print(line, flush=True)),
-                requests,
-            )
-        finally:
-            tape.close()
-            (run / "requests.json").write_text(json.dumps([list(request) for request in requests]))
 
-    async def start(self, server: Server) -> float:
-        """Start a server on the host copies that are there, and keep those that it made; return the seconds it took."""
-        began, place, kept = time.monotonic(), server._host_folder, self.folder / "host"
-        for folder in (place, kept):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _link(kept, place)
-        await server.start()
-        _link(place, kept)
-        return round(time.monotonic() - began, 1)
+    async def stop(self) -> None:
+        """Stop the workers and leave nothing behind."""
+        if self.servers:
+            await self.servers[-1].stop()
+        for server in self.servers:
+            payload.sweep(server._prefix)
+            shutil.rmtree(server._host_folder, ignore_errors=True)
 
     async def press(self, server: Server, seconds: float) -> int:
         """Keep as many requests open as the fleet can take; return how many were answered."""
@@ -181,34 +194,25 @@ class Fleet:
 
     async def saturate(self, seconds: float) -> None:
         """Note how many requests the fleet answers a second when it has all it can take."""
-        with self.server("headway", self.folder / "saturate") as (server, _):
-            start_s = await self.start(server)
-            try:
-                await self.press(server, WARM_SECONDS)
-                answered = await self.press(server, seconds)
-                status = server.status()
-            finally:
-                await server.stop()
-        self.lines.keep(part="saturate", per_second=answered / seconds, start_s=start_s, **_seen(status))
+        async with self.server("headway", self.folder / "saturate") as (server, _):
+            await self.press(server, WARM_SECONDS)
+            answered = await self.press(server, seconds)
+            self.lines.keep(part="saturate", per_second=answered / seconds, **_seen(server.status()))
 
     async def serve(self, policy: str, seconds: float) -> None:
         """Serve each load under one policy."""
         per_second = self.lines.one(part="saturate")["per_second"]
         run = self.folder / policy
-        with self.server(policy, run) as (server, requests):
-            start_s = await self.start(server)
-            try:
-                await self.press(server, WARM_SECONDS)
-                for load in LOADS:
-                    first, before = len(requests), server.status()
-                    row = await self._open_loop(server, per_second * load, seconds)
-                    status = server.status()
-                    ids = {"first": requests[first].id, "last": requests[-1].id} if len(requests) > first else {}
-                    counted = {key: status[key] - before[key] for key in COUNTED}
-                    self.lines.keep(part="serve", policy=policy, load=load, **row, **ids, **counted, **_seen(status))
-            finally:
-                await server.stop()
-        self.lines.keep(part="policy", policy=policy, start_s=start_s)
+        async with self.server(policy, run) as (server, requests):
+            await self.press(server, WARM_SECONDS)
+            for load in LOADS:
+                first, before = len(requests), server.status()
+                row = await self._open_loop(server, per_second * load, seconds)
+                status = server.status()
+                ids = {"first": requests[first].id, "last": requests[-1].id} if len(requests) > first else {}
+                counted = {key: status[key] - before[key] for key in COUNTED}
+                self.lines.keep(part="serve", policy=policy, load=load, **row, **ids, **counted, **_seen(status))
+        self.lines.keep(part="policy", policy=policy)
         shutil.make_archive(str(self.given.out / policy), "gztar", run)
 
     async def _open_loop(self, server: Server, rate: float, seconds: float) -> dict[str, Any]:
@@ -238,11 +242,23 @@ class Fleet:
         return row
 
 
-def _link(source: Path, target: Path) -> None:
-    """Give the host copies of one folder a second name in another."""
-    for path in source.glob("*.weights"):
-        if not (other := target / path.name).exists():
-            os.link(path, other)
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+async def _take_over(server: Server, before: Server) -> None:
+    """Give a server the workers of the one before, which has nothing open, and take the models out of them."""
+    for task in before._tasks:
+        task.cancel()
+    if before._alarm is not None:
+        before._alarm.cancel()
+    await asyncio.sleep(1.0)  # models that are fetched ahead are there by then
+    for process, own in zip(before.processes, server.processes, strict=True):
+        process._on_answer, process._on_gone, process._setup = own._on_answer, own._on_gone, own._setup
+        for model in range(len(server.state.catalogue.models)):
+            process.send(Evict(model))
+    server.processes, server._host_folder, server.ready = before.processes, before._host_folder, True
+    server._keep(server._watch())
 
 
 def _seen(status: dict[str, Any]) -> dict[str, Any]:
@@ -256,11 +272,12 @@ def main() -> None:
     """Measure what is missing, until the budget of time is spent."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "out/gpu-serve")))
-    parser.add_argument("--work", type=Path, default=Path("/dev/shm/gpu-serve"), help="weights and runs")
+    parser.add_argument(
+        "--work", type=Path, default=Path("/dev/shm/gpu-serve"), help="weights and runs; removed at the end"
+    )
     parser.add_argument("--seconds", type=float, default=15.0, help="of each load")
     parser.add_argument("--budget", type=float, default=540.0, help="seconds after which nothing new is begun")
     parser.add_argument("--policies", default=",".join(POLICIES))
-    parser.add_argument("--keep", action="store_true", help="leave weights and host copies for the next part")
     parser.add_argument("--dry", action="store_true")
     given = parser.parse_args()
     os.environ["HEADWAY_EXAMPLE_SCALE"] = "0.001" if given.dry else "1"
@@ -269,26 +286,29 @@ def main() -> None:
     lines, began = Lines(given.out / "fleet.jsonl"), time.monotonic()
     try:
         with mps(not given.dry) as environment:
-            _measure(Fleet(given, lines, environment), began)
+            fleet = Fleet(given, lines, {**environment, **CALM})
+            fleet.measure()
+            asyncio.run(_measure(fleet, began))
     finally:
-        if not given.keep:
-            shutil.rmtree(given.work, ignore_errors=True)
+        shutil.rmtree(given.work, ignore_errors=True)
 
 
-def _measure(fleet: Fleet, began: float) -> None:
-    """Measure what is missing."""
-    given, lines, longest = fleet.given, fleet.lines, 3 * fleet.given.seconds + 30
-    fleet.measure()
-    if not lines.has(part="saturate"):
-        asyncio.run(fleet.saturate(given.seconds))
-    for policy in given.policies.split(","):
-        if lines.has(part="policy", policy=policy):
-            continue
-        if (start := time.monotonic()) - began + longest > given.budget:
-            print(f"time is up before {policy}", file=sys.stderr)
-            break
-        asyncio.run(fleet.serve(policy, given.seconds))
-        longest = max(longest, time.monotonic() - start)
+async def _measure(fleet: Fleet, began: float) -> None:
+    """Serve what is missing, as long as there is time for all loads of a policy."""
+    given, lines, longest = fleet.given, fleet.lines, 3 * fleet.given.seconds + 10
+    try:
+        if not lines.has(part="saturate"):
+            await fleet.saturate(given.seconds)
+        for policy in given.policies.split(","):
+            if lines.has(part="policy", policy=policy):
+                continue
+            if (start := time.monotonic()) - began + longest > given.budget:
+                print(f"time is up before {policy}", file=sys.stderr)
+                break
+            await fleet.serve(policy, given.seconds)
+            longest = max(longest, time.monotonic() - start)
+    finally:
+        await fleet.stop()
 
 
 if __name__ == "__main__":

@@ -117,19 +117,20 @@ def sketched(build: Callable[[], Any]) -> Skeleton | None:
     torch = sys.modules.get("torch")
     if torch is None:
         return None
+    others = [each for each in _tensors(torch, gc.get_objects()) if each.is_meta]  # sketches of other models
     try:
         with warnings.catch_warnings(), torch.device("meta"):
             warnings.simplefilter("ignore")
             found = skeleton(build())
     except Exception:  # noqa: BLE001 - whatever a user's code raises when tensors have no values
         return None
-    return found if found is not None and not _elsewhere(torch, found) else None
+    return found if found is not None and not _elsewhere(torch, found, others) else None
 
 
-def _elsewhere(torch: Any, found: Skeleton) -> bool:
+def _elsewhere(torch: Any, found: Skeleton, others: list[Any]) -> bool:
     """Return whether tensors without values are kept elsewhere than in the module: nothing would fill them."""
     gc.collect()
-    bound = {id(tensor) for tensor in found._tensors.values()}
+    bound = {id(tensor) for tensor in (*found._tensors.values(), *others)}
     return any(each.is_meta and id(each) not in bound for each in _tensors(torch, gc.get_objects()))
 
 
