@@ -1,12 +1,12 @@
-"""How long a decision of a controller takes."""
+"""Decision time: how long a controller is busy with one decision (docs/reference/scenarios.md, "Controller")."""
 
 from typing import NamedTuple
 
 from headway.units import exact_duration
 
 
-class Law(NamedTuple):
-    """How long a decision takes: a fixed time, and a time for each state that the policy's search evaluated."""
+class DecisionTime(NamedTuple):
+    """A fixed time, and a time for each state that the policy's search evaluated."""
 
     fixed: int
     state: int = 0
