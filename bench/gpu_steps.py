@@ -1,4 +1,4 @@
-"""Record how long the steps of programs take alone on a GPU, to learn how well alone can be told from alone.
+"""Record how long the steps of programs take alone on a GPU, to learn how noisy a measured slow-down is.
 
 python -m bench.gpu_steps record FOLDER [--seconds 22]     on a machine with a GPU; one file a program
 python -m bench.gpu_steps noise FOLDER                     anywhere: the noise of each way to compare, as CSV

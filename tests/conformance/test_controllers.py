@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
 from headway.serving.controller import Controller
-from headway.serving.law import Law
+from headway.serving.decision_time import DecisionTime
 from headway.serving.policies.registry import POLICIES, build
 from headway.units import MICROSECOND, MILLISECOND, SECOND
 from tests.conformance.checks import promise
@@ -23,19 +23,19 @@ few = settings(
     suppress_health_check=list(HealthCheck),
     phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink),
 )
-LAWS = st.sampled_from(
+DECISION_TIMES = st.sampled_from(
     [
-        Law(1),
-        Law(100 * MICROSECOND, 3 * MICROSECOND),
-        Law(0, 50 * MICROSECOND),
-        Law(10 * MILLISECOND),
-        Law(40 * MILLISECOND + 7),
+        DecisionTime(1),
+        DecisionTime(100 * MICROSECOND, 3 * MICROSECOND),
+        DecisionTime(0, 50 * MICROSECOND),
+        DecisionTime(10 * MILLISECOND),
+        DecisionTime(40 * MILLISECOND + 7),
     ]
 )
 
 
-def controlled(name: str, law: Law) -> Callable[[], Controller]:
-    return lambda: Controller(build(name), law)
+def controlled(name: str, decision_time: DecisionTime) -> Callable[[], Controller]:
+    return lambda: Controller(build(name), decision_time)
 
 
 def check_controlled(make: Callable[[], Controller], drawn: World) -> Run:
@@ -53,19 +53,21 @@ def check_controlled(make: Callable[[], Controller], drawn: World) -> Run:
 
 
 @pytest.mark.parametrize("name", sorted(POLICIES))
-@given(world=worlds(outages=False), law=LAWS)
+@given(world=worlds(outages=False), decision_time=DECISION_TIMES)
 @few
-def test_every_policy_ends_every_request_behind_a_controller(name: str, world: World, law: Law) -> None:
-    check_controlled(controlled(name, law), world)
+def test_every_policy_ends_every_request_behind_a_controller(
+    name: str, world: World, decision_time: DecisionTime
+) -> None:
+    check_controlled(controlled(name, decision_time), world)
 
 
 @pytest.mark.parametrize("name", sorted(POLICIES))
-@given(world=worlds(outages=True), law=LAWS, central=st.sampled_from([None, True]))
+@given(world=worlds(outages=True), decision_time=DECISION_TIMES, central=st.sampled_from([None, True]))
 @few
 def test_every_policy_ends_every_request_behind_a_controller_while_workers_die(
-    name: str, world: World, law: Law, central: bool | None
+    name: str, world: World, decision_time: DecisionTime, central: bool | None
 ) -> None:
-    check_controlled(controlled(name, law), replace(world, central=central))
+    check_controlled(controlled(name, decision_time), replace(world, central=central))
 
 
 @pytest.mark.parametrize("name", sorted(POLICIES))
@@ -73,5 +75,5 @@ def test_every_policy_ends_every_request_behind_a_controller_while_workers_die(
 @few
 def test_a_central_controller_that_takes_no_time_changes_nothing(name: str, world: World) -> None:
     central = replace(world, central=True)
-    alone, behind = drive(build(name), central), drive(Controller(build(name), Law(0)), central)
+    alone, behind = drive(build(name), central), drive(Controller(build(name), DecisionTime(0)), central)
     assert alone.tape.digest == behind.tape.digest, first_difference(alone.tape, behind.tape)

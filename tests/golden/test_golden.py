@@ -1,5 +1,6 @@
 """Decisions, numbers and texts change only on purpose: see ``write.py`` for what to do when they should."""
 
+import json
 import re
 from functools import cache
 
@@ -7,7 +8,7 @@ import pytest
 
 from bench import adapter
 from tests.golden.looks import Value, differing
-from tests.golden.write import SCALES, cases, main, stored
+from tests.golden.write import SCALES, as_stored, cases, main, stored
 
 kept = cache(stored)
 CASES = {scale: cases(scale) for scale in SCALES}
@@ -53,6 +54,15 @@ def test_every_registered_policy_has_a_case(scale: str) -> None:
 )
 def test_a_change_is_named(before: Value | None, now: Value | None, told: str) -> None:
     assert differing(before, now) == told
+
+
+def test_a_case_that_did_not_change_is_written_as_it_was() -> None:
+    before: dict[str, Value] = {"same": [{"a": 1, "b": 2}], "other": "x", "gone": "y"}
+    now: dict[str, Value] = {"new": "n", "same": [{"b": 2, "a": 1}], "other": "z"}
+    written = as_stored(before, now)
+    assert written == now
+    assert list(written) == list(now)
+    assert json.dumps(written["same"]) == json.dumps(before["same"])
 
 
 def test_an_unknown_scale_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -35,6 +35,11 @@ def stored(scale: str) -> dict[str, Value]:
     return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
 
 
+def as_stored(before: dict[str, Value], now: dict[str, Value]) -> dict[str, Value]:
+    """Return the values of now; where they equal those of before, with their keys in that order, for a short diff."""
+    return {name: before[name] if before.get(name) == value else value for name, value in now.items()}
+
+
 def main(arguments: Sequence[str]) -> int:
     """Write the files of some scales."""
     if unknown := [name for name in arguments if name not in SCALES]:
@@ -43,7 +48,9 @@ def main(arguments: Sequence[str]) -> int:
     for scale in arguments or SCALES:
         before, now = stored(scale), {name: case() for name, case in cases(scale).items()}
         path = FOLDER / f"{scale}.json"
-        path.write_text(json.dumps(now, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+        path.write_text(
+            json.dumps(as_stored(before, now), indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
+        )
         changed = {
             name: difference for name in {**before, **now} if (difference := differing(before.get(name), now.get(name)))
         }

@@ -16,7 +16,7 @@ from headway.serving.actions import Action, EvictModel, PlaceRequest, RunBatch, 
 from headway.serving.audit import audit
 from headway.serving.catalogue import Catalogue
 from headway.serving.controller import MOST_REFUSALS, Controller
-from headway.serving.law import Law
+from headway.serving.decision_time import DecisionTime
 from headway.serving.policies.checked import checked
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.request import Request
@@ -88,18 +88,22 @@ def begun(run: Run) -> list[int]:
     return [row.time for row in run.rows(Kind.RUN)]
 
 
-def checked_run(policy: ServingPolicy, law: Law, seen: World) -> Run:
-    run = drive(Controller(policy, law), seen, exact=False, bounded=False)
+def checked_run(policy: ServingPolicy, decision_time: DecisionTime, seen: World) -> Run:
+    run = drive(Controller(policy, decision_time), seen, exact=False, bounded=False)
     assert not audit(seen.catalogue, seen.fleet, seen.requests, run.tape)
     options = {"central": seen.central, "push_interval": seen.push_interval}
-    again = replay(seen.catalogue, seen.fleet, seen.requests, run.tape, Controller(type(policy)(), law), **options)  # type: ignore[arg-type]
+    again = replay(
+        seen.catalogue, seen.fleet, seen.requests, run.tape, Controller(type(policy)(), decision_time), **options
+    )  # type: ignore[arg-type]
     assert again.digest == run.tape.digest
     return run
 
 
 @pytest.mark.parametrize("policy", [Direct, AtOnce])
 def test_requests_wait_for_one_decision_after_the_other(policy: type[ServingPolicy]) -> None:
-    run = checked_run(policy(), Law(4 * MILLISECOND), world([0, MILLISECOND, 2 * MILLISECOND, 20 * MILLISECOND]))
+    run = checked_run(
+        policy(), DecisionTime(4 * MILLISECOND), world([0, MILLISECOND, 2 * MILLISECOND, 20 * MILLISECOND])
+    )
     assert [time // MILLISECOND for time in begun(run)] == [4, 8, 12, 24]
     rows = run.rows(Kind.DECIDE)
     assert [row.time // MILLISECOND for row in rows] == [0, 4, 8, 20]
@@ -124,7 +128,7 @@ def test_requests_wait_for_one_decision_after_the_other(policy: type[ServingPoli
 def test_waits_are_those_of_a_queue_with_one_server(gaps: list[int], service: int) -> None:
     """Lindley's recursion: the wait of the next is what is left of the wait and service of the one before."""
     arrivals = list(accumulate(gaps))
-    run = checked_run(Direct(), Law(service), world(arrivals))
+    run = checked_run(Direct(), DecisionTime(service), world(arrivals))
     waits = [0]
     for before, after in pairwise(arrivals):
         waits.append(max(0, waits[-1] + service - (after - before)))
@@ -136,7 +140,9 @@ def test_the_mean_wait_behind_poisson_arrivals_is_that_of_m_d_1() -> None:
     draw, service, load = small_stream(1, "arrivals"), 2 * MILLISECOND, 0.7
     arrivals = [round(time) for time in accumulate(draw.expovariate(load / service) for _ in range(6000))]
     requests = tuple(Request(i, 0, arrival, 0) for i, arrival in enumerate(arrivals))
-    run = drive(Controller(Direct(), Law(service)), World(CATALOGUE, workers(40), requests), exact=False, bounded=False)
+    run = drive(
+        Controller(Direct(), DecisionTime(service)), World(CATALOGUE, workers(40), requests), exact=False, bounded=False
+    )
     waits = [row.detail for row in run.rows(Kind.DECIDE)]
     assert len(waits) == 6000
     assert not run.rows(Kind.REFUSED)
@@ -144,14 +150,14 @@ def test_the_mean_wait_behind_poisson_arrivals_is_that_of_m_d_1() -> None:
 
 
 def test_a_decision_takes_a_time_for_each_state_that_was_evaluated() -> None:
-    run = checked_run(Searching(), Law(MILLISECOND, 100), world([0, 0, 0]))
+    run = checked_run(Searching(), DecisionTime(MILLISECOND, 100), world([0, 0, 0]))
     assert begun(run) == [MILLISECOND, 2 * MILLISECOND + 100, 3 * MILLISECOND + 300]
     assert [row.lease for row in run.rows(Kind.DECIDE)] == [0, 1, 2]
 
 
 def test_a_stale_action_is_refused_with_its_reason_and_decided_again() -> None:
     seen = world([0, MILLISECOND], 2, outages=((0, 5 * MILLISECOND, SECOND),))
-    run = checked_run(Direct(), Law(10 * MILLISECOND), seen)
+    run = checked_run(Direct(), DecisionTime(10 * MILLISECOND), seen)
     (refused,) = run.rows(Kind.REFUSED)
     assert (refused.time, refused.value) == (10 * MILLISECOND, Kind.RUN)
     (note,) = run.tape.notes.values()
@@ -163,12 +169,12 @@ def test_a_stale_action_is_refused_with_its_reason_and_decided_again() -> None:
 
 
 def test_workers_decide_on_their_own_unless_control_is_central() -> None:
-    law, arrivals = Law(10 * MILLISECOND), [0, 0, MILLISECOND]
-    run = checked_run(Local(), law, world(arrivals, 2))
+    decision_time, arrivals = DecisionTime(10 * MILLISECOND), [0, 0, MILLISECOND]
+    run = checked_run(Local(), decision_time, world(arrivals, 2))
     decided = [(row.time // MILLISECOND, row.place) for row in run.rows(Kind.DECIDE)]
     assert decided == [(0, 0), (0, 1), (10, 0), (10, 1), (20, 0), (30, 0)], "placed and run, each on its own"
     assert [(row.time // MILLISECOND, row.place) for row in run.rows(Kind.RUN)] == [(20, 0), (20, 1), (40, 0)]
-    central = checked_run(Local(), law, world(arrivals, 2, central=True))
+    central = checked_run(Local(), decision_time, world(arrivals, 2, central=True))
     assert {row.place for row in central.rows(Kind.DECIDE)} == {-1}
     assert [row.time // MILLISECOND for row in central.rows(Kind.DECIDE)] == [0, 10, 20, 30, 40, 50]
 
@@ -186,7 +192,7 @@ def test_a_controller_of_a_worker_is_shown_what_concerns_that_worker() -> None:
             yield from super().decide(now, state)
 
     policy = Spy()
-    drive(Controller(policy, Law(MILLISECOND)), world([0, 0, 1, 1], 2), exact=False)
+    drive(Controller(policy, DecisionTime(MILLISECOND)), world([0, 0, 1, 1], 2), exact=False)
     for worker, landed, touched in policy.seen:
         assert {request % 2 for request in landed} <= {worker}
         assert set(touched) <= {worker}
@@ -208,7 +214,7 @@ def test_a_wake_up_takes_no_time_and_comes_while_the_controller_is_busy() -> Non
             yield from super().decide(now, state)
 
     policy = Wakes()
-    run = drive(Controller(policy, Law(10 * MILLISECOND)), world([0]), exact=False)
+    run = drive(Controller(policy, DecisionTime(10 * MILLISECOND)), world([0]), exact=False)
     assert policy.asked == [0, 10, 13, 15][: len(policy.asked)], "busy until 10, then woken at 13"
     assert policy.asked[:3] == [0, 10, 13]
     assert begun(run) == [10 * MILLISECOND]
@@ -217,7 +223,7 @@ def test_a_wake_up_takes_no_time_and_comes_while_the_controller_is_busy() -> Non
 def test_a_policy_of_the_user_whose_action_is_stale_is_refused_and_not_blamed() -> None:
     outside = type("Outside", (AtOnce,), {"name": "outside", "__module__": "someones_file"})
     seen = world([0, 0], 2, outages=((1, 15 * MILLISECOND, SECOND),))
-    run = drive(Controller(checked(outside)(), Law(10 * MILLISECOND)), seen, exact=False)
+    run = drive(Controller(checked(outside)(), DecisionTime(10 * MILLISECOND)), seen, exact=False)
     assert len(run.rows(Kind.REFUSED)) == 1
     assert len(run.rows(Kind.DONE)) == 2
 
@@ -228,7 +234,7 @@ def test_a_policy_that_is_refused_again_and_again_ends_the_run() -> None:
             yield EvictModel(0, 0)
 
     with pytest.raises(InfeasibleActionError, match=f"policy direct at 1us1ns: {MOST_REFUSALS + 1:,} actions"):
-        drive(Controller(Stubborn(), Law(1)), world([0]), exact=False, bounded=False)
+        drive(Controller(Stubborn(), DecisionTime(1)), world([0]), exact=False, bounded=False)
 
 
 def findings(run: Run, tape: Tape) -> list[Finding]:
@@ -236,7 +242,7 @@ def findings(run: Run, tape: Tape) -> list[Finding]:
 
 
 def test_the_audit_finds_a_controller_that_takes_two_decisions_at_once() -> None:
-    run = checked_run(Direct(), Law(4 * MILLISECOND), world([0, MILLISECOND]))
+    run = checked_run(Direct(), DecisionTime(4 * MILLISECOND), world([0, MILLISECOND]))
     rows = run.tape.rows.copy()
     first = int((rows[:, 1] == Kind.DECIDE).nonzero()[0][0])
     rows[first, 6] += 1
@@ -247,7 +253,7 @@ def test_the_audit_finds_a_controller_that_takes_two_decisions_at_once() -> None
 
 def test_overload_is_told_of_a_controller_that_falls_behind_and_of_no_other() -> None:
     arrivals = [i * MILLISECOND for i in range(100)]
-    behind = drive(Controller(Direct(), Law(2 * MILLISECOND)), world(arrivals), exact=False)
+    behind = drive(Controller(Direct(), DecisionTime(2 * MILLISECOND)), world(arrivals), exact=False)
     line = controller_overload(behind.world.fleet, behind.tape, 0.02)
     assert line is not None
     assert line.startswith("overload of the controller, not of the fleet (2 % of its GPUs were held)")
@@ -255,7 +261,7 @@ def test_overload_is_told_of_a_controller_that_falls_behind_and_of_no_other() ->
     full = controller_overload(behind.world.fleet, behind.tape, 0.97)
     assert full is not None
     assert full.startswith("overload of the controller: ")
-    ahead = drive(Controller(Direct(), Law(MILLISECOND - 1)), world(arrivals), exact=False)
+    ahead = drive(Controller(Direct(), DecisionTime(MILLISECOND - 1)), world(arrivals), exact=False)
     assert controller_overload(ahead.world.fleet, ahead.tape, 0.02) is None
     free = drive(Direct(), world(arrivals))
     assert controller_overload(free.world.fleet, free.tape, 0.02) is None
@@ -263,12 +269,12 @@ def test_overload_is_told_of_a_controller_that_falls_behind_and_of_no_other() ->
 
 def test_overload_is_told_of_a_controller_that_had_nothing_to_do_at_first() -> None:
     arrivals = [0, *(60 * MILLISECOND + i * MILLISECOND // 2 for i in range(120))]
-    behind = drive(Controller(Direct(), Law(2 * MILLISECOND)), world(arrivals), exact=False)
+    behind = drive(Controller(Direct(), DecisionTime(2 * MILLISECOND)), world(arrivals), exact=False)
     assert controller_overload(behind.world.fleet, behind.tape, 0.02) is not None
 
 
 def test_only_what_lies_between_the_first_arrival_and_the_last_row_counts_as_busy() -> None:
-    run = drive(Controller(Direct(), Law(4 * MILLISECOND)), world([10 * MILLISECOND]), exact=False)
+    run = drive(Controller(Direct(), DecisionTime(4 * MILLISECOND)), world([10 * MILLISECOND]), exact=False)
     rows = run.tape.rows.copy()
     before, after = rows[:1].copy(), rows[-1:].copy()
     first, last = int(rows[0, 0]), int(rows[-1, 0])
@@ -289,4 +295,4 @@ def test_without_a_controller_nothing_is_told_of_one() -> None:
 def test_an_action_that_is_stale_raises_where_none_may_be() -> None:
     seen = world([0], 2, outages=((0, 5 * MILLISECOND, SECOND),))
     with pytest.raises(InfeasibleActionError, match="worker w0 is down"):
-        drive(Controller(Direct(), Law(10 * MILLISECOND)), seen)
+        drive(Controller(Direct(), DecisionTime(10 * MILLISECOND)), seen)

@@ -15,8 +15,8 @@ from headway.cli.share_wiring import library, part
 from headway.errors import HeadwayError, ShareError
 from headway.live.kernels.doctor import Check, checks
 from headway.live.kernels.places import Place
+from headway.live.kernels.slot_profiles import SHAPES
 from headway.live.kernels.status import since, snapshot
-from headway.live.kernels.tables import SHAPES
 from headway.profiling.kernels_summary import readable
 from headway.units import format_duration, parse_duration
 

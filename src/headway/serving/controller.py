@@ -1,7 +1,7 @@
 """A controller: decisions take time, and each controller takes them one after the other.
 
 ``Controller`` wraps a policy and is a policy itself. A decision is one action. The policy computes it with the state as
-it is; the controller is busy for as long as its law says; then the action is handed to the loop. By then it may no
+it is; the controller is busy for its decision time; then the action is handed to the loop. By then it may no
 longer be possible: it is refused, and decided again. What happens while a controller is busy waits for it.
 
 With central control there is one controller. Else each worker has its own, which is shown what concerns that worker:
@@ -15,7 +15,7 @@ from typing import cast
 
 from headway.errors import ExperimentError, InfeasibleActionError
 from headway.serving.actions import NOWHERE, Action, DecideUntil, DropRequest, MoveTask, PlaceRequest, RunBatch, WakeAt
-from headway.serving.law import Law
+from headway.serving.decision_time import DecisionTime
 from headway.serving.news import News, View, requests_of
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.state import CENTRAL, ServingState
@@ -56,9 +56,9 @@ class Controller(ServingPolicy):
 
     name = "controller"
 
-    def __init__(self, policy: ServingPolicy, law: Law) -> None:
+    def __init__(self, policy: ServingPolicy, decision_time: DecisionTime) -> None:
         self.inner = policy
-        self.law = law
+        self.decision_time = decision_time
         self.name = policy.name  # type: ignore[misc]
         self.central = policy.central  # type: ignore[misc]
 
@@ -161,7 +161,7 @@ class Controller(ServingPolicy):
                 yield action
                 continue
             states, desk.searched = desk.searched, 0
-            takes = self.law.state * states + (self.law.fixed if action is not None else 0)
+            takes = self.decision_time.state * states + (self.decision_time.fixed if action is not None else 0)
             if takes:
                 desk.busy, desk.action, desk.until = True, action, now + takes
                 heappush(self._alarms, (desk.until, desk.index, False))
@@ -192,7 +192,7 @@ class Controller(ServingPolicy):
             self._refusals = 0
             self._idle = 0 if isinstance(action, _MOVING) else self._idle + 1
             if self._idle > MOST_IDLE and state.requests:
-                told = f"{self._idle:,} decisions in a row moved no request, with {self.law} each"
+                told = f"{self._idle:,} decisions in a row moved no request, with {self.decision_time} each"
                 rule = "processes stop before they are used: overload of the controller; shorten --controller"
                 raise ExperimentError(f"policy {self.name} at {exact_duration(now)}: {told}; {rule}")
             return

@@ -1,6 +1,7 @@
 """Latency model: the one place that turns a configuration, a worker and its neighbours into nanoseconds.
 
-Policies see these expected times through the state; a real run may differ from them by its spread.
+Policies see these expected times through the state. The time that a run takes varies about them, by the ``spread`` of
+its profile.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,8 @@
 """The audit: checks that a tape does not contradict itself, its workload or its cluster. One finding for each error.
 
-Everything is recomputed from the rows with the naive ``books``: the holder of each GPU, the work delivered to each job,
-the standstill it owes. What a policy promises needs more: quotas (``guarantee.py``) and proportional shares
+Everything is recomputed from the rows by the plain, slow accounting in ``books``: the holder of each GPU, the work
+delivered to each job, the time for which it must still make no progress (restoring a checkpoint, say). What a policy
+guarantees needs the policy too: quotas (``guarantee_audit.py``) and proportional shares
 (``share_audit.py``).
 """
 
@@ -21,7 +22,7 @@ from headway.training.events import (
     NodeRecovered,
     Woke,
 )
-from headway.training.guarantee import unkept_promises
+from headway.training.guarantee_audit import unkept_promises
 from headway.training.job import Job, Outcome
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.replay import grant_of, placement_of

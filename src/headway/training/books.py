@@ -1,7 +1,7 @@
-"""A second, naive set of books for the audit: who holds what of each GPU, CPU and byte, one entry a device.
+"""Plain accounting for the audit: who holds what of each GPU, CPU and byte, one entry a device; what each job has got.
 
-It shares nothing with ``pool`` and ``state``, which are fast and therefore clever: what they agree on is
-likely to be right.
+It shares no code with ``pool`` and ``state``, which are fast and therefore complicated: where both give the same
+result, it is likely to be right.
 """
 
 from bisect import bisect_right

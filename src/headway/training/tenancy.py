@@ -1,7 +1,7 @@
-"""Tenants of a trace on one cluster: a common pool, walls between them, quotas, or quotas with borrowing.
+"""Tenants of a trace on one cluster: a common pool, nodes of their own (``walls``), quotas, or quotas with borrowing.
 
 What each one gets is in proportion to the GPU time of its jobs (or equal), by largest remainder and at least one.
-Walls are runs of whole nodes in node order, one partition a tenant; quotas are numbers of GPUs anywhere.
+Under ``walls`` each tenant has a partition of whole nodes, adjacent in node order; quotas are numbers of GPUs anywhere.
 """
 
 from collections.abc import Sequence

@@ -29,7 +29,7 @@ from headway.formats.serving.controller import parse_controller
 from headway.formats.serving.settings import ServingExperiment
 from headway.serving.actions import Action
 from headway.serving.controller import Controller
-from headway.serving.law import Law
+from headway.serving.decision_time import DecisionTime
 from headway.serving.policies.hash import Hash
 from headway.serving.policies.registry import POLICIES
 from headway.serving.state import ServingState
@@ -50,19 +50,21 @@ def experiment(policy: str = "esg", requests: int = 30, **serving: object) -> Se
 
 
 @pytest.mark.parametrize(
-    ("text", "law"),
+    ("text", "decision_time"),
     [
         ("none", None),
         ("calibrated", None),
-        ("10ms", Law(10 * MILLISECOND)),
-        (0.5, Law(500 * MILLISECOND)),
-        ("fixed=1.2ms,state=3us", Law(1200 * MICROSECOND, 3 * MICROSECOND)),
-        ("state=3us", Law(0, 3 * MICROSECOND)),
-        (str(Law(123_456, 789)), Law(123_456, 789)),
+        ("10ms", DecisionTime(10 * MILLISECOND)),
+        (0.5, DecisionTime(500 * MILLISECOND)),
+        ("fixed=1.2ms,state=3us", DecisionTime(1200 * MICROSECOND, 3 * MICROSECOND)),
+        ("state=3us", DecisionTime(0, 3 * MICROSECOND)),
+        (str(DecisionTime(123_456, 789)), DecisionTime(123_456, 789)),
     ],
 )
-def test_a_controller_is_written_as_a_time_or_as_a_law(text: str | float, law: Law | None) -> None:
-    assert parse_controller(text) == law
+def test_a_controller_is_written_as_a_time_or_by_its_parts(
+    text: str | float, decision_time: DecisionTime | None
+) -> None:
+    assert parse_controller(text) == decision_time
 
 
 @pytest.mark.parametrize(
@@ -123,25 +125,25 @@ def test_a_measured_law_is_stored_in_numbers_and_replayed_on_any_machine(tmp_pat
         ]
     )
     stored = open_run(folder)
-    law = parse_controller(stored.scene.experiment.serving.controller)
-    assert law is not None
-    assert law.fixed > 0
-    assert law.state > 0
+    decision_time = parse_controller(stored.scene.experiment.serving.controller)
+    assert decision_time is not None
+    assert decision_time.fixed > 0
+    assert decision_time.state > 0
     with mock.patch.object(calibration, "thread_time_ns", side_effect=AssertionError("measured again")):
         again = open_run(folder).scene.replay(stored.tape, complete=True)
     assert again.digest == stored.tape.digest
     assert stored.scene.audit(stored.tape, complete=True) == []
     assert play(stored.scene).tape.digest == stored.tape.digest
-    assert json.loads((folder / "result.json").read_bytes())["controller"] == str(law)
+    assert json.loads((folder / "result.json").read_bytes())["controller"] == str(decision_time)
 
 
 def test_all_seeds_of_an_experiment_share_one_measurement() -> None:
-    measured = [Law(2 * MILLISECOND, 5), Law(3 * MILLISECOND, 7)]
+    measured = [DecisionTime(2 * MILLISECOND, 5), DecisionTime(3 * MILLISECOND, 7)]
     seeds = with_table(experiment(controller="calibrated"), "measure", seeds=2)
-    laws: list[str] = []
+    decision_times: list[str] = []
 
     def begin(scene: FleetScene, *args: object) -> object:
-        laws.append(str(scene.experiment.serving.controller))
+        decision_times.append(str(scene.experiment.serving.controller))
         return play(scene)
 
     with (
@@ -149,7 +151,7 @@ def test_all_seeds_of_an_experiment_share_one_measurement() -> None:
         mock.patch("headway.experiment.measured.play", side_effect=begin),
     ):
         list(play_all([("", seeds)]))
-    assert laws == [str(measured[0])] * 2
+    assert decision_times == [str(measured[0])] * 2
 
 
 def test_a_law_is_measured_in_cpu_time_without_what_reading_the_clock_takes() -> None:
@@ -172,7 +174,7 @@ def test_a_law_is_measured_in_cpu_time_without_what_reading_the_clock_takes() ->
     state, policy = scene.state(), Counted()
     policy.bind(state)
     with mock.patch.object(calibration, "thread_time_ns", side_effect=read):
-        assert calibration.calibrate(policy, state, scene.executor(state)) == Law(5 * MICROSECOND)
+        assert calibration.calibrate(policy, state, scene.executor(state)) == DecisionTime(5 * MICROSECOND)
     assert not {"time", "perf_counter", "perf_counter_ns", "monotonic_ns"} & set(vars(calibration))
 
 
@@ -185,8 +187,10 @@ GRID: toml.Document = {
 SLO = {"workload.slo": ["1.0L", "1.2L"], "serving.start": ["warm", "cold"]}
 
 
-def laws_of(axes: Axes, folder: Path, measured: list[Law], grid: toml.Document = GRID) -> list[tuple[object, ...]]:
-    """Run a grid with measurements as given; return of each cell the policy, the workers if they vary, and its law."""
+def decision_times_of(
+    axes: Axes, folder: Path, measured: list[DecisionTime], grid: toml.Document = GRID
+) -> list[tuple[object, ...]]:
+    """Run a grid with measurements as given; return policy, workers if they vary, and decision time of each cell."""
     with mock.patch("headway.experiment.fleet.scene.calibrate", side_effect=measured):
         done = sweep(grid, axes, folder, LocalPool(1), note=lambda _: None)
     assert done.failed == []
@@ -195,31 +199,42 @@ def laws_of(axes: Axes, folder: Path, measured: list[Law], grid: toml.Document =
 
 
 def test_all_cells_of_a_policy_in_a_sweep_share_one_measurement_that_its_folder_keeps(tmp_path: Path) -> None:
-    laws = [Law(index * MILLISECOND, 5) for index in range(1, 6)]
+    decision_times = [DecisionTime(index * MILLISECOND, 5) for index in range(1, 6)]
     axes: Axes = {"policy.name": ["plan-once", "esg"], **SLO}
-    first = laws_of(axes, tmp_path, laws[:2])
+    first = decision_times_of(axes, tmp_path, decision_times[:2])
     assert len(first) == 16
-    assert [len({law for name, _, law in first if name == policy}) for policy in ("plan-once", "esg")] == [1, 1]
-    assert {law for *_, law in first} == {str(law) for law in laws[:2]}
-    assert laws_of(axes, tmp_path, []) == first, "nothing is measured when it goes on"
+    assert [
+        len({decision_time for name, _, decision_time in first if name == policy}) for policy in ("plan-once", "esg")
+    ] == [1, 1]
+    assert {decision_time for *_, decision_time in first} == {
+        str(decision_time) for decision_time in decision_times[:2]
+    }
+    assert decision_times_of(axes, tmp_path, []) == first, "nothing is measured when it goes on"
     longer: Axes = {"policy.name": ["plan-once", "esg", "stagewise"], **SLO}
-    added = laws_of(longer, tmp_path, laws[2:3], {**GRID, "measure": {"seeds": 3}})
-    assert {law for name, _, law in added if name != "stagewise"} == {str(law) for law in laws[:2]}
-    assert {law for name, _, law in added if name == "stagewise"} == {str(laws[2])}
+    added = decision_times_of(longer, tmp_path, decision_times[2:3], {**GRID, "measure": {"seeds": 3}})
+    assert {decision_time for name, _, decision_time in added if name != "stagewise"} == {
+        str(decision_time) for decision_time in decision_times[:2]
+    }
+    assert {decision_time for name, _, decision_time in added if name == "stagewise"} == {str(decision_times[2])}
 
 
 def test_other_fleets_of_a_sweep_are_measured_apart(tmp_path: Path) -> None:
-    laws = [Law(MILLISECOND, 5), Law(2 * MILLISECOND, 5)]
-    rows = laws_of({"serving.workers": [8, 16], **SLO}, tmp_path, laws, {**GRID, "policy": {"name": "plan-once"}})
-    assert {(workers, law) for _, workers, law in rows} == {(8, str(laws[0])), (16, str(laws[1]))}
+    decision_times = [DecisionTime(MILLISECOND, 5), DecisionTime(2 * MILLISECOND, 5)]
+    rows = decision_times_of(
+        {"serving.workers": [8, 16], **SLO}, tmp_path, decision_times, {**GRID, "policy": {"name": "plan-once"}}
+    )
+    assert {(workers, decision_time) for _, workers, decision_time in rows} == {
+        (8, str(decision_times[0])),
+        (16, str(decision_times[1])),
+    }
 
 
 def test_a_cell_that_cannot_be_measured_fails_alone_and_the_next_is_measured(tmp_path: Path) -> None:
     grid = {**GRID, "policy": {"name": "plan-once"}, "workload": {"requests": 12, "arrivals": "poisson"}}
-    with mock.patch("headway.experiment.fleet.scene.calibrate", side_effect=[Law(MILLISECOND)]):
+    with mock.patch("headway.experiment.fleet.scene.calibrate", side_effect=[DecisionTime(MILLISECOND)]):
         done = sweep(grid, {"workload.rate": [1e5, 5.0]}, tmp_path, LocalPool(1), note=lambda _: None)
     assert [dict(cell.values)["workload.rate"] for cell, _ in done.failed] == [1e5] * 2
-    assert [row["controller"] for row in done.rows] == [str(Law(MILLISECOND))]
+    assert [row["controller"] for row in done.rows] == [str(DecisionTime(MILLISECOND))]
 
 
 def test_a_law_is_measured_in_time_of_the_cpu_alone() -> None:
@@ -240,16 +255,18 @@ def test_a_law_is_measured_in_time_of_the_cpu_alone() -> None:
 
 def test_a_fit_finds_the_law_behind_answers_with_outliers() -> None:
     answers = [(1 + i % 3, 10 * (i % 7), 1000 * (1 + i % 3) + 25 * 10 * (i % 7)) for i in range(500)]
-    assert fitted(answers) == Law(1000, 25)
-    assert fitted([*answers, (1, 0, 10**9)]) == Law(1000, 25), "the machine was interrupted once"
-    assert fitted([*answers, (0, 0, 500)] * 2) == Law(1000, 25), "an answer without actions and states counts nowhere"
+    assert fitted(answers) == DecisionTime(1000, 25)
+    assert fitted([*answers, (1, 0, 10**9)]) == DecisionTime(1000, 25), "the machine was interrupted once"
+    assert fitted([*answers, (0, 0, 500)] * 2) == DecisionTime(1000, 25), (
+        "an answer without actions and states counts nowhere"
+    )
 
 
 def test_a_fit_has_no_part_below_0() -> None:
-    assert fitted([(1, 0, 100), (1, 10, 50)]) == Law(75, 0)
-    assert fitted([(2, 0, 300), (1, 0, 150)]) == Law(150, 0)
+    assert fitted([(1, 0, 100), (1, 10, 50)]) == DecisionTime(75, 0)
+    assert fitted([(2, 0, 300), (1, 0, 150)]) == DecisionTime(150, 0)
     assert fitted([(1, 100, 1000), (3, 100, 1)]).fixed >= 1
-    assert fitted([]) == Law(1, 0)
+    assert fitted([]) == DecisionTime(1, 0)
 
 
 def test_a_table_and_a_page_tell_of_a_controller_where_there_is_one(
@@ -279,7 +296,7 @@ def test_a_plan_counts_what_decisions_take() -> None:
     rows = [plan([with_table(trial, "serving", controller=text)], 0.9).record()[0] for text in ("none", "3ms")]
     assert rows[0]["workers"]
     assert rows[0]["latency_p99_s"] < rows[1]["latency_p99_s"]
-    with mock.patch("headway.experiment.fleet.scene.calibrate", side_effect=[Law(3 * MILLISECOND)]):
+    with mock.patch("headway.experiment.fleet.scene.calibrate", side_effect=[DecisionTime(3 * MILLISECOND)]):
         measured = plan([with_table(trial, "serving", controller="calibrated")], 0.9).record()[0]
     assert measured == rows[1], "measured once for all trials"
 

@@ -50,7 +50,7 @@ class FleetDomain(Domain):
         return before, name or value, after
 
     def to_measure(self, experiment: ServingExperiment) -> ServingExperiment | None:
-        """Return the policy on its fleet, where the law of its controller is to be measured."""
+        """Return the policy on its fleet, where the decision time of its controller is to be measured."""
         return to_measure(experiment)
 
     def policy_name(self, experiment: ServingExperiment) -> str:

@@ -2,8 +2,9 @@
 
 The policy decides the beginning of the run itself, with decisions that take no simulated time. For each question, the
 CPU time until the policy's answer is complete is measured, commits not counted, with the actions of the answer and the
-states that the policy says it evaluated. The law is the fit by least squares over all answers with actions or states.
-Wall time would grow with whatever else the machine does; CPU time is that of the thread that decides.
+states that the policy says it evaluated. The decision time is fitted by least squares to all answers with
+actions or states. Wall time would grow with whatever else the machine does; CPU time is that of the thread that
+decides.
 """
 
 from collections.abc import Iterator
@@ -15,8 +16,8 @@ from headway.core.scheduler import Scheduler
 from headway.core.tape import TapeWriter
 from headway.metrics.series import FloatArray
 from headway.serving.actions import Action, WakeAt
+from headway.serving.decision_time import DecisionTime
 from headway.serving.events import Event
-from headway.serving.law import Law
 from headway.serving.policies.aquatope.optimise import optimise
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.state import ServingState
@@ -27,7 +28,7 @@ from headway.units import SECOND
 LONGEST = 2 * SECOND
 """The measurement ends after so much CPU time, or with the run."""
 KEPT_PERCENT = 99
-"""The slowest answers, beside what the law says, are left out: the machine was interrupted there."""
+"""The slowest answers, beside what the fit says, are left out: the machine was interrupted there."""
 _READINGS = 100
 
 
@@ -58,8 +59,8 @@ class Stopwatch(ServingPolicy):
         self.answers.append((actions, policy.states_evaluated - before, max(0, spent)))
 
 
-def calibrate(policy: ServingPolicy, state: ServingState, executor: SimulatedFleet) -> Law:
-    """Return the law of a policy that is bound to a state, from the beginning of its run."""
+def calibrate(policy: ServingPolicy, state: ServingState, executor: SimulatedFleet) -> DecisionTime:
+    """Return the decision time of a policy that is bound to a state, from the beginning of its run."""
     optimise.cache_clear()  # aquatope's: what an earlier run has searched would take no time
     stopwatch = Stopwatch(policy)
     scheduler = Scheduler[Event, Action](state, stopwatch, executor, TapeWriter())
@@ -73,8 +74,8 @@ def calibrate(policy: ServingPolicy, state: ServingState, executor: SimulatedFle
     return fitted(stopwatch.answers)
 
 
-def fitted(answers: list[tuple[int, int, int]]) -> Law:
-    """Return the law, no part of it below 0, that fits measured answers best."""
+def fitted(answers: list[tuple[int, int, int]]) -> DecisionTime:
+    """Return the decision time, no part of it below 0, that fits measured answers best."""
     rows = np.array([answer for answer in answers if answer[0] or answer[1]], dtype=np.float64).reshape(-1, 3)
     counts, times = rows[:, :2], rows[:, 2]
     fixed, state = _least_squares(counts, times)
@@ -82,7 +83,7 @@ def fitted(answers: list[tuple[int, int, int]]) -> Law:
         beside = times - counts @ np.array([fixed, state])
         kept = beside <= np.percentile(beside, KEPT_PERCENT)
         fixed, state = _least_squares(counts[kept], times[kept])
-    return Law(max(1, _rounded(fixed)), _rounded(state))
+    return DecisionTime(max(1, _rounded(fixed)), _rounded(state))
 
 
 def _least_squares(counts: FloatArray, times: FloatArray) -> tuple[float, float]:

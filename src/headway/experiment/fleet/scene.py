@@ -29,8 +29,8 @@ from headway.scenarios.limits import check_rate
 from headway.scenarios.tokens import tokens_of
 from headway.serving.audit import audit
 from headway.serving.controller import Controller
+from headway.serving.decision_time import DecisionTime
 from headway.serving.latency import LatencyModel
-from headway.serving.law import Law
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.policies.registry import build, describe
 from headway.serving.replay import about, replay_on
@@ -108,15 +108,15 @@ class FleetScene(Scene):
         last = self.requests[-1].arrival if self.requests else 0
         return faults_of(self.experiment, len(self.built.fleet.workers), last)
 
-    def law(self) -> Law | None:
+    def decision_time(self) -> DecisionTime | None:
         """Return how long a decision takes; None: no time."""
         return parse_controller(self.experiment.serving.controller)
 
     def bound(self) -> tuple[ServingState, ServingPolicy]:
         """Return the initial state and what decides, bound to it: the policy, behind its controller and its scaler."""
-        state, deciding, law = self.state(), self.policy(), self.law()
-        if law is not None:
-            deciding = Controller(deciding, law)
+        state, deciding, decision_time = self.state(), self.policy(), self.decision_time()
+        if decision_time is not None:
+            deciding = Controller(deciding, decision_time)
         if (scaler := build_scaler(self.experiment.serving.autoscale)) is not None:
             deciding = Autoscaled(deciding, scaler)
         deciding.bind(state)
@@ -137,7 +137,7 @@ class FleetScene(Scene):
     def begin(self) -> RunParts:
         """Return state, policy and executor before the first event."""
         state, policy = self.bound()
-        return RunParts(state, policy, self.executor(state), exact=self.law() is None)
+        return RunParts(state, policy, self.executor(state), exact=self.decision_time() is None)
 
     def executor(self, state: ServingState) -> SimulatedFleet:
         """Return the executor of a run from this state on."""
@@ -219,27 +219,31 @@ def prepare(experiment: ServingExperiment) -> FleetScene:
     scene = FleetScene(resolved, built, requests, (*notes, *([note] if note else ())), groups)
     scene.faults()
     scene.state()
-    return with_law(scene)
+    return with_decision_time(scene)
 
 
-def with_law(scene: FleetScene) -> FleetScene:
-    """Return the scene with the law of its controller in numbers, where it is to be measured on this machine."""
-    controller, law = scene.experiment.serving.controller, scene.law()
+def with_decision_time(scene: FleetScene) -> FleetScene:
+    """Return the scene with its decision time in numbers, where that is to be measured on this machine."""
+    controller, decision_time = scene.experiment.serving.controller, scene.decision_time()
     if controller == CALIBRATED:
         state, policy = scene.bound()
-        law = calibrate(policy, state, scene.executor(state))
-        resolved = with_table(scene.experiment, "serving", controller=str(law))
-        note = f"controller, measured on this machine: {law}"
+        decision_time = calibrate(policy, state, scene.executor(state))
+        resolved = with_table(scene.experiment, "serving", controller=str(decision_time))
+        note = f"controller, measured on this machine: {decision_time}"
         scene = replace(scene, experiment=resolved, notes=(*scene.notes, note))
     kept = scene.built.fleet.keep_alive
-    if law is not None and law.fixed >= kept and any(each.cold_start for each in scene.built.catalogue.functions):
+    if (
+        decision_time is not None
+        and decision_time.fixed >= kept
+        and any(each.cold_start for each in scene.built.catalogue.functions)
+    ):
         rule = f"a process that is idle for {exact_duration(kept)} stops before a decision can use it"
         raise ExperimentError(f"controller {controller}: {rule}; take a shorter time, or a longer keep-alive")
     return scene
 
 
 def to_measure(experiment: ServingExperiment) -> ServingExperiment | None:
-    """Return what a law to be measured depends on: policy and fleet, whatever arrives and however the run begins."""
+    """Return what a measured decision time depends on: policy and fleet, not what arrives or how the run begins."""
     if experiment.serving.controller != CALIBRATED:
         return None
     fleet = msgspec.structs.replace(experiment.serving, setting="", start="cold")

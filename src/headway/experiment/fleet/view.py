@@ -76,7 +76,7 @@ class FleetView(View):
             "tasks_per_s": row["tasks"] / result.wall_s,
             "scenario": scene.experiment.serving.scenario,
         }
-        if scene.law() is not None:
+        if scene.decision_time() is not None:
             row["controller"] = scene.experiment.serving.controller
         if (load := scene.experiment.workload.load) is not None:
             row |= {"load": load, "rate_per_s": chosen(scene.experiment, scene.built, scene.requests).rate}

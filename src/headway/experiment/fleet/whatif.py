@@ -26,7 +26,7 @@ from headway.experiment.changes import (
 )
 from headway.experiment.domain import Progress, RunResult, StoredRun, with_table
 from headway.experiment.fleet import initial
-from headway.experiment.fleet.scene import FleetScene, with_law
+from headway.experiment.fleet.scene import FleetScene, with_decision_time
 from headway.experiment.folder import check_folder, claimed
 from headway.experiment.measured import numbers
 from headway.experiment.play import play
@@ -79,7 +79,7 @@ def plan(scene: FleetScene, changes: Mapping[str, Any]) -> Plan:
     made.policy().check_requests(requests, built.catalogue.graphs)  # what is wrong is said before anything runs
     made.faults()
     made.state()
-    return Plan(with_law(made), tuple(told))
+    return Plan(with_decision_time(made), tuple(told))
 
 
 def _experiment(scene: FleetScene, changes: Mapping[str, Any], told: list[str]) -> ServingExperiment:

@@ -2,22 +2,22 @@
 
 from headway.errors import ExperimentError
 from headway.formats.training.settings import Span, span
-from headway.serving.law import Law
+from headway.serving.decision_time import DecisionTime
 
 NONE, CALIBRATED = "none", "calibrated"
 _PARTS = ("fixed", "state")
 _RULE = f"write {NONE}, {CALIBRATED}, a duration like 10ms, or fixed=1.2ms,state=3us"
 
 
-def parse_controller(value: Span) -> Law | None:
-    """Parse the law of a controller; None: decisions take no time, or it is yet to be measured."""
+def parse_controller(value: Span) -> DecisionTime | None:
+    """Parse the decision time of a controller; None: decisions take no time, or it is yet to be measured."""
     text = str(value).strip()
     if text in (NONE, CALIBRATED):
         return None
     if not text or (text[0].isalpha() and "=" not in text):
         raise ExperimentError(f"controller {text!r} is not understood: {_RULE}")
     if "=" not in text:
-        return Law(span(text, "controller", least=1))
+        return DecisionTime(span(text, "controller", least=1))
     given: dict[str, int] = {}
     for part in text.split(","):
         name, _, time = part.partition("=")
@@ -26,4 +26,4 @@ def parse_controller(value: Span) -> Law | None:
         given[name] = span(time.strip(), f"controller {name}")
     if not any(given.values()):
         raise ExperimentError(f"controller {text!r}: decisions that take no time are written {NONE}")
-    return Law(given.get("fixed", 0), given.get("state", 0))
+    return DecisionTime(given.get("fixed", 0), given.get("state", 0))

@@ -1,4 +1,4 @@
-"""Profiles of programs, read and written in background threads: full tables take half a second to save.
+"""Profiles of programs, read and written in background threads: full ones take half a second to save.
 
 The broker's loop only copies a slot. One thread saves the copy; another reads profiles, so that a client that joins
 does not wait for another one's save.
@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from headway.errors import HeadwayError
-from headway.live.kernels import tables
+from headway.live.kernels import slot_profiles
 from headway.live.kernels.block import Slot
-from headway.live.kernels.tables import Known
+from headway.live.kernels.slot_profiles import SlotProfile
 
 _LAST_S = 10.0
 """A store that takes longer than this at the end counts as hung."""
 
 
 class Store(Protocol):
-    """A store of profiles; rows as in ``tables``."""
+    """A store of profiles; rows as in ``slot_profiles``."""
 
     def load(self, program: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]] | None:
         """Return the kernels and steps of a program; None if it was never seen."""
@@ -43,11 +43,11 @@ class BackgroundStore:
         self._saver = ThreadPoolExecutor(1, "keeps")
         self._loader = ThreadPoolExecutor(1, "loads")
         self._saves: list[_Save] = []
-        self._loads: list[Future[Known | None]] = []
+        self._loads: list[Future[SlotProfile | None]] = []
 
     def save(self, slot: Slot) -> None:
         """Start to save what a client has learnt so far."""
-        if not (program := tables.text(slot.program)) or self._store is None:
+        if not (program := slot_profiles.text(slot.program)) or self._store is None:
             return
         for pending in self._saves:
             if pending.program == program:  # this is newer
@@ -56,7 +56,7 @@ class BackgroundStore:
         copy = Slot.from_buffer_copy(slot)
         self._saves.append(_Save(program, copy, self._saver.submit(self._save, self._store, program, copy)))
 
-    def load(self, program: str) -> "Future[Known | None]":
+    def load(self, program: str) -> "Future[SlotProfile | None]":
         """Return the future profile of a program; its result is None where there is none."""
         unsaved = [load.copy for load in self._saves if load.program == program]
         future = self._loader.submit(self._load, program, unsaved[-1] if unsaved else None)
@@ -87,18 +87,18 @@ class BackgroundStore:
             pool.shutdown(wait=False, cancel_futures=True)
 
     def _save(self, store: Store, program: str, copy: Slot) -> None:
-        kernels, steps = tables.read(copy)
+        kernels, steps = slot_profiles.read(copy)
         if kernels:
             store.save(program, kernels, steps)
 
-    def _load(self, program: str, unsaved: Slot | None) -> Known | None:
-        profile = tables.read(unsaved) if unsaved is not None else None
+    def _load(self, program: str, unsaved: Slot | None) -> SlotProfile | None:
+        profile = slot_profiles.read(unsaved) if unsaved is not None else None
         if (profile is None or not profile[0]) and self._store is not None:
             profile = self._store.load(program)
-        return None if profile is None else Known.of(*profile)
+        return None if profile is None else SlotProfile.of(*profile)
 
 
-def outcome(read: "Future[Known | None]") -> tuple[Known | None, str]:
+def outcome(read: "Future[SlotProfile | None]") -> tuple[SlotProfile | None, str]:
     """Return the profile that was read, or, as text, why it could not be."""
     if (problem := read.exception()) is None:
         return read.result(), ""

@@ -14,14 +14,14 @@ from typing import Any
 
 from headway.errors import HeadwayError
 from headway.kernels.dial import MILLION, Dial, Rules, Seen
-from headway.live.kernels import places, processes, tables
+from headway.live.kernels import places, processes, slot_profiles
 from headway.live.kernels.background_store import BackgroundStore, Store, outcome
 from headway.live.kernels.block import CLAIMED, FREE, LEFT, LIVE, SLOTS, SharedBlock, Slot
 from headway.live.kernels.block_socket import REMOVED, ProgramsWithoutSlot
 from headway.live.kernels.heartbeat import BEAT_NS, Heartbeat
 from headway.live.kernels.mps import Mps
 from headway.live.kernels.places import Place
-from headway.live.kernels.tables import Known
+from headway.live.kernels.slot_profiles import SlotProfile
 from headway.units import format_duration
 
 SECOND = 1_000_000_000
@@ -48,7 +48,7 @@ class _Client:
     ticks: int
     since_ns: int
     saved_ns: int
-    known: "Future[Known | None] | None" = None
+    known: "Future[SlotProfile | None] | None" = None
     """The stored profile of its program, once it is read."""
     left_ns: int = 0
     """When it was seen to have left; 0: it has not."""
@@ -192,7 +192,7 @@ class Broker:
         self._clients[index] = client
         self._leaving.pop(index, None)
         where = "" if pid else ", in another container"
-        self._say(f"{tables.text(slot.name)} (process {slot.owner}{where}) joined with priority {slot.priority}")
+        self._say(f"{slot_profiles.text(slot.name)} (process {slot.owner}{where}) joined with priority {slot.priority}")
         return client
 
     def _lives(self, client: _Client, slot: Slot, now_ns: int) -> bool:
@@ -221,7 +221,7 @@ class Broker:
         """Save what a client learnt, and forget the client; ``how``: "left" or "died"."""
         self.background_store.save(slot)
         launches = slot.ledger.kernels + slot.ledger.graphs
-        name = tables.text(slot.name)
+        name = slot_profiles.text(slot.name)
         self._say(f"{name} (process {slot.owner}) {how} after {launches:,} launches")
         self._left.append(
             {"name": name, "pid": slot.owner, "since_ns": slot.since_ns, "launches": launches, "how": how}
@@ -239,7 +239,7 @@ class Broker:
         for index in joined:
             client = self._clients[index]
             if client.known is None:
-                client.known = self.background_store.load(tables.text(self.block.slots[index].program))
+                client.known = self.background_store.load(slot_profiles.text(self.block.slots[index].program))
         awaited = [known for index in joined if (known := self._clients[index].known) is not None]
         if awaited:
             wait(awaited, timeout=_MOMENT_S)  # most profiles are read by then
@@ -248,14 +248,14 @@ class Broker:
             if known is not None and known.done():
                 self._seed(self.block.slots[index], known)
 
-    def _seed(self, slot: Slot, read: "Future[Known | None]") -> None:
-        program = tables.text(slot.program)
+    def _seed(self, slot: Slot, read: "Future[SlotProfile | None]") -> None:
+        program = slot_profiles.text(slot.program)
         known, problem = outcome(read)
         if problem:
             self._say(f"the profile of {program} cannot be read: {problem}")
         if known is not None:
             count = known.into(slot)
-            self._say(f"{tables.text(slot.name)}: {count} kernels of {program} are known")
+            self._say(f"{slot_profiles.text(slot.name)}: {count} kernels of {program} are known")
         slot.seeded = 1
 
     def _restore_socket(self) -> None:
@@ -316,7 +316,7 @@ class Broker:
                 "stopping": self.stopping,
                 "loops": loops,
                 "hidden": [index for index, client in self._clients.items() if not client.pid],
-                "here": [tables.text(self.block.slots[index].name) for index in self._clients],
+                "here": [slot_profiles.text(self.block.slots[index].name) for index in self._clients],
                 "left": list(self._left),
                 "outside": outside,
             },

@@ -7,7 +7,7 @@ from typing import Any
 from headway.errors import ShareError
 from headway.kernels.dial import MILLION
 from headway.kernels.reflex import Reason
-from headway.live.kernels import places, tables
+from headway.live.kernels import places, slot_profiles
 from headway.live.kernels.block import LIVE, SLOTS, SharedBlock, Slot
 from headway.live.kernels.places import Place
 
@@ -69,12 +69,12 @@ def _nobody(place: Place, stale: bool) -> str:
 def _row(index: int, slot: Slot, state: Mapping[str, Any], now: int) -> Row:
     ledger, pulse = slot.ledger, slot.pulse
     lived_ns = max(1, now - slot.since_ns)
-    worst, blamed_ns = tables.blamed(slot)
+    worst, blamed_ns = slot_profiles.blamed(slot)
     slowdown, boldness = state.get("loops", {}).get(str(index), (MILLION, 0))
     return {
         "slot": index,
-        "name": tables.text(slot.name),
-        "program": tables.text(slot.program),
+        "name": slot_profiles.text(slot.name),
+        "program": slot_profiles.text(slot.program),
         "pid": slot.owner,
         "hidden": index in state.get("hidden", ()),
         "priority": slot.priority,
@@ -87,7 +87,7 @@ def _row(index: int, slot: Slot, state: Mapping[str, Any], now: int) -> Row:
         "busy_share": round(ledger.work_ns / lived_ns, 6),
         "harvested_ms": round(ledger.harvested_ns / 1e6, 3),
         "delay_ms": round(ledger.delay_ns / 1e6, 3),
-        "kernel_rows": tables.rows(slot),
+        "kernel_rows": slot_profiles.rows(slot),
         "blamed_kernel": worst,
         "blamed_ms": round(blamed_ns / 1e6, 3),
         "slowdown": slowdown / MILLION if ledger.alone_ns else None,

@@ -1,8 +1,9 @@
-"""Audit of a policy's promises on a tape: no job slower than with its proportional share, where its allocation
-guarantees that (``share_audit.py``), and guaranteed quota met within one decision.
+"""Audit of a policy's guarantees on a tape: guaranteed quota is met within one decision; and no job is slower than
+with its proportional share, where the policy's allocation guarantees that (``share_audit.py``).
 
-A finding is a waiting job at the end of an instant that is first in its lane and within its tenant's guarantee, and
-that free GPUs, or GPUs taken back from borrowers, would have admitted.
+A finding about quota is a job that still waits at the end of an instant although it is the first of its lane (one
+sorted part of the queue, see ``queue.py``), is within its tenant's guarantee, and would have fitted on free GPUs or on
+GPUs taken back from borrowers.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,6 +1,7 @@
-"""Profiles of clients, converted between a slot of the shared block and rows of the store.
+"""Profiles of programs, converted between the two forms that the broker has them in: a slot and rows.
 
-Rows of the store are plain dicts with identities in hexadecimal. In a slot the tables are open-addressed hash tables: a
+A slot is the part of the shared memory block that belongs to one client (``block.py``). Rows are plain dicts, with
+identities in hexadecimal, and are what is saved on disk. In a slot the tables are open-addressed hash tables: a
 row is at its identity modulo the size of the table, or at the next free place after that.
 """
 
@@ -82,19 +83,19 @@ def _free_place(table: Any, identity: str, number: int, probes: int) -> Kernel |
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """The profile of a program, laid out as in a slot, so that copying it into one is fast."""
+class SlotProfile:
+    """The profile of a program in both forms, so that copying it into a client's slot is fast."""
 
     kernels: Sequence[Row]
     steps: Sequence[Row]
-    laid: Slot
+    slot: Slot
     count: int
 
     @classmethod
     def of(cls, kernels: Sequence[Row], steps: Sequence[Row]) -> Self:
         """Return the profile of these rows."""
-        laid = Slot()
-        return cls(kernels, steps, laid, write(laid, kernels, steps))
+        slot = Slot()
+        return cls(kernels, steps, slot, write(slot, kernels, steps))
 
     def into(self, slot: Slot) -> int:
         """Write the profile into a slot; return how many kernels were written."""
@@ -103,7 +104,7 @@ class Known:
         for name in ("steps", "kernels"):
             field = getattr(Slot, name)
             ctypes.memmove(
-                ctypes.addressof(slot) + field.offset, ctypes.addressof(self.laid) + field.offset, field.size
+                ctypes.addressof(slot) + field.offset, ctypes.addressof(self.slot) + field.offset, field.size
             )
         return self.count
 
