@@ -130,6 +130,23 @@ def test_a_policy_that_asks_for_the_impossible_over_and_over_does_not_stop_the_l
     bench.run(body, "hash")
 
 
+def test_a_full_disk_refuses_requests_and_leaves_none_without_an_end(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full() -> None:
+        raise OSError(28, os.strerror(28))
+
+    async def body(server: Server) -> None:
+        with monkeypatch.context() as within:
+            within.setattr(server.tape, "flush", full)
+            with pytest.raises(RequestRefusedError, match=r"the run cannot be kept: .* No space left on device"):
+                await server.submit("one", {"n": 0, "do": "sleep", "s": 4})
+        assert not server.status()["ready"]
+
+    monkeypatch.setattr(bench, "_check_folder", lambda: None)  # the tape ends where the disk was full
+    bench.run(body)
+
+
 def test_deadlines_of_requests_that_have_ended_are_thrown_out(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_module, "_ENDED_KEPT", 3)
 

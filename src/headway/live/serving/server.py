@@ -281,11 +281,10 @@ class Server:
         except Exception as problem:  # noqa: BLE001  # a mistake of a policy must not leave requests without an answer
             self._fail(f"the policy {self.policy.name} failed: {type(problem).__name__}: {problem}")
             return
-        due = self.fleet.due
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
-        if due is not None:
+        if (due := self.fleet.due) is not None:
             wait_s = max(0, due - self.clock()) / SECOND
             self._alarm = asyncio.get_running_loop().call_later(wait_s, self._turn)
 
@@ -301,9 +300,12 @@ class Server:
             await asyncio.sleep(TICK_S)
             self._end_late()
             self._end_hung()
-            if self.tape.due:
-                self.on_flush()
-                self.tape.flush()
+            try:
+                if self.tape.due and not self.failure:
+                    self.on_flush()
+                    self.tape.flush()
+            except OSError as problem:
+                self._fail(f"the run cannot be kept: {problem}")
 
     def _end_late(self) -> None:
         now = self.clock()
@@ -371,8 +373,7 @@ class Server:
     def _on_ran(self, batch: Batch, run_ns: int) -> None:
         """Compare what a batch took with what was expected."""
         if (expected := batch.end - batch.start) > 0:
-            name = self._names[batch.function]
-            self.tally.note_run(name, run_ns / expected)
+            self.tally.note_run(self._names[batch.function], run_ns / expected)
 
     def status(self) -> dict[str, Any]:
         """Return counts, latencies and the state of each worker; times in seconds."""
