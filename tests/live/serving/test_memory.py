@@ -182,3 +182,14 @@ def test_who_needs_a_model_that_another_thread_loads_waits_for_it() -> None:
 )
 def test_errors_that_say_memory_ran_out_are_known(problem: Exception, is_one: bool) -> None:
     assert is_out_of_memory(problem) == is_one
+
+
+def test_a_model_that_was_wanted_ahead_of_a_batch_that_has_ended_stays_away() -> None:
+    books = Books()
+    books.use(0)
+    books.memory.release((0,))
+    books.memory.evict(0)
+    books.memory.load(0)
+    assert (books.log, books.memory.used_bytes) == (["load a", "evict a"], 0)
+    books.use(0)
+    assert books.memory.used_bytes == 40

@@ -191,7 +191,7 @@ def test_a_server_that_is_stopped_ends_its_workers_and_tells_open_requests(bench
         sleeping = server.submit("one", {"n": 0, "do": "sleep", "s": 30})
         await asyncio.sleep(0.3)
         await server.stop()
-        with pytest.raises(TaskFailedError, match="the server stops"):
+        with pytest.raises(RequestRefusedError, match="the server stops"):
             await sleeping
 
     bench.run(body, "hash")

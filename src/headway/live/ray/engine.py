@@ -76,7 +76,7 @@ class ReplicaWorker:
         replicas: Replicas,
         setup: Callable[[int], Setup],
         on_answer: Callable[[Answer], None],
-        on_gone: Callable[[str], None],
+        on_gone: Callable[[], None],
         environment: Mapping[str, str],
     ) -> None:
         """``setup`` makes the first message of the n-th start; ``environment`` is left to Ray's runtime environment."""
@@ -91,6 +91,8 @@ class ReplicaWorker:
         self.starts = 0
         self.hello: Hello | None = None
         self.stopping = False
+        self._told = ""
+        """How the last replica ended."""
 
     @property
     def pid(self) -> int:
@@ -124,8 +126,9 @@ class ReplicaWorker:
         except (*_LOST, ValueError) as problem:  # ValueError: the actor is gone already
             told = type(problem).__name__
         self._about, self._actor, self.hello = None, None, None
+        self._told = why or told
         if not self.stopping:
-            self._on_gone(why or told)
+            self._on_gone()
 
     def _hear(self, answer: Answer) -> None:
         """Hand an answer on; that models are loaded may come twice, and is told once."""
@@ -160,6 +163,10 @@ class ReplicaWorker:
             for answer in Frames(ANSWERS).feed(data):
                 self._hear(answer)
 
+    async def ended(self) -> str:
+        """Return how the replica ended."""
+        return self._told
+
     def kill(self) -> None:
         """End the replica at once."""
         if self._actor is not None:
@@ -185,7 +192,7 @@ def ray_engine(handle: "DeploymentHandle[Any]") -> Engine:
     def connect(
         setup: Callable[[int], Setup],
         on_answer: Callable[[Answer], None],
-        on_gone: Callable[[str], None],
+        on_gone: Callable[[], None],
         environment: Mapping[str, str],
     ) -> ReplicaWorker:
         return ReplicaWorker(replicas, setup, on_answer, on_gone, environment)

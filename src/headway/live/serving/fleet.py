@@ -39,8 +39,11 @@ from headway.serving.graph import Graph
 from headway.serving.request import Request
 from headway.serving.state import ServingState
 from headway.serving.workerstate import Batch
+from headway.units import MILLISECOND
 
 _RANK = attrgetter("rank")
+REFUSAL_PAUSE = MILLISECOND
+"""A policy is told of an action that did not happen after this time, if nothing happens before."""
 GIVEN_UP = "the policy gave it up: it cannot be answered in time"
 
 
@@ -73,6 +76,10 @@ class LiveFleet:
         self._later: list[Event] = []
         """Ends of batches whose load is still in the inbox: they come an instant after it."""
         self._wakes: list[int] = []
+        self._wakes_at: set[int] = set()
+        """What is in that heap: policies ask for one time again and again."""
+        self._refusals: list[Event] = []
+        """Actions that did not happen: the policy is told with what happens next, at the latest after a while."""
         self._last = -1
         self._settling: list[int] = []
         """Requests of batches that ended in the last instant: some are answered by now."""
@@ -138,9 +145,10 @@ class LiveFleet:
             elif at in answer.failures:
                 self.fail(request, f"task {open_request.graph.tasks[task].name}: {answer.failures[at]}", task)
             else:
-                if (old := open_request.results[task]) is not None:
-                    release(old)
-                open_request.results[task] = result
+                if open_request.results[task] is None:
+                    open_request.results[task] = result
+                else:  # computed again for one successor: another may be about to read the first result
+                    release(result)
         if batch is not None:
             self.tasks += len(tasks)
             if not answer.failures:
@@ -156,10 +164,12 @@ class LiveFleet:
         events, wakes = self._inbox, self._wakes
         if wakes and wakes[0] <= now:
             while wakes and wakes[0] <= now:
-                heappop(wakes)
+                self._wakes_at.discard(heappop(wakes))
             events.append(Woke())
         if not events:
             return None
+        events += self._refusals
+        self._refusals = []
         self._inbox, self._later, self._last = self._later, [], now
         self._settling = [request for event in events for request in self._ends(event)]
         if len(events) > 1:
@@ -189,6 +199,11 @@ class LiveFleet:
             if payload is not None:
                 release(payload)
 
+    def blocks(self) -> set[str]:
+        """Return the names of all blocks of shared memory that open requests need."""
+        values = [value for each in self.open.values() for value in (each.input, *each.results) if value is not None]
+        return {value.block for value in values if value.block}
+
     @property
     def due(self) -> int | None:
         """Return when the policy wants to be asked again; None: it did not say."""
@@ -201,7 +216,7 @@ class LiveFleet:
         if type(action) is RunBatch:
             self._run(action)
         elif isinstance(action, WakeAt):
-            heappush(self._wakes, max(action.time, now + 1))
+            self._wake_at(max(action.time, now + 1))
         elif isinstance(action, FetchModel):
             self._count_loads(action.worker, (action.model,), action.evict)
             self._send(action.worker, Fetch(self._state.leases, action.model, action.evict))
@@ -245,7 +260,13 @@ class LiveFleet:
         self._inbox.extend(event for _, event in caused)
 
     def refused(self, now: int, action: Action) -> None:
-        """Tell the policy at the next instant of an action that did not happen."""
+        """Tell the policy later of an action that did not happen: told at once, it may ask for the same for ever."""
         self.rejected += 1
         request, worker = getattr(action, "request", -1), getattr(action, "worker", -1)
-        self._inbox.append(ActionRejected(KINDS[type(action)], request, worker))
+        self._refusals.append(ActionRejected(KINDS[type(action)], request, worker))
+        self._wake_at(now + REFUSAL_PAUSE)
+
+    def _wake_at(self, time: int) -> None:
+        if time not in self._wakes_at:
+            self._wakes_at.add(time)
+            heappush(self._wakes, time)

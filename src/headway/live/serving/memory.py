@@ -108,7 +108,7 @@ class Memory:
         with self._changed:
             while self._at[model] is _At.LOADING:
                 self._changed.wait()
-            if self._at[model] is _At.HERE:
+            if self._at[model] is not _At.RESERVED:  # here, or away again: the batch that it was wanted for has ended
                 return
             self._at[model] = _At.LOADING
         loaded = False

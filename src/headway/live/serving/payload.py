@@ -8,7 +8,8 @@ import io
 import mmap
 import os
 import pickle
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from shutil import rmtree
@@ -129,9 +130,12 @@ def release(payload: Payload) -> None:
         (FOLDER / payload.block).unlink(missing_ok=True)
 
 
-def sweep(prefix: str) -> int:
-    """Remove all blocks whose name begins with a prefix, left by processes that were killed; return how many."""
-    left = [path for path in FOLDER.glob(f"{prefix}-*") if path.is_file()]
+def sweep(prefix: str, needed: Collection[str] = ()) -> int:
+    """Remove the blocks whose name begins with a prefix, left by processes that were killed; return how many.
+
+    ``needed``: names of blocks that stay.
+    """
+    left = [path for path in FOLDER.glob(f"{prefix}-*") if path.name not in needed and path.is_file()]
     for path in left:
         path.unlink(missing_ok=True)
     return len(left)
@@ -142,12 +146,15 @@ def sweep_dead() -> int:
     removed = 0
     for path in FOLDER.glob(f"{NAME}-*"):
         owner = path.name.removeprefix(f"{NAME}-").partition("-")[0]
-        if owner.isdecimal() and path.stat().st_uid == os.getuid() and not Path(f"/proc/{owner}").exists():
-            removed += 1
-            if path.is_dir():
-                rmtree(path, ignore_errors=True)
-            else:
-                path.unlink(missing_ok=True)
+        if not owner.isdecimal() or Path(f"/proc/{owner}").exists():
+            continue
+        with suppress(FileNotFoundError):  # another server that starts removes it too
+            if path.stat().st_uid == os.getuid():
+                if path.is_dir():
+                    rmtree(path, ignore_errors=True)
+                else:
+                    path.unlink()
+                removed += 1
     return removed
 
 

@@ -16,6 +16,7 @@ from headway.live.serving.messages import ANSWERS, Answer, Frames, Hello, Order,
 _QUICK_S = 10.0
 """A worker that lives no longer than this has failed at its start, and is started again more slowly each time."""
 _LONGEST_PAUSE_S = 8.0
+_END_WITHIN_S = 5.0
 
 
 class Connection(Protocol):
@@ -46,6 +47,9 @@ class Connection(Protocol):
     async def stop(self, within_s: float = 5.0) -> None:
         """Let it end by itself; kill it when it does not within a time."""
 
+    async def ended(self) -> str:
+        """Return how it ended, once it has."""
+
 
 class WorkerProcess(asyncio.Protocol):
     """One worker: its process, its socket, and how often it was started."""
@@ -54,10 +58,10 @@ class WorkerProcess(asyncio.Protocol):
         self,
         setup: Callable[[int], Setup],
         on_answer: Callable[[Answer], None],
-        on_gone: Callable[[str], None],
+        on_gone: Callable[[], None],
         environment: Mapping[str, str],
     ) -> None:
-        """``setup`` makes the first message of the n-th start; ``on_gone`` is told how it ended."""
+        """``setup`` makes the first message of the n-th start; ``on_gone`` is called when it is lost."""
         self._setup = setup
         self._on_answer = on_answer
         self._on_gone = on_gone
@@ -84,13 +88,18 @@ class WorkerProcess(asyncio.Protocol):
         self._began, self.hello, self._frames = monotonic(), None, Frames(ANSWERS)
         with theirs:
             command = [sys.executable, "-m", "headway.live.serving.worker", str(theirs.fileno())]
-            self._process = subprocess.Popen(
-                command,
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                env=self._environment,
-                start_new_session=True,
-            )
+            try:
+                self._process = subprocess.Popen(
+                    command,
+                    pass_fds=[theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    env=self._environment,
+                    start_new_session=True,
+                )
+            except OSError:
+                ours.close()
+                self._quick_ends += 1
+                raise
         transport, _ = await asyncio.get_running_loop().create_connection(lambda: self, sock=ours)
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
@@ -109,13 +118,11 @@ class WorkerProcess(asyncio.Protocol):
             self._on_answer(answer)
 
     def connection_lost(self, problem: Exception | None) -> None:
-        """End the process, whatever is left of it, and tell how it ended."""
-        self._transport = None
+        """End the process, whatever is left of it, and tell that it is lost; ``ended`` waits for its end."""
+        self._transport = self.hello = None
         self.kill()
-        told = self._wait()
-        self.hello = None
         self._quick_ends = self._quick_ends + 1 if monotonic() - self._began < _QUICK_S else 0
-        self._on_gone(told)
+        self._on_gone()
 
     @property
     def pause_s(self) -> float:
@@ -138,23 +145,24 @@ class WorkerProcess(asyncio.Protocol):
         while self._process is not None and self._process.poll() is None and monotonic() < until:
             await asyncio.sleep(0.01)
         self.kill()
-        self._wait()
+        await self.ended()
         if self._transport is not None:
             self._transport.abort()
 
-    def _wait(self) -> str:
-        """Wait for the end of a process that was killed or has closed its socket; return how it ended."""
+    async def ended(self) -> str:
+        """Return how a process ended that was killed; with much GPU memory that takes it seconds, and others go on."""
         if self._process is None:
             return "it was never started"
-        try:
-            status = self._process.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            return "it cannot be ended"
+        until = monotonic() + _END_WITHIN_S
+        while (status := self._process.poll()) is None:
+            if monotonic() > until:
+                return "it cannot be ended"
+            await asyncio.sleep(0.005)
         return f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
 
 
 Connect: TypeAlias = Callable[
-    [Callable[[int], Setup], Callable[[Answer], None], Callable[[str], None], Mapping[str, str]], Connection
+    [Callable[[int], Setup], Callable[[Answer], None], Callable[[], None], Mapping[str, str]], Connection
 ]
 """Makes the connection of a worker; see ``WorkerProcess``."""
 

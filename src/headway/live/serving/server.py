@@ -7,7 +7,7 @@ fleet, and the scheduler is let go until nothing is left to decide. There are no
 import asyncio
 import os
 from collections.abc import Callable
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from shutil import rmtree
 from typing import Any
 
@@ -29,18 +29,18 @@ from headway.live.serving.messages import NO_LEASE, Answer, Beat, Hello, Rejecte
 from headway.live.serving.options import Options
 from headway.live.serving.payload import Packer, Payload
 from headway.live.serving.process import Connection, Engine
-from headway.live.serving.tally import Tally, status_of_worker
+from headway.live.serving.tally import LATE, Tally, status_of_worker, what_is_late
 from headway.serving.actions import Action
 from headway.serving.events import Event, WorkerFailed, WorkerRecovered
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.request import Request
-from headway.serving.requeststate import DONE, Stage
 from headway.serving.state import ServingState
 from headway.serving.workerstate import Batch
 from headway.units import SECOND, counted, format_duration
 
-_LATE = "late"
-_STAGES = {stage: stage.name.lower() for stage in Stage}
+_STOPS = "the server stops"
+_ENDED_KEPT = 10_000
+"""Deadlines of so many requests that have ended are kept before they are thrown out."""
 TICK_S = 0.1
 """How often deadlines, hung workers and the tape are looked at."""
 
@@ -118,7 +118,7 @@ class Server:
 
         environment = options.environments[index % len(options.environments)]
         return self._engine.connect(
-            setup, lambda answer: self._on_answer(index, answer), lambda told: self._on_gone(index, told), environment
+            setup, lambda answer: self._on_answer(index, answer), lambda: self._on_gone(index), environment
         )
 
     async def start(self) -> None:
@@ -154,8 +154,9 @@ class Server:
     async def stop(self) -> None:
         """End what is open with a reason, stop the workers, and leave nothing behind; the tape stays open."""
         self.ready, self.draining = False, True
+        self._turn()  # what has arrived has done so on the tape before it fails
         for request in list(self.fleet.open):
-            self.fleet.fail(request, "the server stops")
+            self.fleet.fail(request, _STOPS)
         self._turn()
         for task in self._tasks:
             task.cancel()
@@ -187,6 +188,11 @@ class Server:
             self.tally.refused[graph] += 1
             future.set_exception(RequestRefusedError(reason, self._retry_after_s()))
             return future
+        try:
+            packed = self._packer.pack(value)
+        except Exception as problem:  # noqa: BLE001  # a value of the user's own, or shared memory is full
+            future.set_exception(self._unpacked(graph, problem))
+            return future
         now, given = self.clock(), deadline_ns if deadline_ns is not None else self._slos[number]
         due, who = now + given if given else 0, self.tenants.setdefault(tenant, len(self.tenants))
         request = Request(self._next_id, number, now, self._entry(), due, who, priority=priority)
@@ -194,9 +200,16 @@ class Server:
         heappush(self._deadlines, (now + (given + self.options.grace if given else self.options.timeout), request.id))
         self.tally.accepted[graph] += 1
         self._record(request)
-        self.fleet.arrive(request, self._packer.pack(value), lambda *end: self._on_end(request, future, *end))
+        self.fleet.arrive(request, packed, lambda *end: self._on_end(request, future, *end))
         self._ask_turn()
         return future
+
+    def _unpacked(self, graph: str, problem: Exception) -> Exception:
+        """Return why an input cannot be handed to workers."""
+        if not isinstance(problem, OSError):
+            return ServeError(f"the input does not travel: {type(problem).__name__}: {problem}")
+        self.tally.refused[graph] += 1
+        return RequestRefusedError(f"no room in {payload.FOLDER}: {problem.strerror}", self._retry_after_s())
 
     def _entry(self) -> int:
         """Return the worker whose view decides about a request first: each in turn."""
@@ -221,17 +234,22 @@ class Server:
     ) -> None:
         name, tally, now = self.graphs[request.graph], self.tally, self.clock()
         if results is not None:
-            tally.answered[name] += 1
-            tally.in_time[name] += not request.deadline or now <= request.deadline
-            tally.latencies.append(now - request.arrival)
-            if not future.done():
-                future.set_result(self._value(request.graph, results))
-            return
+            try:
+                value = self._value(request.graph, results)
+            except Exception as problem:  # noqa: BLE001  # a value of the user's own may be unreadable: its request fails
+                reason = f"the result cannot be read: {type(problem).__name__}: {problem}"
+            else:
+                tally.answered[name] += 1
+                tally.in_time[name] += not request.deadline or now <= request.deadline
+                tally.latencies.append(now - request.arrival)
+                if not future.done():
+                    future.set_result(value)
+                return
         error: RequestError
-        if reason == GIVEN_UP:
+        if reason in (GIVEN_UP, _STOPS, self.failure):  # it may be sent again, also under its key
             error = RequestRefusedError(reason, self._retry_after_s())
             tally.refused[name] += 1
-        elif reason.startswith(_LATE):
+        elif reason.startswith(LATE):
             error = RequestLateError(reason)
             tally.late[name] += 1
         else:
@@ -266,11 +284,10 @@ class Server:
         except Exception as problem:  # noqa: BLE001  # a mistake of a policy must not leave requests without an answer
             self._fail(f"the policy {self.policy.name} failed: {type(problem).__name__}: {problem}")
             return
-        due = self.fleet.due
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
-        if due is not None:
+        if (due := self.fleet.due) is not None:
             wait_s = max(0, due - self.clock()) / SECOND
             self._alarm = asyncio.get_running_loop().call_later(wait_s, self._turn)
 
@@ -286,31 +303,23 @@ class Server:
             await asyncio.sleep(TICK_S)
             self._end_late()
             self._end_hung()
-            if self.tape.due:
-                self.on_flush()
-                self.tape.flush()
+            try:
+                if self.tape.due and not self.failure:
+                    self.on_flush()
+                    self.tape.flush()
+            except OSError as problem:
+                self._fail(f"the run cannot be kept: {problem}")
 
     def _end_late(self) -> None:
-        now, ended = self.clock(), False
+        now = self.clock()
         while self._deadlines and self._deadlines[0][0] <= now:
             _, request = heappop(self._deadlines)
             if request in self.fleet.open:
-                self.fleet.fail(request, self._what_is_late(request, now))
-                ended = True
-        if ended:
-            self._ask_turn()
-
-    def _what_is_late(self, request: int, now: int) -> str:
-        """Return what a late request waits for."""
-        if (rs := self.state.requests.get(request)) is None:
-            return f"{_LATE}: it was not decided about"
-        parts = []
-        for task, stage in enumerate(rs.stage):
-            if stage not in (DONE, Stage.WAITING):
-                where = f" on {self.state.workers[rs.worker[task]].worker.name}" if rs.worker[task] >= 0 else ""
-                since = format_duration(max(0, now - rs.since[task]))
-                parts.append(f"{rs.graph.tasks[task].name} is {_STAGES[stage]}{where} for {since}")
-        return f"{_LATE}: {'; '.join(parts) or 'no task of it can run'}"
+                self.fleet.fail(request, what_is_late(self.state, request, now))
+                self._ask_turn()
+        if len(self._deadlines) > 2 * len(self.fleet.open) + _ENDED_KEPT:  # a client may give each a deadline of days
+            self._deadlines = [each for each in self._deadlines if each[1] in self.fleet.open]
+            heapify(self._deadlines)
 
     # --- workers ----------------------------------------------------------------------------------------------
 
@@ -324,7 +333,7 @@ class Server:
             if self.ready and not self.state.workers[worker].up:
                 self.fleet.happen(WorkerRecovered(worker))
                 self._log(f"worker {worker} is back (process {answer.pid})")
-                self._ask_turn()
+                self._turn()  # before anything else is heard of it: that it is gone again may come right after
         elif isinstance(answer, Rejected) and answer.lease == NO_LEASE:
             self._log(f"worker {worker}: {answer.reason}")
             self._problems[worker] = answer.reason
@@ -332,23 +341,27 @@ class Server:
             self.fleet.on_answer(worker, answer)
             self._ask_turn()
 
-    def _on_gone(self, worker: int, told: str) -> None:
-        process = self.processes[worker]
-        if process.stopping:
+    def _on_gone(self, worker: int) -> None:
+        if self.processes[worker].stopping:
             return
         self.tally.worker_ends[worker] += 1
         self.beats[worker] = Beat(0)
         if self.ready:
-            self._log(f"worker {worker} ended ({told}) and is started again")
             if self.state.workers[worker].up:
                 self.fleet.happen(WorkerFailed(worker))
                 self._ask_turn()
-            self._keep(self._restart(process))
+            self._keep(self._restart(worker))
 
-    async def _restart(self, process: Connection) -> None:
-        await asyncio.sleep(process.pause_s)
-        if not process.stopping:
-            await process.start()
+    async def _restart(self, worker: int) -> None:
+        process = self.processes[worker]
+        self._log(f"worker {worker} ended ({await process.ended()}) and is started again")
+        payload.sweep(f"{self._prefix}-{worker}-{process.starts}", self.fleet.blocks())
+        while not process.stopping:
+            await asyncio.sleep(process.pause_s)
+            try:
+                return await process.start()
+            except OSError as problem:
+                self._log(f"worker {worker} cannot be started ({problem}): it is tried again")
 
     def _end_hung(self) -> None:
         now, least = self.clock(), self.options.hang_after
@@ -363,8 +376,7 @@ class Server:
     def _on_ran(self, batch: Batch, run_ns: int) -> None:
         """Compare what a batch took with what was expected."""
         if (expected := batch.end - batch.start) > 0:
-            name = self._names[batch.function]
-            self.tally.note_run(name, run_ns / expected)
+            self.tally.note_run(self._names[batch.function], run_ns / expected)
 
     def status(self) -> dict[str, Any]:
         """Return counts, latencies and the state of each worker; times in seconds."""

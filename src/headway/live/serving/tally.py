@@ -1,4 +1,4 @@
-"""What a server has counted, as it is shown by its status."""
+"""What a server has counted, as it is shown by its status, and what can be told of its workers and requests."""
 
 from collections import Counter, deque
 from collections.abc import Sequence
@@ -8,11 +8,15 @@ from typing import Any
 
 from headway.live.serving.messages import Beat
 from headway.live.serving.process import Connection
+from headway.serving.requeststate import DONE, Stage
 from headway.serving.state import ServingState
-from headway.units import SECOND
+from headway.units import SECOND, format_duration
 
 LATENCIES = 4096
 """The latencies of so many last answers are kept."""
+LATE = "late"
+"""How the reason of a late request begins."""
+_STAGES = {named: named.name.lower() for named in Stage}
 _RUNS = 256
 """The run times of so many last batches of a function are kept."""
 
@@ -72,3 +76,16 @@ def status_of_worker(state: ServingState, index: int, process: Connection, beat:
         "used_bytes": beat.used_bytes,
         "device_bytes": beat.device_bytes,
     }
+
+
+def what_is_late(state: ServingState, request: int, now: int) -> str:
+    """Return what a late request waits for."""
+    if (rs := state.requests.get(request)) is None:
+        return f"{LATE}: it was not decided about"
+    parts = []
+    for task, stage in enumerate(rs.stage):
+        if stage not in (DONE, Stage.WAITING):
+            where = f" on {state.workers[rs.worker[task]].worker.name}" if rs.worker[task] >= 0 else ""
+            since = format_duration(max(0, now - rs.since[task]))
+            parts.append(f"{rs.graph.tasks[task].name} is {_STAGES[stage]}{where} for {since}")
+    return f"{LATE}: {'; '.join(parts) or 'no task of it can run'}"
