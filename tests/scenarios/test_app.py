@@ -120,6 +120,13 @@ def test_without_a_profile_times_are_a_guess_and_a_run_says_so(tmp_path: Path) -
     assert built.notes[0] in prepare(of(path)).notes
 
 
+def test_a_deadline_below_a_guess_is_refused_with_what_would_measure_it(tmp_path: Path) -> None:
+    path = app(tmp_path)
+    path.write_text(path.read_text().replace('slo="600ms"', 'slo="15ms"'))
+    with pytest.raises(InputError, match=r"slo 15ms is below the critical path.*; times of tasks .* are a guess: head"):
+        prepare(of(path))
+
+
 def test_the_scenario_of_an_application(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(12)))
     built = load(of(app(tmp_path)))

@@ -246,6 +246,12 @@ def test_a_request_that_never_fits_or_generates_nothing_is_refused_in_one_line(t
         hw.simulate(hw.fleet(mine, arrivals=trace(tmp_path, (10, 5), (10, 0)), **settings), "hash")
 
 
+def test_what_never_fits_is_said_before_that_it_comes_too_fast(tmp_path: Path) -> None:
+    mine = scenario(tmp_path, 'cache = "200MB"')  # 1,525 tokens
+    with pytest.raises(ExperimentError, match=r"mean length: 900,000 \+ 100 tokens never fit .* which holds 1,525;"):
+        hw.simulate(hw.fleet(mine, prompt_tokens="900000", output_tokens="100", rate=1000, requests=20), "hash")
+
+
 def test_tokens_come_from_the_experiment_then_the_trace_then_the_scenario(tmp_path: Path) -> None:
     mine, recorded = scenario(tmp_path), trace(tmp_path, (30, 5), (40, 6), (50, 7))
 

@@ -50,6 +50,10 @@ SOME_GPU = "gpu"
 StructT = TypeVar("StructT", bound=Struct)
 
 
+GUESSED = "are a guess"
+"""What a note says of times that nobody measured."""
+
+
 @dataclass(frozen=True, slots=True)
 class WorkloadDefaults:
     """The default workload of a scenario, with the chosen setting applied."""
@@ -248,7 +252,7 @@ class Builder:
         if not guessed:
             return ()
         those = f"task {guessed[0]}" if len(guessed) == 1 else f"tasks {', '.join(guessed)}"
-        return (f"times of {those} are a guess: {self.functions[guessed[0]].guess} measures them",)
+        return (f"times of {those} {GUESSED}: {self.functions[guessed[0]].guess} measures them",)
 
     def _models(self, used: Mapping[str, tuple[str, str]]) -> tuple[list[Model], dict[str, int]]:
         sizes: dict[str, int] = {}

@@ -100,11 +100,23 @@ def check_contexts(catalogue: Catalogue, requests: Sequence[Request]) -> None:
                 f"request {request.id}: {prompt:,} prompt and {counted(output, 'output token')}: a request of graph "
                 f"{catalogue.graphs[request.graph].name}, which generates, needs at least 1 of each"
             )
-        if prompt + output > room[0]:
-            raise ExperimentError(
-                f"request {request.id}: {prompt:,} + {output:,} tokens never fit into the cache of {room[1]}, which "
-                f"holds {room[0]:,}; enlarge generate.cache, or leave such requests out"
-            )
+        _check_room(f"request {request.id}", prompt, output, room)
+
+
+def check_expected_contexts(catalogue: Catalogue) -> None:
+    """Raise for a function whose engine could not hold the mean request that is expected of it."""
+    for function in catalogue.functions:
+        if (kind := function.generate) is not None:
+            room = (kind.cache_tokens, function.name)
+            _check_room("requests of the mean length", kind.expected_prompt, kind.expected_output, room)
+
+
+def _check_room(who: str, prompt: int, output: int, room: tuple[int, str]) -> None:
+    if prompt + output > room[0]:
+        raise ExperimentError(
+            f"{who}: {prompt:,} + {output:,} tokens never fit into the cache of {room[1]}, which "
+            f"holds {room[0]:,}; enlarge generate.cache, or leave such requests out"
+        )
 
 
 def _least_room(functions: Sequence[Function]) -> tuple[int, str] | None:

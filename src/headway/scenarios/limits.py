@@ -7,8 +7,9 @@ from math import fsum
 from headway.errors import ExperimentError
 from headway.formats.serving.settings import ServingExperiment, parse_slo
 from headway.formats.serving.tokens import MOST_BATCH
-from headway.scenarios.build import Built
+from headway.scenarios.build import GUESSED, Built
 from headway.scenarios.classes import classes_of, mixes_of, shares_of, slo_texts
+from headway.scenarios.generating import check_expected_contexts
 from headway.scenarios.tokens import TokenPairs, with_run_tokens
 from headway.serving.catalogue import Configuration, Function
 from headway.serving.fleet import MEMORY_SLICES, MIG, MIG_SPAN, Worker
@@ -29,6 +30,9 @@ def deadlines(experiment: ServingExperiment, built: Built) -> tuple[tuple[int, .
 
     No limit may be below the graph's fastest path.
     """
+    guesses = "".join(
+        f"; {note}" for note in built.notes if GUESSED in note
+    )  # a path of guesses may be longer than the real one
     latency, names = LatencyModel(built.catalogue, built.fleet), list(classes_of(experiment, built))
     rows = []
     for at, (texts, mix) in enumerate(zip(slo_texts(experiment, built), mixes_of(experiment, built), strict=True)):
@@ -36,23 +40,35 @@ def deadlines(experiment: ServingExperiment, built: Built) -> tuple[tuple[int, .
         whose = f"class {names[at]}: " if names else ""
         rows.append(
             tuple(
-                _limit(latency, graph, texts[graph.name], None if fixed is None else fixed[index], whose, mix[index])
+                _limit(
+                    latency,
+                    graph,
+                    texts[graph.name],
+                    None if fixed is None else fixed[index],
+                    mix[index],
+                    around=(whose, guesses),
+                )
                 for index, graph in enumerate(built.catalogue.graphs)
             )
         )
     return tuple(rows)
 
 
-def _limit(latency: LatencyModel, graph: Graph, text: str, fixed: int | None, whose: str, share: float) -> int:
-    """Return how long a request of a graph may take; raise where that is too short and such requests come."""
+def _limit(
+    latency: LatencyModel, graph: Graph, text: str, fixed: int | None, share: float, around: tuple[str, str]
+) -> int:
+    """Return how long a request of a graph may take; raise where that is too short and such requests come.
+
+    ``around``: what a refusal begins and ends with.
+    """
     parsed = parse_slo(text) if fixed is None else (fixed, 0.0) if fixed else None
     given = 0 if parsed is None else parsed[0] or round(parsed[1] * latency.critical_path(graph))
     least = latency.fastest_path(graph)
     if parsed is not None and given < least and share:
         means = f" ({text})" if parsed[1] else ""
         raise ExperimentError(
-            f"{whose}slo {format_duration(given)}{means} is below the critical path: graph {graph.name} takes "
-            f"{format_duration(least)} at its fastest, {format_duration(least - given)} more"
+            f"{around[0]}slo {format_duration(given)}{means} is below the critical path: graph {graph.name} takes "
+            f"{format_duration(least)} at its fastest, {format_duration(least - given)} more{around[1]}"
         )
     return given
 
@@ -147,6 +163,7 @@ def check_rate(experiment: ServingExperiment, built: Built, rate: float, recorde
     most = _programme(built, calls)
     if rate <= most * _NEAR:
         return ""
+    check_expected_contexts(built.catalogue)  # where nothing ever fits, no rate would help
     workers = counted(len(built.fleet.workers), "worker")
     told = f"rate {rate:g} is more than the fleet can carry: {workers}, at most {most:.3g} requests a second"
     if rate > most * MOST_OVERLOAD and not experiment.workload.overload:

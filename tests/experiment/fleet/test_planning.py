@@ -141,6 +141,11 @@ def test_where_no_policy_is_enough_the_first_says_why(
     assert "no kind of worker answers 99 % in time; hash, T4 (14 GB, 1 CPU): 50.0 % in time" in err
 
 
+def test_requests_longer_than_the_cache_are_said_to_be_the_reason() -> None:
+    with pytest.raises(ExperimentError, match=r"2,000,000 \+ \d+ tokens never fit into the cache of answer"):
+        hw.plan("chat", rate=2, requests=100, prompt_tokens="2000000")
+
+
 def test_times_the_critical_path_is_written_as_x_or_as_l() -> None:
     assert parse_slo("3x") == parse_slo("3L") == parse_slo("3 ×") == (0, 3.0)
 

@@ -153,7 +153,7 @@ def test_who_is_not_there_is_one_line(tmp_path: Path, monkeypatch: pytest.Monkey
         (tmp_path / "headway" / "serve" / name).mkdir(parents=True)
     one, two = (tmp_path / "headway" / "serve" / name for name in ("one", "two"))
     with running(one, port=None), running(two, port=None):
-        with pytest.raises(ServeError, match=r"several servers run here \(one, two\)"):
+        with pytest.raises(ServeError, match=r"several servers run here \(one, two\): say which with --server NAME"):
             hw.client()
         with hw.client("two") as client:
             assert client.call("echo", 2) == 2

@@ -131,6 +131,7 @@ def test_a_body_that_is_too_large_is_refused_before_it_is_read() -> None:
             "root_path": "",
         }
         await application(Front(FakeServer()), most_body_bytes=100)(scope, receive, send)
+        assert b"larger than 100 B, the --most-body of this server" in sent[1]["body"]
         return int(sent[0]["status"])
 
     assert asyncio.run(play([(b"content-length", b"101")])) == 413

@@ -268,6 +268,18 @@ def test_a_worker_whose_server_is_gone_while_it_prepares_ends(tmp_path: Path) ->
         driven.close()
 
 
+def test_a_device_that_is_not_there_is_one_line_and_no_traceback(tmp_path: Path) -> None:
+    program = "import headway as hw\n@hw.task\ndef one(xs): return xs\nonly = hw.graph('only', one)"
+    (tmp_path / "app.py").write_text(program)
+    driven = Driven(tmp_path / "app.py", ("one",), device="tpu:0")
+    try:
+        assert "tpu:0" in driven.expect(Rejected).reason
+        assert driven.process.wait(60) == 1
+        assert "Traceback" not in driven.text()
+    finally:
+        driven.close()
+
+
 def test_a_forked_child_has_no_hold_of_the_socket(start: Start, tmp_path: Path) -> None:
     driven = start()
     driven.run("fork", 1)

@@ -24,6 +24,7 @@ from headway.experiment.play import play
 from headway.formats.serving.settings import BY_RATE, ServingExperiment, split_arrivals
 from headway.scenarios import file as scenario_file
 from headway.scenarios.file import SHIPPED, Built
+from headway.scenarios.generating import check_expected_contexts
 from headway.scenarios.limits import capacity_per_second, deadlines, mix_of
 from headway.scenarios.tokens import with_run_tokens
 from headway.serving.catalogue import Function
@@ -219,9 +220,11 @@ class Search:
         rate = self.experiment.workload.rate or 1.0
         try:
             deadlines(self.experiment, self._fleet(1))
+            asked = with_run_tokens(self.experiment, self._fleet(1))
+            check_expected_contexts(asked.catalogue)
         except ExperimentError as problem:
             return replace(nothing, why_not=str(problem))
-        one = capacity_per_second(with_run_tokens(self.experiment, self._fleet(1)), mix_of(self.experiment, self.built))
+        one = capacity_per_second(asked, mix_of(self.experiment, self.built))
         count = max(1, math.ceil(self.target * rate / one - 1e-9))
         if count > MOST_WORKERS:
             why = f"{count:,} of them would be needed for the throughput alone, {MOST_WORKERS:,} are the most tried"

@@ -141,7 +141,9 @@ async def _body(request: Request, most_bytes: int) -> bytes:
 
 
 def _too_large(most_bytes: int) -> _RefusedError:
-    return _RefusedError(Reply(413, reason=f"the body is larger than {format_size(most_bytes)}"))
+    return _RefusedError(
+        Reply(413, reason=f"the body is larger than {format_size(most_bytes)}, the --most-body of this server")
+    )
 
 
 def _input(body: bytes) -> Any:

@@ -114,7 +114,9 @@ def find(text: str = "") -> Place:
     places_found = running()
     if len(places_found) > 1:
         names = ", ".join(place.folder.name for place in places_found)
-        raise ServeError(f"several servers run here ({names}): say which, by its name")
+        raise ServeError(
+            f"several servers run here ({names}): say which with --server NAME; in Python, hw.client(NAME)"
+        )
     if not places_found:
         raise ServeError(f"no server runs here: {START}")
     return places_found[0]

@@ -19,6 +19,7 @@ from queue import SimpleQueue
 from time import perf_counter_ns, sleep
 from typing import Any
 
+from headway.errors import InputError
 from headway.live.serving.device import Device, device_named
 from headway.live.serving.host import Host
 from headway.live.serving.memory import Memory, RefusedError
@@ -265,7 +266,8 @@ def serve(handle: int) -> None:
     try:
         worker = _prepared(link, setups.get())
     except Exception as problem:  # noqa: BLE001 - the user's file; the server says it
-        traceback.print_exc(file=sys.stderr)
+        if not isinstance(problem, InputError):  # its line says all
+            traceback.print_exc(file=sys.stderr)
         link.send(Rejected(NO_LEASE, reason(problem)))
         os._exit(1)
     worker.hello()
