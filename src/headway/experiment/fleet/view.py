@@ -111,11 +111,12 @@ class FleetView(View):
         return serving_sweep.remarks(rows)
 
     def stays(self, stored: StoredRun) -> dict[str, float]:
-        """Return the latency of each request that was answered."""
+        """Return the latency of each request that was answered, by number and graph: others are no common ones."""
         built, scene = stored.scene.built, stored.scene
         ledger = Ledger(built.catalogue, built.fleet, scene.requests, stored.tape)
         taken = zip(scene.requests, ledger.answered.tolist(), ledger.latency.tolist(), strict=True)
-        return {str(request.id): latency / SECOND for request, answered, latency in taken if answered}
+        names = [graph.name for graph in built.catalogue.graphs]
+        return {f"{names[each.graph]} {each.id}": latency / SECOND for each, answered, latency in taken if answered}
 
     def story(self, stored: StoredRun, subject: str) -> Story:
         """Tell where the time of one request went."""

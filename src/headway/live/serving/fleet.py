@@ -209,6 +209,12 @@ class LiveFleet:
         """Return when the policy wants to be asked again; None: it did not say."""
         return self._wakes[0] if self._wakes else None
 
+    def counts(self) -> dict[str, int]:
+        """Return what was carried out so far, by name."""
+        named = {"tasks": self.tasks, "batches": self.batches, "loads": self.loads, "cache_hits": self.hits}
+        moved = {"evictions": self.evictions, "moved_bytes": self.moved_bytes}
+        return {**named, **moved, "rejected_actions": self.rejected}
+
     # --- what is done -----------------------------------------------------------------------------------------
 
     def execute(self, now: int, action: Action) -> None:

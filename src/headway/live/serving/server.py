@@ -389,13 +389,7 @@ class Server:
             "uptime_s": self.clock() / SECOND,
             "open": len(fleet.open),
             **self.tally.shown(self.graphs),
-            "tasks": fleet.tasks,
-            "batches": fleet.batches,
-            "loads": fleet.loads,
-            "cache_hits": fleet.hits,
-            "evictions": fleet.evictions,
-            "moved_bytes": fleet.moved_bytes,
-            "rejected_actions": fleet.rejected,
+            **fleet.counts(),
             "workers": [
                 status_of_worker(self.state, index, process, beat)
                 for index, (process, beat) in enumerate(zip(self.processes, self.beats, strict=True))
