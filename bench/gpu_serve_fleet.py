@@ -50,6 +50,8 @@ WORKERS = 5
 CONTEXT_BYTES = 1_000_000_000
 """What a worker's process may take of its 14 GB besides models and activations: its context, libraries, workspaces."""
 WARM_SECONDS = 3.0
+FOLDER_VERSION = 2
+"""Of run folders (headway.experiment.files, which needs polars)."""
 CALM = {"OMP_NUM_THREADS": "3", "OMP_WAIT_POLICY": "PASSIVE"}
 """Five workers build their models at once: threads that wait must not spin on the CPUs of others."""
 COUNTED = ("tasks", "batches", "loads", "cache_hits", "evictions", "moved_bytes", "rejected_actions")
@@ -167,7 +169,9 @@ class Fleet:
                 experiment.serving, scenario="scenario.toml", profile="compass.profile.toml"
             ),
         )
-        (run / "experiment.toml").write_text(toml.write({"scale": "fleet", **msgspec.to_builtins(stored)}))
+        (run / "experiment.toml").write_text(
+            toml.write({"version": FOLDER_VERSION, "scale": "fleet", **msgspec.to_builtins(stored)})
+        )
         shutil.copy(self.profile, run)
 
     async def stop(self) -> None:

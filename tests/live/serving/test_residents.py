@@ -166,6 +166,11 @@ def test_a_module_whose_values_matter_while_it_is_built_is_built_with_them(tmp_p
         assert torch.equal(first.value(given), second.value(given))
 
 
+def test_a_model_is_sketched_while_the_sketches_of_others_wait_for_their_memory() -> None:
+    kept = [sketched(Tied) for _ in range(3)]
+    assert all(each is not None for each in kept)
+
+
 def test_models_that_are_no_modules_are_built_when_loaded_and_dropped_when_evicted(tmp_path: Path) -> None:
     build = Counted(lambda: {"table": list(range(100))})
     model, second = ready(host_in(tmp_path), build), ready(host_in(tmp_path), build)
