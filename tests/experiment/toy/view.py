@@ -70,6 +70,12 @@ class ToyView(View):
             table.add_row(*words[:2], f"{row['time_mean_s']:.3f} s", words[2])
         return table, 0
 
+    def stays(self, stored: StoredRun) -> dict[str, float]:
+        """Return how long each task that ended took."""
+        times = {(row.kind, row.subject): row.time for row in stored.tape}
+        ended = [task.id for task in stored.scene.tasks if (Kind.FINISHED, task.id) in times]
+        return {str(task): (times[Kind.FINISHED, task] - times[Kind.ARRIVED, task]) / SECOND for task in ended}
+
     def story(self, stored: StoredRun, subject: str) -> Story:
         """Tell of one task."""
         if not subject.isdecimal() or int(subject) >= len(stored.scene.tasks):
