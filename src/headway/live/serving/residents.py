@@ -20,7 +20,7 @@ class Resident(Protocol):
 
     @property
     def value(self) -> Any:
-        """What a task is called with while the model is loaded."""
+        """Return what a task is called with while the model is loaded."""
 
     def load(self) -> None:
         """Bring the model in."""
@@ -104,7 +104,7 @@ class Unprepared:
 
     @property
     def value(self) -> Any:
-        """What a task is called with."""
+        """Return what a task is called with; None before it is prepared."""
         return self._prepared.value if self._prepared is not None else None
 
     def load(self) -> None:

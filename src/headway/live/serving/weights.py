@@ -84,7 +84,7 @@ class Header:
 
     @property
     def is_ours(self) -> bool:
-        """Whether headway wrote the file."""
+        """Return whether headway wrote the file."""
         return NOTE in self.notes
 
     def matches(self, entries: Iterable[Entry]) -> bool:
