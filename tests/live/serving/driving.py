@@ -4,7 +4,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -135,3 +135,23 @@ class Driven:
             self.process.kill()
             self.process.wait()
             sweep(self.prefix)
+
+
+Start = Callable[..., Driven]
+"""Starts a worker, ready for orders; keywords go into its setup."""
+
+
+def starting(app: Path, text: str, functions: Iterable[str], models: Iterable[str]) -> Iterator[Start]:
+    """Yield what starts workers of an application with this text; they end when the generator does."""
+    app.write_text(text)
+    started: list[Driven] = []
+
+    def one(**setup: Any) -> Driven:
+        driven = Driven(app, functions, models, **setup)
+        started.append(driven)
+        driven.ready()
+        return driven
+
+    yield one
+    for driven in started:
+        driven.close()

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from headway.live.serving.messages import (
     Setup,
     Stop,
 )
-from tests.live.serving.driving import Driven
+from tests.live.serving.driving import Driven, Start, starting
 from tests.processes import until
 
 APP = '''
@@ -93,24 +93,11 @@ JOINED = graph("joined", {double, speak} >> join)
 FUNCTIONS = ("double", "join", "look_up", "with_slow", "with_missing", "hold", "where", "speak")
 MODELS = ("words", "slow", "missing")
 
-Start = Callable[..., Driven]
-
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
     """Starts workers of the application, ready for orders; they end with the test."""
-    (tmp_path / "app.py").write_text(APP)
-    started: list[Driven] = []
-
-    def one(**setup: Any) -> Driven:
-        driven = Driven(tmp_path / "app.py", FUNCTIONS, MODELS, **setup)
-        started.append(driven)
-        driven.ready()
-        return driven
-
-    yield one
-    for driven in started:
-        driven.close()
+    yield from starting(tmp_path / "app.py", APP, FUNCTIONS, MODELS)
 
 
 def test_batches_come_back_with_one_result_each(start: Start) -> None:

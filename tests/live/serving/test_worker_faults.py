@@ -3,7 +3,7 @@
 import os
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import torch
 
 from headway.live.serving.messages import Evict, Fetch, Fetched, Finished, Loaded, Rejected, Run
 from headway.live.serving.payload import FOLDER, Payload, sweep, unpack
-from tests.live.serving.driving import Driven
+from tests.live.serving.driving import Driven, Start, starting
 from tests.processes import gone, until
 
 APP = """
@@ -94,24 +94,11 @@ ALONE = [graph(each.name, each) for each in (infer, picky, short, no_list, hang,
 FUNCTIONS = ("infer", "picky", "short", "no_list", "hang", "fork", "big")
 MODELS = ("net", "other")
 
-Start = Callable[..., Driven]
-
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
     """Starts workers of the application, ready for orders; they end with the test."""
-    (tmp_path / "app.py").write_text(APP)
-    started: list[Driven] = []
-
-    def one(**setup: Any) -> Driven:
-        driven = Driven(tmp_path / "app.py", FUNCTIONS, MODELS, **setup)
-        started.append(driven)
-        driven.ready()
-        return driven
-
-    yield one
-    for driven in started:
-        driven.close()
+    yield from starting(tmp_path / "app.py", APP, FUNCTIONS, MODELS)
 
 
 def failures(driven: Driven, function: str, *inputs: Any) -> dict[int, str]:
