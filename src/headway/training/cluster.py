@@ -76,6 +76,14 @@ class Tenant:
 
 
 @dataclass(frozen=True, slots=True)
+class Qos:
+    """A quality of service that jobs name, and its priority."""
+
+    name: str
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Cluster:
     """All of it. Node order is the order of first-fit and of every tie."""
 
@@ -86,6 +94,7 @@ class Cluster:
     gpu_speed_ppm: dict[str, int] = field(default_factory=dict)
     """Speed of a GPU type against the reference; types not named run at reference speed."""
     limits: tuple[LimitRule, ...] = ()
+    qos: tuple[Qos, ...] = ()
 
     def __post_init__(self) -> None:
         names = [level.name for level in self.levels]

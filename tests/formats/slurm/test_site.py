@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from headway.errors import ExperimentError
-from headway.formats.slurm.site import parse, read, site
+from headway.formats.slurm.conf import settings as parse
+from headway.formats.slurm.site import read, site
 from headway.plugins import anchored, resolve
 from headway.training.policies.registry import build
 from headway.units import DAY, MINUTE

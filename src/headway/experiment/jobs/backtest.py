@@ -38,6 +38,7 @@ def answer(document: toml.Document, policies: Sequence[str], config: str | PathL
             stopped = f"{result.policy} was stopped; nothing of it is shown"
             break
         backtests.append(compared)
+        notes = slurm_site.told(notes, result.scene.cluster)
         notes.extend(note for note in result.scene.notes if note not in notes)
     shown = (
         [*spaced(list(tables(backtests, policies[: len(backtests)]))), "", verdict(backtests[0])] if backtests else []

@@ -28,10 +28,13 @@ from headway.experiment.jobs.speed import (
 )
 from headway.files import write_whole
 from headway.formats.run_settings import check_measure
+from headway.formats.slurm.followed import concerns
+from headway.formats.slurm.records import Unread
+from headway.formats.slurm.site import told
 from headway.formats.training import cluster_file, cluster_table
 from headway.formats.training.settings import LEAST_MTBF, MOST_FAILURES, Experiment, FailuresTable, PolicyTable, span
 from headway.metrics.training.window import check_texts, window_of
-from headway.plugins import GIVEN, TRUST, anchored, is_from_outside, is_untrusted, of_run
+from headway.plugins import GIVEN, TRUST, anchored, is_from_outside, is_untrusted, of_run, site_notes
 from headway.sim.faults import FailureModel, Faults, Maintenance
 from headway.sim.resume import Moment
 from headway.sim.training import SimulatedCluster
@@ -231,26 +234,30 @@ def faults_of(experiment: Experiment, nodes: int) -> Faults | None:
     return Faults(nodes, experiment.run.seed, model, works) if model is not None or works else None
 
 
-def checked(experiment: Experiment) -> tuple[Experiment, tuple[str, ...], Cluster, ComposedPolicy]:
-    """Refuse what is wrong whatever the jobs are; return it with its cluster, notes on that, and its policy."""
+def checked(experiment: Experiment) -> tuple[Experiment, tuple[str, ...], tuple[Unread, ...], Cluster, ComposedPolicy]:
+    """Refuse what is wrong whatever the jobs are; return it with its cluster, notes on that, and its policy.
+
+    The third are rules of a site that are not followed.
+    """
     measure = check_measure(experiment.measure)
     check_texts(measure.jobs, measure.warmup)
     table = experiment.cluster
     if not (table.file or table.nodes or table.gpus_per_node or table.node_groups):
         source(experiment.trace, 0)  # what lacks jobs too is told of both
-    experiment, about = _from_files(experiment)
+    experiment, about, unread = _from_files(experiment)
     cluster = cluster_table.build(experiment.cluster)
+    about = (*told(site_notes(experiment.policy.name), cluster), *about)
     cluster_table.within("seed", experiment.run.seed, 0, 2**63 - 1)
     policy = policy_of(experiment)
     costs_of(experiment, facts_of(experiment))
     check_division(experiment, cluster, policy)
     faults_of(experiment, len(cluster.nodes))
-    return experiment, about, cluster, policy
+    return experiment, about, unread, cluster, policy
 
 
 def prepare(experiment: Experiment) -> JobsScene:
     """Make the cluster and the jobs that fit it, with notes on what was left out."""
-    experiment, about, cluster, policy = checked(experiment)
+    experiment, about, unread, cluster, policy = checked(experiment)
     table, measure = experiment.trace, experiment.measure
     made = arrivals(*source(table, cluster.gpus), table.load, table.estimates, table.models, experiment.run.seed)
     jobs, notes = made[0], [*about, *made[1]]
@@ -266,6 +273,7 @@ def prepare(experiment: Experiment) -> JobsScene:
     check_failures(failure_model(experiment.failures), cluster, jobs)
     window_of(jobs, measure.jobs, measure.warmup)
     notes += [*unknown_models(experiment, jobs), *unknown_programs(experiment, jobs)]
+    notes += map(str, concerns(unread, jobs, {}, cluster.tenants))
     return JobsScene(_resolved(experiment, cluster), cluster, jobs, tuple(notes), skipped)
 
 
@@ -298,11 +306,14 @@ def load(experiment: Experiment, folder: Path, *, trust: bool) -> JobsScene:
     return JobsScene(experiment, cluster_table.build(experiment.cluster), jobs, kept_facts=facts)
 
 
-def _from_files(experiment: Experiment) -> tuple[Experiment, tuple[str, ...]]:
-    """Return the experiment with its cluster written out where files describe it, and notes on them."""
+def _from_files(experiment: Experiment) -> tuple[Experiment, tuple[str, ...], tuple[Unread, ...]]:
+    """Return the experiment with its cluster written out where files describe it, and notes on them.
+
+    The last are rules of a site that are not followed.
+    """
     table = experiment.cluster
     if not table.file:
-        return experiment, ()
+        return experiment, (), ()
     given = "nodes" if table.nodes is not None else "node_groups" if table.node_groups else ""
     if given:
         raise ExperimentError(f"the cluster has both files and {given}: give one")
@@ -313,10 +324,10 @@ def _from_files(experiment: Experiment) -> tuple[Experiment, tuple[str, ...]]:
                 f"cluster: {key} = {value!r} stands beside {', '.join(files)}, which says what each node has: "
                 "leave it out"
             )
-    described, notes = cluster_file.read(files)
+    described, notes, unread = cluster_file.read(files)
     own = {key: value for key in table.__struct_fields__ if (value := getattr(table, key)) != _PLAIN[key]}
     written = msgspec.structs.replace(described, **{**own, "file": ""})
-    return msgspec.structs.replace(experiment, cluster=written), notes
+    return msgspec.structs.replace(experiment, cluster=written), notes, unread
 
 
 _PLAIN = {key: getattr(cluster_table.ClusterTable(), key) for key in cluster_table.ClusterTable.__struct_fields__}

@@ -8,7 +8,7 @@ from headway.formats.slurm.records import Bound, Unread
 
 COUNTS = ("GrpJobs", "GrpSubmit", "MaxJobs", "MaxSubmit", "MaxJobsPU", "MaxSubmitPU", "MaxJobsPA", "MaxSubmitPA")
 TRES = ("GrpTRES", "MaxTRES", "MaxTRESPU", "MaxTRESPA")
-MINUTES = ("GrpTRESMins", "GrpTRESRunMins", "MaxTRESMins", "MaxTRESRunMinsPU", "MaxTRESRunMinsPA")
+MINUTES = ("GrpTRESMins", "GrpTRESRunMins", "MaxTRESMins")
 WALLS = ("MaxWall",)
 UNFOLLOWED = {
     "GrpJobsAccrue": "age grows for all waiting jobs",
@@ -17,6 +17,8 @@ UNFOLLOWED = {
     "MaxJobsAccruePA": "age grows for all waiting jobs",
     "GrpWall": "wall time of a group is not counted",
     "MaxTRESPerNode": "what a job holds of one node is not limited",
+    "MaxTRESRunMinsPU": "what one user's running jobs may still use is not limited",
+    "MaxTRESRunMinsPA": "what one account's running jobs may still use is not limited",
     "MinTRES": "a job may ask for less",
     "MinPrioThres": "every job is planned for",
     "UsageThres": "no job is held for its usage",
@@ -58,9 +60,7 @@ _OLD = {
     for kind in ("Mins" if word == "CPUMins" else "RunMins" if word == "CPURunMins" else "",)
 }
 """``MaxCPUs`` is ``MaxTRES`` of ``cpu``."""
-SPELT = {name.lower(): name for name in (*KNOWN, *UNFOLLOWED)} | {
-    other.lower(): name for other, name in _LONG.items()
-}
+SPELT = {name.lower(): name for name in (*KNOWN, *UNFOLLOWED)} | {other.lower(): name for other, name in _LONG.items()}
 """The name of a limit by every way of writing it, in lower case."""
 _MOST = 10**15
 
@@ -71,7 +71,9 @@ def canonical(name: str) -> str | None:
     return SPELT.get(key) or (_OLD[key][0] if key in _OLD else None)
 
 
-def of_row(cells: Mapping[str, str], place: str, where: tuple[tuple[str, str], ...]) -> tuple[list[Bound], list[Unread]]:
+def of_row(
+    cells: Mapping[str, str], place: str, where: tuple[tuple[str, str], ...]
+) -> tuple[list[Bound], list[Unread]]:
     """Return the limits of a row, and those that are not followed."""
     bounds: list[Bound] = []
     unread: list[Unread] = []
@@ -86,7 +88,7 @@ def of_row(cells: Mapping[str, str], place: str, where: tuple[tuple[str, str], .
         elif name is not None:
             tres = _OLD[heading][1] if heading in _OLD else ""
             for bound in parsed(name, f"{tres}={text}" if tres else text, place):
-                if understood(bound.tres):
+                if understood(bound.tres, name):
                     bounds.append(bound)
                 else:
                     unread.append(Unread(f"{name}={bound.tres}={bound.most}", where, f"{bound.tres} is not counted"))
@@ -95,9 +97,10 @@ def of_row(cells: Mapping[str, str], place: str, where: tuple[tuple[str, str], .
     return bounds, unread
 
 
-def understood(tres: str) -> bool:
-    """Return whether a trackable resource is counted here: GPUs, CPUs, memory, nodes."""
-    return tres in ("", "cpu", "mem", "node", "gres/gpu") or tres.startswith("gres/gpu:")
+def understood(tres: str, name: str = "") -> bool:
+    """Return whether a trackable resource is counted here: GPUs, CPUs, memory, nodes; the time of GPUs and CPUs."""
+    plain = ("", "cpu", "gres/gpu") if name in MINUTES else ("", "cpu", "gres/gpu", "mem", "node")
+    return tres in plain or tres.startswith("gres/gpu:")
 
 
 def parsed(name: str, text: str, place: str) -> Iterator[Bound]:

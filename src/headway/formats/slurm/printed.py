@@ -1,4 +1,4 @@
-"""Parse the tables that ``sacctmgr`` and ``sshare`` print with ``-P`` (or ``-p``): headings, then cells between ``|``."""
+"""Parse the tables that ``sacctmgr`` and ``sshare`` print with ``-P`` or ``-p``: headings, then cells between ``|``."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -51,7 +51,7 @@ def rows(text: str, where: str) -> Iterator[Row]:
         if not begun:
             begun = True
             continue
-        cells = line.split("|")
+        cells = line.replace(" || ", " or ").split("|")  # transactions name several associations so
         if len(cells) == len(names) + 1 and not cells[-1].strip():
             cells.pop()  # -p ends each line in a separator
         if len(cells) != len(names):

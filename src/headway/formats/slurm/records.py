@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, fields, replace
 from typing import NamedTuple
 
 
-
 class Bound(NamedTuple):
     """One limit: ``MaxTRESPU`` of ``gres/gpu`` is 24. ``tres`` is empty where the limit counts jobs or time."""
 
@@ -65,6 +64,7 @@ class Association:
     default_qos: str = ""
     bounds: tuple[Bound, ...] = ()
     unread: tuple[Unread, ...] = ()
+    id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Change:
 
     at: int
     what: str
-    """``QOS long`` or ``account bio``."""
+    """``QOS long``, or ``association 15, 9`` by their numbers."""
     names: tuple[str, ...]
     """What was set: ``MaxTRESPU``, ``GrpJobs``, …"""
 

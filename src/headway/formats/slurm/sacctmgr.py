@@ -6,15 +6,14 @@ column ParentName tells; without either all accounts are taken to stand side by 
 
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
 
 from headway.errors import ExperimentError
 from headway.formats.slurm import bounds as limits
 from headway.formats.slurm.cells import absent, span
 from headway.formats.slurm.printed import Row, headings, rows
 from headway.formats.slurm.records import Association, Away, Change, Qos, Share, SiteRules
+from headway.formats.slurm.reservations import instant
 from headway.formats.training.cluster_records import Described
-from headway.units import SECOND
 
 _ROOT = "root"
 _COLUMNS = {"min_prio_thresh": "MinPrioThres", "max_wall_pj": "MaxWall", "max_wall_duration_per_job": "MaxWall"}
@@ -30,6 +29,8 @@ def cluster(text: str, where: str) -> Described:
     """Return the rules of a table."""
     kind = _kind(headings(text))
     assert kind is not None
+    if kind == "users":
+        return Described(notes=(f"{where}: tells default accounts alone: sacctmgr show user -P -s tells more",))
     found = tuple(_READERS[kind](rows(text, where)))
     if not found and kind not in ("changes", "aways"):
         raise ExperimentError(f"{where}: has headings and no row")
@@ -50,7 +51,7 @@ def _kind(names: tuple[str, ...]) -> str | None:
     if "name" in known and known & {"preempt", "preemptmode", "gracetime", "usagefactor", *limits.SPELT}:
         return "qos"
     if "user" in known and "defaultaccount" in known:
-        return "associations"
+        return "users"
     return None
 
 
@@ -80,11 +81,9 @@ def _qos(table: Iterator[Row]) -> Iterator[Qos]:
 def _associations(table: Iterator[Row]) -> Iterator[Association]:
     above: list[str] = []
     for row in table:
-        account = row.text("account")
-        if not account:  # show user without associations: the default account is all it tells
-            yield Association(row.text("defaultaccount"), row.text("user"))
-            continue
-        user = row.text("user")
+        account, user = row.text("account"), row.text("user")
+        if not account:
+            raise ExperimentError(f"{row.place}: names no account")
         parent = row.text("parentname") or None
         if not user:
             depth = len(row.cells["account"]) - len(row.cells["account"].lstrip())
@@ -106,6 +105,7 @@ def _associations(table: Iterator[Row]) -> Iterator[Association]:
             row.text("defaultqos"),
             tuple(bounds),
             tuple(unread),
+            row.text("id"),
         )
 
 
@@ -147,6 +147,8 @@ def _set(column: str) -> str | None:
 
 
 def _whose(action: str, where: str) -> str:
+    if numbers := re.findall(r"id_assoc=(\d+)", where):
+        return f"association {', '.join(numbers)}"
     names = re.findall(r"(name|acct|user)\s*=\s*'([^']*)'", where)
     shown = {"name": "QOS" if "qos" in action else "account", "acct": "account", "user": "user"}
     told = [f"{shown[key]} {name}" for key, name in names if name]
@@ -169,22 +171,11 @@ _READERS = {
 }
 
 
-def instant(text: str) -> int | None:
-    """Parse a time, local or in seconds since 1970, into nanoseconds; None where it is none."""
-    if absent(text):
-        return None
-    if text.isdecimal() and 9 <= len(text) <= 11:
-        return int(text) * SECOND
-    try:
-        told = datetime.fromisoformat(text)
-    except ValueError:
-        return -1
-    return round((told if told.tzinfo else told.replace(tzinfo=UTC)).timestamp()) * SECOND
-
-
 def _instant(row: Row, heading: str) -> int | None:
+    if absent(row.text(heading)):
+        return None
     at = instant(row.text(heading))
-    if at == -1:
+    if at is None:
         raise ExperimentError(f"{row.place}: {heading} {row.text(heading)!r} is not a time like 2026-03-01T12:00:00")
     return at
 

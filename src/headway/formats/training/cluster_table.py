@@ -1,5 +1,6 @@
 """Build a cluster from the ``[cluster]`` table of an experiment: nodes, topology, partitions and tenants."""
 
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
@@ -7,7 +8,7 @@ from msgspec import Struct, field, structs
 
 from headway.errors import ExperimentError, InputError, unknown_name
 from headway.formats.training.limit_table import LimitTable, rule_from_table, table_from_rule
-from headway.training.cluster import Cluster, Level, Node, Partition, Tenant
+from headway.training.cluster import Cluster, Level, Node, Partition, Qos, Tenant
 from headway.units import REFERENCE_SPEED_PPM, parse_size
 
 MOST_NODES = 50_000
@@ -63,6 +64,13 @@ class TenantTable(Struct, kw_only=True):
     users: dict[str, int] = field(default_factory=dict)
 
 
+class QosTable(Struct, kw_only=True):
+    """A quality of service, which jobs name."""
+
+    name: str
+    priority: int = 0
+
+
 class ClusterTable(Struct, kw_only=True):
     """Equal nodes by ``nodes`` and ``gpus_per_node``, or several kinds in ``node_groups``, or read from files."""
 
@@ -81,6 +89,7 @@ class ClusterTable(Struct, kw_only=True):
     partitions: list[PartitionTable] = field(default_factory=list)
     tenants: list[TenantTable] = field(default_factory=list)
     limits: list[LimitTable] = field(default_factory=list)
+    qos: list[QosTable] = field(default_factory=list)
     tenancy: str = "pool"
     sizing: str = "gpu-time"
     sharing_penalty: float = 0.0
@@ -111,6 +120,7 @@ def build(table: ClusterTable) -> Cluster:
         tenants=_tenants(table.tenants),
         gpu_speed_ppm=_speeds(table.gpu_speed, {group.gpu_type for group in groups}),
         limits=tuple(map(rule_from_table, table.limits)),
+        qos=tuple(Qos(each.name, within(f"qos {each.name}: priority", each.priority, 0, 2**32)) for each in table.qos),
     )
 
 
@@ -128,7 +138,15 @@ def _names(groups: list[NodeGroup], count: int) -> list[str]:
 def described(table: ClusterTable, cluster: Cluster) -> ClusterTable:
     """Return the table with the cluster's partitions, tenants and limits written out, also those derived from files."""
     partitions = [PartitionTable(name=p.name, nodes=list(p.nodes), priority=p.priority) for p in cluster.partitions]
-    tenants = [
+    limits = list(map(table_from_rule, cluster.limits))
+    qos = [QosTable(name=each.name, priority=each.priority) for each in cluster.qos]
+    tenants = tables_of_tenants(cluster.tenants)
+    return structs.replace(table, partitions=partitions, tenants=tenants, limits=limits, qos=qos)
+
+
+def tables_of_tenants(tenants: Iterable[Tenant]) -> list[TenantTable]:
+    """Return tenants as an experiment writes them."""
+    return [
         TenantTable(
             name=t.name,
             weight=t.weight,
@@ -138,10 +156,8 @@ def described(table: ClusterTable, cluster: Cluster) -> ClusterTable:
             parent=t.parent,
             users=dict(t.users),
         )
-        for t in cluster.tenants
+        for t in tenants
     ]
-    limits = list(map(table_from_rule, cluster.limits))
-    return structs.replace(table, partitions=partitions, tenants=tenants, limits=limits)
 
 
 def within(what: str, value: Any, least: float, most: float) -> Any:
