@@ -24,6 +24,8 @@ class Dropped:
     rule: str
     fault: bool = True
     """Whether the row is bad. If not, it is sound and no job: it never started, it is part of another job, …"""
+    jobs: int = 1
+    """How many jobs it stands for: one row of Slurm holds all tasks of an array that wait."""
 
     def __str__(self) -> str:
         return f"line {self.line}: {self.column} {self.value!r} {self.rule}"
@@ -78,4 +80,6 @@ def dropped_note(dropped: Sequence[Dropped], rows: int, path: str | Path) -> str
     """Return how many rows of a file were left out and why the first of them were, in one line."""
     reasons = "; ".join(str(each) for each in dropped[:EXPLAINED])
     others = f"; and {len(dropped) - EXPLAINED:,} more; headway trace inspect {path} shows them"
-    return f"{len(dropped):,} of {rows:,} rows dropped: {reasons}{others if len(dropped) > EXPLAINED else ''}"
+    jobs = sum(each.jobs for each in dropped)
+    held = f" ({jobs:,} jobs: some rows hold several tasks of an array)" if jobs > len(dropped) else ""
+    return f"{len(dropped):,} of {rows:,} rows dropped{held}: {reasons}{others if len(dropped) > EXPLAINED else ''}"

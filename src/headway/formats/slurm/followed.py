@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from headway.errors import ExperimentError
 from headway.formats.slurm.accounts import Tree
-from headway.formats.slurm.records import Qos, SiteRules, Unread
+from headway.formats.slurm.records import Change, Qos, SiteRules, Unread
 from headway.formats.slurm.reservations import dated
 from headway.formats.slurm.rules import is_enforced, limits
 from headway.training.cluster import Tenant
@@ -130,11 +130,17 @@ def _of_times(site: SiteRules) -> Iterator[Unread]:
         yield Unread(f"{len(site.aways):,} times a node was away", (), f"{hours:,.1f} node-hours{still}")
     for each in site.reservations:
         yield Unread(f"reservation {each.name}", (), f"{len(each.nodes):,} nodes from {dated(each.start)}")
+    changed: dict[str, list[Change]] = {}
     for change in site.changes:
-        names = ", ".join(change.names)
-        yield Unread(
-            f"change of {names} of {_named(change.what, site)} at {dated(change.at)}", (), "today's value holds"
+        changed.setdefault(change.what, []).append(change)
+    for what, changes in changed.items():
+        names = ", ".join(dict.fromkeys(name for change in changes for name in change.names))
+        when = (
+            f"{len(changes):,} time{'s' if len(changes) > 1 else ''}, last at {dated(max(each.at for each in changes))}"
         )
+        kind, _, name = what.partition(" ")
+        where = (("qos", name),) if kind == "QOS" else ()
+        yield Unread(f"change of {_named(what, site)}", where, f"{names}: changed {when}; what holds now holds always")
 
 
 def _named(what: str, site: SiteRules) -> str:

@@ -13,12 +13,12 @@ from headway.formats.slurm.accounts import Tree
 from headway.formats.slurm.cells import span
 from headway.formats.slurm.records import Association, Bound, PartitionRules, Qos, SiteRules
 from headway.training.limits import LimitRule
-from headway.units import MINUTE
+from headway.units import DAY, MINUTE
 
 OVER, PARTITION_QOS, JOB_QOS, LIFTED, ASSOCIATION = range(5)
 """Levels; accounts upward follow."""
 ENFORCED = ("limits", "safe", "all")
-_NO_LIMIT = 2**62
+_NO_LIMIT = {"jobs": 10**9, "submitted": 10**9, "nodes": 10**9, "wall": 100_000 * DAY}
 _WORDS = {
     "gres/gpu": ("gpus", 1000, "GRES", ""),
     "cpu": ("cpus", 1000, "Cpu", "Limit"),
@@ -82,7 +82,9 @@ def _of_qos(qos: Qos, site: SiteRules, half_life: int, safe: bool) -> Iterator[L
             if bound.name in ("MaxJobsPA", "MaxSubmitPA"):  # an association's limit for each user gives way to it too
                 resource, name = _COUNTED[bound.name]
                 slot = f"{bound.name[:-2]}PU {resource}"
-                yield LimitRule(f"{name} instead of that of associations", resource, _NO_LIMIT, where, (), slot, LIFTED)
+                yield LimitRule(
+                    f"{name} instead of that of associations", resource, _NO_LIMIT[resource], where, (), slot, LIFTED
+                )
 
 
 def _of_partition(partition: PartitionRules, qos: Iterable[Qos]) -> Iterator[LimitRule]:
@@ -100,7 +102,7 @@ def _of_partition(partition: PartitionRules, qos: Iterable[Qos]) -> Iterator[Lim
         for lifting in qos:
             if flags[resource] in lifting.flags:
                 both = (*where, ("qos", lifting.name))
-                yield LimitRule(f"{name} lifted", resource, _NO_LIMIT, both, per, f"{name} {resource}", 0)
+                yield LimitRule(f"{name} lifted", resource, _NO_LIMIT[resource], both, per, f"{name} {resource}", 0)
 
 
 def _of_association(each: Association, tree: Tree, site: SiteRules, half_life: int, safe: bool) -> Iterator[LimitRule]:
