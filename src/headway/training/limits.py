@@ -58,6 +58,11 @@ class LimitRule:
             for name in given:
                 if name not in valid:
                     raise ExperimentError(f"{self}: {unknown_name(what, name, valid)}")
+        if "job" in self.per and (self.is_used or self.resource in ("jobs", "submitted")):
+            remedy = ": running_gpu_time limits what one may use" if self.is_used else ""
+            raise ExperimentError(f"{self}: {self.resource} cannot be counted for each job{remedy}")
+        if self.used and self.per:
+            raise ExperimentError(f"{self}: used {self.used} belongs to one counter: leave out per {list(self.per)}")
         for key in ("half_life", "used", "ahead"):
             if (value := getattr(self, key)) and not self.is_used:
                 raise ExperimentError(f"{self}: {key} {value} has no meaning for {self.resource}, only for gpu_time")

@@ -130,7 +130,8 @@ class JobsScene(Scene):
 
     def progress(self, state: TrainingState, now: int) -> Far:
         """Count the jobs that have ended, wait and run."""
-        waiting, running, total = state.queue.size, len(state.running), len(self.jobs)
+        running, total = len(state.running), len(self.jobs)
+        waiting = len(state.jobs) - running
         return Far(now, self.jobs[-1].submit, total, total - state.to_come - waiting - running, waiting, running)
 
     def row_kinds(self) -> tuple[type[IntEnum], Limits]:
