@@ -67,7 +67,7 @@ class Limits:
         self._largest = max(1, *(node.gpus for node in cluster.nodes))
         self._rules_of: dict[tuple[str, ...], list[tuple[int, LimitRule]]] = {}
         self.counters: dict[_Mark, Counter] = {}
-        self._classes: dict[tuple[tuple[_Mark, int], ...], LimitClass] = {}
+        self._classes: dict[tuple[tuple[_Mark, int, int], ...], LimitClass] = {}
         self._ends: dict[int, int] = {}
         """When the time limit of each job that has started ends it."""
         self.timed: dict[Counter, None] = {}
@@ -87,15 +87,15 @@ class Limits:
             alone = "job" in rule.per or rule.kind == "wall"
             if alone and amount <= rule.most:
                 continue
-            marks.append(((index, counted_for(rule, job)), amount))
+            held = weight(rule, job, self._largest)
+            marks.append(((index, counted_for(rule, job)), amount, held))
         if not marks:
             return None
         key = tuple(marks)
         found = self._classes.get(key)
         if found is None:
-            bounds = tuple((self._counter(mark), amount) for mark, amount in key)
-            weights = tuple(weight(counter.rule, job, self._largest) for counter, _ in bounds)
-            found = self._classes[key] = LimitClass(len(self._classes), bounds, weights)
+            bounds = tuple((self._counter(mark), amount) for mark, amount, _ in key)
+            found = self._classes[key] = LimitClass(len(self._classes), bounds, tuple(held for _, _, held in key))
         return found
 
     def _applying(self, job: Job) -> list[tuple[int, LimitRule]]:
