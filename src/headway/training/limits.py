@@ -75,8 +75,8 @@ class LimitRule:
 
     @property
     def address(self) -> str:
-        """Return its name with which jobs it chooses: ``QOSMaxGRESPerUser@qos=long``."""
-        return "@".join((self.name, ",".join(f"{key}={value}" for key, value in self.where))).removesuffix("@")
+        """Return its name with which jobs it chooses: ``QOSMaxGRESPerUser@qos:long``."""
+        return "@".join((self.name, *(f"{key}:{value}" for key, value in self.where)))
 
     @property
     def kind(self) -> str:

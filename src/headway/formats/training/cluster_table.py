@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct, field, structs
 
 from headway.errors import ExperimentError, InputError, unknown_name
-from headway.formats.training.limit_table import LimitTable, rule_from_table, table_from_rule
+from headway.formats.training.limit_table import LimitTable, rule_from_table, table_from_rule, with_values
 from headway.training.cluster import Cluster, Level, Node, Partition, Tenant
 from headway.units import REFERENCE_SPEED_PPM, parse_size
 
@@ -81,6 +81,8 @@ class ClusterTable(Struct, kw_only=True):
     partitions: list[PartitionTable] = field(default_factory=list)
     tenants: list[TenantTable] = field(default_factory=list)
     limits: list[LimitTable] = field(default_factory=list)
+    limit: dict[str, float | str] = field(default_factory=dict)
+    """Other amounts for limits, by name or address, for sweeps and variants; none: without it."""
     tenancy: str = "pool"
     sizing: str = "gpu-time"
     sharing_penalty: float = 0.0
@@ -110,7 +112,7 @@ def build(table: ClusterTable) -> Cluster:
         partitions=tuple(Partition(p.name, _positions(p, count), p.priority) for p in table.partitions),
         tenants=_tenants(table.tenants),
         gpu_speed_ppm=_speeds(table.gpu_speed, {group.gpu_type for group in groups}),
-        limits=tuple(map(rule_from_table, table.limits)),
+        limits=with_values(tuple(map(rule_from_table, table.limits)), table.limit),
     )
 
 
@@ -141,7 +143,7 @@ def described(table: ClusterTable, cluster: Cluster) -> ClusterTable:
         for t in cluster.tenants
     ]
     limits = list(map(table_from_rule, cluster.limits))
-    return structs.replace(table, partitions=partitions, tenants=tenants, limits=limits)
+    return structs.replace(table, partitions=partitions, tenants=tenants, limits=limits, limit={})
 
 
 def within(what: str, value: Any, least: float, most: float) -> Any:
