@@ -6,12 +6,16 @@ in ``job.Job`` and stays there.
 
 from collections.abc import Hashable
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 from headway.training.job import Job
 from headway.training.periodic import duration, useful
 from headway.training.queue import Key
 from headway.training.resources import UNCOUNTED, Grant, Placement
 from headway.units import REFERENCE_SPEED_PPM
+
+if TYPE_CHECKING:
+    from headway.training.holding import LimitClass
 
 
 class Status(IntEnum):
@@ -62,6 +66,7 @@ class JobState:
         "key",
         "lane",
         "lease",
+        "limits",
         "memory_bytes",
         "nodes",
         "placement",
@@ -91,6 +96,8 @@ class JobState:
         self.storage = 0
         """Bytes a second of the nodes' storage bandwidth. While it runs, these three are what it holds."""
         self.eligible = eligible
+        self.limits: LimitClass | None = None
+        """The limits that concern it; None where none does."""
         self.expected = job.estimate or job.work
         """Work that the job is believed to be: the user's estimate, or the truth where the trace has none."""
         self.status = _WAITING

@@ -36,7 +36,7 @@ class LimitRule:
     per: tuple[str, ...] = ()
     """A counter for each of these, of ``COUNTED_PER``; one for all jobs where it is empty."""
     slot: str = ""
-    """Of rules with one slot that choose a job only that with the least level holds; all rules without a slot do."""
+    """Of rules with one slot that choose a job only those of the least level hold; all rules without a slot do."""
     level: int = 0
     denies: bool = False
     """Whether a job that exceeds it alone is rejected; otherwise it waits for ever."""
@@ -58,6 +58,11 @@ class LimitRule:
             for name in given:
                 if name not in valid:
                     raise ExperimentError(f"{self}: {unknown_name(what, name, valid)}")
+        if "job" in self.per and (self.is_used or self.resource in ("jobs", "submitted")):
+            remedy = ": running_gpu_time limits what one may use" if self.is_used else ""
+            raise ExperimentError(f"{self}: {self.resource} cannot be counted for each job{remedy}")
+        if self.used and self.per:
+            raise ExperimentError(f"{self}: used {self.used} belongs to one counter: leave out per {list(self.per)}")
         for key in ("half_life", "used", "ahead"):
             if (value := getattr(self, key)) and not self.is_used:
                 raise ExperimentError(f"{self}: {key} {value} has no meaning for {self.resource}, only for gpu_time")
@@ -70,8 +75,8 @@ class LimitRule:
 
     @property
     def address(self) -> str:
-        """Return its name with which jobs it chooses: ``QOSMaxGRESPerUser@qos=long``."""
-        return "@".join((self.name, ",".join(f"{key}={value}" for key, value in self.where))).removesuffix("@")
+        """Return its name with which jobs it chooses: ``QOSMaxGRESPerUser@qos:long``."""
+        return "@".join((self.name, *(f"{key}:{value}" for key, value in self.where)))
 
     @property
     def kind(self) -> str:

@@ -14,6 +14,7 @@ from headway.training import losses
 from headway.training.actions import Action, MigrateJob, PreemptJob, ReallocateJob, StartJob, WakeAt
 from headway.training.arrangement import Arrangement
 from headway.training.cluster import Cluster, Eligible
+from headway.training.counters import NEVER
 from headway.training.draft import Draft
 from headway.training.events import (
     Event,
@@ -27,6 +28,7 @@ from headway.training.events import (
     Woke,
 )
 from headway.training.feasible import grant_refusal, move_refusal, start_refusal
+from headway.training.holding import Limits
 from headway.training.job import Job
 from headway.training.jobstate import Account, JobState, Status
 from headway.training.pool import Pool
@@ -79,6 +81,7 @@ class TrainingState:
             account = self.accounts[tenant.name] = Account(tenant.name, min(guaranteed, limit), limit, tenant.weight)
             account.borrow, account.promised = tenant.borrow, tenant.guaranteed_gpus is not None
         self.quotas = any(min(account.limit, account.guaranteed) < UNCOUNTED for account in self.accounts.values())
+        self.limits = Limits(cluster) if cluster.limits else None
         self.changes = 0
         """Grows whenever resources are taken or given back."""
         self.releases = 0
@@ -101,11 +104,18 @@ class TrainingState:
     # --- the contract -----------------------------------------------------------------------------------------
 
     def over(self) -> bool:
-        """Return whether no job lives and none is to come."""
-        return not self.to_come and not self.jobs
+        """Return whether no job lives and none is to come, but for jobs that limits will hold back for ever."""
+        return not self.to_come and (not self.jobs or self.is_stuck())
+
+    def is_stuck(self) -> bool:
+        """Return whether nothing runs, and limits hold back all that wait until something else than time helps."""
+        return self.limits is not None and not (self.running or self.queue.size) and self.limits.opens() == NEVER
 
     def apply(self, now: int, event: Event) -> Respeeded | None:
         """Apply an event; return the running jobs whose speed it changed."""
+        if self.limits is not None and self.limits.advance(now, self.queue):
+            self.changes += 1
+            self.releases += 1
         if self._rekeys and self.arrangement.key_due(now, self.refreshed):
             self.rekey(now)
         match event:
@@ -178,11 +188,17 @@ class TrainingState:
 
     def draft(self) -> Draft:
         """Return an overlay to try releases and starts on; undone when its ``with`` block ends."""
-        return Draft(self.pool)
+        return Draft(self.pool, self.limits)
 
     def rekey(self, now: int) -> None:
         """Give every waiting job its key anew, for orders whose keys move with time."""
         self.refreshed = now
+        if self.limits is not None:
+            waiting = [js for js in self.jobs.values() if js.status is _WAITING]
+            for js in waiting:
+                js.lane, js.key = self._lane(js), self._key(now, js)
+            self.limits.relane(self.queue, waiting)
+            return
         lanes: dict[Hashable, list[Entry]] = {}
         for _, job in self.queue.in_order():
             js = self.jobs[job]
@@ -200,6 +216,14 @@ class TrainingState:
         """Set how many jobs have not arrived yet."""
         self.to_come = jobs
 
+    def keep_limits(self, now: int, old: "TrainingState") -> None:
+        """Count all jobs of another state under the limits of this cluster, with what was used before."""
+        if self.limits is not None:
+            self.limits.take_over(now, self.queue, self.jobs.values(), old.limits)
+        else:
+            for js in self.jobs.values():
+                js.limits = None
+
     def revise(self, job: Job) -> Respeeded | None:
         """Make a live job other work than was thought, whatever the policy expects; return it if its end moves."""
         js = self.jobs[job.id]
@@ -215,13 +239,18 @@ class TrainingState:
         js = self.jobs[job.id] = JobState(job, account, self._eligible[job.partition, job.gpu_types], now)
         if self.divides and job.gpus:
             js.cpu_milli, js.memory_bytes, js.storage = self.arrangement.asks(js)
+        if self.limits is not None:
+            self.limits.arrive(js)
         self.to_come -= 1
         # A function kept in an attribute gets a local name: in self.journal(...) Python looks for a method first.
         journal, lane_of, key_of = self.journal, self._lane, self._key
         journal((now, _ARRIVED, job.id, 0, -1, 0, 0))
         js.lane = lane = lane_of(js)
         js.key = key = key_of(now, js)
-        self.queue.add(lane, (key, job.id))
+        if js.limits is None:
+            self.queue.add(lane, (key, job.id))
+        else:
+            self.enqueue(js)
 
     def _finished(self, now: int, event: JobFinished) -> Respeeded | None:
         js = self.running.get(event.job)
@@ -261,13 +290,16 @@ class TrainingState:
         if js.status is _RUNNING:
             caused = self.stop(now, js)
         else:
-            self.queue.remove(js.lane, (js.key, js.id))
+            self._dequeue(js)
         self.journal((now, int(Kind.CANCELLED), js.id, event.lease, -1, 0, min(js.done, js.job.ends_after)))
         self._end(now, js)
         return caused
 
     def _end(self, now: int, js: JobState) -> None:
         del self.jobs[js.id]
+        if js.limits is not None:
+            assert self.limits is not None
+            self.limits.leave(self.queue, js)
         if self._watches_ends:
             self.arrangement.ended(now, js)
 
@@ -281,10 +313,25 @@ class TrainingState:
         js.since = now
         lane_of, key_of = self._lane, self._key
         js.lane, js.key = lane_of(js), key_of(now, js)
-        self.queue.add(js.lane, (js.key, js.id))
+        self.enqueue(js)
+
+    def enqueue(self, js: JobState) -> None:
+        """Let a job wait in its lane, or aside where a limit holds it back."""
+        if js.limits is None:
+            self.queue.add(js.lane, (js.key, js.id))
+        else:
+            assert self.limits is not None
+            self.limits.enqueue(self.queue, js, js.lane)
+
+    def _dequeue(self, js: JobState) -> None:
+        if js.limits is None:
+            self.queue.remove(js.lane, (js.key, js.id))
+        else:
+            assert self.limits is not None
+            self.limits.dequeue(self.queue, js)
 
     def _start(self, now: int, js: JobState, placement: Placement, grant: Grant | None) -> Respeeded | None:
-        self.queue.remove(js.lane, (js.key, js.id))
+        self._dequeue(js)
         if js.first_start < 0:
             js.first_start = now
         debt, js.debt = js.debt, 0
@@ -302,6 +349,9 @@ class TrainingState:
         self.pool.take(js, placement)
         self.tenures += 1
         js.account.held += js.width
+        if js.limits is not None:
+            assert self.limits is not None
+            self.limits.take(now, self.queue, js, anew=kind == _START)
         self.changes += 1
         self.lease = js.lease = self.lease + 1
         js.status = _RUNNING
@@ -365,6 +415,9 @@ class TrainingState:
         elif self.grants:
             js.cpu_milli, js.memory_bytes, js.storage = js.job.cpu_milli, js.job.memory_bytes, 0
         js.account.held -= js.width
+        if js.limits is not None:
+            assert self.limits is not None
+            self.limits.give(now, self.queue, js)
         self.changes += 1
         self.releases += js.gpus or 1
         return respeed_neighbours(self, now, js) if self.speed.sharing_costs else None

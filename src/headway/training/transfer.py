@@ -64,6 +64,7 @@ def transferred(
     new.jobs = old.jobs
     for js in new.jobs.values():
         js.eligible = new.eligible(js.job.partition, js.job.gpu_types)
+    new.keep_limits(now, old)
     for js in old.running.values():
         new.pool.take(js, js.placement)
         new.running[js.id] = js
@@ -77,7 +78,7 @@ def transferred(
             if new.divides and js.gpus:
                 js.cpu_milli, js.memory_bytes, js.storage = policy.asks(js)
             js.lane, js.key = policy.lane(js), policy.key(now, js)
-            new.queue.add(js.lane, (js.key, js.id))
+            new.enqueue(js)
     return new, caused or None
 
 

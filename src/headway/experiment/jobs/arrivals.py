@@ -13,12 +13,12 @@ from headway.formats.training import cluster_table
 from headway.formats.training.settings import TraceTable, check_synergy, check_synthetic, span
 from headway.traces.build import altered
 from headway.traces.trace import dropped_note
-from headway.training.admissible import infeasible
+from headway.training.admissible import Infeasible, infeasible
 from headway.training.cluster import Cluster
 from headway.training.job import Job, workload
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.tenancy import gpu_time
-from headway.units import DAY
+from headway.units import DAY, counted
 
 LOADS = (0.001, 1000)
 """More than a thousand times as fast, or as slow, is a slip."""
@@ -93,30 +93,36 @@ def anywhere(cluster: Cluster, jobs: tuple[Job, ...], notes: list[str]) -> tuple
 
 
 def feasible(
-    cluster: Cluster, jobs: tuple[Job, ...], policy: ComposedPolicy, skip: bool
+    cluster: Cluster, jobs: tuple[Job, ...], policy: ComposedPolicy, skip: bool, notes: list[str]
 ) -> tuple[tuple[Job, ...], tuple[str, ...]]:
-    """Return the jobs that could run on the empty cluster, and the names of those that could not."""
-    infeasible_jobs = never_feasible(
-        cluster, jobs, policy, "drops such jobs" if not skip else "", "no job of the trace"
-    )
-    names = tuple(label(each) for each in infeasible_jobs)
+    """Return the jobs that could run on the empty cluster, and the names of those that could not, with notes on both
+    those that limits reject and those that were skipped."""
+    refused = never_feasible(cluster, jobs, policy, "drops such jobs" if not skip else "", "no job of the trace")
+    names = tuple(label(each.job) for each in refused)
+    denied = [each for each in refused if each.denied]
+    if denied:
+        notes.append(f"{counted(len(denied), 'job')} rejected at submission, {denied[0].reason}")
+    if skipped := len(refused) - len(denied):
+        notes.append(f"{counted(skipped, 'job')} skipped that could never run")
     return without(jobs, set(names)) if names else jobs, names
 
 
 def never_feasible(
     cluster: Cluster, jobs: Sequence[Job], policy: ComposedPolicy, skipping: str, none: str
-) -> list[Job]:
+) -> list[Infeasible]:
     """Return the jobs that could never run on a cluster.
 
-    Any is an error, with what ``skipping`` them does; without that, an error where there are no others: ``none``.
+    Any is an error, unless a limit rejects it, with what ``skipping`` them does; without that, an error where there are
+    no others: ``none``.
     """
     refused = infeasible(cluster, _waiting_for(policy, jobs), policy.placement.place)
-    if refused and skipping:
-        others = f" ({len(refused):,} such jobs in all)" if len(refused) > 1 else ""
-        raise InfeasibleJobError(f"{refused[0]}{others}; --skip-infeasible {skipping} and counts them")
+    waiting = [each for each in refused if not each.denied]
+    if waiting and skipping:
+        others = f" ({len(waiting):,} such jobs in all)" if len(waiting) > 1 else ""
+        raise InfeasibleJobError(f"{waiting[0]}{others}; --skip-infeasible {skipping} and counts them")
     if refused and len(refused) == len(jobs):
         raise InfeasibleJobError(f"{none} could ever run; {refused[0]}")
-    return [each.job for each in refused]
+    return refused
 
 
 def _waiting_for(policy: ComposedPolicy, jobs: Sequence[Job]) -> Sequence[Job]:

@@ -187,13 +187,18 @@ def changes_of(given: Mapping[str, Any]) -> Changes:
         remove_nodes=str(found.get("remove_nodes", "")).strip(),
         policy=str(found.get("policy", "")).strip(),
         quota=_pairs("--quota", found.get("quota"), _gpus),
-        limit=_pairs("--limit", found.get("limit"), _gpus),
+        limit=_pairs("--limit", found.get("limit"), _amount),
         gpu_speed=_pairs("--gpu-speed", found.get("gpu_speed"), float),
         upgrade=_pairs("--upgrade", found.get("upgrade"), str),
         failures=failures_of(found.get("failures")),
         load=str(found.get("load", "")).strip(),
         overrides=listed(found.get("set")),
     )
+
+
+def _amount(text: str) -> int | str | None:
+    """Read a number of GPUs, an amount of something else (``500GB``, ``12h``), or ``none``."""
+    return None if text == "none" else int(text) if text.isdecimal() else text
 
 
 def _pairs(flag: str, given: Any, read: Callable[[str], Value]) -> dict[str, Value]:

@@ -133,7 +133,8 @@ class JobsScene(Scene):
 
     def progress(self, state: TrainingState, now: int) -> Far:
         """Count the jobs that have ended, wait and run."""
-        waiting, running, total = state.queue.size, len(state.running), len(self.jobs)
+        running, total = len(state.running), len(self.jobs)
+        waiting = len(state.jobs) - running
         return Far(now, self.jobs[-1].submit, total, total - state.to_come - waiting - running, waiting, running)
 
     def row_kinds(self) -> tuple[type[IntEnum], Limits]:
@@ -266,9 +267,7 @@ def prepare(experiment: Experiment) -> JobsScene:
         notes.append(f"{len(made[0]) - len(jobs):,} jobs left out by name")
     cluster, jobs = divide(cluster, jobs, experiment.cluster.tenancy, experiment.cluster.sizing)
     jobs = anywhere(cluster, jobs, notes)
-    jobs, skipped = feasible(cluster, jobs, policy, table.skip_infeasible)
-    if skipped:
-        notes.append(f"{len(skipped):,} job{'s' if len(skipped) > 1 else ''} skipped that could never run")
+    jobs, skipped = feasible(cluster, jobs, policy, table.skip_infeasible, notes)
     check_span(jobs, cluster)
     check_failures(failure_model(experiment.failures), cluster, jobs)
     window_of(jobs, measure.jobs, measure.warmup)

@@ -213,7 +213,8 @@ def _never_feasible(stored: StoredRun, at: int, planned: Plan, skip: bool) -> tu
     ended = Ledger(stored.tape.until(at), stored.scene.jobs, stored.scene.cluster).ended.tolist()
     jobs = [job for job in scene.jobs if not ended[job.id]]
     skipping = "leaves such jobs out" if not skip else ""
-    return tuple(job.id for job in never_feasible(scene.cluster, jobs, scene.policy(), skipping, "no job that is left"))
+    refused = never_feasible(scene.cluster, jobs, scene.policy(), skipping, "no job that is left")
+    return tuple(each.job.id for each in refused)
 
 
 def _change(moment: Moment, planned: Plan, left_out: Sequence[int]) -> None:

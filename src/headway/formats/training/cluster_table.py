@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct, field, structs
 
 from headway.errors import ExperimentError, InputError, unknown_name
-from headway.formats.training.limit_table import LimitTable, rule_from_table, table_from_rule
+from headway.formats.training.limit_table import LimitTable, rule_from_table, table_from_rule, with_values
 from headway.training.cluster import Cluster, Level, Node, Partition, Qos, Tenant
 from headway.units import REFERENCE_SPEED_PPM, parse_size
 
@@ -89,6 +89,8 @@ class ClusterTable(Struct, kw_only=True):
     partitions: list[PartitionTable] = field(default_factory=list)
     tenants: list[TenantTable] = field(default_factory=list)
     limits: list[LimitTable] = field(default_factory=list)
+    limit: dict[str, float | str] = field(default_factory=dict)
+    """Other amounts for limits, by name or address, for sweeps and variants; none: without it."""
     qos: list[QosTable] = field(default_factory=list)
     tenancy: str = "pool"
     sizing: str = "gpu-time"
@@ -119,7 +121,7 @@ def build(table: ClusterTable) -> Cluster:
         partitions=tuple(Partition(p.name, _positions(p, count), p.priority) for p in table.partitions),
         tenants=_tenants(table.tenants),
         gpu_speed_ppm=_speeds(table.gpu_speed, {group.gpu_type for group in groups}),
-        limits=tuple(map(rule_from_table, table.limits)),
+        limits=with_values(tuple(map(rule_from_table, table.limits)), table.limit),
         qos=tuple(Qos(each.name, within(f"qos {each.name}: priority", each.priority, 0, 2**32)) for each in table.qos),
     )
 
@@ -141,7 +143,7 @@ def described(table: ClusterTable, cluster: Cluster) -> ClusterTable:
     limits = list(map(table_from_rule, cluster.limits))
     qos = [QosTable(name=each.name, priority=each.priority) for each in cluster.qos]
     tenants = tables_of_tenants(cluster.tenants)
-    return structs.replace(table, partitions=partitions, tenants=tenants, limits=limits, qos=qos)
+    return structs.replace(table, partitions=partitions, tenants=tenants, limits=limits, limit={}, qos=qos)
 
 
 def tables_of_tenants(tenants: Iterable[Tenant]) -> list[TenantTable]:

@@ -1,10 +1,12 @@
 """Read and write a limit as it stands in an experiment: amounts as people write them."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from msgspec import Struct, field
 
-from headway.errors import ExperimentError, InputError
+from headway.errors import ExperimentError, InputError, unknown_name
 from headway.training.limits import LimitRule
 from headway.units import exact_duration, parse_duration, parse_size
 
@@ -61,6 +63,32 @@ def table_from_rule(rule: LimitRule) -> LimitTable:
         used=str(written(rule.resource, rule.used)) if rule.used else "",
         ahead=rule.ahead,
     )
+
+
+def with_values(rules: Sequence[LimitRule], values: Mapping[str, float | str | None]) -> tuple[LimitRule, ...]:
+    """Return the rules with other amounts, by name or address; None or ``none``: without this rule."""
+    made = list(rules)
+    for name, value in values.items():
+        rule = named(made, name)
+        place = made.index(rule)
+        if value is None or value == "none":
+            del made[place]
+        else:
+            made[place] = replace(rule, most=amount(rule.name, rule.resource, value))
+    return tuple(made)
+
+
+def named(rules: Sequence[LimitRule], name: str) -> LimitRule:
+    """Return the rule of a name, or of an address where several have the name."""
+    found = [rule for rule in rules if rule.address == name] or [rule for rule in rules if rule.name == name]
+    if not found:
+        raise ExperimentError(f"limit {unknown_name('name', name, {rule.address for rule in rules})}")
+    if len(found) > 1:
+        raise ExperimentError(
+            f"limit {name}: {len(found)} limits have this name; write which: "
+            f"{', '.join(sorted({rule.address for rule in found})[:6])}"
+        )
+    return found[0]
 
 
 def amount(name: str, resource: str, given: float | str) -> int:
