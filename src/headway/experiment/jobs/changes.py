@@ -95,7 +95,7 @@ def plan(scene: JobsScene, at: int, changes: Changes) -> Plan:
     cluster = _with_speeds(cluster, experiment.cluster.gpu_speed, changes, told, notes)
     cluster = _with_tenants(scene, cluster, changes, told, notes)
     jobs = _arrivals(scene.jobs, at, changes.load, told, notes)
-    made = JobsScene(experiment, cluster, jobs)
+    made = JobsScene(experiment, cluster, jobs, past=scene.past)
     made.faults()  # here, like the policy and the costs: what is wrong is said before anything runs
     check_division(experiment, cluster, made.policy())
     same_costs = made.costs() == scene.costs()

@@ -36,6 +36,8 @@ FLAGS = (
         needs=("mtbf",),
         beside=("repair",),
     ),
+    Flag("start", "trace.start", "Jobs from 2026-03-01 on (or 3d in).", panel=JOBS, metavar="DATE", spelled="--from"),
+    Flag("end", "trace.end", "Jobs before 2026-04-01 (or 30d in).", panel=JOBS, metavar="DATE", spelled="--to"),
     Flag("format", "trace.format", "Of the trace; told by its beginning.", panel=JOBS),
     Flag("map", "trace.map", "Any table: gpus=n,submit=t:ms,work=d.", panel=JOBS, metavar="FIELD=COLUMN"),
     Flag("estimates", "trace.estimates", "trace, exact, factor:3 or user.", panel=JOBS),

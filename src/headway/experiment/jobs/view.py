@@ -21,7 +21,7 @@ from headway.metrics.training.jobs import job_table, preemptions_were_free
 from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.summary import REPLICATION, as_json, of_ledger, percentile
 from headway.metrics.training.tenants import by_partition, by_tenant
-from headway.metrics.training.window import Window, window_of
+from headway.metrics.training.window import Window
 from headway.report.export import Tables, Written
 from headway.report.progress import progress_bar, share_bar
 from headway.report.training import export as notebook, figures, page, tables
@@ -53,7 +53,7 @@ class JobsView(View):
     def numbers(self, result: RunResult) -> Outcome:
         """Take the numbers of the measured jobs."""
         scene, table = result.scene, result.scene.experiment.measure
-        window = window_of(scene.jobs, table.jobs, table.warmup)
+        window = scene.window()
         ledger = Ledger(result.tape, scene.jobs, scene.cluster)
         summary = of_ledger(ledger, window)
         allocation = result.end.policy.allocation
