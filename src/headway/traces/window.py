@@ -5,7 +5,6 @@ those that ran a nanosecond before those that waited. They load the cluster and 
 arrivals. Where the file does not say when jobs started, nobody knows which these are, and only new arrivals are kept.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -164,7 +163,7 @@ def dated(trace: Trace, begins: str, zone: str) -> Trace:
     return replace(trace, calendar=named)
 
 
-def recorded_waits(jobs: Sequence[Job], trace: Trace) -> dict[str, int]:
-    """Return how long jobs that are new arrivals really waited for their first start, by name."""
-    starts, old = trace.starts, trace.carried
-    return {job.name: starts[job.name] - job.submit for job in jobs if job.name in starts and job.name not in old}
+def recorded_waits(trace: Trace) -> dict[str, int]:
+    """Return how long jobs really waited for their first start, by name; 0 for those that ran already."""
+    starts = trace.starts
+    return {job.name: max(0, starts[job.name] - job.submit) for job in trace.jobs if job.name in starts}

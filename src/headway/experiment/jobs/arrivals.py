@@ -88,7 +88,7 @@ def _of_trace(path: str, format: str, columns: str, strict: bool, skip_bad_rows:
     trace: Trace = traces.load(path, format, strict=strict, columns=columns, skip_bad_rows=skip_bad_rows)
     notes = [dropped_note(trace.dropped, trace.rows, path)] if trace.dropped else []
     trace = between(dated(trace, begins, zone), start, end)
-    waits = recorded_waits(trace.jobs, trace)
+    waits = recorded_waits(trace)
     return Arrivals(
         trace.jobs, (*trace.notes, *notes), trace.format, trace.calendar, trace.carried, waits, trace.reasons
     )

@@ -43,7 +43,7 @@ def answer(
     backtests: list[Backtest] = []
     stopped = ""
     for spec in policies:
-        toml.put(document, "policy.name", site.policy if spec == SITE else spec)
+        toml.put(document, "policy.name", site.policy if spec == SITE else spec)  # notes on it were taken above
         with progress_bar(spec) as told:
             compared, result = replayed(typed(document, "settings"), told)
         if result.stopped:

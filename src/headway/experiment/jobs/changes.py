@@ -95,7 +95,8 @@ def plan(scene: JobsScene, at: int, changes: Changes) -> Plan:
     cluster = _with_speeds(cluster, experiment.cluster.gpu_speed, changes, told, notes)
     cluster = _with_tenants(scene, cluster, changes, told, notes)
     jobs = _arrivals(scene.jobs, at, changes.load, told, notes)
-    made = JobsScene(experiment, cluster, jobs, past=scene.past)
+    past = msgspec.structs.replace(scene.past, site=scene.past.site and not told)
+    made = JobsScene(experiment, cluster, jobs, past=past)
     made.faults()  # here, like the policy and the costs: what is wrong is said before anything runs
     check_division(experiment, cluster, made.policy())
     same_costs = made.costs() == scene.costs()

@@ -41,8 +41,9 @@ from headway.formats.run_settings import check_measure
 from headway.formats.training import cluster_file, cluster_table
 from headway.formats.training.past import NEVER, Past
 from headway.formats.training.settings import LEAST_MTBF, MOST_FAILURES, Experiment, FailuresTable, PolicyTable, span
+from headway.metrics.training.cost import rates
 from headway.metrics.training.window import Window, check_texts, window_of
-from headway.plugins import GIVEN, TRUST, anchored, is_from_outside, is_untrusted, of_run
+from headway.plugins import GIVEN, SITE, TRUST, anchored, is_from_outside, is_untrusted, of_run
 from headway.sim.faults import FailureModel, Faults, Maintenance
 from headway.sim.resume import Moment
 from headway.sim.training import SimulatedCluster
@@ -273,6 +274,8 @@ def checked(experiment: Experiment) -> tuple[Experiment, tuple[str, ...], Cluste
     costs_of(experiment, facts_of(experiment))
     check_division(experiment, cluster, policy)
     faults_of(experiment, len(cluster.nodes))
+    for key in ("price", "watts"):
+        rates(getattr(measure, key), f"--{key}", cluster)
     return experiment, about, cluster, policy
 
 
@@ -294,6 +297,7 @@ def prepare(experiment: Experiment) -> JobsScene:
     check_failures(failure_model(experiment.failures), cluster, jobs)
     notes += [*unknown_models(experiment, jobs), *unknown_programs(experiment, jobs)]
     past = _past(made, jobs, {*table.leave_out, *skipped}, notes)
+    past.site = experiment.policy.name.startswith(SITE)
     window_of(jobs, measure.jobs, measure.warmup, past.carried)
     return JobsScene(_resolved(experiment, cluster), cluster, jobs, tuple(notes), skipped, past=past)
 

@@ -25,6 +25,8 @@ class Past(Struct, kw_only=True):
     """Nanoseconds from arrival to the first start."""
     reasons: list[str] = field(default_factory=list)
     """Why a job waited, as the log says."""
+    site: bool = False
+    """Whether the run is played under the site's own policy, so that its waits can be held against the recorded ones."""
     caveats: list[str] = field(default_factory=list)
     """What a reader of any result should know about the log and how it was read."""
 

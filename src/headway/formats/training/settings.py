@@ -149,6 +149,10 @@ class JobsMeasureTable(MeasureTable, kw_only=True):
     """4000:5000: of the jobs in submission order, numbered from 0, those from 4000 up to but not including 5000."""
     warmup: Span = ""
     """Jobs that are submitted before: a share of the jobs like 10%, or a time."""
+    price: list[str] | str = ""
+    """Of an hour of one GPU, by type: h100=3.2,a100=1.8."""
+    watts: list[str] | str = ""
+    """Of one GPU while a job holds it, by type: h100=700."""
 
 
 class Experiment(Struct, kw_only=True):
