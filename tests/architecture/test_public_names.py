@@ -46,8 +46,19 @@ CLUSTER = ["--cluster", "--nodes", "--gpus-per-node"]
 BAD = ["--skip-bad-rows", "--no-skip-bad-rows"]
 SKIPPED = ["--skip-infeasible", "--no-skip-infeasible", "--strict", "--no-strict", *BAD]
 COSTS = ["--preemption-cost", "--failures"]
+WINDOW = ["--from", "--to"]
 JOBS = [
-    *("--format", "--map", "--estimates", *SKIPPED, "--measure-jobs", "--warmup", "--preemption", "--migration"),
+    *(
+        *WINDOW,
+        "--format",
+        "--map",
+        "--estimates",
+        *SKIPPED,
+        "--measure-jobs",
+        "--warmup",
+        "--preemption",
+        "--migration",
+    ),
     *("--migration-cost", "--round", "--allocation", "--cpus-per-node", "--memory-per-node", "--profiles", "--models"),
 ]
 REQUESTS = ["--requests", "--arrivals", "--slo", "--prompt-tokens", "--output-tokens", "--setting"]
@@ -96,7 +107,8 @@ COMMANDS = {
         *("trace", "--policies", "--loads", "--nodes", *GRID, "--cluster", "--gpus-per-node", *COSTS, *JOBS, *CELLS),
     ],
     "jobs backtest": [
-        *("trace", "--config", "--policies", *CLUSTER, "--format", "--map", *SKIPPED, "--json", "--set"),
+        *("trace", "--config", "--policies", *CLUSTER, *WINDOW, "--format", "--map", *SKIPPED, "--measure-jobs"),
+        *("--warmup", "--csv", "--json", "--set"),
     ],
     "fleet simulate": [
         *("scenario", "--policy", "--workers", "--gpu-memory", "--rate", "--load", *REQUESTS, *FLEET, *FIRST),
@@ -185,11 +197,11 @@ COMMANDS = {
     "share doctor": ["command", "--gpu", "--json"],
     "share build": [],
     "share broker": ["--gpu", "--slo", "--floor", "--mps", "--linger"],
-    "trace inspect": ["path", "--format", "--map", "--gpus", *ROWS, "--json"],
+    "trace inspect": ["path", "--format", "--map", "--gpus", *WINDOW, *ROWS, "--json"],
     "trace formats": ["--json"],
-    "trace convert": ["source", "out", *FILE],
+    "trace convert": ["source", "out", "--format", "--map", *ROWS, *WINDOW, "--skip-bad-rows", "--force"],
     "trace slice": ["source", "out", "--from", "--to", "--jobs", "--tenant", *FILE],
-    "trace scale": ["source", "out", "--load", *FILE],
+    "trace scale": ["source", "out", "--load", *WINDOW, *FILE],
     "trace generate": [
         *("kind", "--out", "--jobs", "--seed", "--gpus", "--load", "--outcomes", "--no-outcomes"),
         *("--estimates", "--no-estimates", "--longest", "--rate", "--split", "--gpus-per-job", "--force"),

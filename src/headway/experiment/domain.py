@@ -239,6 +239,10 @@ class View(ABC):
             for key, name in self.compared
         }
 
+    def together(self, rows: "Sequence[dict[str, Any]]") -> "list[dict[str, Any]]":
+        """Return the rows of runs side by side with what is known of one of them and holds for all."""
+        return list(rows)
+
     @abstractmethod
     def comparison(self, rows: Sequence[Row], width: int | None = None) -> "tuple[Table, int]":
         """Return a table, a line a run, no wider than ``width``, and how many columns were left out for that."""

@@ -50,6 +50,7 @@ def inspect(trace: Trace, gpus: int = 0) -> dict[str, Any]:
         "jobs": len(jobs),
         **left_out(trace.dropped),
         "span_s": columns.span,
+        **_dates(trace),
         "gpus_max": max((job.gpus for job in jobs), default=0),
         "gpu_hours": float(brought.sum()) / _HOUR_S,
         "cpu_hours": float((columns.cpus * columns.run).sum()) / _HOUR_S,
@@ -64,6 +65,13 @@ def inspect(trace: Trace, gpus: int = 0) -> dict[str, Any]:
         "oddities": [asdict(oddity) for oddity in oddities(jobs, columns, gpus)],
         "notes": [*trace.notes, *_refused(trace.dropped, trace.rows - trace.passed_over)],
     }
+
+
+def _dates(trace: Trace) -> dict[str, str | None]:
+    """Return the dates of the first and the last submission; None where the trace has none."""
+    if trace.calendar is None or not trace.jobs:
+        return {"first_date": None, "last_date": None}
+    return {f"{name}_date": trace.calendar.iso(trace.jobs[at].submit) for name, at in (("first", 0), ("last", -1))}
 
 
 def inspect_requests(trace: RequestTrace) -> dict[str, Any]:

@@ -27,6 +27,8 @@ from headway.units import SECOND
 NAME = "slurm"
 _RECORDED = ("id", "submit", "arrival", "first_start", "end", "attempts")
 _RUNNING = FATES.index(Fate.RUNNING)
+_NO_REASONS = ("", "None", "Priority", "Resources")
+"""What sacct keeps of a job is its last reason other than the last two; these say nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +85,18 @@ def _read(path: Path, strict: bool) -> tuple[Trace, pl.DataFrame]:
     rows, aside = _apart(folded(rows, notes), cells, path)
     rows = ended(_placed(rows, notes))
     sheet = Sheet(Table(path, frame[rows["position"]], rows["line"], source.place, source.notes), ())
+    sheet.zone = "UTC" if cells.counts_instants("Submit") else ""
     for number, rule in enumerate(cells.rules):
         sheet.drop(rows["broken"] == number, rule.column, rule.text)
     trace = sheet.trace(NAME, _fields(rows), strict=strict, id_column=column, in_order=False)
     kept = _since_first(rows, {job.name for job in trace.jobs})
     starts = dict(kept.filter(pl.col("first_start").is_not_null()).select("id", "first_start").iter_rows())
+    told = kept.filter(~pl.col("reason").is_in(_NO_REASONS)).select("id", "reason")
     dropped = tuple(sorted((*trace.dropped, *aside), key=attrgetter("line")))
     notes = [*trace.notes, *notes, *_remarks(kept), *submitted(kept)]
     height = source.frame.height
-    read = replace(trace, rows=height, dropped=dropped, notes=tuple(notes), starts=starts)
+    reasons = dict(told.iter_rows())
+    read = replace(trace, rows=height, dropped=dropped, notes=tuple(notes), starts=starts, reasons=reasons)
     return replace(read, passed_over=height - frame.height), kept
 
 

@@ -65,6 +65,7 @@ _KEYS = {
     "NNodes": "(?:NumNodes|NodeCnt)",
     "NodeList": "NodeList",
     "Restarts": "Restarts",
+    "Reason": "Reason",
 }
 """Where ``scontrol show job`` and jobcomp/filetxt keep what ``sacct`` calls otherwise."""
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headway.errors import TraceError
+from headway.formats.dates import Calendar
 from headway.training.job import Job
 
 EXPLAINED = 3
@@ -46,6 +47,12 @@ class Trace:
     """When jobs really started, by name, in nanoseconds since the run began; empty where the file does not say."""
     passed_over: int = 0
     """Rows of the file that stand for no job of their own, such as the steps of Slurm's jobs."""
+    calendar: Calendar | None = None
+    """The date of time 0; None where the file has no dates."""
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    """Why jobs waited, by name, as the file says: of Slurm the last reason other than Priority and Resources."""
+    carried: frozenset[str] = frozenset()
+    """Jobs, by name, that ran or waited when the part of the file begins that was cut out: no new arrivals."""
 
 
 def by_rule(dropped: Iterable[Dropped]) -> list[list[Dropped]]:

@@ -1,7 +1,7 @@
 """Make the workload of an experiment: read or draw jobs, scale arrivals, set estimates, drop infeasible jobs."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -9,10 +9,12 @@ from typing import Any
 from headway import traces
 from headway.errors import ExperimentError, InfeasibleJobError, TraceError
 from headway.files import stamp
+from headway.formats.dates import Calendar
 from headway.formats.training import cluster_table
 from headway.formats.training.settings import TraceTable, check_synergy, check_synthetic, span
 from headway.traces.build import altered
-from headway.traces.trace import dropped_note
+from headway.traces.trace import Trace, dropped_note
+from headway.traces.window import between, dated, recorded_waits
 from headway.training.admissible import Infeasible, infeasible
 from headway.training.cluster import Cluster
 from headway.training.job import Job, workload
@@ -47,29 +49,49 @@ def source(table: TraceTable, gpus: int) -> tuple[Key, Key]:
     elif table.synergy is not None:
         synergy = check_synergy(table.synergy)
         drawn = ("synergy", synergy.jobs, synergy.rate, synergy.split, synergy.gpus)
-    return (table.path, table.format, table.map, table.strict, table.skip_bad_rows, stamp(table.path)), drawn
+    part = (table.start, table.end, table.begins, table.zone)
+    return (table.path, table.format, table.map, table.strict, table.skip_bad_rows, *part, stamp(table.path)), drawn
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """Jobs that arrive, and what their log says besides."""
+
+    jobs: tuple[Job, ...]
+    notes: tuple[str, ...] = ()
+    format: str = ""
+    calendar: Calendar | None = None
+    carried: frozenset[str] = frozenset()
+    """Jobs that ran or waited already, by name."""
+    waits: Mapping[str, int] = field(default_factory=dict)
+    """How long new arrivals really waited, by name; empty where the log does not say it, or the load is another."""
+    reasons: Mapping[str, str] = field(default_factory=dict)
 
 
 @lru_cache(maxsize=1)
-def arrivals(
-    file: Key, drawn: Key, load: float | str, estimates: str, models: str, seed: int
-) -> tuple[tuple[Job, ...], tuple[str, ...]]:
-    """Return jobs after load and estimates, and notes for readers of results; cached for the next policy."""
-    path, format, columns, strict, skip_bad_rows, _ = file
-    notes: list[str] = []
-    if drawn:
-        jobs = _drawn(drawn, seed)
-    else:
-        trace = traces.load(path, format, strict=strict, columns=columns, skip_bad_rows=skip_bad_rows)
-        jobs, notes = trace.jobs, list(trace.notes)
-        if trace.dropped:
-            notes.append(dropped_note(trace.dropped, trace.rows, path))
+def arrivals(file: Key, drawn: Key, load: float | str, estimates: str, models: str, seed: int) -> Arrivals:
+    """Return jobs after load and estimates, and what is known besides; cached for the next policy."""
+    made = _of_trace(*file) if not drawn else Arrivals(_drawn(drawn, seed))
+    jobs = made.jobs
     if str(load) != "1":
         jobs = traces.load_scale(jobs, load)
         cluster_table.within("load", Fraction(str(load)), *LOADS)
+        made = replace(made, calendar=None, waits={}, reasons={})
     if models:
         jobs = traces.with_models(jobs, models, seed)
-    return traces.estimates(jobs, estimates, seed), tuple(notes)
+    return replace(made, jobs=traces.estimates(jobs, estimates, seed))
+
+
+def _of_trace(path: str, format: str, columns: str, strict: bool, skip_bad_rows: bool, *part: str) -> Arrivals:
+    """Return the jobs of a file, or of the part of it between two dates."""
+    start, end, begins, zone, _ = part
+    trace: Trace = traces.load(path, format, strict=strict, columns=columns, skip_bad_rows=skip_bad_rows)
+    notes = [dropped_note(trace.dropped, trace.rows, path)] if trace.dropped else []
+    trace = between(dated(trace, begins, zone), start, end)
+    waits = recorded_waits(trace)
+    return Arrivals(
+        trace.jobs, (*trace.notes, *notes), trace.format, trace.calendar, trace.carried, waits, trace.reasons
+    )
 
 
 def _drawn(drawn: Key, seed: int) -> tuple[Job, ...]:

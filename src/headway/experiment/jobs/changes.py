@@ -106,7 +106,8 @@ def plan(scene: JobsScene, at: int, changes: Changes) -> Plan:
     cluster = _with_tenants(scene, cluster, changes, told, notes)
     cluster = with_limits(cluster, experiment.cluster.limit, changes.limit, told)
     jobs = _arrivals(scene.jobs, at, changes.load, told, notes)
-    made = JobsScene(experiment, cluster, jobs)
+    past = msgspec.structs.replace(scene.past, site=scene.past.site and not told)
+    made = JobsScene(experiment, cluster, jobs, past=past)
     made.faults()  # here, like the policy and the costs: what is wrong is said before anything runs
     check_division(experiment, cluster, made.policy())
     same_costs = made.costs() == scene.costs()

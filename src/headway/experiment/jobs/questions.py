@@ -10,9 +10,10 @@ from headway.experiment.changes import check_writable, failures_of, given_change
 from headway.experiment.domain import Progress, StoredRun
 from headway.experiment.folder import check_folder, claimed, origin
 from headway.experiment.jobs.changes import Changes
-from headway.experiment.jobs.whatif import WhatIf, auditable, store, time_of, what_if
+from headway.experiment.jobs.whatif import WhatIf, auditable, date_of, store, time_of, what_if
 from headway.experiment.measured import numbers
 from headway.experiment.registry import domain
+from headway.formats.dates import is_date
 from headway.metrics.training.difference import as_json, difference
 from headway.metrics.training.ledger import Ledger
 from headway.report.training.differences import tables
@@ -74,7 +75,9 @@ def moment_of(stored: StoredRun, at: str | None, job: int) -> int:
     if at.strip() == "end":
         return end
     try:
-        time = parse_duration(at, what="--at")
+        time = date_of(at, stored) if is_date(at) else parse_duration(at, what="--at")
+    except ExperimentError:
+        raise
     except InputError as problem:
         raise InputError(f"{problem} (or write end)") from None
     if time > end:
