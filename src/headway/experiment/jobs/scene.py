@@ -304,17 +304,23 @@ def prepare(experiment: Experiment) -> JobsScene:
     check_span(jobs, cluster)
     check_failures(failure_model(experiment.failures), cluster, jobs)
     notes += [*unknown_models(experiment, jobs), *unknown_programs(experiment, jobs)]
-    notes += map(str, concerns(unread, jobs, made.waits, cluster.tenants))
-    past = _past(made, jobs, {*table.leave_out, *skipped}, notes)
+    begins = _begins(made, {*table.leave_out, *skipped})
+    since = None if begins is None else begins.begins
+    notes += map(str, concerns(unread, jobs, made.waits, cluster.tenants, since))
+    past = _past(made, jobs, begins, notes)
     past.site = experiment.policy.name.startswith(SITE)
     window_of(jobs, measure.jobs, measure.warmup, past.carried)
     return JobsScene(_resolved(experiment, cluster), cluster, jobs, tuple(notes), skipped, past=past)
 
 
-def _past(made: Arrivals, jobs: Sequence[Job], gone: set[str], notes: Sequence[str]) -> Past:
-    """Return what the log says of the past of the jobs that are left."""
+def _begins(made: Arrivals, gone: set[str]) -> Calendar | None:
+    """Return the date of time 0 of the jobs that are left."""
     first = next((job.submit for job in made.jobs if label(job) not in gone), 0)
-    dates = None if made.calendar is None else made.calendar.shifted(first)
+    return None if made.calendar is None else made.calendar.shifted(first)
+
+
+def _past(made: Arrivals, jobs: Sequence[Job], dates: Calendar | None, notes: Sequence[str]) -> Past:
+    """Return what the log says of the past of the jobs that are left."""
     return Past(
         source=made.format,
         begins=dates.written() if dates else "",

@@ -1,7 +1,9 @@
 """Bring together what files say about a Slurm site's rules, and list by name what of it is not followed."""
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from headway.errors import ExperimentError
 from headway.formats.slurm.accounts import Tree
@@ -11,8 +13,11 @@ from headway.formats.slurm.rules import is_enforced, limits
 from headway.training.cluster import Tenant
 from headway.training.job import Job
 from headway.training.limits import LimitRule
-from headway.units import HOUR
+from headway.units import HOUR, counted
 
+_Kind = tuple[str, str, str, str]
+_LATEST = 2**62
+_REPEATED = frozenset({"DAILY", "WEEKLY", "WEEKDAY", "WEEKEND", "HOURLY"})
 FOLLOWED_FLAGS = ("denyonlimit", "overpartqos", "partitiontimelimit", "partitionmaxnodes", "nodecay", "")
 
 
@@ -123,24 +128,27 @@ def _of_partitions(site: SiteRules) -> Iterator[Unread]:
 
 
 def _of_times(site: SiteRules) -> Iterator[Unread]:
+    """Yield what holds for some time alone: nodes away, reservations, values that were others before."""
     if site.aways:
         hours = sum((each.end - each.start) / HOUR for each in site.aways if each.end is not None)
         open_ones = sum(each.end is None for each in site.aways)
         still = f" and {open_ones:,} still away" if open_ones else ""
-        yield Unread(f"{len(site.aways):,} times a node was away", (), f"{hours:,.1f} node-hours{still}")
+        last = max(_LATEST if each.end is None else each.end for each in site.aways)
+        span = (min(each.start for each in site.aways), last)
+        yield Unread(f"{len(site.aways):,} times a node was away", (), f"{hours:,.1f} node-hours{still}", span)
     for each in site.reservations:
-        yield Unread(f"reservation {each.name}", (), f"{len(each.nodes):,} nodes from {dated(each.start)}")
+        why = f"{counted(len(each.nodes), 'node')} from {dated(each.start)} to {dated(each.end)}"
+        yield Unread(f"reservation {each.name}", (), why, None if each.flags & _REPEATED else (each.start, each.end))
     changed: dict[str, list[Change]] = {}
     for change in site.changes:
         changed.setdefault(change.what, []).append(change)
     for what, changes in changed.items():
         names = ", ".join(dict.fromkeys(name for change in changes for name in change.names))
-        when = (
-            f"{len(changes):,} time{'s' if len(changes) > 1 else ''}, last at {dated(max(each.at for each in changes))}"
-        )
+        last = max(each.at for each in changes)
         kind, _, name = what.partition(" ")
         where = (("qos", name),) if kind == "QOS" else ()
-        yield Unread(f"change of {_named(what, site)}", where, f"{names}: changed {when}; what holds now holds always")
+        why = f"{names} until {dated(last)}: what holds since then is taken for all the time"
+        yield Unread(f"earlier values of {_named(what, site)}", where, why, (0, last))
 
 
 def _named(what: str, site: SiteRules) -> str:
@@ -168,25 +176,40 @@ class Concern:
 
 
 def concerns(
-    unread: Sequence[Unread], jobs: Sequence[Job], waits: Mapping[str, int], tenants: Sequence[Tenant]
+    unread: Sequence[Unread],
+    jobs: Sequence[Job],
+    waits: Mapping[str, int],
+    tenants: Sequence[Tenant],
+    begins: int | None = None,
 ) -> list[Concern]:
-    """Return what is not followed and concerns a job at all, the most waiting first."""
-    kinds: dict[tuple[str, str, str, str], tuple[int, int]] = {}
-    for job in jobs:
-        kind = (job.tenant, job.user, job.qos, job.partition)
-        count, wait = kinds.get(kind, (0, 0))
-        kinds[kind] = (count + 1, wait + waits.get(job.name, 0))
-    parents = {tenant.name: tenant.parent for tenant in tenants}
+    """Return what is not followed and concerns a job at all, the most waiting first.
+
+    Jobs are in order of submission; ``begins`` is their time 0 in nanoseconds since 1970, where it is known.
+    """
+    everybody, parents = _kinds(jobs, waits), {tenant.name: tenant.parent for tenant in tenants}
     found = []
     for each in unread:
+        kinds = everybody
+        if each.span is not None and begins is not None:
+            first, last = (bisect_left(jobs, at - begins, key=attrgetter("submit")) for at in each.span)
+            kinds = _kinds(jobs[first:last], waits)
         chosen = [told for kind, told in kinds.items() if _chooses(each.where, kind, parents)]
-        count = sum(jobs for jobs, _ in chosen)
-        if count:
+        if count := sum(jobs for jobs, _ in chosen):
             found.append(Concern(each, count, sum(wait for _, wait in chosen) if waits else None))
     return sorted(found, key=lambda concern: (-(concern.wait or 0), -concern.jobs))
 
 
-def _chooses(where: Sequence[tuple[str, str]], kind: tuple[str, str, str, str], parents: Mapping[str, str]) -> bool:
+def _kinds(jobs: Sequence[Job], waits: Mapping[str, int]) -> dict[_Kind, tuple[int, int]]:
+    """Count jobs and what they waited, by whose they are and where they belong."""
+    kinds: dict[_Kind, tuple[int, int]] = {}
+    for job in jobs:
+        kind = (job.tenant, job.user, job.qos, job.partition)
+        count, wait = kinds.get(kind, (0, 0))
+        kinds[kind] = (count + 1, wait + waits.get(job.name, 0))
+    return kinds
+
+
+def _chooses(where: Sequence[tuple[str, str]], kind: _Kind, parents: Mapping[str, str]) -> bool:
     tenant, user, qos, partition = kind
     above = {tenant}
     while tenant := parents.get(tenant, ""):

@@ -29,6 +29,8 @@ class Unread:
     where: tuple[tuple[str, str], ...] = ()
     """Which jobs it concerns: pairs like ``("qos", "long")``, all of which hold; of one key any will do."""
     why: str = ""
+    span: tuple[int, int] | None = None
+    """From when to when, where it is about some time alone: only jobs submitted in it are concerned."""
 
 
 @dataclass(frozen=True, slots=True)
