@@ -46,9 +46,13 @@ def _kind(names: tuple[str, ...]) -> str | None:
         return "aways"
     if "rawusage" in known and "account" in known:
         return "shares"
-    if "account" in known and known & {"fairshare", "qos", "defaultqos", "parentname", *limits.SPELT}:
+    if "account" in known and (
+        known & {"fairshare", "qos", "defaultqos", "parentname"} or any(map(limits.canonical, names))
+    ):
         return "associations"
-    if "name" in known and known & {"preempt", "preemptmode", "gracetime", "usagefactor", *limits.SPELT}:
+    if "name" in known and (
+        known & {"preempt", "preemptmode", "gracetime", "usagefactor"} or any(map(limits.canonical, names))
+    ):
         return "qos"
     if "user" in known and "defaultaccount" in known:
         return "users"

@@ -5,6 +5,7 @@ time, then a line a job. With headings (without -h) the columns may come in any 
 """
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from statistics import median
 
 from headway.errors import ExperimentError, InputError
@@ -77,7 +78,7 @@ def _count(sample: Sample, row: dict[str, str], place: str) -> None:
 
 def shares(looks: list[Sample]) -> dict[str, float]:
     """Return which part of all waiting had which reason, the largest first; a look stands for the time to the next."""
-    gaps = [later.at - sooner.at for sooner, later in zip(looks, looks[1:], strict=False)]
+    gaps = [later.at - sooner.at for sooner, later in pairwise(looks)]
     waited: dict[str, float] = {}
     for look, gap in zip(looks, [*gaps, median(gaps) if gaps else SECOND], strict=True):
         for reason, count in look.waiting.items():
