@@ -18,7 +18,7 @@ from headway.traces.sheet import Sheet
 from headway.traces.slurm_cells import FATES, Cells
 from headway.traces.slurm_merge import folded, without_steps
 from headway.traces.slurm_rows import HOLDINGS, ended, tasks, typed
-from headway.traces.slurm_submit import submitted
+from headway.traces.slurm_submit import LINE, options, submitted
 from headway.traces.slurm_tables import recognises as recognises, table
 from headway.traces.table import Table
 from headway.traces.trace import Dropped, Trace
@@ -80,8 +80,10 @@ def _read(path: Path, strict: bool) -> tuple[Trace, pl.DataFrame]:
     frame, own, notes = without_steps(source.frame, column)
     if not frame.height:
         raise TraceError(f"trace {path}: all {source.frame.height:,} rows are steps, of no job in the file")
+    asked = options(frame)
+    frame = frame.drop(LINE, strict=False)  # the longest of all texts, and no other use of it
     cells = Cells(frame)
-    rows = typed(cells).with_columns(source.lines.filter(own).alias("line")).with_row_index("position")
+    rows = typed(cells).with_columns(asked, source.lines.filter(own).alias("line")).with_row_index("position")
     rows, aside = _apart(folded(rows, notes), cells, path)
     rows = ended(_placed(rows, notes))
     sheet = Sheet(Table(path, frame[rows["position"]], rows["line"], source.place, source.notes), ())

@@ -206,7 +206,6 @@ def _owners(cells: Cells) -> list[pl.Series]:
         cells.text("QOS").fill_null("").alias("qos"),
         cells.number("Priority", 2**62).fill_null(0).alias("priority"),
         cells.number("Restarts").fill_null(0).alias("restarts"),
-        cells.text("SubmitLine").alias("submit_line"),
         cells.text("Reason").fill_null("").alias("reason"),
     ]
 
