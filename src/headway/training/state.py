@@ -290,7 +290,7 @@ class TrainingState:
         if js.status is _RUNNING:
             caused = self.stop(now, js)
         else:
-            self._dequeue(js)
+            self.dequeue(js)
         self.journal((now, int(Kind.CANCELLED), js.id, event.lease, -1, 0, min(js.done, js.job.ends_after)))
         self._end(now, js)
         return caused
@@ -323,7 +323,8 @@ class TrainingState:
             assert self.limits is not None
             self.limits.enqueue(self.queue, js, js.lane)
 
-    def _dequeue(self, js: JobState) -> None:
+    def dequeue(self, js: JobState) -> None:
+        """Take a job out of the queue, or from where it was held back."""
         if js.limits is None:
             self.queue.remove(js.lane, (js.key, js.id))
         else:
@@ -331,7 +332,7 @@ class TrainingState:
             self.limits.dequeue(self.queue, js)
 
     def _start(self, now: int, js: JobState, placement: Placement, grant: Grant | None) -> Respeeded | None:
-        self._dequeue(js)
+        self.dequeue(js)
         if js.first_start < 0:
             js.first_start = now
         debt, js.debt = js.debt, 0
