@@ -33,7 +33,7 @@ RUN = common_flags.RUN
 JSON = option("as_json", bool, "Print JSON, times in seconds.", "--json", default=False, panel=RUN)
 REPORT = option("report", str | None, "Make a page of it.", metavar="FILE.html")
 PICTURE = option("picture", str | None, "Draw it as bars.", panel=RUN, metavar="FILE.svg")
-BY = option("by", list[str] | None, "More tables: tenant, partition or level.", panel=RUN, metavar="TABLE")
+BY = option("by", list[str] | None, "More tables: tenant, partition, level or limit.", panel=RUN, metavar="TABLE")
 SET = option("set", list[str] | None, "Any key of an experiment file.", panel=RUN, metavar="KEY=VALUE")
 PROCESSES = option(
     "processes", int, "Runs at a time: 1 if left out.", default=1, panel=RUN, min=1, max=256, show_default=False

@@ -35,8 +35,6 @@ class CauseKind(StrEnum):
     """The policy decides only at a later time."""
     QUOTA = "quota"
     """Its tenant's quota does not allow it."""
-    LIMIT = "limit"
-    """A limit on what its user, account or class may hold does not allow it."""
     HEAD_OF_LINE = "head-of-line"
     """Jobs ahead of it hold it back, whether or not it would fit."""
     RESERVATION = "reservation"
@@ -53,6 +51,8 @@ class CauseKind(StrEnum):
     """GPUs are free, but not the CPUs or the memory for it."""
     PLACEMENT = "placement"
     """GPUs are free, but the placement rule does not accept them."""
+    LIMIT = "limit"
+    """A limit on what its user, account or class may hold does not allow it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from headway.metrics.series import FloatArray
 from headway.metrics.training.changes import DIFFERENT_JOBS, Change, changed, changed_batches, changed_over_seeds
 from headway.metrics.training.jobs import job_table, preemptions_were_free
 from headway.metrics.training.ledger import Ledger
+from headway.metrics.training.limits import by_limit
 from headway.metrics.training.summary import REPLICATION, as_json, of_ledger, percentile
 from headway.metrics.training.tenants import by_partition, by_tenant
 from headway.metrics.training.window import Window, window_of
@@ -69,6 +70,8 @@ class JobsView(View):
         }
         row |= _intervals(ledger, window, table.confidence)
         row |= _groups(ledger, window)
+        if scene.cluster.limits:
+            row["limits"] = by_limit(ledger, result.tape)
         return Outcome(row, _notes(scene, row, ledger), sample=_sample(ledger, window))
 
     def stays(self, stored: StoredRun) -> dict[str, float]:
@@ -103,7 +106,7 @@ class JobsView(View):
         tables.check_groups(by)
 
     def details(self, rows: Sequence[Row], by: Sequence[str] = ()) -> list[Table]:
-        """Return a table by tenant, partition or level, for each that is asked for and there."""
+        """Return a table by tenant, partition, level or limit, for each that is asked for and there."""
         return [tables.grouped(rows, group) for group in by if tables.has_group(rows, group)]
 
     def missing_details(self, rows: Sequence[Row], by: Sequence[str]) -> list[str]:

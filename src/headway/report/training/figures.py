@@ -38,11 +38,11 @@ _CAUSES = {
     CauseKind.ORDER: "others go first",
     CauseKind.RESERVATION: "would delay a reservation",
     CauseKind.QUOTA: "tenant at its quota",
-    CauseKind.LIMIT: "held back by a limit",
     CauseKind.NODES_DOWN: "nodes down or drained",
     CauseKind.ROUND: "policy decides later",
     CauseKind.HOST: "CPUs or memory short",
     CauseKind.PLACEMENT: "placement rule",
+    CauseKind.LIMIT: "held back by a limit",
 }
 _LONGEST = 32
 """Letters of the name of a run."""

@@ -20,7 +20,7 @@ from headway.training.policies import registry
 from headway.units import format_duration, seconds
 
 Row = Mapping[str, Any]
-GROUPS = ("tenant", "partition", "level")
+GROUPS = ("tenant", "partition", "level", "limit")
 _COLUMNS = (
     *("policy", "jobs", "JCT mean", "p50", "p99", "wait", "makespan", "tail", "GPU use", "fragm.", "preempt."),
     *("moves", "lost GPU-h", "jobs/s"),
@@ -189,17 +189,22 @@ def has_group(rows: Sequence[Row], group: str) -> bool:
 
 
 def grouped(rows: Sequence[Row], group: str) -> Table:
-    """Return one line a tenant, partition or level, one column a run: mean JCT and its change, or fragmentation."""
-    titles = {"level": "fragmentation, mean over time", "tenant": "mean JCT", "partition": "mean JCT"}
+    """Return one line a tenant, partition, level or limit, one column a run: mean JCT and its change, or another."""
+    titles = {"level": "fragmentation, mean over time", "limit": "job-hours waited"}
     table = Table(
-        title=f"{titles[group]} by {group}", title_justify="left", box=None, pad_edge=False, header_style="bold"
+        title=f"{titles.get(group, 'mean JCT')} by {group}",
+        title_justify="left",
+        box=None,
+        pad_edge=False,
+        header_style="bold",
     )
     table.add_column(group, no_wrap=True)
-    if group != "level":
+    if group not in titles:
         table.add_column("jobs", justify="right")
     for name in shortened([str(row.get("variant") or row["policy"]) for row in rows]):
         table.add_column(name, justify="right")
-    for name, jobs, values in _levels(rows) if group == "level" else _members(rows, group):
+    lines = {"level": _levels, "limit": _limits}.get(group, partial(_members, group=group))
+    for name, jobs, values in lines(rows):
         texts = [_share(value) if group == "level" else _hours(value, values[0]) for value in values]
         table.add_row(name, *([] if jobs is None else [f"{jobs:,}"]), *texts)
     return table
@@ -210,6 +215,12 @@ def _levels(rows: Sequence[Row]) -> Iterator[tuple[str, None, list[float | None]
         if key.startswith("fragmentation_") and key != "fragmentation_mean":
             yield key.removeprefix("fragmentation_"), None, [row.get(key) for row in rows]
     yield "fgd's measure", None, [row.get("fgd_fragmentation") for row in rows]
+
+
+def _limits(rows: Sequence[Row]) -> Iterator[tuple[str, None, list[float | None]]]:
+    waited = [{each["limit"]: each["job_hours"] * 3600 for each in row.get("limits", ())} for row in rows]
+    for name in sorted({name for each in waited for name in each}):
+        yield name, None, [each.get(name, 0.0) for each in waited]
 
 
 def _members(rows: Sequence[Row], group: str) -> Iterator[tuple[str, int, list[float | None]]]:
