@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
@@ -24,7 +23,7 @@ from headway.training.limits import LimitRule
 from headway.training.rows import Kind
 from headway.units import HOUR, SECOND
 from tests.conformance.checks import check_delivered
-from tests.drive import Run, drive
+from tests.drive import Run, World, drive
 from tests.experiment.jobs.test_whatif import recorded, scene_of
 from tests.strategies import limited, limits, specs
 
@@ -43,7 +42,7 @@ limits = [
 [policy]
 name = "fifo"
 """
-JOBS = """id,submit,work,gpus,user,qos,estimate
+JOBS = """name,submit_s,work_s,gpus,user,qos,estimate_s
 a,0,100,2,alice,long,1000
 b,1,100,1,alice,long,1000
 c,2,10,6,bob,short,1000
@@ -107,44 +106,44 @@ def test_a_limit_is_changed_by_its_name_or_its_address() -> None:
         with_values(both, {"y": 1})
 
 
+def called(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    """The status of a command, and all it said, in one line."""
+    with pytest.raises(SystemExit) as ended:
+        main(list(words))
+    out, err = capsys.readouterr()
+    return int(ended.value.code or 0), " ".join(f"{out} {err}".split())
+
+
 def test_an_experiment_with_limits_runs_and_says_what_they_cost(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["run", "mine.toml", "--out", "out", "--by", "limit"]) == 0
-    shown = capsys.readouterr()
-    assert "1 job rejected at submission, limit MaxWall: it wants 2h 00m, at most 1h 00m may be had" in shown.err
-    assert "job-hours waited by limit" in shown.out
-    assert main(["audit", "out"]) == 0
+    status, told = called(capsys, "run", "mine.toml", "--out", "out", "--by", "limit")
+    assert status == 0
+    assert "1 job rejected at submission, limit MaxWall: it wants 2h 00m, at most 1h 00m may be had" in told
+    assert "job-hours waited by limit" in told
+    assert called(capsys, "audit", "out")[0] == 0
     result = json.loads((folder / "out" / "result.json").read_text())
-    assert result["limits"] == [
-        {"limit": "MaxGPUs@qos:long", "job_hours": pytest.approx(99 / 3600), "share": pytest.approx(1)}
-    ]
-    assert "limit MaxGPUs: alice holds 2 of 2 GPUs under QOS long, it wants 1 GPU; job a (2 GPUs)" in _told(
-        capsys, ["story", "out", "b"]
-    )
-    told = _told(capsys, ["explain", "out", "b", "--at", "50s", "--draws", "5"])
-    assert "limit MaxGPUs: alice holds 2 of 2 GPUs under QOS long" in told
-    assert "by preemption of job a" in told
-
-
-def _told(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> str:
-    assert main(arguments) == 0
-    return " ".join(capsys.readouterr().out.split())
+    waited = {"limit": "MaxGPUs@qos:long", "job_hours": pytest.approx(99 / 3600), "share": pytest.approx(1)}
+    assert result["limits"] == [waited]
+    held = "limit MaxGPUs: alice holds 2 of 2 GPUs under QOS long, it wants 1 GPU; job a (2 GPUs)"
+    assert held in called(capsys, "story", "out", "b")[1]
+    _, told = called(capsys, "explain", "out", "b", "--at", "50s", "--draws", "5")
+    assert held in told
+    assert "preempt job a" in told
 
 
 def test_a_what_if_raises_a_limit(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", "mine.toml", "--out", "out"]) == 0
-    capsys.readouterr()
-    told = _told(capsys, ["whatif", "out", "--at", "50s", "--limit", "MaxGPUs@qos:long=3"])
+    called(capsys, "run", "mine.toml", "--out", "out")
+    asked = ("whatif", "out", "--at", "50s")
+    status, told = called(capsys, *asked, "--limit", "MaxGPUs@qos:long=3")
+    assert status == 0
     assert "limit MaxGPUs@qos:long: 3 GPUs instead of 2 GPUs" in told
-    assert main(["whatif", "out", "--at", "50s", "--limit", "MaxGPUs=3", "--json"]) != 0
-    assert "2 limits have this name" in capsys.readouterr().err
-    assert main(["whatif", "out", "--at", "50s", "--limit", "MaxCPUs=3", "--json"]) != 0
-    assert "unknown limit 'MaxCPUs'; did you mean 'MaxGPUs@qos:long'?" in capsys.readouterr().err
-    assert main(["whatif", "out", "--at", "50s", "--set", "cluster.limit.MaxGPUs@qos:long=none", "--json"]) == 0
-    result = json.loads(capsys.readouterr().out)
-    (gains,) = [each for each in result["jobs"] if each["name"] == "b"] if "jobs" in result else [None]
-    assert gains is None or gains["jct_after_s"] < gains["jct_before_s"]
+    assert "1 of them ends sooner" in told
+    assert "2 limits have this name" in called(capsys, *asked, "--limit", "MaxGPUs=3")[1]
+    assert "unknown limit 'MaxCPUs'; did you mean" in called(capsys, *asked, "--limit", "MaxCPUs=3")[1]
+    status, told = called(capsys, *asked, "--set", "cluster.limit.MaxGPUs@qos:long=none")
+    assert status == 0
+    assert "1 of them ends sooner" in told
 
 
 def test_a_job_over_a_limit_is_an_error_unless_it_is_skipped_or_rejected(folder: Path) -> None:
@@ -162,15 +161,9 @@ def test_a_job_over_a_limit_is_an_error_unless_it_is_skipped_or_rejected(folder:
 def test_time_behind_a_limit_is_counted_to_the_nanosecond() -> None:
     jobs = workload(Job(0, n * SECOND, 10 * SECOND, user="a") for n in range(3))
     cluster = uniform(1, 8, limits=(LimitRule("one", "jobs", 1),))
-    run = drive("srtf", _world(cluster, jobs))
+    run = drive("srtf", World(cluster, jobs))
     rows = by_limit(Ledger(run.tape, jobs, cluster), run.tape)
     assert rows == [{"limit": "one", "job_hours": (9 + 18) / 3600, "share": 1.0}]
-
-
-def _world(cluster: Any, jobs: tuple[Job, ...]) -> Any:
-    from tests.drive import World
-
-    return World(cluster, jobs)
 
 
 @settings(max_examples=30, suppress_health_check=list(HealthCheck), deadline=None)
