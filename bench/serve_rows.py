@@ -25,6 +25,11 @@ class Rows:
         self.path = folder / f"{name}.jsonl"
         self.rows = read(self.path)
 
+    def clear(self) -> None:
+        """Forget all rows."""
+        self.path.unlink(missing_ok=True)
+        self.rows = []
+
     def found(self, **key: Any) -> list[Row]:
         """Return the rows that have these values."""
         return [row for row in self.rows if all(row.get(name) == value for name, value in key.items())]
@@ -63,7 +68,7 @@ TABLES = {
     "ray": ("part", "system", "round", "requests", "answered", "p50_ms", "p99_ms", "hit_rate", "answers_per_s"),
     "ratios": ("what", "ratio", "asked", "met"),
     "faults": ("fault", "sent", "answered", "failed", "slowest_failure_s", "p50_ms", "p99_ms", "back_s", "left", "met"),
-    "soak": ("hours", "sent", "failed", "memory_change", "files_change", "processes", "met"),
+    "soak": ("seconds", "rate", "sent", "failed", "memory_change", "files_change", "processes", "met"),
     "fuzz": ("operation", "cases", "server_errors", "slowest_s", "met"),
 }
 """By file: the columns that are shown."""
