@@ -103,7 +103,7 @@ def back_s(seen: Seen, fault_at: float, usual: float, window_s: float) -> float 
 def told(seen: Seen, began: float, fault_at: float, seconds: float) -> dict[str, Any]:
     """Return what callers saw: how requests ended, percentiles before the fault, and when those were back."""
     warm = began + min(WARM_S, seconds / 6)
-    before = [latency for due, latency in seen.ends if warm <= due < fault_at]
+    before = [latency for due, latency in seen.ends if warm <= due and due + latency < fault_at]
     usual = percentile(before, 99)
     return {
         "sent": seen.sent,

@@ -69,7 +69,7 @@ TABLES = {
     "ratios": ("what", "ratio", "asked", "met"),
     "faults": ("fault", "sent", "answered", "failed", "slowest_failure_s", "p50_ms", "p99_ms", "back_s", "left", "met"),
     "soak": ("seconds", "rate", "sent", "failed", "memory_change", "files_change", "processes", "met"),
-    "fuzz": ("operation", "cases", "server_errors", "slowest_s", "met"),
+    "fuzz": ("operations", "cases", "found", "seconds", "met"),
 }
 """By file: the columns that are shown."""
 
