@@ -45,7 +45,7 @@ async def one(client: hw.AsyncClient, order: dict[str, Any], due: float, seen: S
     except (HeadwayError, OSError) as problem:
         took = time.monotonic() - due
         seen.ends.append((due, math.inf))
-        seen.reasons[f"{type(problem).__name__}: {str(problem).split(':')[0]}"] += 1
+        seen.reasons[f"{type(problem).__name__}: {str(problem).split(':')[0].split(' in /')[0]}"] += 1
         seen.slowest_failure_s = max(seen.slowest_failure_s, took)
     else:
         seen.ends.append((due, time.monotonic() - due))

@@ -1,12 +1,14 @@
 """Rows of the measurements of live serving: JSON lines that are on disk at once, and tables of them.
 
-    python -m bench.serve_rows docs/background/results/live-serving
+    python -m bench.serve_rows docs/background/results/live-serving docs/background/results/live-serving.md
 
-prints the tables of a folder as they stand on the page of results. A measurement that was cut short goes on where it
-was: rows that are there are not measured again, unless their file is removed.
+writes the tables of a folder into a page, each between the comments that name it; without a page it prints them. A
+measurement that was cut short goes on where it was: rows that are there are not measured again, unless their file is
+removed.
 """
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -74,12 +76,27 @@ TABLES = {
 """By file: the columns that are shown."""
 
 
-def main(folder: Path) -> None:
-    """Print the tables of a folder."""
+def page_with(text: str, folder: Path) -> str:
+    """Return a page with the tables of a folder, each between ``<!-- NAME -->`` and ``<!-- end -->``."""
     for name, columns in TABLES.items():
-        if rows := read(folder / f"{name}.jsonl"):
-            print(f"{name}\n\n{table(rows, columns)}\n")
+        rows = read(folder / f"{name}.jsonl")
+        shown = table(rows, columns) if rows else "Not measured yet."
+        text = re.sub(rf"(<!-- {name} -->\n).*?(<!-- end -->)", lambda found: _within(found, shown), text, flags=re.DOTALL)
+    return text
+
+
+def _within(found: re.Match[str], shown: str) -> str:
+    return f"{found[1]}{shown}\n{found[2]}"
+
+
+def main(folder: Path, page: Path | None = None) -> None:
+    """Print the tables of a folder, or write them into a page."""
+    if page is not None:
+        page.write_text(page_with(page.read_text(encoding="utf-8"), folder), encoding="utf-8")
+        return
+    for name, columns in TABLES.items():
+        print(f"{name}\n\n{table(read(folder / f'{name}.jsonl'), columns)}\n")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER)
+    main(*map(Path, sys.argv[1:] or [str(FOLDER)]))
