@@ -1,4 +1,4 @@
-"""Load for the faults and the soak of live serving: requests at a constant rate, each under a key and with a deadline."""
+"""Load for the faults and the soak of live serving: requests at a constant rate, each with a key and a deadline."""
 
 import asyncio
 import math
@@ -52,7 +52,9 @@ async def one(client: hw.AsyncClient, order: dict[str, Any], due: float, seen: S
         seen.wrong += answer["n"] != order["n"]
 
 
-async def load(folder: Path, rate: float, seconds: float, seen: Seen, fault: Fault | None = None) -> tuple[float, float]:
+async def load(
+    folder: Path, rate: float, seconds: float, seen: Seen, fault: Fault | None = None
+) -> tuple[float, float]:
     """Send requests, and do the fault a third into the time; return when it all began and when that was."""
     began, count, fault_at = time.monotonic(), round(rate * seconds), math.inf
     clients = [hw.AsyncClient(folder) for _ in range(CLIENTS)]

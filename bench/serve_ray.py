@@ -3,7 +3,7 @@
     python -m bench.serve_ray                     all of it, about twenty minutes
     python -m bench.serve_ray --part pressure     one part: no-op, ray, pressure, fits
     python -m bench.serve_ray --seconds 5 --rounds 1   shorter runs, to try it
-    python -m bench.serve_ray --out FOLDER        rows go to FOLDER/ray.jsonl and no-op.jsonl; those there are not run again
+    python -m bench.serve_ray --out FOLDER        where rows go (ray.jsonl, no-op.jsonl); those there are not run again
     python -m bench.serve_ray --part tune         Ray Serve alone, over what can be set: two runs each, not in the above
 
 Nine models of 40 MB in three pipelines, two workers, an open loop with Poisson arrivals from the Python client of each.

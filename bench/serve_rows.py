@@ -8,7 +8,6 @@ removed.
 """
 
 import json
-import re
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -81,12 +80,10 @@ def page_with(text: str, folder: Path) -> str:
     for name, columns in TABLES.items():
         rows = read(folder / f"{name}.jsonl")
         shown = table(rows, columns) if rows else "Not measured yet."
-        text = re.sub(rf"(<!-- {name} -->\n).*?(<!-- end -->)", lambda found: _within(found, shown), text, flags=re.DOTALL)
+        begin, end = f"<!-- {name} -->\n", "<!-- end -->"
+        before, _, rest = text.partition(begin)
+        text = f"{before}{begin}{shown}\n{end}{rest.partition(end)[2]}"
     return text
-
-
-def _within(found: re.Match[str], shown: str) -> str:
-    return f"{found[1]}{shown}\n{found[2]}"
 
 
 def main(folder: Path, page: Path | None = None) -> None:

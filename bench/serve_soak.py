@@ -79,7 +79,9 @@ def main() -> None:
     samples = Rows(given.out, "soak-samples")
     samples.clear()
     with tempfile.TemporaryDirectory(prefix="headway-soak-") as temporary:
-        server = Served(APP, Path(temporary) / "server", "--no-http", "--policy", "headway", "--workers", "2", keep=True)
+        server = Served(
+            APP, Path(temporary) / "server", "--no-http", "--policy", "headway", "--workers", "2", keep=True
+        )
         try:
             seen = asyncio.run(soaked(server, given.rate, given.seconds, samples))
         finally:

@@ -56,8 +56,14 @@ def test_what_a_fault_hit_is_not_taken_for_normal() -> None:
 
 
 KEPT: dict[str, Any] = {
-    **{"fault": "none", "without_an_end": 0, "wrong": 0, "slowest_failure_s": 2.9, "failed": {}, "back_s": 4.0},
-    **{"left": [], "sound": True},
+    "fault": "none",
+    "without_an_end": 0,
+    "wrong": 0,
+    "slowest_failure_s": 2.9,
+    "failed": {},
+    "back_s": 4.0,
+    "left": [],
+    "sound": True,
 }
 
 
