@@ -68,7 +68,7 @@ TABLES = {
     "no-op": ("policy", "p50_ms", "p99_ms", "tasks_per_s"),
     "ray": ("part", "system", "round", "requests", "answered", "p50_ms", "p99_ms", "hit_rate", "answers_per_s"),
     "ratios": ("what", "ratio", "asked", "met"),
-    "faults": ("fault", "sent", "answered", "failed", "slowest_failure_s", "p50_ms", "p99_ms", "back_s", "left", "met"),
+    "faults": ("fault", "rate", "seconds", "sent", "answered", "failed", "slowest_failure_s", "p50_ms", "p99_ms", "back_s", "left", "met"),
     "soak": ("seconds", "rate", "sent", "failed", "memory_change", "files_change", "processes", "met"),
     "fuzz": ("operations", "cases", "found", "seconds", "met"),
 }
