@@ -353,7 +353,8 @@ class TrainingState:
         if js.every:
             js.settle(now)
         elif now > js.base:
-            js.done += (now - js.base) * js.speed // REFERENCE_SPEED_PPM
+            ran = now - js.base
+            js.done += ran if js.speed == REFERENCE_SPEED_PPM else ran * js.speed // REFERENCE_SPEED_PPM
         js.attained += (now - js.since) * js.width
         js.status = _WAITING
         del self.running[js.id]
