@@ -151,7 +151,9 @@ _changed = partial(option, panel="Changes")
         _changed("remove_nodes", str | None, "n3,n7 or how many, the last first.", metavar="NODES|COUNT"),
         _changed("policy", str | None, "Another policy, in full; it starts fresh."),
         _changed("quota", list[str] | None, "GPUs guaranteed to a tenant, or none.", metavar="TENANT=GPUS"),
-        _changed("limit", list[str] | None, "The most GPUs that a tenant may hold, or none.", metavar="TENANT=GPUS"),
+        _changed(
+            "limit", list[str] | None, "The most of a tenant's GPUs, or of a limit; or none.", metavar="NAME=VALUE"
+        ),
         _changed("gpu_speed", list[str] | None, "Speed of a type against the reference.", metavar="TYPE=SPEED"),
         _changed("upgrade", list[str] | None, "Replace GPUs of one type by another.", metavar="OLD=NEW"),
         _changed("failures", str | None, "mtbf=30d,repair=4h for one node, or off.", metavar="MEANS|off"),

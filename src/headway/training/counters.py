@@ -75,6 +75,14 @@ class Counter:
         """Return what counts against the limit now."""
         return self.held
 
+    def held_now(self, now: int) -> int:
+        """Return what is held, for people: of jobs in the system their number."""
+        return self.level(now)
+
+    def share_of(self, job: Job, amount: int, now: int) -> int:
+        """Return what a running job has of what counts."""
+        return amount
+
     def take(self, now: int, job: Job, amount: int, weight: int, end: int) -> None:
         """Enter a start; ``end`` is when its time limit ends it."""
         self.held += amount
@@ -156,6 +164,11 @@ class Promised(Counter):
             self._leave(job.id)
         elif end > now:
             self._enter(job.id, weight, end)
+
+    def share_of(self, job: Job, amount: int, now: int) -> int:
+        """Return what a running job may still use."""
+        end, weight = self._until.get(job.id, (now, 0))
+        return weight * (end - now)
 
     def opens(self, now: int, amount: int) -> int:
         """Return when so much fits if no job starts or stops."""
@@ -261,6 +274,10 @@ class Submitted(Alone):
     def level(self, now: int) -> int:
         """Return nothing: whoever is in the system may start."""
         return 0
+
+    def held_now(self, now: int) -> int:
+        """Return how many are in the system."""
+        return self.held
 
 
 def counter_of(rule: LimitRule, of: tuple[str, ...]) -> Counter:

@@ -11,15 +11,21 @@ from copy import copy
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from headway.training.counters import Counter
 from headway.training.feasible import quota_refusal
+from headway.training.holding import LimitClass
 from headway.training.jobstate import JobState
+from headway.training.limit_text import quantity, told
 from headway.training.policies.allotted import Allotted
 from headway.training.policies.backfills.walk import guaranteed
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.pool import Pool, members
 from headway.training.queue import Entry, Key, Lane
 from headway.training.state import TrainingState
-from headway.units import WHOLE_GPU_MILLI, format_duration, format_size
+from headway.units import WHOLE_GPU_MILLI, counted, format_duration, format_size
+
+_MOST_HOLDERS = 3
+"""Of those that hold what a limit counts, so many are named."""
 
 
 class CauseKind(StrEnum):
@@ -45,6 +51,8 @@ class CauseKind(StrEnum):
     """GPUs are free, but not the CPUs or the memory for it."""
     PLACEMENT = "placement"
     """GPUs are free, but the placement rule does not accept them."""
+    LIMIT = "limit"
+    """A limit on what its user, account or class may hold does not allow it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +63,9 @@ class Cause:
     text: str
     level: str = ""
     """For fragmentation the topology level; for order ``quota`` if jobs of its tenant come first for its quota; for
-    round ``reservation`` if the policy keeps to a later reservation of the job itself."""
+    round ``reservation`` if the policy keeps to a later reservation of the job itself; for a limit its name."""
     jobs: tuple[int, ...] = ()
-    """The jobs that cause it: the first one ahead, or the holders of reservations."""
+    """The jobs that cause it: the first one ahead, the holders of reservations, or who holds what a limit counts."""
     facts: dict[str, int] = field(default_factory=dict)
     """The numbers in the text, by name."""
     names: tuple[str, ...] = ()
@@ -73,6 +81,8 @@ class Cause:
         """Return kind and level as text: ``fragmentation at node``."""
         if self.kind is CauseKind.FRAGMENTATION:
             return f"{self.kind} at {self.level}"
+        if self.kind is CauseKind.LIMIT:
+            return f"{self.kind} {self.level}"
         return str(self.kind)
 
     def __str__(self) -> str:
@@ -91,6 +101,7 @@ def why_waiting(now: int, state: TrainingState, policy: ComposedPolicy, js: JobS
         account = js.account
         facts = {"held_milli": account.held, "guaranteed_milli": account.guaranteed, "limit_milli": account.limit}
         causes.append(Cause(CauseKind.QUOTA, refusal, facts=facts))
+    causes += _limits(state, js)
     with raised_quota(js):
         ahead = Ahead(state, policy, js, quota=refusal is not None)
         fits = _fits(now, state, policy, js, ahead)
@@ -123,6 +134,39 @@ def probe(policy: ComposedPolicy) -> ComposedPolicy:
     asked.placement = copy(policy.placement)
     asked.stopped = {}
     return asked
+
+
+# --- limits -------------------------------------------------------------------------------------------------------
+
+
+def _limits(state: TrainingState, js: JobState) -> list[Cause]:
+    """Return each limit that the job would exceed, with who holds what under it."""
+    if js.limits is None or state.limits is None:
+        return []
+    return [_limit(state, js, js.limits, counter) for counter in state.limits.all_refusing(js)]
+
+
+def _limit(state: TrainingState, js: JobState, group: LimitClass, counter: Counter) -> Cause:
+    assert state.limits is not None
+    wanted, now, rule = group.amount(counter), state.limits.now, counter.rule
+    holders = state.limits.holders(counter, state.running.values())
+    names = tuple(each.job.name or str(each.id) for each in holders)
+    text = told(counter, now, wanted).removeprefix(f"{rule.name}: ")
+    if holders:
+        shares = zip(names, holders.values(), strict=True)
+        listed = [f"job {name} ({quantity(rule, held)})" for name, held in shares]
+        more = f" and {len(listed) - _MOST_HOLDERS} more" if len(listed) > _MOST_HOLDERS else ""
+        text += f"; {', '.join(listed[:_MOST_HOLDERS])}{more}"
+    if ahead := _ahead_in_class(state, js):
+        text += f"; {counted(ahead, 'job')} ahead of it wait{'s' if ahead == 1 else ''} for the same"
+    facts = {"held": counter.held_now(now), "most": counter.most, "wanted": wanted, "ahead": ahead}
+    return Cause(CauseKind.LIMIT, text, rule.name, tuple(each.id for each in holders), facts, names)
+
+
+def _ahead_in_class(state: TrainingState, js: JobState) -> int:
+    """Return how many jobs ahead of it are held back by the same limits."""
+    lane = state.queue.aside.get(js.lane)
+    return 0 if lane is None else lane.before((js.key, js.id))
 
 
 # --- quota --------------------------------------------------------------------------------------------------------

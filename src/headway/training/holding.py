@@ -138,6 +138,14 @@ class Limits:
             return next((counter for counter in js.limits.submitted if counter.held >= counter.most), None)
         return js.limits.refusing(self.now)
 
+    def all_refusing(self, js: JobState) -> list[Counter]:
+        """Return all limits for which a job may not start now."""
+        if js.limits is None:
+            return []
+        outside = [each for each in js.limits.submitted if js.id in self.outside and each.held >= each.most]
+        over = [counter for counter, amount in js.limits.bounds if counter.level(self.now) + amount > counter.most]
+        return [*outside, *(counter for counter in over if counter not in outside)]
+
     def take_over(self, now: int, queue: Queue, jobs: Iterable[JobState], old: "Limits | None") -> None:
         """Enter the jobs of a run that goes on under other limits; what was used under a rule stays used."""
         self.now = now
@@ -328,6 +336,24 @@ class Limits:
             changed = self._fill(queue, counter) or changed
             changed = self._empty(queue, counter) or changed
         return changed
+
+    def holders(self, counter: Counter, running: Iterable[JobState]) -> dict[JobState, int]:
+        """Return the running jobs that count under a limit, those that hold most first, and what each holds of it."""
+        found: dict[JobState, int] = {}
+        for js in running:
+            for each, amount in js.limits.bounds if js.limits is not None else ():
+                if each is counter:
+                    found[js] = counter.share_of(js.job, amount, self.now)
+        return dict(sorted(found.items(), key=lambda item: (-item[1], item[0].id)))
+
+    def waiting_behind(self) -> Iterator[tuple[Counter, int]]:
+        """Yield each limit that holds jobs back, and how many; of several that would, the first."""
+        for found in self._classes.values():
+            if found.names and found.held_by is not None:
+                yield found.held_by, sum(found.names.values())
+        for js in self.outside.values():
+            if (counter := self.refusing(js)) is not None:
+                yield counter, 1
 
     @property
     def moves(self) -> bool:

@@ -118,11 +118,12 @@ class TrainingState:
             self.releases += 1
         if self._rekeys and self.arrangement.key_due(now, self.refreshed):
             self.rekey(now)
+        if isinstance(event, JobFinished):  # quicker than a pattern, and these two are almost all that happens
+            return self._finished(now, event)
+        if isinstance(event, JobArrived):
+            self._arrived(now, event.job)
+            return None
         match event:
-            case JobFinished():
-                return self._finished(now, event)
-            case JobArrived():
-                self._arrived(now, event.job)
             case Woke():
                 self.journal((now, int(Kind.WOKE), -1, 0, -1, 0, 0))
             case JobFailed():
@@ -141,9 +142,9 @@ class TrainingState:
 
     def check(self, action: Action) -> str | None:
         """Return why this action cannot be committed now; None when it can."""
+        if isinstance(action, StartJob):
+            return start_refusal(self, action.job, action.placement, action.grant)
         match action:
-            case StartJob():
-                return start_refusal(self, action.job, action.placement, action.grant)
             case PreemptJob():
                 js = self.running.get(action.job)
                 if js is None:
@@ -160,9 +161,9 @@ class TrainingState:
 
     def commit(self, now: int, action: Action) -> Respeeded | None:
         """Commit an action that ``check`` allowed; return the running jobs whose speed it changed."""
+        if isinstance(action, StartJob):
+            return self._start(now, self.jobs[action.job], action.placement, action.grant)
         match action:
-            case StartJob():
-                return self._start(now, self.jobs[action.job], action.placement, action.grant)
             case PreemptJob():
                 js = self.running[action.job]
                 caused = self.stop(now, js)
@@ -290,7 +291,7 @@ class TrainingState:
         if js.status is _RUNNING:
             caused = self.stop(now, js)
         else:
-            self._dequeue(js)
+            self.dequeue(js)
         self.journal((now, int(Kind.CANCELLED), js.id, event.lease, -1, 0, min(js.done, js.job.ends_after)))
         self._end(now, js)
         return caused
@@ -323,7 +324,8 @@ class TrainingState:
             assert self.limits is not None
             self.limits.enqueue(self.queue, js, js.lane)
 
-    def _dequeue(self, js: JobState) -> None:
+    def dequeue(self, js: JobState) -> None:
+        """Take a job out of the queue, or from where it was held back."""
         if js.limits is None:
             self.queue.remove(js.lane, (js.key, js.id))
         else:
@@ -331,7 +333,7 @@ class TrainingState:
             self.limits.dequeue(self.queue, js)
 
     def _start(self, now: int, js: JobState, placement: Placement, grant: Grant | None) -> Respeeded | None:
-        self._dequeue(js)
+        self.dequeue(js)
         if js.first_start < 0:
             js.first_start = now
         debt, js.debt = js.debt, 0
@@ -402,7 +404,8 @@ class TrainingState:
         if js.every:
             js.settle(now)
         elif now > js.base:
-            js.done += (now - js.base) * js.speed // REFERENCE_SPEED_PPM
+            ran = now - js.base
+            js.done += ran if js.speed == REFERENCE_SPEED_PPM else ran * js.speed // REFERENCE_SPEED_PPM
         js.attained += (now - js.since) * js.width
         js.status = _WAITING
         del self.running[js.id]

@@ -22,6 +22,7 @@ from headway.metrics.training.changes import DIFFERENT_JOBS, Change, changed, ch
 from headway.metrics.training.cost import costs, rates
 from headway.metrics.training.jobs import job_table, preemptions_were_free
 from headway.metrics.training.ledger import Ledger
+from headway.metrics.training.limits import by_limit
 from headway.metrics.training.recorded import recorded_past
 from headway.metrics.training.sizes import gpu_type_of
 from headway.metrics.training.summary import REPLICATION, as_json, of_ledger, percentile
@@ -75,6 +76,8 @@ class JobsView(View):
         }
         row |= _intervals(ledger, window, table.confidence)
         row |= _groups(ledger, window) | _past(ledger, result, window) | _costs(ledger, window, table)
+        if scene.cluster.limits:
+            row["limits"] = by_limit(ledger, result.tape)
         return Outcome(row, _notes(scene, row, ledger), sample=_sample(ledger, window))
 
     def stays(self, stored: StoredRun) -> dict[str, float]:
@@ -114,7 +117,7 @@ class JobsView(View):
         tables.check_groups(by)
 
     def details(self, rows: Sequence[Row], by: Sequence[str] = ()) -> list[Table]:
-        """Return a table by tenant, partition or level, for each that is asked for and there."""
+        """Return a table by tenant, partition, level, limit, …, for each that is asked for and there."""
         spent = [tables.costs(rows)] if any(row.get("costs") for row in rows) else []
         return spent + [each for group in by if tables.has_group(rows, group) for each in tables.grouped(rows, group)]
 

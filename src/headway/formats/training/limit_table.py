@@ -82,7 +82,7 @@ def named(rules: Sequence[LimitRule], name: str) -> LimitRule:
     """Return the rule of a name, or of an address where several have the name."""
     found = [rule for rule in rules if rule.address == name] or [rule for rule in rules if rule.name == name]
     if not found:
-        raise ExperimentError(f"limit {unknown_name('name', name, {rule.address for rule in rules})}")
+        raise ExperimentError(unknown_name("limit", name, {rule.address for rule in rules}))
     if len(found) > 1:
         raise ExperimentError(
             f"limit {name}: {len(found)} limits have this name; write which: "

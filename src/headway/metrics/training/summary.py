@@ -45,7 +45,7 @@ REPLICATION = Replication(
         *("seed", "digest", "stopped", "jobs", "jct_mean_s", "wait_mean_s", "gpu_utilisation", "makespan_s"),
         *("gpu_utilisation_while_arriving", "tail_s"),
     ),
-    groups={key: group for group, key in GROUPS.items()},
+    groups={key: group for group, key in GROUPS.items()} | {"limits": "limit"},
 )
 """How the results of several seeds become one."""
 

@@ -42,6 +42,7 @@ _CAUSES = {
     CauseKind.ROUND: "policy decides later",
     CauseKind.HOST: "CPUs or memory short",
     CauseKind.PLACEMENT: "placement rule",
+    CauseKind.LIMIT: "held back by a limit",
 }
 _LONGEST = 32
 """Letters of the name of a run."""

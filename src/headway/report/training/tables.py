@@ -21,7 +21,7 @@ from headway.training.policies import registry
 from headway.units import format_duration, seconds
 
 Row = Mapping[str, Any]
-GROUPS = ("tenant", "partition", "qos", "user", "gpu-type", "level")
+GROUPS = ("tenant", "partition", "qos", "user", "gpu-type", "level", "limit")
 RECORDED = "recorded"
 """What the past of the site is called beside runs."""
 _COLUMNS = (
@@ -216,7 +216,7 @@ def check_groups(groups: Sequence[str]) -> None:
 
 def several(group: str) -> str:
     """Return the key of the list of members of a group."""
-    return MEMBERS[_column(group)]
+    return "limits" if group == "limit" else MEMBERS[_column(group)]
 
 
 def _column(group: str) -> str:
@@ -229,11 +229,17 @@ def has_group(rows: Sequence[Row], group: str) -> bool:
 
 
 def grouped(rows: Sequence[Row], group: str) -> list[Table]:
-    """Return tables with one line a member and one column a run: mean JCT and wait; or fragmentation by level."""
+    """Return tables with one line a member and one column a run: mean JCT and wait; fragmentation by level, or waiting
+    by limit."""
     if group == "level":
         table = _grouped_table("fragmentation, mean over time by level", group, rows)
         for name, values in _levels(rows):
             table.add_row(name, *map(_share, values))
+        return [table]
+    if group == "limit":
+        table = _grouped_table("job-hours waited by limit", group, rows)
+        for name, values in _limits(rows):
+            table.add_row(name, *(_hours(value, values[0]) for value in values))
         return [table]
     return [_members_table(rows, group, what, key) for what, key in (("JCT", "jct_mean_s"), ("wait", "wait_mean_s"))]
 
@@ -280,6 +286,12 @@ def _levels(rows: Sequence[Row]) -> Iterator[tuple[str, list[float | None]]]:
         if key.startswith("fragmentation_") and key != "fragmentation_mean":
             yield key.removeprefix("fragmentation_"), [row.get(key) for row in rows]
     yield "fgd's measure", [row.get("fgd_fragmentation") for row in rows]
+
+
+def _limits(rows: Sequence[Row]) -> Iterator[tuple[str, list[float | None]]]:
+    waited = [{each["limit"]: each["job_hours"] * 3600 for each in row.get("limits", ())} for row in rows]
+    for name in sorted({name for each in waited for name in each}):
+        yield name, [each.get(name, 0.0) for each in waited]
 
 
 def _members(rows: Sequence[Row], group: str, key: str) -> Iterator[tuple[str, int, list[float | None]]]:
