@@ -56,6 +56,8 @@ JOBS = [
         *SKIPPED,
         "--measure-jobs",
         "--warmup",
+        "--price",
+        "--watts",
         "--preemption",
         "--migration",
     ),
@@ -97,11 +99,11 @@ COMMANDS = {
     ],
     "jobs simulate": [
         *("trace", "--policy", *CLUSTER, "--load", *COSTS, *JOBS, *FIRST, "--confidence", "--seed", "--json", "--by"),
-        "--set",
+        *("--label", "--set"),
     ],
     "jobs compare": [
         *("trace", "--policies", *CLUSTER, "--load", *COSTS, *JOBS, *FIRST, "--baseline", "--confidence", "--seed"),
-        *("--json", "--by", "--set", "--picture", "--processes"),
+        *("--json", "--by", "--label", "--set", "--picture", "--processes"),
     ],
     "jobs sweep": [
         *("trace", "--policies", "--loads", "--nodes", *GRID, "--cluster", "--gpus-per-node", *COSTS, *JOBS, *CELLS),
@@ -112,7 +114,7 @@ COMMANDS = {
     ],
     "fleet simulate": [
         *("scenario", "--policy", "--workers", "--gpu-memory", "--rate", "--load", *REQUESTS, *FLEET, *FIRST),
-        *("--confidence", "--seed", "--json", "--set"),
+        *("--confidence", "--seed", "--json", "--label", "--set"),
     ],
     "fleet compare": [
         *(
@@ -128,7 +130,7 @@ COMMANDS = {
             "--baseline",
             "--confidence",
         ),
-        *("--seed", "--json", "--set", "--processes"),
+        *("--seed", "--json", "--label", "--set", "--processes"),
     ],
     "fleet sweep": [
         *(
@@ -162,9 +164,21 @@ COMMANDS = {
         ),
         *("--fidelity", "--requests", "--seed", "--report", "--json"),
     ],
-    "gpu simulate": ["high", "low", "--policy", *GPU, *FIRST, "--confidence", "--seed", "--json", "--set"],
+    "gpu simulate": ["high", "low", "--policy", *GPU, *FIRST, "--confidence", "--seed", "--json", "--label", "--set"],
     "gpu compare": [
-        *("high", "low", "--policies", *GPU, *FIRST, "--baseline", "--confidence", "--seed", "--json", "--set"),
+        *(
+            "high",
+            "low",
+            "--policies",
+            *GPU,
+            *FIRST,
+            "--baseline",
+            "--confidence",
+            "--seed",
+            "--json",
+            "--label",
+            "--set",
+        ),
         "--processes",
     ],
     "gpu sweep": ["high", "low", "--policies", *GRID, *GPU, *CELLS],
@@ -257,7 +271,7 @@ def test_every_flag_of_a_scale_is_a_keyword_and_the_other_way_round(name: str) -
     scale = domain(name)
     flags = [flag.option for flag in (*scale.flags, *common_flags.ALL)]
     offered = {word for verb in ("simulate", "compare") for word in COMMANDS[f"{name} {verb}"] if word[:2] == "--"}
-    shown = {"--json", "--report", "--picture", "--by", "--set", "--policies", "--processes"}
+    shown = {"--json", "--report", "--picture", "--by", "--set", "--policies", "--processes", "--label"}
     assert {word for word in offered if not word.startswith("--no-")} - shown == set(flags)
 
 
