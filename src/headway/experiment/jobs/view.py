@@ -30,7 +30,7 @@ from headway.metrics.training.verdict import Verdict, spread, unjudged, verdict_
 from headway.metrics.training.window import Window
 from headway.report.export import Tables, Written
 from headway.report.progress import progress_bar, share_bar
-from headway.report.training import export as notebook, figures, page, tables
+from headway.report.training import brief, export as notebook, figures, page, tables, whatif_page
 from headway.report.training.bars import bars
 from headway.report.training.explanation import Explanation
 from headway.report.training.measured import Comparison, Measured
@@ -190,6 +190,18 @@ class JobsView(View):
         """Continue a run from a moment of it under changes, and say who gains and who loses."""
         with progress_bar(f"from {at} on") as told:
             return questions.ask(stored, at, changes, folder, told)
+
+    def whatif_page(self, record: Row, title: str) -> str:
+        """Make the page of a what-if: who gains and who loses, by group."""
+        return whatif_page.build(record, title)
+
+    def whatif_sheet(self, record: Row) -> str:
+        """Return who gains and who loses, by group, as CSV."""
+        return whatif_page.sheet(record).write_csv()
+
+    def brief(self, stored: StoredRun) -> list[str]:
+        """Return the numbers of a run, the recorded past beside them, and how far to trust it."""
+        return brief.lines(stored.result, stored.scene)
 
     def page(self, runs: Sequence[Shown], baseline: int, title: str, tell: Tell) -> str:
         """Make the page: answer, distributions, causes of waiting, fairness, losses, a map of every GPU."""

@@ -10,7 +10,6 @@ from headway.report.formatting import count
 from headway.report.training.measured import Comparison
 
 _TITLES = {YES: "To be trusted", RELATIVE: "To be trusted in part", NO: "Not to be trusted", UNKNOWN: "Trust not known"}
-_BACKTEST = "headway jobs backtest"
 
 
 def past_of(compared: Comparison) -> Mapping[str, Any] | None:
@@ -29,9 +28,15 @@ def calendar_of(compared: Comparison) -> Calendar | None:
 def verdict_box(compared: Comparison) -> str:
     """Return how far to trust the answer, beside it, with all caveats; nothing for runs of no Slurm log."""
     judged = spread([run.result for run in compared.runs])
-    if judged is None:
+    caveats = dict.fromkeys(line for run in compared.runs for line in run.result.get("caveats") or ())
+    return verdict_of_row({"verdict": judged, "caveats": list(caveats)})
+
+
+def verdict_of_row(row: Mapping[str, Any]) -> str:
+    """Return the same for the verdict and the caveats of one result."""
+    judged, caveats = row.get("verdict"), row.get("caveats") or ()
+    if not judged:
         return ""
-    caveats = list(dict.fromkeys(line for run in compared.runs for line in run.result.get("caveats") or ()))
     listed = "".join(f"<li>{escape(line)}</li>" for line in caveats)
     more = f"<details><summary>{count(len(caveats), 'caveat')}</summary><ul>{listed}</ul></details>" if caveats else ""
     level = judged["level"] if judged["level"] in _TITLES else UNKNOWN
