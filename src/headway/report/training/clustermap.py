@@ -41,6 +41,7 @@ MOVED_HERE = 8
 """Set beside what closed a hold when a move opened it."""
 LONGEST_NAME = 80
 NO_GPUS = "without GPUs"
+KIND = "GPU type"
 _DOWN = {int(Kind.NODE_FAILED): 1, int(Kind.NODE_DRAINED): 2}
 
 
@@ -190,7 +191,7 @@ def describe(cluster: Cluster) -> dict[str, Any]:
     for position, node in enumerate(cluster.nodes):
         inside = ", ".join(name for name, members in partitions if position in members)
         path = [("partition", inside)] if partitions else []
-        path += [("GPU type", kinds[position])] if several else []
+        path += [(KIND, kinds[position])] if several else []
         paths.append([*path, *zip(names, node.path, strict=True)])
     return {
         "nodes": [[node.name, node.gpus, node.gpu_type] for node in cluster.nodes],
@@ -209,5 +210,7 @@ def _frame(kind: str, name: str, nodes: list[int], paths: list[list[tuple[str, s
         if len(inside) > 1 or (level == "partition" and "" not in inside):
             frames = [_frame(level, name, members, paths, depth + 1) for name, members in inside.items()]
             return {**frame, "frames": frames}
+        if level == KIND and name:
+            frame["name"] = f"{name} · {next(iter(inside))}"
         depth += 1
     return {**frame, "nodes": nodes}

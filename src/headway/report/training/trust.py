@@ -9,7 +9,7 @@ from headway.metrics.training.verdict import NO, RELATIVE, UNKNOWN, YES, spread
 from headway.report.formatting import count
 from headway.report.training.measured import Comparison
 
-_TITLES = {YES: "To be trusted", RELATIVE: "To be trusted in part", NO: "Not to be trusted", UNKNOWN: "Trust not known"}
+_LEVELS = (YES, RELATIVE, NO, UNKNOWN)
 
 
 def past_of(compared: Comparison) -> Mapping[str, Any] | None:
@@ -39,8 +39,8 @@ def verdict_of_row(row: Mapping[str, Any]) -> str:
         return ""
     listed = "".join(f"<li>{escape(line)}</li>" for line in caveats)
     more = f"<details><summary>{count(len(caveats), 'caveat')}</summary><ul>{listed}</ul></details>" if caveats else ""
-    level = judged["level"] if judged["level"] in _TITLES else UNKNOWN
+    level = judged["level"] if judged["level"] in _LEVELS else UNKNOWN
     return (
-        f'<aside class="verdict {level}" aria-label="How far to trust this"><p><b>{_TITLES[level]}.</b> '
+        f'<aside class="verdict {level}" aria-label="How far to trust this"><p><b>Verdict.</b> '
         f"{escape(judged['text'])}</p>{more}</aside>"
     )
