@@ -111,7 +111,7 @@ COMMANDS = {
     ],
     "jobs backtest": [
         *("trace", "--config", "--policies", *CLUSTER, *WINDOW, "--format", "--map", *SKIPPED, "--measure-jobs"),
-        *("--warmup", "--csv", "--json", "--set"),
+        *("--warmup", "--squeue", "--csv", "--json", "--set"),
     ],
     "fleet simulate": [
         *("scenario", "--policy", "--workers", "--gpu-memory", "--rate", "--load", *REQUESTS, *FLEET, *FIRST),

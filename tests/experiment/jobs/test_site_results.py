@@ -99,6 +99,25 @@ def test_a_backtest_counts_the_jobs_it_is_told_to(folder: Path, capsys: pytest.C
     assert (later["jobs"], later["compared"]) == (6, 6)
 
 
+def test_samples_of_the_queue_tell_what_waiting_was_for(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    samples = [f"2026-03-02T01:{minute:02d}:00|{job}" for minute in range(0, 60, 10) for job in ("10|Resources",)]
+    samples += ["2026-03-02T02:00:00|30_[1-3]|JobArrayTaskLimit", "oh no"]
+    (folder / "queue.txt").write_text("\n".join(samples) + "\n")
+    files = [str(folder / "sacct.txt"), "--cluster", str(folder / "nodes.txt"), "--policies", "fifo"]
+    assert ran("jobs", "backtest", *files, "--json", "--squeue", str(folder / "queue.txt")) == 0
+    told = capsys.readouterr()
+    (found,) = json.loads(told.out)
+    assert "1 lines are no samples" in told.err
+    assert {each["reason"]: round(each["share"], 3) for each in found["waiting_by_reason"]} == {
+        "Resources": round(1 / 1.5, 3),
+        "JobArrayTaskLimit": round(0.5 / 1.5, 3),
+    }
+    assert "Resources" in [each["group"] for each in found["by_reason"]]
+    (folder / "queue.txt").write_text("nothing\n")
+    assert ran("jobs", "backtest", *files, "--squeue", str(folder / "queue.txt")) == 2
+    assert "no line is like" in capsys.readouterr().err
+
+
 def test_a_run_told_in_fifteen_lines_continued_from_a_date_and_shown(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

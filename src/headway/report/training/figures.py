@@ -154,7 +154,7 @@ def _put_dates(
         line["x"] = [dates.shown(round(at * size * SECOND)) for at in line["x"]]
     first, shown, whole = (dates.shown(time) for time in (0, *ends))
     limits = {"range": [first, shown], "minallowed": first, "maxallowed": whole}
-    layout["xaxis"] |= {"type": "date", "title": {"text": dates.about()}, **limits}
+    layout["xaxis"] |= {"type": "date", "title": {"text": f"{dates.about()}; week-ends shaded"}, **limits}
     rests = list(dates.week_ends(0, ends[1]))
     if len(rests) > MOST_WEEK_ENDS:
         return

@@ -1,5 +1,6 @@
 """Make the page of a what-if: who gains and who loses, in all and by group; and its table for other programs."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
@@ -25,6 +26,7 @@ _LINES = (
 )
 _COUNTS = (("GPUs", "gpus"), ("preemptions", "preemptions"), ("moves", "migrations"), ("evictions", "evictions"))
 _MOST_SHOWN = 30
+_OPTIONS = re.compile(r"\([^()]*\)")
 _QUESTIONS: tuple[Question, ...] = (
     ("whole", "What changes in all?", "In all"),
     ("groups", "Who gains, and who loses?", "By group"),
@@ -68,7 +70,10 @@ def _lead(result: Row) -> str:
 
 def _facts(result: Row) -> list[tuple[str, str]]:
     policies = list(dict.fromkeys((result["policy_before"], result["policy_after"])))
-    return [("Run", plain(str(result["run"]).rpartition("/")[2])), ("Policy", ", then ".join(map(plain, policies)))]
+    return [
+        ("Run", plain(str(result["run"]).rpartition("/")[2])),
+        ("Policy", ", then ".join(plain(_OPTIONS.sub("(…)", each)) for each in policies)),
+    ]
 
 
 def _whole(result: Row) -> str:
