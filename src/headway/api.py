@@ -176,24 +176,25 @@ def backtest(
     *,
     config: Any = None,
     csv: str | PathLike[str] = "",
+    squeue: str | PathLike[str] = "",
     **settings: Any,
 ) -> Answer:
     """Replay a site's history under some policies; say how far simulated starts are from the recorded ones.
 
     ``config`` is the site's slurm.conf; the policy ``site`` is the one that it describes. ``csv`` is a file for the
-    table of jobs.
+    table of jobs, ``squeue`` one of sampled queues.
     """
-    return _ended(backtest_all(work, policies, config, fspath(csv), **settings))
+    return _ended(backtest_all(work, policies, config, fspath(csv), fspath(squeue), **settings))
 
 
 def backtest_all(
-    work: Work, policies: Policy | Iterable[Policy], config: Any, csv: str = "", **settings: Any
+    work: Work, policies: Policy | Iterable[Policy], config: Any, csv: str = "", squeue: str = "", **settings: Any
 ) -> Answer:
     """Replay a history under some policies, until one is stopped."""
     from headway.experiment.jobs import backtest as backtests
 
     document = copied(_settled(work, settings).document)
-    return backtests.answer(document, python_input.policy_names(policies), config, csv)
+    return backtests.answer(document, python_input.policy_names(policies), config, csv, squeue)
 
 
 def plan(

@@ -56,6 +56,8 @@ JOBS = [
         *SKIPPED,
         "--measure-jobs",
         "--warmup",
+        "--price",
+        "--watts",
         "--preemption",
         "--migration",
     ),
@@ -78,12 +80,13 @@ COMMANDS = {
         *("--set", "--processes"),
     ],
     "report": ["runs", "--out", "-o", "--baseline", "--title", "--force", "--open", "--trust"],
+    "summary": ["folder", "--trust"],
     "story": ["folder", "job", "--trust", "--json"],
     "explain": ["folder", "job", "--at", "--draws", "--trust", "--json"],
     "whatif": [
         *("folder", "--at", "--add-nodes", "--remove-nodes", "--policy", "--quota", "--limit", "--gpu-speed"),
         *("--upgrade", "--failures", "--load", "--add-workers", "--remove-workers", "--memory", "--slo", "--start"),
-        *("--set", "--skip-infeasible", "--out", "--trust", "--json"),
+        *("--set", "--skip-infeasible", "--out", "--report", "--csv", "--trust", "--json"),
     ],
     "distance": ["folder", "other", "--trust", "--json"],
     "export": ["folder", "--perfetto", "--parquet", "--csv", "--force", "--trust"],
@@ -97,22 +100,22 @@ COMMANDS = {
     ],
     "jobs simulate": [
         *("trace", "--policy", *CLUSTER, "--load", *COSTS, *JOBS, *FIRST, "--confidence", "--seed", "--json", "--by"),
-        "--set",
+        *("--label", "--set"),
     ],
     "jobs compare": [
         *("trace", "--policies", *CLUSTER, "--load", *COSTS, *JOBS, *FIRST, "--baseline", "--confidence", "--seed"),
-        *("--json", "--by", "--set", "--picture", "--processes"),
+        *("--json", "--by", "--label", "--set", "--picture", "--processes"),
     ],
     "jobs sweep": [
         *("trace", "--policies", "--loads", "--nodes", *GRID, "--cluster", "--gpus-per-node", *COSTS, *JOBS, *CELLS),
     ],
     "jobs backtest": [
         *("trace", "--config", "--policies", *CLUSTER, *WINDOW, "--format", "--map", *SKIPPED, "--measure-jobs"),
-        *("--warmup", "--csv", "--json", "--set"),
+        *("--warmup", "--squeue", "--csv", "--json", "--set"),
     ],
     "fleet simulate": [
         *("scenario", "--policy", "--workers", "--gpu-memory", "--rate", "--load", *REQUESTS, *FLEET, *FIRST),
-        *("--confidence", "--seed", "--json", "--set"),
+        *("--confidence", "--seed", "--json", "--label", "--set"),
     ],
     "fleet compare": [
         *(
@@ -128,7 +131,7 @@ COMMANDS = {
             "--baseline",
             "--confidence",
         ),
-        *("--seed", "--json", "--set", "--processes"),
+        *("--seed", "--json", "--label", "--set", "--processes"),
     ],
     "fleet sweep": [
         *(
@@ -162,9 +165,21 @@ COMMANDS = {
         ),
         *("--fidelity", "--requests", "--seed", "--report", "--json"),
     ],
-    "gpu simulate": ["high", "low", "--policy", *GPU, *FIRST, "--confidence", "--seed", "--json", "--set"],
+    "gpu simulate": ["high", "low", "--policy", *GPU, *FIRST, "--confidence", "--seed", "--json", "--label", "--set"],
     "gpu compare": [
-        *("high", "low", "--policies", *GPU, *FIRST, "--baseline", "--confidence", "--seed", "--json", "--set"),
+        *(
+            "high",
+            "low",
+            "--policies",
+            *GPU,
+            *FIRST,
+            "--baseline",
+            "--confidence",
+            "--seed",
+            "--json",
+            "--label",
+            "--set",
+        ),
         "--processes",
     ],
     "gpu sweep": ["high", "low", "--policies", *GRID, *GPU, *CELLS],
@@ -257,7 +272,7 @@ def test_every_flag_of_a_scale_is_a_keyword_and_the_other_way_round(name: str) -
     scale = domain(name)
     flags = [flag.option for flag in (*scale.flags, *common_flags.ALL)]
     offered = {word for verb in ("simulate", "compare") for word in COMMANDS[f"{name} {verb}"] if word[:2] == "--"}
-    shown = {"--json", "--report", "--picture", "--by", "--set", "--policies", "--processes"}
+    shown = {"--json", "--report", "--picture", "--by", "--set", "--policies", "--processes", "--label"}
     assert {word for word in offered if not word.startswith("--no-")} - shown == set(flags)
 
 

@@ -34,12 +34,10 @@ JSON = option("as_json", bool, "Print JSON, times in seconds.", "--json", defaul
 REPORT = option("report", str | None, "Make a page of it.", metavar="FILE.html")
 PICTURE = option("picture", str | None, "Draw it as bars.", panel=RUN, metavar="FILE.svg")
 BY = option(
-    "by", list[str] | None, "Tables: tenant, partition, qos, user, gpu-type, limit.", panel=RUN, metavar="TABLE"
+    "by", list[str] | None, "Tables: tenant, partition, qos, user, gpu-type, …", panel=RUN, metavar="TABLE"
 )
 SET = option("set", list[str] | None, "Any key of an experiment file.", panel=RUN, metavar="KEY=VALUE")
-LABEL = option(
-    "label", list[str] | None, 'What to call it: "our Slurm"; of several, in turn.', panel=RUN, metavar="NAME"
-)
+LABEL = option("label", list[str] | None, "Call it so; several in turn.", panel=RUN, metavar="NAME")
 PROCESSES = option(
     "processes", int, "Runs at a time: 1 if left out.", default=1, panel=RUN, min=1, max=256, show_default=False
 )

@@ -97,11 +97,8 @@ def baseline_of(experiments: Sequence[Named]) -> int:
     if not wanted:
         return 0
     short = [label or each.policy.name for label, each in experiments]
-    for names in (
-        short,
-        [each.policy.name for _, each in experiments],
-        [domain_of(each).policy_name(each) for _, each in experiments],
-    ):
+    asked = [each.policy.name for _, each in experiments]
+    for names in (short, asked, [domain_of(each).policy_name(each) for _, each in experiments]):
         if wanted in names:
             return names.index(wanted)
     raise ExperimentError(unknown_name("baseline", wanted, short))

@@ -47,7 +47,7 @@ def test_a_site_driven_by_its_qos_limits_is_not_trusted_without_them_and_they_ar
     )
     assert told.level == NO
     assert "Do not trust it" in told.text
-    assert "QOS limits (90% of the error)" in told.text
+    assert "QOS limits (90 % of the error)" in told.text
     assert told.sources[0].limits
     assert "sacctmgr show qos" in told.sources[0].remedy
     assert told.record()["sources"][0]["by"] == "reason"

@@ -118,7 +118,9 @@ def ask(
 
 def _headline(what_if_run: WhatIf, result: Mapping[str, Any]) -> Iterator[str]:
     """Say what changes, for how many jobs, and which are compared with nothing."""
-    yield f"From {format_duration(what_if_run.at)} on: {'; '.join(what_if_run.plan.told) or 'nothing changes'}"
+    dates = what_if_run.after.scene.calendar
+    when = format_duration(what_if_run.at) + ("" if dates is None else f" ({dates.text(what_if_run.at)})")
+    yield f"From {when} on: {'; '.join(what_if_run.plan.told) or 'nothing changes'}"
     jobs = f"{counted(result['jobs'], 'job')} {'was' if result['jobs'] == 1 else 'were'} not over by then or came later"
     sooner = "ends sooner after it arrives" if result["better"] == 1 else "end sooner after they arrive"
     yield f"{jobs}: {result['better']:,} of them {sooner}, {result['worse']:,} later"
@@ -142,6 +144,8 @@ def _notes(stored: StoredRun, what_if_run: WhatIf) -> Iterator[str]:
     if not stored.complete:
         yield "note: the run was cut short; what it is compared with is its continuation without changes"
     yield from (f"note: {note}" for note in what_if_run.plan.notes)
+    if judged := stored.result.get("verdict"):
+        yield f"note: verdict on the run that was continued: {judged['text']}"
     if not what_if_run.plan.same_failures:
         yield (
             "note: failures are drawn: the difference is that of one draw. The same for runs with other seeds "
@@ -177,7 +181,9 @@ def _result(stored: StoredRun, what_if_run: WhatIf) -> dict[str, Any]:
         "policy_before": stored.scene.policy_name(),
         "policy_after": what_if_run.after.policy,
         "changes": list(what_if_run.plan.told),
+        **({} if (dates := stored.scene.calendar) is None else {"at": dates.iso(what_if_run.at)}),
         **as_json(differs, stored.scene.experiment.measure.confidence),
+        **{key: stored.result[key] for key in ("verdict", "caveats") if key in stored.result},
         "digest": what_if_run.after.tape.digest,
     }
 

@@ -31,8 +31,9 @@ from headway.metrics.training.verdict import Verdict, spread, unjudged, verdict_
 from headway.metrics.training.window import Window
 from headway.report.export import Tables, Written
 from headway.report.progress import progress_bar, share_bar
-from headway.report.training import export as notebook, figures, page, tables
+from headway.report.training import brief, export as notebook, figures, page, tables, whatif_page
 from headway.report.training.bars import bars
+from headway.report.training.dated import Dated
 from headway.report.training.explanation import Explanation
 from headway.report.training.measured import Comparison, Measured
 from headway.report.training.pivot import pivot
@@ -160,11 +161,11 @@ class JobsView(View):
         """Draw mean times to completion as bars."""
         return bars(rows, "Mean time to completion")
 
-    def story(self, stored: StoredRun, subject: str) -> Story:
+    def story(self, stored: StoredRun, subject: str) -> Story | Dated:
         """Tell what happened to one job and, for each stretch of waiting, why."""
         scene: JobsScene = stored.scene
         number = job_number(scene.jobs, subject)
-        return story(
+        told = story(
             scene.cluster,
             scene.jobs,
             stored.tape,
@@ -174,8 +175,9 @@ class JobsView(View):
             costs=scene.costs(),
             name=scene.policy_name(),
         )
+        return told if scene.calendar is None else Dated(told, scene.calendar)
 
-    def explain(self, stored: StoredRun, subject: str, at: str | None, draws: int | None) -> Explanation:
+    def explain(self, stored: StoredRun, subject: str, at: str | None, draws: int | None) -> Explanation | Dated:
         """Say why a job does not run at a time, which moves would admit it, and when to expect its start."""
         job = job_number(stored.scene.jobs, subject)
         time = questions.moment_of(stored, at, job)
@@ -187,12 +189,26 @@ class JobsView(View):
             def drawing(done: int, count: int) -> None:
                 tell(f"going on: {done} of {count} continuations", done / count)
 
-            return questions.explain(stored, job, time, draws, resuming, drawing)
+            told = questions.explain(stored, job, time, draws, resuming, drawing)
+        dates = stored.scene.calendar
+        return told if dates is None else Dated(told, dates)
 
     def whatif(self, stored: StoredRun, at: str, folder: Path | None, changes: Mapping[str, Any]) -> Answer:
         """Continue a run from a moment of it under changes, and say who gains and who loses."""
         with progress_bar(f"from {at} on") as told:
             return questions.ask(stored, at, changes, folder, told)
+
+    def whatif_page(self, record: Row, title: str) -> str:
+        """Make the page of a what-if: who gains and who loses, by group."""
+        return whatif_page.build(record, title)
+
+    def whatif_sheet(self, record: Row) -> str:
+        """Return who gains and who loses, by group, as CSV."""
+        return whatif_page.sheet(record).write_csv()
+
+    def brief(self, stored: StoredRun) -> list[str]:
+        """Return the numbers of a run, the recorded past beside them, and how far to trust it."""
+        return brief.lines(stored.result, stored.scene)
 
     def page(self, runs: Sequence[Shown], baseline: int, title: str, tell: Tell) -> str:
         """Make the page: answer, distributions, causes of waiting, fairness, losses, a map of every GPU."""

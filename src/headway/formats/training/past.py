@@ -26,7 +26,7 @@ class Past(Struct, kw_only=True):
     reasons: list[str] = field(default_factory=list)
     """Why a job waited, as the log says."""
     site: bool = False
-    """Whether the run is played under the site's own policy, so that its waits can be held against the recorded ones."""
+    """Whether it is played under the site's own policy: its waits can then be held against the recorded ones."""
     caveats: list[str] = field(default_factory=list)
     """What a reader of any result should know about the log and how it was read."""
 

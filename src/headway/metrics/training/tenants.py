@@ -27,7 +27,10 @@ def by_tenant(ledger: Ledger, table: pl.DataFrame | None = None) -> pl.DataFrame
 
 
 def by_group(ledger: Ledger, group: str, table: pl.DataFrame | None = None) -> pl.DataFrame:
-    """Return one row a member of one of ``GROUPS``, by name; jobs that name none stand under a dash, or an empty name of a partition."""
+    """Return one row a member of one of ``GROUPS``, by name.
+
+    Jobs that name none stand under a dash; without a partition under an empty name.
+    """
     jobs = job_table(ledger) if table is None else table
     if group == "tenant":
         return by_tenant(ledger, jobs)

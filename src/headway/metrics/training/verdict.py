@@ -131,7 +131,7 @@ def _text(backtest: Backtest, level: str, doubtful: Sequence[str], sources: Sequ
     whole = backtest.whole
     off = off_by(whole)
     far = (
-        f"the mean wait is {abs(off):.0%} too {'long' if off > 0 else 'short'}"
+        f"the mean wait is {100 * abs(off):.0f} % too {'long' if off > 0 else 'short'}"
         if abs(off) >= 0.005
         else ("the mean wait is that of the record")
     )
@@ -148,7 +148,7 @@ def _text(backtest: Backtest, level: str, doubtful: Sequence[str], sources: Sequ
         told += f" About {', '.join(doubtful[:MOST_NAMED])}{more}: no."
     if level != YES and sources:
         first = sources[0]
-        told += f" The likely reason: {first.cause} ({first.share:.0%} of the error); {first.remedy}."
+        told += f" The likely reason: {first.cause} ({100 * first.share:.0f} % of the error); {first.remedy}."
     return told
 
 

@@ -1,7 +1,8 @@
 """Make the terminal tables of a backtest: errors of simulated starts, in all and by group, and what they come from."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from rich.table import Table
 
@@ -58,6 +59,14 @@ def _largest(groups: Sequence[Errors]) -> Sequence[Errors]:
 
 def _which(groups: Sequence[Errors]) -> str:
     return f", the {MOST_ROWS} of {len(groups):,} with the largest errors" if len(groups) > MOST_ROWS else ""
+
+
+def reasons_table(rows: Sequence[Mapping[str, Any]], samples: int) -> Table:
+    """Return what waiting was for, as samples of the queue say."""
+    table = framed(["reason"], ["job-hours", "share"], f"waiting by reason, {samples:,} samples of squeue")
+    for row in rows[:MOST_ROWS]:
+        table.add_row(row["reason"], f"{row['job_hours']:,.1f}", percent(row["share"], 0))
+    return table
 
 
 def missed(backtest: Backtest) -> list[str]:

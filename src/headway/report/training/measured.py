@@ -1,6 +1,6 @@
 """Measure the runs of a report once each, and compute the differences between them with their intervals."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -95,6 +95,10 @@ class Stored(Protocol):
     def complete(self) -> bool:
         """Return whether the run came to its end."""
 
+    @property
+    def result(self) -> Mapping[str, Any]:
+        """Return the numbers that were stored beside the tape."""
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -112,6 +116,11 @@ class Measured:
     """Where it stands for runs of several seeds: what the results say of each, beginning with its own."""
     drawn: bool = False
     """Whether another seed would have given another run."""
+
+    @property
+    def result(self) -> Mapping[str, Any]:
+        """Return the numbers that were stored beside the tape; none of a run that was killed."""
+        return self.stored.result
 
     @cached_property
     def ledger(self) -> Ledger:
