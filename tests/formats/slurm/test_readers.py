@@ -1,11 +1,11 @@
-"""What sacctmgr, sshare, scontrol and squeue print about a site's rules is read, whatever its columns."""
+"""What sacctmgr, sshare and scontrol print about a site's rules is read, whatever its columns."""
 
 from pathlib import Path
 
 import pytest
 
 from headway.errors import ExperimentError
-from headway.formats.slurm import conf, sacctmgr, scontrol, squeue
+from headway.formats.slurm import conf, sacctmgr, scontrol
 from headway.formats.slurm.followed import followed
 from headway.formats.slurm.records import Bound, SiteRules
 from headway.formats.slurm.submit_line import asked
@@ -192,25 +192,6 @@ def test_a_limit_of_zero_an_unknown_limit_and_a_qos_that_nobody_may_use_are_told
         ("maxfurlongs=3", "is a limit that is not known"),
         ("GrpTRES=license/matlab=2", "license/matlab is not counted"),
     }
-
-
-def test_looks_at_the_queue_tell_which_part_of_the_waiting_had_which_reason() -> None:
-    text = "2026-03-01T08:00:00\n1|PENDING|Priority\n2_[1-3%1]|PENDING|JobArrayTaskLimit\n3|RUNNING|None\n"
-    text += "2026-03-01T08:05:00\n1|PENDING|Resources\n"
-    looks = squeue.samples(text, "q")
-    assert [look.waiting for look in looks] == [{"Priority": 1, "JobArrayTaskLimit": 3}, {"Resources": 1}]
-    assert squeue.shares(looks) == {"JobArrayTaskLimit": 0.6, "Priority": 0.2, "Resources": 0.2}
-    headed = "1772352000\nREASON|JOBID|ST\nPriority|1|PD\n"
-    assert squeue.samples(headed, "q")[0].waiting == {"Priority": 1}
-    (note,) = squeue.cluster((SAMPLES / "squeue.txt").read_text(), "q").notes
-    assert note.startswith("q: 4 looks at the queue from 2026-11-17T11:36:02 to 2026-11-17T11:36:08: jobs waited for ")
-    for bad, line in (
-        ("1|PENDING|x\n", "before any time"),
-        ("now\n", "'now' is neither"),
-        ("1772352000\n1|HUH|x\n", "'HUH'"),
-    ):
-        with pytest.raises(ExperimentError, match=line):
-            squeue.samples(bad, "q")
 
 
 def test_the_command_of_a_submission_tells_what_accounting_does_not() -> None:

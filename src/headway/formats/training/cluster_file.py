@@ -22,7 +22,6 @@ from headway.formats.slurm import (
     sacctmgr as slurm_sacctmgr,
     scontrol as slurm_scontrol,
     sinfo as slurm_sinfo,
-    squeue as slurm_squeue,
 )
 from headway.formats.slurm.followed import Followed, followed
 from headway.formats.slurm.records import SiteRules, Unread
@@ -49,7 +48,6 @@ SOURCES: tuple[Source, ...] = (
     slurm_sacctmgr,
     slurm_scontrol,
     slurm_sinfo,
-    slurm_squeue,
     slurm_cluster_json,
 )
 

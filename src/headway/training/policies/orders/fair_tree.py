@@ -57,7 +57,8 @@ class _Tree:
         self._used[member] = self._used.get(member, 0.0) + used
 
     def factors(self) -> dict[Who, float]:
-        left, found = self._users, {}
+        left = self._users
+        found: dict[Who, float] = {}
         for same in self._ranked([""]):
             found |= dict.fromkeys(same, left / self._users)
             left -= len(same)
