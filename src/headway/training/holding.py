@@ -27,12 +27,21 @@ _Mark: TypeAlias = tuple[int, tuple[str, ...]]
 class LimitClass:
     """Jobs to which the same limits apply with the same amounts."""
 
-    __slots__ = ("bounds", "held_by", "names", "number", "submitted", "weights")
+    __slots__ = ("alive", "also", "bounds", "held_by", "names", "number", "submitted", "weights")
 
-    def __init__(self, number: int, bounds: tuple[tuple[Counter, int], ...], weights: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        number: int,
+        bounds: tuple[tuple[Counter, int], ...],
+        weights: tuple[int, ...],
+        also: tuple[tuple[Counter, int, int], ...] = (),
+    ) -> None:
         self.number = number
         self.bounds = bounds
         """Counters, and what has to be free under each for a job to start."""
+        self.also = also
+        """Counters of rules that another of their slot sets aside: its jobs count there, with what and how much in each
+        nanosecond, and are not held back for it."""
         self.weights = weights
         """What a running job holds of each, or adds in each nanosecond."""
         self.held_by: Counter | None = None
@@ -40,6 +49,8 @@ class LimitClass:
         self.names: dict[Hashable, int] = {}
         """Lanes in which jobs of the class wait, and how many in each."""
         self.submitted = tuple(counter for counter, _ in bounds if isinstance(counter, Submitted))
+        self.alive = (*self.submitted, *(counter for counter, _, _ in also if isinstance(counter, Submitted)))
+        """Counters of jobs in the system: those that bind, and those in which its jobs only count."""
 
     def __repr__(self) -> str:
         held = [(str(counter.rule), counter.of, counter.held, amount) for counter, amount in self.bounds]
@@ -65,9 +76,9 @@ class Limits:
         self._rules = cluster.limits
         self._parents = {tenant.name: tenant.parent for tenant in cluster.tenants}
         self._largest = max(1, *(node.gpus for node in cluster.nodes))
-        self._rules_of: dict[tuple[str, ...], list[tuple[int, LimitRule]]] = {}
+        self._rules_of: dict[tuple[str, ...], list[tuple[int, LimitRule, bool]]] = {}
         self.counters: dict[_Mark, Counter] = {}
-        self._classes: dict[tuple[tuple[_Mark, int, int], ...], LimitClass] = {}
+        self._classes: dict[tuple[tuple[_Mark, int, int, bool], ...], LimitClass] = {}
         self._ends: dict[int, int] = {}
         """When the time limit of each job that has started ends it."""
         self.timed: dict[Counter, None] = {}
@@ -80,31 +91,36 @@ class Limits:
     def class_of(self, job: Job) -> LimitClass | None:
         """Return the class of a job; None where no limit concerns it."""
         marks = []
-        for index, rule in self._applying(job):
+        for index, rule, binds in self._choosing(job):
             amount = added(rule, job, self._largest)
             if not amount:
                 continue
             alone = "job" in rule.per or rule.kind == "wall"
-            if alone and amount <= rule.most:
+            if alone and (amount <= rule.most or not binds):
                 continue
             held = weight(rule, job, self._largest)
-            marks.append(((index, counted_for(rule, job)), amount, held))
+            marks.append(((index, counted_for(rule, job)), amount, held, binds))
         if not marks:
             return None
         key = tuple(marks)
         found = self._classes.get(key)
         if found is None:
-            bounds = tuple((self._counter(mark), amount) for mark, amount, _ in key)
-            found = self._classes[key] = LimitClass(len(self._classes), bounds, tuple(held for _, _, held in key))
+            bounds = tuple((self._counter(mark), amount) for mark, amount, _, binds in key if binds)
+            also = tuple((self._counter(mark), amount, held) for mark, amount, held, binds in key if not binds)
+            weights = tuple(held for _, _, held, binds in key if binds)
+            found = self._classes[key] = LimitClass(len(self._classes), bounds, weights, also)
         return found
 
-    def _applying(self, job: Job) -> list[tuple[int, LimitRule]]:
-        """Return the rules that apply to a job, with their positions."""
+    def _choosing(self, job: Job) -> list[tuple[int, LimitRule, bool]]:
+        """Return the rules that choose a job, with their positions, and whether each holds or is set aside."""
         key = (job.tenant, job.user, job.qos, job.partition)
         found = self._rules_of.get(key)
         if found is None:
-            chosen = applying(self._rules, job, self._parents)
-            found = self._rules_of[key] = [(self._rules.index(rule), rule) for rule in chosen]
+            chosen = choosing(self._rules, job, self._parents)
+            least = least_levels(rule for _, rule in chosen)
+            found = self._rules_of[key] = [
+                (index, rule, not rule.slot or least[rule.slot] == rule.level) for index, rule in chosen
+            ]
         return found
 
     def _counter(self, mark: _Mark) -> Counter:
@@ -154,7 +170,7 @@ class Limits:
     def arrive(self, js: JobState) -> None:
         """Find the limits of a job that has arrived; it comes into the system if there is room."""
         js.limits = found = self.class_of(js.job)
-        if found is not None and found.submitted:
+        if found is not None and found.alive:
             self.outside[js.id] = js
             for counter in found.submitted:
                 counter.outside[js.id] = None
@@ -165,8 +181,9 @@ class Limits:
         counters = js.limits.submitted
         if any(counter.held >= counter.most for counter in counters):
             return False
-        for counter in counters:
+        for counter in js.limits.alive:
             counter.held += 1
+        for counter in counters:
             del counter.outside[js.id]
         del self.outside[js.id]
         return True
@@ -175,15 +192,15 @@ class Limits:
         """Let a job go for good, and others that were kept outside come in."""
         self._ends.pop(js.id, None)
         found = js.limits
-        if found is None or not found.submitted:
+        if found is None or not found.alive:
             return
         if self.outside.pop(js.id, None) is not None:
             for counter in found.submitted:
                 del counter.outside[js.id]
             return
-        for counter in found.submitted:
+        for counter in found.alive:
             counter.held -= 1
-        for counter in found.submitted:
+        for counter in found.alive:
             for job in list(counter.outside):
                 if counter.held >= counter.most:
                     break
@@ -279,6 +296,9 @@ class Limits:
         end = self._ends[js.id]
         for (counter, amount), each in zip(found.bounds, found.weights, strict=True):
             counter.take(now, js.job, amount, each, end)
+        for counter, amount, each in found.also:
+            counter.take(now, js.job, amount, each, end)
+            self._fill(queue, counter)
         for counter, _ in found.bounds:
             self._fill(queue, counter)
 
@@ -289,6 +309,9 @@ class Limits:
         self.now = now
         for (counter, amount), each in zip(found.bounds, found.weights, strict=True):
             counter.give(now, js.job, amount, each)
+        for counter, amount, each in found.also:
+            counter.give(now, js.job, amount, each)
+            self._empty(queue, counter)
         for counter, _ in found.bounds:
             self._empty(queue, counter)
 
@@ -299,6 +322,8 @@ class Limits:
         running = js.status is Status.RUNNING
         until = self._ends[js.id] if running else self.now + time_limit(js.job)
         for (counter, amount), each in zip(found.bounds, found.weights, strict=True):
+            counter.plan(self.now, js.job, amount, each, until, sign)
+        for counter, amount, each in found.also:
             counter.plan(self.now, js.job, amount, each, until, sign)
 
     def advance(self, now: int, queue: Queue) -> bool:
@@ -369,15 +394,18 @@ class Limits:
         return changed
 
 
-def applying(rules: Iterable[LimitRule], job: Job, parents: Mapping[str, str]) -> list[LimitRule]:
-    """Return the rules that choose a job, in order; of those with one slot only the first of the least level."""
+def choosing(rules: Iterable[LimitRule], job: Job, parents: Mapping[str, str]) -> list[tuple[int, LimitRule]]:
+    """Return the rules that choose a job, with their positions."""
     accounts = set(_upward(job.tenant, parents))
-    chosen = [rule for rule in rules if _chooses(rule, job, accounts)]
-    least: dict[str, LimitRule] = {}
-    for rule in chosen:
-        if rule.slot and (rule.slot not in least or rule.level < least[rule.slot].level):
-            least[rule.slot] = rule
-    return [rule for rule in chosen if not rule.slot or least[rule.slot] is rule]
+    return [(index, rule) for index, rule in enumerate(rules) if _chooses(rule, job, accounts)]
+
+
+def least_levels(rules: Iterable[LimitRule]) -> dict[str, int]:
+    """Return the least level of each slot among rules: only those of it hold, the others are set aside."""
+    least: dict[str, int] = {}
+    for rule in rules:
+        least[rule.slot] = min(rule.level, least.get(rule.slot, rule.level))
+    return least
 
 
 def _upward(account: str, parents: Mapping[str, str]) -> Iterator[str]:

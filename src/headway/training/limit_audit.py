@@ -61,12 +61,12 @@ class LimitBooks:
 
     def arrive(self, job: Job) -> None:
         """Enter a job that has come."""
-        for account in self._of(job):
+        for account, _ in self._of(job):
             account.alive.add(job.id)
 
     def leave(self, job: Job) -> None:
         """Enter a job that is gone."""
-        for account in self._of(job):
+        for account, _ in self._of(job):
             account.alive.discard(job.id)
             account.begun.discard(job.id)
 
@@ -74,25 +74,27 @@ class LimitBooks:
         """Enter a start, or that a running job moved; yield each limit that is exceeded by a start."""
         if not moved:
             self._ends[job.id] = now + (job.estimate or job.work)
-        for account in self._of(job):
+        for account, binds in self._of(job):
             rule, held = account.rule, self._holds(account.rule, job)
-            if held and not moved and (over := self._over(account, now, job)) is not None:
+            if binds and held and not moved and (over := self._over(account, now, job)) is not None:
                 yield over
             account.begun.add(job.id)
             account.running[job.id] = held, now, self._ends[job.id]
-            if rule.kind == "submitted" and len(account.begun) > rule.most:
+            if binds and rule.kind == "submitted" and len(account.begun) > rule.most:
                 yield f"{rule}: {len(account.begun)} jobs in the system have started, at most {rule.most} may be there"
 
     def stop(self, now: int, job: Job) -> None:
         """Enter that a job does not run any more."""
-        for account in self._of(job):
+        for account, _ in self._of(job):
             if job.id in account.running:
                 account.stop(now, job.id)
 
     def waits_for_ever(self, now: int, job: Job) -> bool:
         """Return whether a limit keeps a waiting job from ever starting if nothing else happens."""
-        for account in self._of(job):
+        for account, binds in self._of(job):
             rule = account.rule
+            if not binds:
+                continue
             if rule.kind == "submitted":
                 if len(account.alive) > rule.most:
                     return True
@@ -143,17 +145,15 @@ class LimitBooks:
 
     # --- which apply ------------------------------------------------------------------------------------------
 
-    def _of(self, job: Job) -> list[_Account]:
-        found: dict[str, tuple[int, int]] = {}
-        for place, rule in enumerate(self._rules):
-            if self._applies(rule, job):
-                slot = rule.slot or f"rule {place}"
-                found[slot] = min(found.get(slot, (rule.level, place)), (rule.level, place))
+    def _of(self, job: Job) -> list[tuple[_Account, bool]]:
+        """Return where a job counts, and whether that limit binds it or another of its slot comes before."""
+        chosen = [(place, rule) for place, rule in enumerate(self._rules) if self._applies(rule, job)]
         accounts = []
-        for _, place in sorted(found.values(), key=lambda each: each[1]):
-            rule = self._rules[place]
+        for place, rule in chosen:
+            before = [other for _, other in chosen if other.slot == rule.slot and other.level < rule.level]
             whose = "/".join(f"{key}={self._names(job)[key]}" for key in rule.per)
-            accounts.append(self._accounts.setdefault((place, whose), _Account(rule)))
+            account = self._accounts.setdefault((place, whose), _Account(rule))
+            accounts.append((account, not rule.slot or not before))
         return accounts
 
     def _applies(self, rule: LimitRule, job: Job) -> bool:

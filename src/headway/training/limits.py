@@ -36,7 +36,8 @@ class LimitRule:
     per: tuple[str, ...] = ()
     """A counter for each of these, of ``COUNTED_PER``; one for all jobs where it is empty."""
     slot: str = ""
-    """Of rules with one slot that choose a job only that with the least level holds; all rules without a slot do."""
+    """Of rules with one slot that choose a job only those of the least level hold; all rules without a slot do.
+    A job counts under the others too, and is not held back for them."""
     level: int = 0
     denies: bool = False
     """Whether a job that exceeds it alone is rejected; otherwise it waits for ever."""
