@@ -1,6 +1,6 @@
 """Limits: which apply to a job, what counts under each, who is held back and until when."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -12,7 +12,7 @@ from headway.training.admissible import infeasible
 from headway.training.audit import audit
 from headway.training.cluster import Cluster, Tenant, uniform
 from headway.training.explain import CauseKind, why_waiting
-from headway.training.holding import Limits, applying
+from headway.training.holding import Limits, choosing, least_levels
 from headway.training.job import Job, workload
 from headway.training.limits import LimitRule
 from headway.training.policies.compose import ComposedPolicy
@@ -49,6 +49,18 @@ def starts(run: Run) -> dict[int, float]:
     return first
 
 
+def chosen_by(rules: Sequence[LimitRule], mine: Job, parents: Mapping[str, str]) -> list[LimitRule]:
+    """The rules under which a job counts."""
+    return [rule for _, rule in choosing(rules, mine, parents)]
+
+
+def applying(rules: Sequence[LimitRule], mine: Job, parents: Mapping[str, str]) -> list[LimitRule]:
+    """Those of them that may hold it back."""
+    chosen = chosen_by(rules, mine, parents)
+    least = least_levels(chosen)
+    return [rule for rule in chosen if not rule.slot or least[rule.slot] == rule.level]
+
+
 # --- which rules apply --------------------------------------------------------------------------------------------
 
 TREE = {"root": "", "bio": "root", "cells": "bio", "physics": "root"}
@@ -78,7 +90,7 @@ def test_a_rule_chooses_jobs_by_account_user_qos_and_partition(
     assert bool(applying([rule], mine, TREE)) == chosen
 
 
-def test_of_rules_with_one_slot_only_the_first_of_the_least_level_holds() -> None:
+def test_of_rules_with_one_slot_only_those_of_the_least_level_hold() -> None:
     rules = [
         LimitRule("cluster", "gpus", 1, slot="MaxTRESPU", level=3),
         LimitRule("qos", "gpus", 2, slot="MaxTRESPU", level=1),
@@ -86,7 +98,16 @@ def test_of_rules_with_one_slot_only_the_first_of_the_least_level_holds() -> Non
         LimitRule("other qos", "gpus", 4, (("qos", "short"),), slot="MaxTRESPU", level=0),
         LimitRule("always", "gpus", 5),
     ]
-    assert [rule.name for rule in applying(rules, Job(0, 0, 1), {})] == ["qos", "always"]
+    assert [rule.name for rule in applying(rules, Job(0, 0, 1), {})] == ["qos", "again", "always"]
+
+
+def test_a_job_counts_under_a_rule_that_another_of_its_slot_sets_aside() -> None:
+    rules = (
+        LimitRule("qos", "gpus", 4000, (("qos", "long"),), slot="user", level=0),
+        LimitRule("everybody", "gpus", 3000, slot="user", level=1),
+    )
+    jobs = [job(0, 50, 4, qos="long"), job(1, 10, 1), job(2, 10, 1, qos="long")]
+    assert starts(ran("fifo", jobs, *rules)) == {0: 0, 1: 50, 2: 50}
 
 
 # --- what is refused ----------------------------------------------------------------------------------------------
@@ -430,7 +451,11 @@ def _stops(
         held = 0
         for each in [*(other for other in jobs if other.id in started), mine]:
             alike = all(getattr(each, _FIELD[key]) == getattr(mine, _FIELD[key]) for key in rule.per)
-            if rule not in applying(cluster.limits, each, parents) or not alike or (kind and each.gpu_types != (kind,)):
+            if (
+                rule not in chosen_by(cluster.limits, each, parents)
+                or not alike
+                or (kind and each.gpu_types != (kind,))
+            ):
                 continue
             begin, end = (started[each.id], started[each.id] + each.work) if each is not mine else (now, now + 1)
             width = each.width_milli if "gpu" in resource else each.cpu_milli
