@@ -13,7 +13,7 @@ from headway.experiment.answer import Answer
 from headway.experiment.domain import Outcome, Row, RunResult, Shown, StoredRun, Tell, View
 from headway.experiment.jobs import questions
 from headway.experiment.jobs.backtest import of_run
-from headway.experiment.jobs.scene import SLURM, JobsScene
+from headway.experiment.jobs.scene import JobsScene
 from headway.formats.training.settings import JobsMeasureTable
 from headway.metrics.bootstrap import UNKNOWN, mean_interval, quantile_interval
 from headway.metrics.compare import Batches, Sample, change, known
@@ -38,6 +38,7 @@ from headway.report.training.explanation import Explanation
 from headway.report.training.measured import Comparison, Measured
 from headway.report.training.pivot import pivot
 from headway.report.training.story import Story, story
+from headway.traces.slurm import NAME as SLURM
 from headway.training.job import Job
 from headway.training.policies.registry import describe
 from headway.training.rows import Kind

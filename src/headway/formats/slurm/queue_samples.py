@@ -4,7 +4,6 @@ One line a waiting job and sample, ``2026-03-01T12:00:00|123_4|QOSMaxGRESPerUser
 ``squeue -h -t PD -o "$(date +%FT%T)|%i|%r"``. sacct keeps one reason of a job; how long it waited for which is here.
 """
 
-from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
@@ -59,17 +58,19 @@ def _summed(seen: dict[datetime, list[tuple[str, str]]], skipped: int) -> Sample
     times = sorted(seen)
     gaps = [(later - time).total_seconds() for time, later in pairwise(times)]
     usual = sorted(gaps)[len(gaps) // 2] if gaps else 0.0
-    hours: Counter[str] = Counter()
-    by_job: dict[str, Counter[str]] = {}
+    hours: dict[str, float] = {}
+    by_job: dict[str, dict[str, float]] = {}
     for time, gap in zip(times, [*gaps, usual], strict=True):
         length = min(gap, LONGEST_GAP_S) / 3600
         for listed, reason in seen[time]:
             jobs = _jobs(listed)
-            hours[reason] += length * len(jobs)
+            hours[reason] = hours.get(reason, 0.0) + length * len(jobs)
             for job in jobs:
-                by_job.setdefault(job, Counter())[reason] += length
-    reasons = {job: found.most_common(1)[0][0] for job, found in by_job.items()}
-    return Sampled(dict(hours.most_common()), reasons, len(times), skipped)
+                own = by_job.setdefault(job, {})
+                own[reason] = own.get(reason, 0.0) + length
+    reasons = {job: max(own, key=own.__getitem__) for job, own in by_job.items()}
+    ranked = dict(sorted(hours.items(), key=lambda item: -item[1]))
+    return Sampled(ranked, reasons, len(times), skipped)
 
 
 def _jobs(text: str) -> list[str]:

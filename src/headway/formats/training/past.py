@@ -41,4 +41,4 @@ class Past(Struct, kw_only=True):
         return any(wait >= 0 for wait in self.waits)
 
     def __bool__(self) -> bool:
-        return bool(self.source or self.begins or self.waits)
+        return bool(self.begins or self.waits or self.caveats)

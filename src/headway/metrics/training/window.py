@@ -59,8 +59,7 @@ def window_of(jobs: Sequence[Job], numbers: str, warmup: str | int | float, carr
     check_texts(numbers, warmup)
     if carried:
         chosen = window_of(jobs[carried:], numbers, warmup)
-        first, last = (0, len(jobs) - carried) if chosen is None else (chosen.first, chosen.last)
-        return Window(carried + first, carried + last)
+        return Window(carried, len(jobs)) if chosen is None else Window(carried + chosen.first, carried + chosen.last)
     if numbers:
         first, last = _range(numbers)
         last = len(jobs) if last is None else last
