@@ -33,9 +33,7 @@ RUN = common_flags.RUN
 JSON = option("as_json", bool, "Print JSON, times in seconds.", "--json", default=False, panel=RUN)
 REPORT = option("report", str | None, "Make a page of it.", metavar="FILE.html")
 PICTURE = option("picture", str | None, "Draw it as bars.", panel=RUN, metavar="FILE.svg")
-BY = option(
-    "by", list[str] | None, "Tables: tenant, partition, qos, user, gpu-type, …", panel=RUN, metavar="TABLE"
-)
+BY = option("by", list[str] | None, "Tables: tenant, partition, qos, user, gpu-type, …", panel=RUN, metavar="TABLE")
 SET = option("set", list[str] | None, "Any key of an experiment file.", panel=RUN, metavar="KEY=VALUE")
 LABEL = option("label", list[str] | None, "Call it so; several in turn.", panel=RUN, metavar="NAME")
 PROCESSES = option(
