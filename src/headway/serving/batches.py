@@ -54,7 +54,8 @@ def run(state: "ServingState", now: int, action: RunBatch) -> None:
     expected = latency.run_time(index, function, len(tasks), cpus, slices)
     assert expected is not None
     if latency.interference:
-        beside = latency.beside(function, [other.function for other in worker.running.values()], index, slices)
+        running = [other.function for near in state.sharing[index] for other in near.running.values()]
+        beside = latency.beside(function, running, index, slices)
         expected = expected * beside // REFERENCE_SPEED_PPM
     end = batch.end = start + expected
     worker.running[lease] = batch
