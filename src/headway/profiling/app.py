@@ -158,7 +158,9 @@ def _output(path: Path) -> Path:
 
 
 def _said(part: str, order: Mapping[str, Any]) -> str:
-    at = ", ".join(f"{key} {value}" for key, value in order.items() if key != "name")
+    at = ", ".join(
+        f"{key} {value}" for key, value in order.items() if key != "name" and (key, value) != ("share", SHARES)
+    )
     return f"{part} {order['name']}{', ' if at else ''}{at}"
 
 
