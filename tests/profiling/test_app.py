@@ -129,7 +129,7 @@ def test_shares_are_measured_and_served_by_workers_of_their_size(tmp_path: Path)
     experiment.serving.slices = "2,7"
     assert [worker.gpu.slices for worker in load(experiment).fleet.workers] == [2, 7]
     experiment.serving.slices = "2,3"
-    with pytest.raises(ProfileError, match="function first: none of its 2 cells can run on GPU gpu with 3 slices"):
+    with pytest.raises(InputError, match="function first: none of its 2 cells can run on GPU gpu with 3 slices"):
         load(experiment)
 
 

@@ -96,7 +96,7 @@ def test_a_share_of_cpus_is_at_least_one_and_goes_round() -> None:
 
 @pytest.mark.parametrize("text", ["0", "8", "1,x", "1;2", "1.5", "mig:1", "MIG-3g"])
 def test_what_is_no_share_is_refused_in_a_line(text: str) -> None:
-    with pytest.raises(ExperimentError, match="MIG is not served|sevenths of a GPU, from 1 to 7"):
+    with pytest.raises(ExperimentError, match=r"MIG is not served|sevenths of a GPU, from 1 to 7"):
         parse_slices(text)
     assert parse_slices("1, 2,4") == (1, 2, 4)
     assert parse_slices("") == ()

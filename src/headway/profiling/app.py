@@ -158,9 +158,8 @@ def _output(path: Path) -> Path:
 
 
 def _said(part: str, order: Mapping[str, Any]) -> str:
-    at = ", ".join(
-        f"{key} {value}" for key, value in order.items() if key != "name" and (key, value) != ("share", SHARES)
-    )
+    said = {key: value for key, value in order.items() if key != "name" and (key, value) != ("share", SHARES)}
+    at = ", ".join(f"{key} {value}" for key, value in said.items())
     return f"{part} {order['name']}{', ' if at else ''}{at}"
 
 

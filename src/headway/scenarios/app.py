@@ -176,7 +176,7 @@ def _graph(graph: Graph) -> toml.Document:
 
 def _workers(app: App, count: int | None, shares: Sequence[int]) -> list[toml.Document]:
     """Return workers on this machine: its CPUs are divided, but each has those of the largest task."""
-    count = count or len(shares) or WORKERS
+    count = count or max(len(shares), WORKERS)
     cpus = max(len(os.sched_getaffinity(0)) // count, *(task.cpus for task in app.tasks))
     each = {"memory": GPU_MEMORY, "cpus": cpus, "per_host": count}
     if not shares:
