@@ -25,6 +25,7 @@ from headway.profiling.model import MOST_SPREAD, MS, Cell, Part
 from headway.profiling.model_device import AUTO
 from headway.profiling.model_process import SHARES, Mps, Worker
 from headway.profiling.model_session import Effort, Log, Row
+from headway.units import exact_duration
 
 PROGRAM = "headway.profiling.app_worker"
 Say = Callable[[str], None]
@@ -67,6 +68,8 @@ class AppProfile:
     models: tuple[ModelWeights, ...]
     by_share: bool = False
     """Whether slices are sevenths of the device."""
+    overhead: int = 0
+    """What a batch takes besides where it is served; 0: not measured."""
 
 
 @dataclass(frozen=True)
@@ -267,8 +270,10 @@ def document(profile: AppProfile) -> store.Document:
     source = f"headway profile model, {profile.gpu or 'on CPUs'}"
     models = {each.name: _model_table(each) for each in profile.models if each.weights_bytes}
     functions = {task.name: _function_table(task) for task in profile.tasks}
-    shares = {"shares": True} if profile.by_share else {}
-    about = {"name": profile.name, "gpu": profile.gpu, "source": source, **shares}
+    more: store.Document = {"shares": True} if profile.by_share else {}
+    if profile.overhead:
+        more["overhead"] = exact_duration(profile.overhead)
+    about = {"name": profile.name, "gpu": profile.gpu, "source": source, **more}
     return {**about, "models": models, "functions": functions}
 
 

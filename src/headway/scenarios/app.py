@@ -127,6 +127,7 @@ def document(app: App, profile: Path | None = None, serving: ServingTable | None
     """
     given = serving or ServingTable()
     shares = _shares(app, Path(given.profile) if given.profile.endswith(".toml") else profile, given)
+    shared = {"devices": given.devices, "shared_cpus": given.shared_cpus}
     measured = {"measured": [profile.name], "profile": "measured"} if profile is not None else {}
     return {
         "about": f"Application {app.path.name}",
@@ -134,7 +135,7 @@ def document(app: App, profile: Path | None = None, serving: ServingTable | None
         "models": {model.name: "" if model.memory_bytes is None else model.memory_bytes for model in app.models},
         "functions": {task.name: _function(task, app.path, shares) for task in app.tasks},
         "graphs": {graph.name: _graph(graph) for graph in app.graphs},
-        "fleet": {"workers": _workers(app, given.workers, shares), "devices": given.devices, "links": ONE_MACHINE},
+        "fleet": {"workers": _workers(app, given.workers, shares), **shared, "links": ONE_MACHINE},
         "workload": {"arrivals": "poisson", "rate": RATE_PER_SECOND, "requests": REQUESTS},
     }
 

@@ -22,6 +22,7 @@ from headway.serving.events import (
     RequestArrived,
     RequestFailed,
     TaskArrived,
+    TimeMeasured,
     Woke,
     WorkerFailed,
     WorkerRecovered,
@@ -46,6 +47,7 @@ _RANKS: dict[int, int] = {
     Kind.WOKE: Woke.rank,
     Kind.REQUEST_FAILED: RequestFailed.rank,
     Kind.REJECTED: ActionRejected.rank,
+    Kind.MEASURED: TimeMeasured.rank,
 }
 _ACTIONS = range(Kind.PLACE, Kind.TASK)
 
@@ -111,7 +113,7 @@ class _Auditor(RequestAuditor):
             Kind.LOST: self._on_lost,
             Kind.DECIDE: self._on_decide,
             Kind.REQUEST_FAILED: self._on_drop,
-            **dict.fromkeys((Kind.WOKE, Kind.WAKE_AT, Kind.REFUSED, Kind.REJECTED), lambda row: None),
+            **dict.fromkeys((Kind.WOKE, Kind.WAKE_AT, Kind.REFUSED, Kind.REJECTED, Kind.MEASURED), lambda row: None),
         }
 
     def _find_open(self) -> None:

@@ -57,6 +57,9 @@ def run(state: "ServingState", now: int, action: RunBatch) -> None:
         running = [other.function for near in state.sharing[index] for other in near.running.values()]
         beside = latency.beside(function, running, index, slices)
         expected = expected * beside // REFERENCE_SPEED_PPM
+    if latency.shared_cpus:
+        wanted = cpus + sum(other.cpus for near in state.sharing[index] for other in near.running.values())
+        expected = expected * latency.crowded(wanted) // REFERENCE_SPEED_PPM
     end = batch.end = start + expected
     worker.running[lease] = batch
     if end > worker.busy_until:

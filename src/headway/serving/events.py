@@ -116,6 +116,19 @@ class ActionRejected(Struct, frozen=True, gc=False):
     rank: ClassVar[int] = 8
 
 
+class TimeMeasured(Struct, frozen=True, gc=False):
+    """A configuration takes another time than was expected. Only a run outside the simulator has these."""
+
+    worker: int
+    """One of the workers with the GPU that it was measured on."""
+    function: int
+    batch: int
+    cpus: int
+    slices: int
+    time: int
+    rank: ClassVar[int] = 8
+
+
 class Woke(Struct, frozen=True, gc=False):
     """The time that a policy asked for with ``WakeAt`` has come."""
 
@@ -135,6 +148,7 @@ Event: TypeAlias = (
     | RequestArrived
     | RequestFailed
     | ActionRejected
+    | TimeMeasured
     | Woke
 )
 Sent: TypeAlias = tuple[int, TaskArrived]

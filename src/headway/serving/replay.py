@@ -21,6 +21,7 @@ from headway.serving.events import (
     RequestArrived,
     RequestFailed,
     TaskArrived,
+    TimeMeasured,
     Woke,
     WorkerFailed,
     WorkerRecovered,
@@ -28,7 +29,7 @@ from headway.serving.events import (
 )
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.request import Request
-from headway.serving.rows import Kind
+from headway.serving.rows import Kind, unpack
 from headway.serving.state import ServingState
 
 _STALE, _ARRIVED, _FINISHED = int(Kind.STALE), int(Kind.ARRIVED), int(Kind.FINISHED)
@@ -75,6 +76,8 @@ def _event(requests: dict[int, Request], row: list[int]) -> Event:
             return Woke()
         case Kind.REQUEST_FAILED:
             return RequestFailed(subject, detail)
+        case Kind.MEASURED:
+            return TimeMeasured(place, detail, *unpack(lease), value)
         case Kind.REJECTED:
             return ActionRejected(value, subject, place)
         case _:

@@ -25,6 +25,7 @@ class Kind(IntEnum):
     REQUEST_FAILED = (
         12  # it cannot be answered; detail is the task that failed, -1: none; value the tasks that had been finished
     )
+    MEASURED = 13  # a configuration takes so long; detail is the function, lease batch, CPUs and slices, packed
     WORKER_STARTED = 15  # a worker that was off can be used; the lease is that of its start
     FIRST_TOKEN = 16  # a request of a generating function has its first token; detail is the task
     PLACE = 20  # detail is the task, place its worker

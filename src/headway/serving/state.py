@@ -9,7 +9,7 @@ are none; the loop hands them to the executor.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from headway.core.tape import Row as TapeRow
 from headway.serving import batches, feasible, losses, power, store, warm
@@ -30,7 +30,7 @@ from headway.serving.actions import (
     StopWorker,
     WakeAt,
 )
-from headway.serving.catalogue import Catalogue, models_in
+from headway.serving.catalogue import Catalogue, Configuration, models_in
 from headway.serving.events import (
     ActionRejected,
     BatchFinished,
@@ -43,6 +43,7 @@ from headway.serving.events import (
     RequestFailed,
     Sent,
     TaskArrived,
+    TimeMeasured,
     Woke,
     WorkerFailed,
     WorkerRecovered,
@@ -52,7 +53,7 @@ from headway.serving.fleet import Fleet
 from headway.serving.latency import LatencyModel
 from headway.serving.request import Request
 from headway.serving.requeststate import QUEUED, READY, RUNNING, SENT, RequestState
-from headway.serving.rows import Kind
+from headway.serving.rows import Kind, pack
 from headway.serving.workerstate import Row, TaskId, WorkerState, sharing
 
 CENTRAL = -1
@@ -226,6 +227,8 @@ class ServingState:
             losses.on_request_failed(self, now, event)
         elif isinstance(event, ActionRejected):
             losses.on_action_rejected(self, now, event)
+        elif isinstance(event, TimeMeasured):
+            self._on_time_measured(now, event)
         else:
             assert isinstance(event, Woke)
             self.journal((now, Kind.WOKE, -1, 0, -1, 0, 0))
@@ -288,6 +291,22 @@ class ServingState:
         self.landed.append(request.id)
         for task in graph.entries:
             self.make_ready(now, state, task)
+
+    def _on_time_measured(self, now: int, event: TimeMeasured) -> None:
+        """Follow a measured time: what is expected from now on, and of the tasks that wait."""
+        cell, before = Configuration(event.batch, event.cpus, event.slices), self.latency.base
+        packed = pack(*cell)
+        self.journal((now, Kind.MEASURED, -1, packed, event.worker, event.function, event.time))
+        self.latency.refine(event.worker, event.function, cell, event.time)
+        for worker in self.workers:
+            more = self.latency.base[worker.id][event.function] - before[worker.id][event.function]
+            if more and (worker.queue or worker.sent):
+                self.touch(worker, now)
+                worker.queued += more * self._count(worker.queue, event.function)
+                worker.reserved += more * self._count(worker.sent, event.function)
+
+    def _count(self, tasks: Iterable[TaskId], function: int) -> int:
+        return sum(self.requests[request].graph.functions[task] == function for request, task in tasks)
 
     def make_ready(self, now: int, state: RequestState, task: int) -> None:
         """Make a task ready: its predecessors are done, and it is placed nowhere."""

@@ -86,8 +86,8 @@ class LiveFleet:
         self.open: dict[int, OpenRequest] = {}
         self.moved_bytes = self.loads = self.hits = self.evictions = self.batches = self.tasks = self.rejected = 0
         """Counts for whoever watches: bytes of weights moved, models that were loaded, models that were there."""
-        self.on_ran: Callable[[Batch, int], None] = lambda batch, run_ns: None
-        """Told how long the function of a batch took."""
+        self.on_ran: Callable[[int, Batch, int], None] = lambda worker, batch, run_ns: None
+        """Told how long the function of a batch took on a worker."""
         self._seen_loads: dict[tuple[int, int], int] = {}
         """By worker and model: how often it had come when that was looked at last."""
 
@@ -152,7 +152,7 @@ class LiveFleet:
         if batch is not None:
             self.tasks += len(tasks)
             if not answer.failures:
-                self.on_ran(batch, answer.run_ns)
+                self.on_ran(worker, batch, answer.run_ns)
         waits = batch is not None and batch.start > batch.began and not batch.loaded
         (self._later if waits else self._inbox).append(BatchFinished(worker, answer.lease))
 

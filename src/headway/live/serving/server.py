@@ -29,6 +29,7 @@ from headway.live.serving.messages import NO_LEASE, Answer, Beat, Hello, Rejecte
 from headway.live.serving.options import Options
 from headway.live.serving.payload import Packer, Payload
 from headway.live.serving.process import Connection, Engine
+from headway.live.serving.refining import Refining
 from headway.live.serving.tally import LATE, Tally, status_of_worker, what_is_late
 from headway.serving.actions import Action
 from headway.serving.events import Event, WorkerFailed, WorkerRecovered
@@ -75,6 +76,7 @@ class Server:
         self.fleet.on_ran = self._on_ran
         self.scheduler = Scheduler[Event, Action](state, policy, self.fleet, tape, exact=False)
         self.tally = Tally()
+        self.refining = Refining(state, self.fleet.happen)
         self.ready = self.draining = False
         self.failure = ""
         """Why the server cannot go on; empty: it can."""
@@ -374,10 +376,17 @@ class Server:
                     self.processes[worker.id].kill()
                     break
 
-    def _on_ran(self, batch: Batch, run_ns: int) -> None:
-        """Compare what a batch took with what was expected."""
-        if (expected := batch.end - batch.start) > 0:
+    def _on_ran(self, worker: int, batch: Batch, run_ns: int) -> None:
+        """Compare what a batch took with its profile, and with what is expected by now."""
+        if expected := self._profiled(worker, batch):
             self.tally.note_run(self._names[batch.function], run_ns / expected)
+        self.refining.note(worker, batch, self.clock() - batch.began)
+
+    def _profiled(self, worker: int, batch: Batch) -> int:
+        """Return what the profile says that a batch takes; 0: nothing."""
+        gpu, kind = self.state.workers[worker].worker.gpu, self.state.catalogue.functions[batch.function]
+        cell = self.state.latency.cell_of(worker, batch.function, len(batch.tasks), batch.cpus, batch.slices)
+        return 0 if cell is None else kind.profile.on(gpu.type).get(cell, 0)
 
     def status(self) -> dict[str, Any]:
         """Return counts, latencies and the state of each worker; times in seconds."""
