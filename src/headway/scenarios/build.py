@@ -297,7 +297,7 @@ class Builder:
             if missing := sorted(gpu for gpu in gpus if gpu not in cells and ANY_GPU not in cells):
                 files = ", ".join(str(profile.path) for profile in self.profiles)
                 raise ProfileError(f"{where}: no cells for GPU {missing[0]} (profile {files}: {', '.join(cells)})")
-            return cells, max(function.spread for _, function in measured)
+            return cells, max(_spread(profile, each) for profile, each in measured)
         if bool(table.cells) == (table.ms is not None):
             raise ProfileError(f"{where}: needs ms or cells, one of them")
         check_given(table, where, law=self.table.law is not None)
@@ -392,3 +392,9 @@ class Builder:
 def _served(profile: ServingProfile, function: FunctionProfile) -> Mapping[Configuration, int]:
     """Return the cells of a function with what each batch takes besides."""
     return {cell: time + profile.overhead for cell, time in function.cells.items()}
+
+
+def _spread(profile: ServingProfile, function: FunctionProfile) -> float:
+    """Return the spread of a function's times as they are served: what a batch takes besides does not vary with it."""
+    least = function.cells[min(function.cells)]
+    return function.spread * least / (least + profile.overhead)

@@ -19,6 +19,7 @@ from headway.serving.events import (
     FirstToken,
     InstanceStarted,
     ModelFetched,
+    ModelLost,
     RequestArrived,
     RequestFailed,
     TaskArrived,
@@ -48,6 +49,7 @@ _RANKS: dict[int, int] = {
     Kind.REQUEST_FAILED: RequestFailed.rank,
     Kind.REJECTED: ActionRejected.rank,
     Kind.MEASURED: TimeMeasured.rank,
+    Kind.MODEL_LOST: ModelLost.rank,
 }
 _ACTIONS = range(Kind.PLACE, Kind.TASK)
 
@@ -105,6 +107,7 @@ class _Auditor(RequestAuditor):
             Kind.PLACE: self._on_placed,
             Kind.MOVE: self._on_placed,
             Kind.EVICT: self._on_evict,
+            Kind.MODEL_LOST: lambda row: self._on_evict(row) if row[6] else None,
             Kind.START_INSTANCE: self._on_start_instance,
             Kind.STOP_INSTANCE: self._on_stop_instance,
             Kind.EXPIRED: self._on_expired,

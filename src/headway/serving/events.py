@@ -47,6 +47,15 @@ class ModelFetched(Struct, frozen=True, gc=False):
     rank: ClassVar[int] = 2
 
 
+class ModelLost(Struct, frozen=True, gc=False):
+    """Weights that were to come did not: they are not on the GPU. Only a run outside the simulator has these."""
+
+    worker: int
+    model: int
+    rank: ClassVar[int] = 3
+    """After the end of the batch that they were for."""
+
+
 class InstanceStarted(Struct, frozen=True, gc=False):
     """A process that was started ahead of any task can run tasks."""
 
@@ -122,9 +131,8 @@ class TimeMeasured(Struct, frozen=True, gc=False):
     worker: int
     """One of the workers with the GPU that it was measured on."""
     function: int
-    batch: int
-    cpus: int
-    slices: int
+    cell: int
+    """The position of the configuration among those of the function there, smallest first."""
     time: int
     rank: ClassVar[int] = 8
 
@@ -140,6 +148,7 @@ Event: TypeAlias = (
     | BatchLoaded
     | FirstToken
     | ModelFetched
+    | ModelLost
     | InstanceStarted
     | WorkerFailed
     | WorkerRecovered

@@ -54,10 +54,11 @@ class LatencyModel:
             base[gpu] = tuple(cells[min(cells)] for cells in all_cells)
         return tuple(base[gpu] for gpu in self._gpus)
 
-    def refine(self, worker: int, function: int, configuration: Configuration, time: int) -> None:
+    def refine(self, worker: int, function: int, position: int, time: int) -> None:
         """Expect another time of a configuration from now on, on all workers with the GPU of this one."""
         gpu = self._gpus[worker]
-        self._cells[gpu, function] = {**self._cells[gpu, function], configuration: time}
+        cells = self._cells[gpu, function]
+        self._cells[gpu, function] = {**cells, sorted(cells)[position]: time}
         self._padded = {}
         self.base = self._base()
         self.version += 1

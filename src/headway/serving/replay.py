@@ -18,6 +18,7 @@ from headway.serving.events import (
     FirstToken,
     InstanceStarted,
     ModelFetched,
+    ModelLost,
     RequestArrived,
     RequestFailed,
     TaskArrived,
@@ -29,7 +30,7 @@ from headway.serving.events import (
 )
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.request import Request
-from headway.serving.rows import Kind, unpack
+from headway.serving.rows import Kind
 from headway.serving.state import ServingState
 
 _STALE, _ARRIVED, _FINISHED = int(Kind.STALE), int(Kind.ARRIVED), int(Kind.FINISHED)
@@ -76,8 +77,10 @@ def _event(requests: dict[int, Request], row: list[int]) -> Event:
             return Woke()
         case Kind.REQUEST_FAILED:
             return RequestFailed(subject, detail)
+        case Kind.MODEL_LOST:
+            return ModelLost(place, detail)
         case Kind.MEASURED:
-            return TimeMeasured(place, detail, *unpack(lease), value)
+            return TimeMeasured(place, detail & 0xFFFF, detail >> 16, value)
         case Kind.REJECTED:
             return ActionRejected(value, subject, place)
         case _:

@@ -30,7 +30,7 @@ from headway.serving.actions import (
     StopWorker,
     WakeAt,
 )
-from headway.serving.catalogue import Catalogue, Configuration, models_in
+from headway.serving.catalogue import Catalogue, models_in
 from headway.serving.events import (
     ActionRejected,
     BatchFinished,
@@ -39,6 +39,7 @@ from headway.serving.events import (
     FirstToken,
     InstanceStarted,
     ModelFetched,
+    ModelLost,
     RequestArrived,
     RequestFailed,
     Sent,
@@ -53,7 +54,7 @@ from headway.serving.fleet import Fleet
 from headway.serving.latency import LatencyModel
 from headway.serving.request import Request
 from headway.serving.requeststate import QUEUED, READY, RUNNING, SENT, RequestState
-from headway.serving.rows import Kind, pack
+from headway.serving.rows import Kind
 from headway.serving.workerstate import Row, TaskId, WorkerState, sharing
 
 CENTRAL = -1
@@ -211,6 +212,8 @@ class ServingState:
             batches.on_batch_loaded(self, now, event)
         elif isinstance(event, ModelFetched):
             batches.on_model_fetched(self, now, event)
+        elif isinstance(event, ModelLost):
+            batches.on_model_lost(self, now, event)
         elif isinstance(event, InstanceStarted):
             batches.on_instance_started(self, now, event)
         elif isinstance(event, FirstToken):
@@ -294,10 +297,9 @@ class ServingState:
 
     def _on_time_measured(self, now: int, event: TimeMeasured) -> None:
         """Follow a measured time: what is expected from now on, and of the tasks that wait."""
-        cell, before = Configuration(event.batch, event.cpus, event.slices), self.latency.base
-        packed = pack(*cell)
-        self.journal((now, Kind.MEASURED, -1, packed, event.worker, event.function, event.time))
-        self.latency.refine(event.worker, event.function, cell, event.time)
+        before, which = self.latency.base, event.function | event.cell << 16
+        self.journal((now, Kind.MEASURED, -1, 0, event.worker, which, event.time))
+        self.latency.refine(event.worker, event.function, event.cell, event.time)
         for worker in self.workers:
             more = self.latency.base[worker.id][event.function] - before[worker.id][event.function]
             if more and (worker.queue or worker.sent):

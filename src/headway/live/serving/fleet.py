@@ -29,6 +29,7 @@ from headway.serving.events import (
     BatchLoaded,
     Event,
     ModelFetched,
+    ModelLost,
     RequestArrived,
     RequestFailed,
     Sent,
@@ -129,11 +130,14 @@ class LiveFleet:
         if (batch := state.running.get(answer.lease)) is not None:
             nothing = (Payload(b""),) * len(batch.tasks)
             failures = dict.fromkeys(range(len(batch.tasks)), answer.reason)
-            if batch.start > batch.began and not batch.loaded:
+            if self._waits(batch):
                 self._inbox.append(BatchLoaded(worker, answer.lease))
             self._on_finished(worker, Finished(answer.lease, nothing, failures, 0))
+            ends = self._later if self._waits(batch) else self._inbox
+            ends.extend(ModelLost(worker, model) for model in answer.missing)
         elif (model := state.fetches.get(answer.lease)) is not None:
             self._inbox.append(ModelFetched(worker, model, answer.lease))
+            self._inbox.extend(ModelLost(worker, model) for model in answer.missing)
 
     def _on_finished(self, worker: int, answer: Finished) -> None:
         batch = self._state.workers[worker].running.get(answer.lease)
@@ -153,8 +157,12 @@ class LiveFleet:
             self.tasks += len(tasks)
             if not answer.failures:
                 self.on_ran(worker, batch, answer.run_ns)
-        waits = batch is not None and batch.start > batch.began and not batch.loaded
+        waits = batch is not None and self._waits(batch)
         (self._later if waits else self._inbox).append(BatchFinished(worker, answer.lease))
+
+    def _waits(self, batch: Batch) -> bool:
+        """Return whether the state still waits for what a batch has to load."""
+        return batch.start > batch.began and not batch.loaded
 
     def next(self) -> tuple[int, Sequence[Event]] | None:
         """Return what has happened since the last instant, in rank order; None: nothing."""

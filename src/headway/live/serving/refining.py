@@ -41,6 +41,7 @@ class Refining:
         if len(ratios) < RUNS:
             return
         if abs((off := median(ratios)) - 1) > TOLERANCE:
-            time = max(1, round(latency.cells(worker, batch.function)[cell] * off))
-            self._happen(TimeMeasured(worker, batch.function, *cell, time))
+            cells = latency.cells(worker, batch.function)
+            time = max(1, round(cells[cell] * off))
+            self._happen(TimeMeasured(worker, batch.function, sorted(cells).index(cell), time))
         ratios.clear()

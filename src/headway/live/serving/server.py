@@ -84,6 +84,8 @@ class Server:
         self._host_folder = payload.FOLDER / f"{self._prefix}-host"
         self._packer = Packer(f"{self._prefix}-front" if self._engine.shares_memory else "")
         self.processes = [self._process(index) for index in range(len(state.workers))]
+        self._restarted: dict[int, float] = {}
+        """Workers that were started again and are not ready, and until when they may take for it."""
         self.beats: list[Beat] = [Beat(0)] * len(self.processes)
         self._next_id = 0
         self._problems: dict[int, str] = {}
@@ -249,6 +251,8 @@ class Server:
                     future.set_result(value)
                 return
         error: RequestError
+        if reason == GIVEN_UP and (impossible := self._impossible(request)):
+            reason = impossible
         if reason in (GIVEN_UP, _STOPS, self.failure):  # it may be sent again, also under its key
             error = RequestRefusedError(reason, self._retry_after_s())
             tally.refused[name] += 1
@@ -260,6 +264,14 @@ class Server:
             tally.failed[name] += 1
         if not future.done():
             future.set_exception(error)
+
+    def _impossible(self, request: Request) -> str:
+        """Return why no fleet like this could answer a request in time, however long one waits; empty: it could."""
+        allowed, graph = request.deadline - request.arrival, self.state.catalogue.graphs[request.graph]
+        if not request.deadline or allowed >= (least := self.state.latency.fastest_path(graph)):
+            return ""
+        takes = f"{graph.name} takes {format_duration(least)} at least"
+        return f"{LATE}: its deadline of {format_duration(allowed)} cannot be kept: {takes}"
 
     def _value(self, graph: int, results: list[Payload]) -> Any:
         """Return the result of the last task; of several last tasks theirs by name."""
@@ -333,6 +345,7 @@ class Server:
         if isinstance(answer, Beat):
             self.beats[worker] = answer
         elif isinstance(answer, Hello):
+            self._restarted.pop(worker, None)
             if self.ready and not self.state.workers[worker].up:
                 self.fleet.happen(WorkerRecovered(worker))
                 self._log(f"worker {worker} is back (process {answer.pid})")
@@ -362,12 +375,19 @@ class Server:
         while not process.stopping:
             await asyncio.sleep(process.pause_s)
             try:
-                return await process.start()
+                await process.start()
+                self._restarted[worker] = asyncio.get_running_loop().time() + self.options.start_within_s
+                return
             except OSError as problem:
                 self._log(f"worker {worker} cannot be started ({problem}): it is tried again")
 
     def _end_hung(self) -> None:
         now, least = self.clock(), self.options.hang_after
+        late = [index for index, until in self._restarted.items() if asyncio.get_running_loop().time() > until]
+        for index in late:
+            del self._restarted[index]
+            self._log(f"worker {index} is not ready within {self.options.start_within_s:g} s: it is killed")
+            self.processes[index].kill()
         for worker in self.state.workers:
             for batch in worker.running.values():
                 if now - batch.began > least and now - batch.began > 10 * (batch.end - batch.began):
