@@ -13,7 +13,7 @@ from headway.serving.fleet import Gpu
 from headway.serving.state import ServingState
 from headway.serving.workerstate import Batch
 
-RUNS = 10
+RUNS = 20
 """So many batches of a configuration are seen before its time is changed."""
 TOLERANCE = 0.2
 """Times that are off by less are left as they are: a policy that follows every breath plans no better."""
