@@ -62,6 +62,7 @@ def application(front: Front, *, token: str = "", most_body_bytes: int = MOST_BO
         description="Pipelines that headway serves.",
         version=__version__,
         redoc_url=None,
+        redirect_slashes=False,
     )
     names = sorted(front.server.graphs)
 
