@@ -130,7 +130,8 @@ class Processes:
     def __init__(self, device: str, log: Path, stack: ExitStack) -> None:
         self._device, self._log, self._stack = device, log, stack
         self._mps: Mps | None = None
-        self._share, self._worker = 0, None
+        self._share = 0
+        self._worker: Worker | None = None
         stack.callback(self._end)
 
     def of(self, share: int, path: str = "") -> Worker:
@@ -142,10 +143,11 @@ class Processes:
             self._mps = Mps()
             self._stack.callback(self._mps.end)
         environment = self._mps.environment(share) if self._mps is not None else {}
-        self._share, self._worker = share, Worker(self._device, environment, log=self._log, program=PROGRAM)
+        self._share = share
+        self._worker = worker = Worker(self._device, environment, log=self._log, program=PROGRAM)
         if path:
-            self._worker.ask("read", path=path)
-        return self._worker
+            worker.ask("read", path=path)
+        return worker
 
     def _end(self) -> None:
         if self._worker is not None:

@@ -269,8 +269,8 @@ def fleet_of(table: FleetTable, wanted: int | None, gpu: str, links: Links, wher
     keep_alive = optional_span(table.keep_alive, f"{where}: keep_alive") or 0
     store = store_of(table.store, where) if table.store is not None else None
     startup = optional_span(table.startup, f"{where}: startup") or 0
-    shared = {"shared_cpus": table.shared_cpus, "store": store, "startup": startup}
-    return check_prices(Fleet(tuple(workers), links, prices, keep_alive, **shared), where)
+    fleet = Fleet(tuple(workers), links, prices, keep_alive, store=store, startup=startup)
+    return check_prices(replace(fleet, shared_cpus=table.shared_cpus), where)
 
 
 def store_of(table: StoreTable, where: str) -> Store:

@@ -258,11 +258,11 @@ class _Guard:
             if kind.lower() == b"bearer" and hmac.compare_digest(secret.strip(), self._token):
                 return None
             return Reply(401, reason="send the token of the server: Authorization: Bearer TOKEN")
-        given = {name: text.decode("latin-1") for name, text in headers if name in (b"origin", b"host")}
-        if b"origin" in given and not _is_local(given[b"origin"]):
+        about = {name: text.decode("latin-1") for name, text in headers if name in (b"origin", b"host")}
+        if b"origin" in about and not _is_local(about[b"origin"]):
             return Reply(403, reason="a web page of another site: without a token, programs of this machine alone")
-        if b"host" in given and not _is_local(f"//{given[b'host']}"):  # a name of others that leads here
-            return Reply(403, reason=f"host {given[b'host'][:80]!r} is not this machine: use 127.0.0.1, or a token")
+        if b"host" in about and not _is_local(f"//{about[b'host']}"):  # a name of others that leads here
+            return Reply(403, reason=f"host {about[b'host'][:80]!r} is not this machine: use 127.0.0.1, or a token")
         return None
 
 
