@@ -10,7 +10,6 @@ from headway.serving.events import (
     FirstToken,
     InstanceStarted,
     ModelFetched,
-    ModelLost,
     Sent,
 )
 from headway.serving.fleet import find_slices
@@ -290,17 +289,6 @@ def on_model_fetched(state: "ServingState", now: int, event: ModelFetched) -> No
     worker.memory.ready.pop(event.model, None)
     state.journal((now, Kind.FETCHED, -1, event.lease, event.worker, event.model, 0))
     state.touched[worker.id] = None
-
-
-def on_model_lost(state: "ServingState", now: int, event: ModelLost) -> None:
-    """Forget weights that did not come, unless another batch is about to fetch them, or fetched them meanwhile."""
-    worker = state.workers[event.worker]
-    gone = worker.memory.evictable(event.model)
-    state.journal((now, Kind.MODEL_LOST, -1, 0, event.worker, event.model, int(gone)))
-    if gone:
-        state.touch(worker, now)
-        worker.memory.remove(event.model)
-        state.touched[worker.id] = None
 
 
 def start_instance(state: "ServingState", now: int, action: StartInstance) -> None:

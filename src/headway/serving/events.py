@@ -160,5 +160,7 @@ Event: TypeAlias = (
     | TimeMeasured
     | Woke
 )
+FromOutside: TypeAlias = RequestFailed | ActionRejected | ModelLost | TimeMeasured
+"""What only runs outside the simulator have."""
 Sent: TypeAlias = tuple[int, TaskArrived]
 """Inputs on their way to a worker: when they arrive, and the event of their arrival."""

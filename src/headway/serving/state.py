@@ -9,10 +9,10 @@ are none; the loop hands them to the executor.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from headway.core.tape import Row as TapeRow
-from headway.serving import batches, feasible, losses, power, store, warm
+from headway.serving import batches, feasible, losses, outside, power, store, warm
 from headway.serving.actions import (
     NOWHERE,
     Action,
@@ -37,14 +37,12 @@ from headway.serving.events import (
     BatchLoaded,
     Event,
     FirstToken,
+    FromOutside,
     InstanceStarted,
     ModelFetched,
-    ModelLost,
     RequestArrived,
-    RequestFailed,
     Sent,
     TaskArrived,
-    TimeMeasured,
     Woke,
     WorkerFailed,
     WorkerRecovered,
@@ -212,8 +210,6 @@ class ServingState:
             batches.on_batch_loaded(self, now, event)
         elif isinstance(event, ModelFetched):
             batches.on_model_fetched(self, now, event)
-        elif isinstance(event, ModelLost):
-            batches.on_model_lost(self, now, event)
         elif isinstance(event, InstanceStarted):
             batches.on_instance_started(self, now, event)
         elif isinstance(event, FirstToken):
@@ -226,12 +222,8 @@ class ServingState:
             self.pushed = None
         elif isinstance(event, WorkerStarted):
             power.on_worker_started(self, now, event)
-        elif isinstance(event, RequestFailed):
-            losses.on_request_failed(self, now, event)
-        elif isinstance(event, ActionRejected):
-            losses.on_action_rejected(self, now, event)
-        elif isinstance(event, TimeMeasured):
-            self._on_time_measured(now, event)
+        elif isinstance(event, FromOutside):
+            outside.apply(self, now, event)
         else:
             assert isinstance(event, Woke)
             self.journal((now, Kind.WOKE, -1, 0, -1, 0, 0))
@@ -294,21 +286,6 @@ class ServingState:
         self.landed.append(request.id)
         for task in graph.entries:
             self.make_ready(now, state, task)
-
-    def _on_time_measured(self, now: int, event: TimeMeasured) -> None:
-        """Follow a measured time: what is expected from now on, and of the tasks that wait."""
-        before, which = self.latency.base, event.function | event.cell << 16
-        self.journal((now, Kind.MEASURED, -1, 0, event.worker, which, event.time))
-        self.latency.refine(event.worker, event.function, event.cell, event.time)
-        for worker in self.workers:
-            more = self.latency.base[worker.id][event.function] - before[worker.id][event.function]
-            if more and (worker.queue or worker.sent):
-                self.touch(worker, now)
-                worker.queued += more * self._count(worker.queue, event.function)
-                worker.reserved += more * self._count(worker.sent, event.function)
-
-    def _count(self, tasks: Iterable[TaskId], function: int) -> int:
-        return sum(self.requests[request].graph.functions[task] == function for request, task in tasks)
 
     def make_ready(self, now: int, state: RequestState, task: int) -> None:
         """Make a task ready: its predecessors are done, and it is placed nowhere."""

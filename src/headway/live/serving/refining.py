@@ -45,3 +45,9 @@ class Refining:
             time = max(1, round(cells[cell] * off))
             self._happen(TimeMeasured(worker, batch.function, sorted(cells).index(cell), time))
         ratios.clear()
+
+    def profiled(self, worker: int, batch: Batch) -> int:
+        """Return what the profile says that a batch takes, whatever was measured since; 0: nothing."""
+        gpu, kind = self._state.workers[worker].worker.gpu, self._state.catalogue.functions[batch.function]
+        cell = self._state.latency.cell_of(worker, batch.function, len(batch.tasks), batch.cpus, batch.slices)
+        return 0 if cell is None else kind.profile.on(gpu.type).get(cell, 0)

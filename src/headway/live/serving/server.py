@@ -30,14 +30,14 @@ from headway.live.serving.options import Options
 from headway.live.serving.payload import Packer, Payload
 from headway.live.serving.process import Connection, Engine
 from headway.live.serving.refining import Refining
-from headway.live.serving.tally import LATE, Tally, status_of_worker, what_is_late
+from headway.live.serving.tally import LATE, Tally, answer_of, hung, status_of_worker, too_short, what_is_late
 from headway.serving.actions import Action
 from headway.serving.events import Event, WorkerFailed, WorkerRecovered
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.request import Request
 from headway.serving.state import ServingState
 from headway.serving.workerstate import Batch
-from headway.units import SECOND, counted, format_duration
+from headway.units import SECOND, counted
 
 _STOPS = "the server stops"
 _ENDED_KEPT = 10_000
@@ -240,7 +240,7 @@ class Server:
         name, tally, now = self.graphs[request.graph], self.tally, self.clock()
         if results is not None:
             try:
-                value = self._value(request.graph, results)
+                value = answer_of(self.state.catalogue.graphs[request.graph], results)
             except Exception as problem:  # noqa: BLE001  # a value of the user's own may be unreadable: its request fails
                 reason = f"the result cannot be read: {type(problem).__name__}: {problem}"
             else:
@@ -251,7 +251,7 @@ class Server:
                     future.set_result(value)
                 return
         error: RequestError
-        if reason == GIVEN_UP and (impossible := self._impossible(request)):
+        if reason == GIVEN_UP and (impossible := too_short(self.state, request)):
             reason = impossible
         if reason in (GIVEN_UP, _STOPS, self.failure):  # it may be sent again, also under its key
             error = RequestRefusedError(reason, self._retry_after_s())
@@ -264,23 +264,6 @@ class Server:
             tally.failed[name] += 1
         if not future.done():
             future.set_exception(error)
-
-    def _impossible(self, request: Request) -> str:
-        """Return why no fleet like this could answer a request in time, however long one waits; empty: it could."""
-        allowed, graph = request.deadline - request.arrival, self.state.catalogue.graphs[request.graph]
-        if not request.deadline or allowed >= (least := self.state.latency.fastest_path(graph)):
-            return ""
-        takes = f"{graph.name} takes {format_duration(least)} at least"
-        return f"{LATE}: its deadline of {format_duration(allowed)} cannot be kept: {takes}"
-
-    def _value(self, graph: int, results: list[Payload]) -> Any:
-        """Return the result of the last task; of several last tasks theirs by name."""
-        values = [payload.unpack(result) for result in results]
-        if len(values) == 1:
-            return values[0]
-        called = self.state.catalogue.graphs[graph]
-        names = [task.name for task, after in zip(called.tasks, called.successors, strict=True) if not after]
-        return dict(zip(names, values, strict=True))
 
     # --- the loop ---------------------------------------------------------------------------------------------
 
@@ -382,31 +365,19 @@ class Server:
                 self._log(f"worker {worker} cannot be started ({problem}): it is tried again")
 
     def _end_hung(self) -> None:
-        now, least = self.clock(), self.options.hang_after
-        late = [index for index, until in self._restarted.items() if asyncio.get_running_loop().time() > until]
-        for index in late:
-            del self._restarted[index]
-            self._log(f"worker {index} is not ready within {self.options.start_within_s:g} s: it is killed")
-            self.processes[index].kill()
-        for worker in self.state.workers:
-            for batch in worker.running.values():
-                if now - batch.began > least and now - batch.began > 10 * (batch.end - batch.began):
-                    took = format_duration(now - batch.began)
-                    self._log(f"worker {worker.id} hangs in {self._names[batch.function]} for {took}: it is killed")
-                    self.processes[worker.id].kill()
-                    break
+        time = asyncio.get_running_loop().time()
+        late = f"is not ready within {self.options.start_within_s:g} s"
+        unready = [(worker, late) for worker, until in self._restarted.items() if time > until]
+        for worker, why in [*unready, *hung(self.state, self.clock(), self.options.hang_after)]:
+            self._restarted.pop(worker, None)
+            self._log(f"worker {worker} {why}: it is killed")
+            self.processes[worker].kill()
 
     def _on_ran(self, worker: int, batch: Batch, run_ns: int) -> None:
         """Compare what a batch took with its profile, and with what is expected by now."""
-        if expected := self._profiled(worker, batch):
+        if expected := self.refining.profiled(worker, batch):
             self.tally.note_run(self._names[batch.function], run_ns / expected)
         self.refining.note(worker, batch, self.clock() - batch.began)
-
-    def _profiled(self, worker: int, batch: Batch) -> int:
-        """Return what the profile says that a batch takes; 0: nothing."""
-        gpu, kind = self.state.workers[worker].worker.gpu, self.state.catalogue.functions[batch.function]
-        cell = self.state.latency.cell_of(worker, batch.function, len(batch.tasks), batch.cpus, batch.slices)
-        return 0 if cell is None else kind.profile.on(gpu.type).get(cell, 0)
 
     def status(self) -> dict[str, Any]:
         """Return counts, latencies and the state of each worker; times in seconds."""
