@@ -43,7 +43,8 @@ class Refining:
         if abs((off := median(ratios)) - 1) > TOLERANCE:
             cells = latency.cells(worker, batch.function)
             time = max(1, round(cells[cell] * off))
-            self._happen(TimeMeasured(worker, batch.function, sorted(cells).index(cell), time))
+            position = sum(other < cell for other in cells)
+            self._happen(TimeMeasured(worker, batch.function, position, time))
         ratios.clear()
 
     def profiled(self, worker: int, batch: Batch) -> int:
