@@ -368,7 +368,7 @@ class Server:
         time = asyncio.get_running_loop().time()
         late = f"is not ready within {self.options.start_within_s:g} s"
         unready = [(worker, late) for worker, until in self._restarted.items() if time > until]
-        for worker, why in [*unready, *hung(self.state, self.clock(), self.options.hang_after)]:
+        for worker, why in [*unready, *hung(self.state, self.clock(), self.options.hang_after, self.tally)]:
             self._restarted.pop(worker, None)
             self._log(f"worker {worker} {why}: it is killed")
             self.processes[worker].kill()

@@ -21,6 +21,8 @@ LATENCIES = 4096
 LATE = "late"
 """How the reason of a late request begins."""
 _STAGES = {named: named.name.lower() for named in Stage}
+_MUCH_LONGER = 10
+"""A batch that takes so many times what is usual hangs."""
 _RUNS = 256
 """The run times of so many last batches of a function are kept."""
 
@@ -43,6 +45,12 @@ class Tally:
     def note_run(self, function: str, ratio: float) -> None:
         """Note what a batch took over what was expected."""
         self.drift.setdefault(function, deque(maxlen=_RUNS)).append(ratio)
+
+    def patience(self, function: str, expected: int, least: int) -> int:
+        """Return how long a batch may take before it hangs; see ``Options.hang_after``."""
+        if not (ratios := self.drift.get(function)):
+            return _MUCH_LONGER * max(expected, least)
+        return max(least, round(_MUCH_LONGER * expected * max(1.0, median(ratios))))
 
     def shown(self, graphs: Sequence[str]) -> dict[str, Any]:
         """Return the counts of each graph, percentiles of the last latencies, and the drift of each function."""
@@ -113,14 +121,11 @@ def too_short(state: ServingState, request: Request) -> str:
     return f"{LATE}: its deadline of {format_duration(allowed)} cannot be kept: {takes}"
 
 
-def hung(state: ServingState, now: int, least: int) -> Iterator[tuple[int, str]]:
-    """Yield the workers with a batch that takes longer than ``least``, and ten times what was expected, and which."""
+def hung(state: ServingState, now: int, least: int, tally: Tally) -> Iterator[tuple[int, str]]:
+    """Yield the workers with a batch that takes longer than one has patience for, and which."""
     for worker in state.workers:
         for batch in worker.running.values():
-            took = now - batch.began
-            if took > least and took > 10 * (batch.end - batch.began):
-                yield (
-                    worker.id,
-                    f"hangs in {state.catalogue.functions[batch.function].name} for {format_duration(took)}",
-                )
+            name, took = state.catalogue.functions[batch.function].name, now - batch.began
+            if took > tally.patience(name, batch.end - batch.began, least):
+                yield worker.id, f"hangs in {name} for {format_duration(took)}"
                 break
