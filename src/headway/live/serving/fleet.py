@@ -113,9 +113,7 @@ class LiveFleet:
         if isinstance(answer, Finished):
             self._on_finished(worker, answer)
         elif isinstance(answer, Loaded):
-            batch = self._state.workers[worker].running.get(answer.lease)
-            if batch is None or batch.start > batch.began:  # else nothing had to come, and no state waits for it
-                self._inbox.append(BatchLoaded(worker, answer.lease))
+            self._inbox.append(BatchLoaded(worker, answer.lease))
         elif isinstance(answer, Fetched):
             self._inbox.append(ModelFetched(worker, answer.model, answer.lease))
         elif isinstance(answer, Rejected):
@@ -246,7 +244,8 @@ class LiveFleet:
                 inputs.append((open_request.input,))
         self.batches += 1
         self._count_loads(action.worker, batch.models, action.evict)
-        order = Run(lease, batch.function, tuple(inputs), batch.models, action.evict, action.cpus, action.slices)
+        loads = batch.start > batch.began
+        order = Run(lease, batch.function, tuple(inputs), batch.models, action.evict, action.cpus, action.slices, loads)
         self._send(action.worker, order)
 
     def _count_loads(self, worker: int, models: Sequence[int], evict: Sequence[int]) -> None:

@@ -17,6 +17,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headway import __version__
@@ -93,7 +94,7 @@ def application(front: Front, *, token: str = "", most_body_bytes: int = MOST_BO
         body = b'{"ready":true}' if front.takes_requests else b'{"ready":false}'
         return Response(body, 200 if front.takes_requests else 503, media_type="application/json")
 
-    @app.get("/metrics")
+    @app.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:
         """Return what is counted, for Prometheus."""
         return Response(prometheus.text_of(front), media_type=prometheus.CONTENT_TYPE)

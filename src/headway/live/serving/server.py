@@ -367,9 +367,10 @@ class Server:
         now, least = self.clock(), self.options.hang_after
         for worker in self.state.workers:
             for batch in worker.running.values():
-                if now - batch.began > least and now - batch.began > 10 * (batch.end - batch.began):
+                name = self._names[batch.function]
+                if now - batch.began > self.tally.patience(name, batch.end - batch.began, least):
                     took = format_duration(now - batch.began)
-                    self._log(f"worker {worker.id} hangs in {self._names[batch.function]} for {took}: it is killed")
+                    self._log(f"worker {worker.id} hangs in {name} for {took}: it is killed")
                     self.processes[worker.id].kill()
                     break
 

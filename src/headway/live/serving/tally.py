@@ -17,6 +17,8 @@ LATENCIES = 4096
 LATE = "late"
 """How the reason of a late request begins."""
 _STAGES = {named: named.name.lower() for named in Stage}
+_MUCH_LONGER = 10
+"""A batch that takes so many times what is usual hangs."""
 _RUNS = 256
 """The run times of so many last batches of a function are kept."""
 
@@ -39,6 +41,12 @@ class Tally:
     def note_run(self, function: str, ratio: float) -> None:
         """Note what a batch took over what was expected."""
         self.drift.setdefault(function, deque(maxlen=_RUNS)).append(ratio)
+
+    def patience(self, function: str, expected: int, least: int) -> int:
+        """Return how long a batch may take before it hangs; see ``Options.hang_after``."""
+        if not (ratios := self.drift.get(function)):
+            return _MUCH_LONGER * max(expected, least)
+        return max(least, round(_MUCH_LONGER * expected * max(1.0, median(ratios))))
 
     def shown(self, graphs: Sequence[str]) -> dict[str, Any]:
         """Return the counts of each graph, percentiles of the last latencies, and the drift of each function."""

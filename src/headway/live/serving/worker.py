@@ -227,7 +227,8 @@ class Worker:
             self._memory.release(order.models)
             self._link.send(Rejected(order.lease, problem))
             return
-        self._link.send(Loaded(order.lease))
+        if order.awaited:
+            self._link.send(Loaded(order.lease))
         self._device.use_cpus(order.cpus)
         models = self._memory.values(order.models)
         name, function = self._setup.functions[order.function], self._functions[order.function]
