@@ -99,6 +99,8 @@ class TrainingState:
         self._ranks_running, self._ranks_ends = arrangement.ranks_running, arrangement.ranks_ends
         self._ranks = self._ranks_running or self._ranks_ends
         self._watches_ends = arrangement.watches_ends
+        self._moves = self._rekeys or self.limits is not None
+        self._parts = self._watches_ends or self.limits is not None
         self._eligible = Eligible(cluster)
 
     # --- the contract -----------------------------------------------------------------------------------------
@@ -113,11 +115,8 @@ class TrainingState:
 
     def apply(self, now: int, event: Event) -> Respeeded | None:
         """Apply an event; return the running jobs whose speed it changed."""
-        if self.limits is not None and self.limits.advance(now, self.queue):
-            self.changes += 1
-            self.releases += 1
-        if self._rekeys and self.arrangement.key_due(now, self.refreshed):
-            self.rekey(now)
+        if self._moves:
+            self._pass_time(now)
         if isinstance(event, JobFinished):  # quicker than a pattern, and these two are almost all that happens
             return self._finished(now, event)
         if isinstance(event, JobArrived):
@@ -139,6 +138,14 @@ class TrainingState:
             case _:
                 assert_never(event)
         return None
+
+    def _pass_time(self, now: int) -> None:
+        """Let time change what it changes by itself: whom limits hold back, and keys."""
+        if self.limits is not None and self.limits.advance(now, self.queue):
+            self.changes += 1
+            self.releases += 1
+        if self._rekeys and self.arrangement.key_due(now, self.refreshed):
+            self.rekey(now)
 
     def check(self, action: Action) -> str | None:
         """Return why this action cannot be committed now; None when it can."""
@@ -240,17 +247,16 @@ class TrainingState:
         js = self.jobs[job.id] = JobState(job, account, self._eligible[job.partition, job.gpu_types], now)
         if self.divides and job.gpus:
             js.cpu_milli, js.memory_bytes, js.storage = self.arrangement.asks(js)
-        if self.limits is not None:
-            self.limits.arrive(js)
         self.to_come -= 1
         # A function kept in an attribute gets a local name: in self.journal(...) Python looks for a method first.
         journal, lane_of, key_of = self.journal, self._lane, self._key
         journal((now, _ARRIVED, job.id, 0, -1, 0, 0))
         js.lane = lane = lane_of(js)
         js.key = key = key_of(now, js)
-        if js.limits is None:
+        if self.limits is None:
             self.queue.add(lane, (key, job.id))
         else:
+            self.limits.arrive(js)
             self.enqueue(js)
 
     def _finished(self, now: int, event: JobFinished) -> Respeeded | None:
@@ -298,8 +304,11 @@ class TrainingState:
 
     def _end(self, now: int, js: JobState) -> None:
         del self.jobs[js.id]
-        if js.limits is not None:
-            assert self.limits is not None
+        if self._parts:
+            self._part(now, js)
+
+    def _part(self, now: int, js: JobState) -> None:
+        if self.limits is not None:
             self.limits.leave(self.queue, js)
         if self._watches_ends:
             self.arrangement.ended(now, js)
@@ -333,7 +342,10 @@ class TrainingState:
             self.limits.dequeue(self.queue, js)
 
     def _start(self, now: int, js: JobState, placement: Placement, grant: Grant | None) -> Respeeded | None:
-        self.dequeue(js)
+        if js.limits is None:
+            self.queue.remove(js.lane, (js.key, js.id))
+        else:
+            self.dequeue(js)
         if js.first_start < 0:
             js.first_start = now
         debt, js.debt = js.debt, 0
