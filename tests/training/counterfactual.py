@@ -78,7 +78,11 @@ def _lift(world: TrainingState, policy: ComposedPolicy, js: JobState, lifted: se
     kept = [(bound, held) for bound, held in kept if bound[0].rule.name not in lifted]
     if world.limits.outside.get(js.id) is js and any(each.rule.name in lifted for each in js.limits.submitted):
         del world.limits.outside[js.id]
-    js.limits = LimitClass(-2, tuple(bound for bound, _ in kept), tuple(held for _, held in kept)) if kept else None
+    js.limits = (
+        LimitClass(world.limits, -2, tuple(bound for bound, _ in kept), tuple(held for _, held in kept))
+        if kept
+        else None
+    )
     js.lane = policy.lane(js)
     world.enqueue(js)
 

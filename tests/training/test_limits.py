@@ -12,8 +12,9 @@ from headway.training.admissible import infeasible
 from headway.training.audit import audit
 from headway.training.cluster import Cluster, Tenant, uniform
 from headway.training.explain import CauseKind, why_waiting
-from headway.training.holding import Limits, choosing, least_levels
+from headway.training.holding import Limits
 from headway.training.job import Job, workload
+from headway.training.limit_choice import choosing, least_levels
 from headway.training.limits import LimitRule
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.policies.registry import build

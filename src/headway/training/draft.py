@@ -6,7 +6,6 @@ exact because ``take`` and ``give`` are inverses.
 
 from types import TracebackType
 
-from headway.training.holding import Limits
 from headway.training.jobstate import JobState
 from headway.training.pool import Pool
 from headway.training.resources import Placement
@@ -15,11 +14,10 @@ from headway.training.resources import Placement
 class Draft:
     """Changes to a pool, and to what counts against limits, with an undo log."""
 
-    __slots__ = ("_limits", "_log", "pool")
+    __slots__ = ("_log", "pool")
 
-    def __init__(self, pool: Pool, limits: Limits | None = None) -> None:
+    def __init__(self, pool: Pool) -> None:
         self.pool = pool
-        self._limits = limits
         self._log: list[tuple[bool, JobState, Placement]] = []
 
     def release(self, js: JobState, placement: Placement | None = None) -> None:
@@ -36,14 +34,14 @@ class Draft:
     def _take(self, js: JobState, placement: Placement) -> None:
         self.pool.take(js, placement)
         js.account.held += js.width
-        if self._limits is not None and js.limits is not None:
-            self._limits.plan(js, +1)
+        if js.limits is not None:
+            js.limits.book.plan(js, +1)
 
     def _give(self, js: JobState, placement: Placement) -> None:
         self.pool.give(js, placement)
         js.account.held -= js.width
-        if self._limits is not None and js.limits is not None:
-            self._limits.plan(js, -1)
+        if js.limits is not None:
+            js.limits.book.plan(js, -1)
 
     def undo(self) -> None:
         """Undo all changes."""

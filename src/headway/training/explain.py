@@ -11,11 +11,9 @@ from copy import copy
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from headway.training.counters import Counter
 from headway.training.feasible import quota_refusal
-from headway.training.holding import LimitClass
 from headway.training.jobstate import JobState
-from headway.training.limit_text import quantity, told
+from headway.training.limit_text import told_with_holders
 from headway.training.policies.allotted import Allotted
 from headway.training.policies.backfills.walk import guaranteed
 from headway.training.policies.compose import ComposedPolicy
@@ -23,9 +21,6 @@ from headway.training.pool import Pool, members
 from headway.training.queue import Entry, Key, Lane
 from headway.training.state import TrainingState
 from headway.units import WHOLE_GPU_MILLI, counted, format_duration, format_size
-
-_MOST_HOLDERS = 3
-"""Of those that hold what a limit counts, so many are named."""
 
 
 class CauseKind(StrEnum):
@@ -143,30 +138,19 @@ def _limits(state: TrainingState, js: JobState) -> list[Cause]:
     """Return each limit that the job would exceed, with who holds what under it."""
     if js.limits is None or state.limits is None:
         return []
-    return [_limit(state, js, js.limits, counter) for counter in state.limits.all_refusing(js)]
-
-
-def _limit(state: TrainingState, js: JobState, group: LimitClass, counter: Counter) -> Cause:
-    assert state.limits is not None
-    wanted, now, rule = group.amount(counter), state.limits.now, counter.rule
-    holders = state.limits.holders(counter, state.running.values())
-    names = tuple(each.job.name or str(each.id) for each in holders)
-    text = told(counter, now, wanted).removeprefix(f"{rule.name}: ")
-    if holders:
-        shares = zip(names, holders.values(), strict=True)
-        listed = [f"job {name} ({quantity(rule, held)})" for name, held in shares]
-        more = f" and {len(listed) - _MOST_HOLDERS} more" if len(listed) > _MOST_HOLDERS else ""
-        text += f"; {', '.join(listed[:_MOST_HOLDERS])}{more}"
-    if ahead := _ahead_in_class(state, js):
-        text += f"; {counted(ahead, 'job')} ahead of it wait{'s' if ahead == 1 else ''} for the same"
-    facts = {"held": counter.held_now(now), "most": counter.most, "wanted": wanted, "ahead": ahead}
-    return Cause(CauseKind.LIMIT, text, rule.name, tuple(each.id for each in holders), facts, names)
-
-
-def _ahead_in_class(state: TrainingState, js: JobState) -> int:
-    """Return how many jobs ahead of it are held back by the same limits."""
     lane = state.queue.aside.get(js.lane)
-    return 0 if lane is None else lane.before((js.key, js.id))
+    ahead = 0 if lane is None else lane.before((js.key, js.id))
+    causes = []
+    for counter in state.limits.all_refusing(js):
+        wanted, holders = js.limits.amount(counter), state.limits.holders(counter, state.running.values())
+        names = tuple(each.job.name or str(each.id) for each in holders)
+        text = told_with_holders(counter, state.limits.now, wanted, dict(zip(names, holders.values(), strict=True)))
+        if ahead:
+            text += f"; {counted(ahead, 'job')} ahead of it wait{'s' if ahead == 1 else ''} for the same"
+        facts = {"held": counter.held_now(state.limits.now), "most": counter.most, "wanted": wanted, "ahead": ahead}
+        jobs = tuple(each.id for each in holders)
+        causes.append(Cause(CauseKind.LIMIT, text, counter.rule.name, jobs, facts, names))
+    return causes
 
 
 # --- quota --------------------------------------------------------------------------------------------------------

@@ -6,13 +6,14 @@ job that is held back neither blocks others nor has a reservation. A start or a 
 counter only those classes are looked at for which it has become too full, or has room again.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator
 from typing import TypeAlias
 
 from headway.training.cluster import Cluster
 from headway.training.counters import NEVER, Counter, Submitted, Used, added, counter_of, time_limit, weight
 from headway.training.job import Job
 from headway.training.jobstate import JobState, Status
+from headway.training.limit_choice import choosing, counted_for, least_levels
 from headway.training.limits import LimitRule
 from headway.training.queue import Entry, Queue
 
@@ -27,15 +28,17 @@ _Mark: TypeAlias = tuple[int, tuple[str, ...]]
 class LimitClass:
     """Jobs to which the same limits apply with the same amounts."""
 
-    __slots__ = ("alive", "also", "bounds", "held_by", "names", "number", "submitted", "weights")
+    __slots__ = ("alive", "also", "book", "bounds", "held_by", "names", "number", "submitted", "weights")
 
     def __init__(
         self,
+        book: "Limits",
         number: int,
         bounds: tuple[tuple[Counter, int], ...],
         weights: tuple[int, ...],
         also: tuple[tuple[Counter, int, int], ...] = (),
     ) -> None:
+        self.book = book
         self.number = number
         self.bounds = bounds
         """Counters, and what has to be free under each for a job to start."""
@@ -108,7 +111,7 @@ class Limits:
             bounds = tuple((self._counter(mark), amount) for mark, amount, _, binds in key if binds)
             also = tuple((self._counter(mark), amount, held) for mark, amount, held, binds in key if not binds)
             weights = tuple(held for _, _, held, binds in key if binds)
-            found = self._classes[key] = LimitClass(len(self._classes), bounds, weights, also)
+            found = self._classes[key] = LimitClass(self, len(self._classes), bounds, weights, also)
         return found
 
     def _choosing(self, job: Job) -> list[tuple[int, LimitRule, bool]]:
@@ -392,39 +395,3 @@ class Limits:
                 for name in found.names:
                     queue.bring_back(name)
         return changed
-
-
-def choosing(rules: Iterable[LimitRule], job: Job, parents: Mapping[str, str]) -> list[tuple[int, LimitRule]]:
-    """Return the rules that choose a job, with their positions."""
-    accounts = set(_upward(job.tenant, parents))
-    return [(index, rule) for index, rule in enumerate(rules) if _chooses(rule, job, accounts)]
-
-
-def least_levels(rules: Iterable[LimitRule]) -> dict[str, int]:
-    """Return the least level of each slot among rules: only those of it hold, the others are set aside."""
-    least: dict[str, int] = {}
-    for rule in rules:
-        least[rule.slot] = min(rule.level, least.get(rule.slot, rule.level))
-    return least
-
-
-def _upward(account: str, parents: Mapping[str, str]) -> Iterator[str]:
-    while account:
-        yield account
-        account = parents.get(account, "")
-
-
-def _chooses(rule: LimitRule, job: Job, accounts: set[str]) -> bool:
-    wanted: dict[str, set[str]] = {}
-    for key, value in rule.where:
-        wanted.setdefault(key, set()).add(value)
-    return all(values & (accounts if key == "account" else {_value(job, key)}) for key, values in wanted.items())
-
-
-def _value(job: Job, key: str) -> str:
-    return str(getattr(job, "tenant" if key == "account" else key))
-
-
-def counted_for(rule: LimitRule, job: Job) -> tuple[str, ...]:
-    """Return whose counter of a rule a job adds to: its user, account, …; a rule about single jobs has one for all."""
-    return tuple(_value(job, key) for key in rule.per if key != "job")

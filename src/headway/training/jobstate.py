@@ -8,6 +8,7 @@ from collections.abc import Hashable
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
+from headway.training.cluster import Tenant
 from headway.training.job import Job
 from headway.training.periodic import duration, useful
 from headway.training.queue import Key
@@ -42,6 +43,15 @@ class Account:
         """Whether it has a quota of its own, up to which it may reclaim what others borrowed."""
         self.weight = weight
         self.held = 0
+
+
+def account_of(tenant: Tenant) -> Account:
+    """Make the account of a tenant that the cluster describes."""
+    guaranteed = UNCOUNTED if tenant.guaranteed_gpus is None else tenant.guaranteed_gpus * 1000
+    limit = UNCOUNTED if tenant.limit_gpus is None else tenant.limit_gpus * 1000
+    account = Account(tenant.name, min(guaranteed, limit), limit, tenant.weight)
+    account.borrow, account.promised = tenant.borrow, tenant.guaranteed_gpus is not None
+    return account
 
 
 class JobState:

@@ -1,9 +1,13 @@
 """Say in one line what a limit is about, and who holds how much under it."""
 
+from collections.abc import Mapping
+
 from headway.training.counters import Alone, Counter, Submitted
 from headway.training.limits import LimitRule
 from headway.units import format_duration, format_size
 
+_MOST_HOLDERS = 3
+"""Of those that hold what a limit counts, so many are named."""
 _NOUNS = {"account": "account", "tenant": "account", "user": "user", "qos": "QOS", "partition": "partition"}
 
 
@@ -18,6 +22,15 @@ def told(counter: Counter, now: int, wanted: int) -> str:
     verb = "has used" if rule.is_used else "may still use" if rule.is_promised else "holds"
     line = f"{rule.name}: {owner(counter)} {verb} {_bare(rule, counter.level(now))} of {most}{_under(counter)}"
     return line if rule.kind == "jobs" or wanted <= 1 else f"{line}, it wants {quantity(rule, wanted)}"
+
+
+def told_with_holders(counter: Counter, now: int, wanted: int, holders: Mapping[str, int]) -> str:
+    """Return the same without the limit's name, and with who holds how much."""
+    rule = counter.rule
+    text = told(counter, now, wanted).removeprefix(f"{rule.name}: ")
+    listed = [f"job {name} ({quantity(rule, held)})" for name, held in holders.items()]
+    more = f" and {len(listed) - _MOST_HOLDERS} more" if len(listed) > _MOST_HOLDERS else ""
+    return f"{text}; {', '.join(listed[:_MOST_HOLDERS])}{more}" if listed else text
 
 
 def owner(counter: Counter) -> str:
