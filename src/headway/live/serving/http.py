@@ -63,6 +63,7 @@ def application(front: Front, *, token: str = "", most_body_bytes: int = MOST_BO
         description="Pipelines that headway serves.",
         version=__version__,
         redoc_url=None,
+        redirect_slashes=False,
     )
     names = sorted(front.server.graphs)
 
@@ -258,14 +259,17 @@ class _Guard:
             if kind.lower() == b"bearer" and hmac.compare_digest(secret.strip(), self._token):
                 return None
             return Reply(401, reason="send the token of the server: Authorization: Bearer TOKEN")
-        origin = next((text for name, text in headers if name == b"origin"), b"")
-        if origin and not _is_local(origin.decode("latin-1")):
+        about = {name: text.decode("latin-1") for name, text in headers if name in (b"origin", b"host")}
+        if b"origin" in about and not _is_local(about[b"origin"]):
             return Reply(403, reason="a web page of another site: without a token, programs of this machine alone")
+        if b"host" in about and not _is_local(f"//{about[b'host']}"):  # a name of others that leads here
+            return Reply(403, reason=f"host {about[b'host'][:80]!r} is not this machine: use 127.0.0.1, or a token")
         return None
 
 
 def _is_local(origin: str) -> bool:
     try:
-        return urlsplit(origin).hostname in LOOPBACK
+        host = urlsplit(origin).hostname or ""
     except ValueError:
         return False
+    return host in LOOPBACK or (host.startswith("127.") and host.replace(".", "").isdecimal())

@@ -126,6 +126,8 @@ class Rejected(Struct, frozen=True, array_like=True, tag=4):
 
     lease: int
     reason: str
+    missing: tuple[int, ...] = ()
+    """Of its models, those that are not there."""
 
 
 class Beat(Struct, frozen=True, array_like=True, tag=5):

@@ -195,7 +195,7 @@ class Worker:
         problem = self._loaded((order.model,))
         self._memory.release((order.model,))
         if problem:
-            self._link.send(Rejected(order.lease, problem))
+            self._link.send(Rejected(order.lease, problem, self._memory.missing((order.model,))))
         else:
             self._link.send(Fetched(order.lease, order.model, perf_counter_ns() - began))
 
@@ -225,7 +225,7 @@ class Worker:
     def _run(self, order: Run) -> None:
         if order.models and (problem := self._loaded(order.models)):
             self._memory.release(order.models)
-            self._link.send(Rejected(order.lease, problem))
+            self._link.send(Rejected(order.lease, problem, self._memory.missing(order.models)))
             return
         if order.awaited:
             self._link.send(Loaded(order.lease))
