@@ -194,12 +194,10 @@ def whatif(given: Given) -> None:
     view = domain_of(run.scene.experiment).view
     answer = view.whatif(run, given["at"], folder, changes)
     if not answer.stopped:
-        for flag, text, make in (
-            ("report", given["report"], lambda record: view.whatif_page(record, "")),
-            ("csv", given["csv"], view.whatif_sheet),
-        ):
-            if text is not None:
-                write_whole(Path(text), make(answer.record()), ExperimentError, f"--{flag} {text}")
+        for flag in ("report", "csv"):
+            if (text := given[flag]) is not None:
+                written = view.whatif_written(flag, answer.record())
+                write_whole(Path(text), written, ExperimentError, f"--{flag} {text}")
                 answer.notes.append(f"{flag}: {text}")
     show_answer(answer, given["as_json"])
 

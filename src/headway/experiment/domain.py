@@ -314,13 +314,9 @@ class View(ABC):
         """Continue a run from a moment of it under changes, or play it again; ``at`` is empty where none was named."""
         raise ExperimentError("whatif is about runs of jobs and fleets; run this experiment again with other settings")
 
-    def whatif_page(self, record: Row, title: str) -> str:
-        """Make one HTML page of a what-if."""
-        raise ExperimentError("--report makes pages of what-ifs of jobs only; --json has all of it")
-
-    def whatif_sheet(self, record: Row) -> str:
-        """Return the groups of a what-if as CSV."""
-        raise ExperimentError("--csv writes what-ifs of jobs only; --json has all of it")
+    def whatif_written(self, kind: str, record: Row) -> str:
+        """Return a what-if as a page (``report``) or as a table of its groups (``csv``)."""
+        raise ExperimentError(f"--{kind} is for what-ifs of jobs only; --json has all of it")
 
     def brief(self, stored: StoredRun) -> list[str]:
         """Return a run in at most fifteen lines, to paste into a mail."""

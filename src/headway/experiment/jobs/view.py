@@ -199,13 +199,9 @@ class JobsView(View):
         with progress_bar(f"from {at} on") as told:
             return questions.ask(stored, at, changes, folder, told)
 
-    def whatif_page(self, record: Row, title: str) -> str:
-        """Make the page of a what-if: who gains and who loses, by group."""
-        return whatif_page.build(record, title)
-
-    def whatif_sheet(self, record: Row) -> str:
-        """Return who gains and who loses, by group, as CSV."""
-        return whatif_page.sheet(record).write_csv()
+    def whatif_written(self, kind: str, record: Row) -> str:
+        """Return who gains and who loses as a page, or by group as CSV."""
+        return whatif_page.build(record) if kind == "report" else whatif_page.sheet(record).write_csv()
 
     def brief(self, stored: StoredRun) -> list[str]:
         """Return the numbers of a run, the recorded past beside them, and how far to trust it."""
