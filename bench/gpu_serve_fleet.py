@@ -1,10 +1,12 @@
 """Serve Compass's graphs for real on one GPU, policy by policy and load by load: ``scripts/gpu-serve fleet``.
 
 Five workers of 14 GB share a GPU by MPS; the four graphs of ``examples/pipeline/compass.py`` have networks of stated
-sizes and random weights. First the tasks are profiled, then the fleet is saturated once to learn what it can do, then
-each policy serves Poisson arrivals at parts of that, one load after the other on the same workers, after a few seconds
-that do not count. A part whose lines are in the file is not measured again. ``--dry`` runs all of it on the CPU with
-networks of megabytes. Needs torch and msgspec, neither polars nor plotly, and 42 GB of shared memory.
+sizes and random weights. Workers are warmed up. Functions, pairs of them and loads are timed in the workers, which
+gives the profile and the table of pairs that policies and simulations read. Then the fleet is saturated once to learn
+what it can do, and policies in random order serve Poisson arrivals at parts of that, in random order too, on the same
+workers; ten seconds before each do not count. A part whose lines are in the file is not measured again. ``--dry`` runs
+all of it on the CPU with networks of megabytes. Needs torch and msgspec, neither polars nor plotly, and 42 GB of shared
+memory.
 """
 
 import argparse
@@ -15,6 +17,7 @@ import random
 import shutil
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -23,17 +26,17 @@ from typing import Any
 
 import msgspec
 
+from bench import gpu_serve_tables as tables
+from bench.gpu_serve_drive import Drive
 from headway.core.tape import TapeWriter
 from headway.errors import HeadwayError
 from headway.formats import toml
-from headway.formats.serving.settings import ServingExperiment
+from headway.formats.serving.settings import ServingExperiment, ServingTable
 from headway.live.serving import payload
 from headway.live.serving.messages import Evict
 from headway.live.serving.options import Options
 from headway.live.serving.server import Server
-from headway.profiling import app as profiling
 from headway.profiling.model_process import SHARES, Mps
-from headway.profiling.model_session import Effort
 from headway.scenarios import file as scenario_file
 from headway.scenarios.app import read_app
 from headway.serving.latency import LatencyModel
@@ -49,7 +52,10 @@ LOADS = (0.5, 0.8, 0.95)
 WORKERS = 5
 CONTEXT_BYTES = 1_000_000_000
 """What a worker's process may take of its 14 GB besides models and activations: its context, libraries, workspaces."""
-WARM_SECONDS = 3.0
+WARM_SECONDS, WARM_LOAD = 10.0, 0.8
+"""Before the loads of a policy, with other requests; what was open is answered first."""
+BASE = ROOT / "docs/background/results/h200-serving/compass.profile.toml"
+"""Sizes of inputs, results and activations, from ``headway profile model``."""
 FOLDER_VERSION = 2
 """Of run folders (headway.experiment.files, which needs polars)."""
 CALM = {"OMP_NUM_THREADS": "3", "OMP_WAIT_POLICY": "PASSIVE"}
@@ -108,25 +114,52 @@ class Fleet:
         """One after the other, on the same workers."""
         self.device = "cpu" if given.dry else "cuda:0"
         self.folder = Path(given.work)
-        self.profile = given.out / "compass.profile.toml"
+        self.profile, self.pairs = given.out / "compass.profile.toml", given.out / "pairs.json"
         self.context_bytes = 0 if given.dry else CONTEXT_BYTES
         self.memory = "14MB" if given.dry else 14 * 10**9 - CONTEXT_BYTES
-        self.inputs = {graph.name: graph.tasks[0].example(1)[0] for graph in read_app(APP).graphs}  # type: ignore[misc]
+        app = read_app(APP)
+        self.inputs = {graph.name: graph.tasks[0].example(1)[0] for graph in app.graphs}  # type: ignore[misc]
+        self.examples = {task.name: task.example for task in app.tasks if task.example is not None}
+        self.models = app.models
+        self.drawn = random.Random(given.seed)
 
-    def measure(self) -> None:
-        """Profile the tasks once."""
-        if self.profile.exists():
-            return
-        effort = Effort(runs=5, least_s=0.0)
-        began = time.monotonic()
-        wanted = profiling.Wanted(batches=(1, 2, 4))
-        profile = profiling.measure(APP, wanted, effort=effort, device=self.device, log=self.folder / "profile.jsonl")
-        profiling.write(profile, self.profile)
-        self.lines.keep(part="profile", seconds=round(time.monotonic() - began, 1))
+    async def calibrate(self) -> None:
+        """Time functions and loads in the workers; write the profile and the table of pairs that follow."""
+        base = self._base()
+        if not self.profile.exists():
+            tables.write(base, self.profile)
+        async with self.server("hash", self.folder / "calibrate") as (server, _):
+            drive = Drive(server, self.examples)
+            began = time.monotonic()
+            await drive.push_examples()
+            await drive.alone(self.lines.keep, (0, WORKERS // 2))
+            await drive.loads(self.lines.keep)
+            if not self.given.quick:
+                await drive.beside(self.lines.keep, (0, 1))
+                await drive.crowd(self.lines.keep)
+                await drive.pinned(self.lines.keep)
+            drive.end()
+            first = {function.models: function.name for function in reversed(server.state.catalogue.functions)}
+            models = {each.name: first[each.models] for each in server.state.catalogue.functions if each.models}
+        made = tables.profile(base, self.lines.rows, "timed in live workers, scripts/gpu-serve fleet")
+        tables.write(made, self.profile)
+        if not self.pairs.exists():
+            tables.write_pairs(tables.pairs(self.lines.rows, models), self.pairs)
+        self.lines.keep(part="calibrated", seconds=round(time.monotonic() - began, 1))
+
+    def _base(self) -> toml.Document:
+        """Return a profile with the sizes of models and activations; those of small networks are next to nothing."""
+        document = toml.read(BASE, "profile")
+        if self.given.dry:
+            document["models"] = {model.name: {"weights": model.memory_bytes} for model in self.models}
+            for table in document["functions"].values():
+                table["activation"] = 0
+        return document
 
     def experiment(self, policy: str) -> ServingExperiment:
         """Return the tables of a run."""
         serving = {"scenario": str(APP), "workers": WORKERS, "gpu_memory": self.memory, "profile": str(self.profile)}
+        serving |= {**({"devices": 1} if "devices" in ServingTable.__struct_fields__ else {}), **({"interference": str(self.pairs)} if self.pairs.exists() else {})}
         document = {"scale": "fleet", "serving": {**serving, "engine": "local"}, "policy": {"name": policy}}
         return toml.typed({key: value for key, value in document.items() if key != "scale"}, ServingExperiment, "fleet")
 
@@ -142,7 +175,13 @@ class Fleet:
         shutil.rmtree(run, ignore_errors=True)
         tape, requests = TapeWriter(run), list[Request]()
         options = Options(
-            APP, self.folder, (self.device,), (self.environment,), self.context_bytes, hang_after=30 * SECOND
+            APP,
+            self.folder,
+            (self.device,),
+            (self.environment,),
+            warm=True,
+            context_bytes=self.context_bytes,
+            hang_after=30 * SECOND,
         )
         self._store(experiment, run)
         server = Server(state, chosen, tape, options, record=requests.append, log=_say)
@@ -166,13 +205,18 @@ class Fleet:
         stored = msgspec.structs.replace(
             experiment,
             serving=msgspec.structs.replace(
-                experiment.serving, scenario="scenario.toml", profile="compass.profile.toml"
+                experiment.serving,
+                scenario="scenario.toml",
+                profile=self.profile.name,
+                interference=self.pairs.name if experiment.serving.interference else "",
             ),
         )
         (run / "experiment.toml").write_text(
             toml.write({"version": FOLDER_VERSION, "scale": "fleet", **msgspec.to_builtins(stored)})
         )
-        shutil.copy(self.profile, run)
+        for path in (self.profile, self.pairs):
+            if path.exists():
+                shutil.copy(path, run)
 
     async def stop(self) -> None:
         """Stop the workers and leave nothing behind."""
@@ -200,28 +244,35 @@ class Fleet:
         """Note how many requests the fleet answers a second when it has all it can take."""
         async with self.server("headway", self.folder / "saturate") as (server, _):
             await self.press(server, WARM_SECONDS)
-            answered = await self.press(server, seconds)
-            self.lines.keep(part="saturate", per_second=answered / seconds, **_seen(server.status()))
+            answered = await self.press(server, 1.5 * seconds)
+            self.lines.keep(part="saturate", per_second=answered / seconds / 1.5, **_seen(server.status()))
 
     async def serve(self, policy: str, seconds: float) -> None:
         """Serve each load under one policy."""
         per_second = self.lines.one(part="saturate")["per_second"]
         run = self.folder / policy
         async with self.server(policy, run) as (server, requests):
-            await self.press(server, WARM_SECONDS)
-            for load in LOADS:
+            await self._open_loop(server, per_second * WARM_LOAD, WARM_SECONDS, self.given.seed + 1)
+            for load in self.drawn.sample(LOADS, len(LOADS)):
                 first, before = len(requests), server.status()
-                row = await self._open_loop(server, per_second * load, seconds)
+                row = await self._open_loop(server, per_second * load, seconds, self.given.seed)
                 status = server.status()
                 ids = {"first": requests[first].id, "last": requests[-1].id} if len(requests) > first else {}
                 counted = {key: status[key] - before[key] for key in COUNTED}
                 self.lines.keep(part="serve", policy=policy, load=load, **row, **ids, **counted, **_seen(status))
         self.lines.keep(part="policy", policy=policy)
-        shutil.make_archive(str(self.given.out / policy), "gztar", run)
+        self._pack()
 
-    async def _open_loop(self, server: Server, rate: float, seconds: float) -> dict[str, Any]:
+    def _pack(self) -> None:
+        """Keep the runs so far in one file."""
+        with tarfile.open(self.given.out / "runs.tar.gz", "w:gz") as file:
+            for path in sorted(self.folder.iterdir()):
+                if (path / "tape.parquet").exists():
+                    file.add(path, path.name)
+
+    async def _open_loop(self, server: Server, rate: float, seconds: float, seed: int) -> dict[str, Any]:
         """Send requests at drawn times; return latencies from these times on."""
-        drawn, began, at = random.Random(7), time.monotonic(), 0.0
+        drawn, began, at = random.Random(seed), time.monotonic(), 0.0
         latencies: list[float] = []
         failed: list[str] = []
 
@@ -282,6 +333,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=15.0, help="of each load")
     parser.add_argument("--budget", type=float, default=540.0, help="seconds after which nothing new is begun")
     parser.add_argument("--policies", default=",".join(POLICIES))
+    parser.add_argument("--seed", type=int, default=7, help="of orders and arrivals")
+    parser.add_argument("--quick", action="store_true", help="do not time pairs of functions: a table is there")
     parser.add_argument("--dry", action="store_true")
     given = parser.parse_args()
     os.environ["HEADWAY_EXAMPLE_SCALE"] = "0.001" if given.dry else "1"
@@ -291,7 +344,6 @@ def main() -> None:
     try:
         with mps(not given.dry) as environment:
             fleet = Fleet(given, lines, {**environment, **CALM})
-            fleet.measure()
             asyncio.run(_measure(fleet, began))
     finally:
         shutil.rmtree(given.work, ignore_errors=True)
@@ -299,11 +351,14 @@ def main() -> None:
 
 async def _measure(fleet: Fleet, began: float) -> None:
     """Serve what is missing, as long as there is time for all loads of a policy."""
-    given, lines, longest = fleet.given, fleet.lines, 3 * fleet.given.seconds + 10
+    given, lines, longest = fleet.given, fleet.lines, 3 * fleet.given.seconds + 20
     try:
+        if not lines.has(part="calibrated"):
+            await fleet.calibrate()
         if not lines.has(part="saturate"):
             await fleet.saturate(given.seconds)
-        for policy in given.policies.split(","):
+        policies = given.policies.split(",")
+        for policy in fleet.drawn.sample(policies, len(policies)):
             if lines.has(part="policy", policy=policy):
                 continue
             if (start := time.monotonic()) - began + longest > given.budget:

@@ -54,7 +54,8 @@ def run(state: "ServingState", now: int, action: RunBatch) -> None:
     expected = latency.run_time(index, function, len(tasks), cpus, slices)
     assert expected is not None
     if latency.interference:
-        beside = latency.beside(function, [other.function for other in worker.running.values()], index, slices)
+        running = [other.function for near in state.sharing[index] for other in near.running.values()]
+        beside = latency.beside(function, running, index, slices)
         expected = expected * beside // REFERENCE_SPEED_PPM
     end = batch.end = start + expected
     worker.running[lease] = batch
@@ -108,11 +109,23 @@ def _load(state: "ServingState", now: int, worker: WorkerState, batch: Batch, ev
             free += time
             memory.ready[model] = free
             state.journal((now, _LOAD, -1, batch.lease, worker.id, model, time))
-        worker.link_free = free + write_back_time  # evicted for activations alone
+        _hold_link(state, worker, free + write_back_time)  # evicted for activations alone
         ready = max(ready, worker.link_free)
     for model in batch.models:
         memory.pin(model, now)
     return ready
+
+
+def _hold_link(state: "ServingState", worker: WorkerState, until: int) -> None:
+    """Occupy the link of a GPU, for all workers on it: what they fetch comes one after the other."""
+    for near in state.sharing[worker.id]:
+        near.link_free = until
+
+
+def free_link(state: "ServingState", worker: WorkerState, now: int) -> None:
+    """Note that nothing of an empty worker is on its way; what others on its GPU fetch still is."""
+    if len(state.sharing[worker.id]) == 1:
+        worker.link_free = now
 
 
 def write_back(state: "ServingState", evict: tuple[int, ...]) -> int:
@@ -263,7 +276,8 @@ def fetch(state: "ServingState", now: int, action: FetchModel) -> None:
         state.journal((now, _EVICTED, -1, state.leases, worker.id, model, 0))
     memory.add(action.model, now)
     memory.pin(action.model, now)
-    memory.ready[action.model] = worker.link_free = begin + time
+    memory.ready[action.model] = begin + time
+    _hold_link(state, worker, begin + time)
     worker.fetches[state.leases] = action.model
 
 

@@ -43,6 +43,8 @@ class Worker:
     rack: int = 0
     hour_usd: float | None = None
     """What an hour of it costs; None: what its CPUs and slices cost."""
+    device: int = -1
+    """Workers with the same number share a GPU, or the CPUs that they compute on; -1: it has one of its own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ from headway.serving.latency import LatencyModel
 from headway.serving.request import Request
 from headway.serving.requeststate import QUEUED, READY, RUNNING, SENT, RequestState
 from headway.serving.rows import Kind
-from headway.serving.workerstate import Row, TaskId, WorkerState
+from headway.serving.workerstate import Row, TaskId, WorkerState, sharing
 
 CENTRAL = -1
 """The viewer that sees every row as it is."""
@@ -83,6 +83,7 @@ class ServingState:
         self.central = central
         self.to_come = to_come
         self.workers = [WorkerState(index, worker, catalogue) for index, worker in enumerate(fleet.workers)]
+        self.sharing = sharing(self.workers)
         self.requests: dict[int, RequestState] = {}
         """Open requests: arrived, neither answered nor dropped."""
         self.ready: dict[tuple[int, int], dict[int, int]] = {}

@@ -20,6 +20,8 @@ class Options:
     """The device of each worker, in turn."""
     environments: tuple[dict[str, str], ...] = ({},)
     """What is set in the environment of each worker, in turn."""
+    warm: bool = False
+    """Whether workers run all tasks on their examples before they take requests."""
     context_bytes: int = 0
     """What a worker's process takes on its device besides models and activations; not in the books of models."""
     timeout: int = 60 * SECOND
