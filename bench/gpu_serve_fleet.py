@@ -31,7 +31,7 @@ from bench.gpu_serve_drive import Drive
 from headway.core.tape import TapeWriter
 from headway.errors import HeadwayError
 from headway.formats import toml
-from headway.formats.serving.settings import ServingExperiment, ServingTable
+from headway.formats.serving.settings import ServingExperiment
 from headway.live.serving import payload
 from headway.live.serving.messages import Evict
 from headway.live.serving.options import Options
@@ -159,7 +159,7 @@ class Fleet:
     def experiment(self, policy: str) -> ServingExperiment:
         """Return the tables of a run."""
         serving = {"scenario": str(APP), "workers": WORKERS, "gpu_memory": self.memory, "profile": str(self.profile)}
-        serving |= {**({"devices": 1} if "devices" in ServingTable.__struct_fields__ else {}), **({"interference": str(self.pairs)} if self.pairs.exists() else {})}
+        serving |= {"devices": 1, **({"interference": str(self.pairs)} if self.pairs.exists() else {})}
         document = {"scale": "fleet", "serving": {**serving, "engine": "local"}, "policy": {"name": policy}}
         return toml.typed({key: value for key, value in document.items() if key != "scale"}, ServingExperiment, "fleet")
 

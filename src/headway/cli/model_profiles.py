@@ -38,7 +38,10 @@ def model(
         str,
         typer.Option(help="CPU counts; of a task, besides its own.", show_default="those of 1,2,4,8 that are there"),
     ] = "",
-    shares: Annotated[str, typer.Option(help="Sevenths of the GPU's multiprocessors.", show_default=SHARES)] = "",
+    shares: Annotated[
+        str,
+        typer.Option(help="Sevenths of the GPU's multiprocessors.", show_default=f"{SHARES}; of a task the whole GPU"),
+    ] = "",
     runs: Annotated[int, typer.Option(help="Runs of each cell, at least.", min=2, max=100_000)] = 10,
     device: Annotated[str, typer.Option(help="cuda or cpu.", show_default="cuda; for an app what is there")] = "",
     name: Annotated[str, typer.Option(help="The name of the function; the factory's if left out.")] = "",
@@ -59,11 +62,12 @@ def model(
     if target is not None and not target.parent.is_dir():
         raise ProfileError(f"--out {target}: there is no folder {target.parent}")
     of_app, effort = program.endswith(".py"), Effort(runs=runs)
-    _refuse(of_app, program, {"--shares": shares, "--name": name}, {"--task": task})
+    _refuse(of_app, program, {"--name": name}, {"--task": task})
     sizes, counts = (_integers(flag, text) for flag, text in (("--batches", batches), ("--cpus", cpus)))
     if of_app:
         names = tuple(each.strip() for each in task.split(",")) if task else ()
-        _app(Path(program), app_profile.Wanted(names, sizes, counts), effort, device or AUTO, target, as_json)
+        wanted = app_profile.Wanted(names, sizes, counts, _integers("--shares", shares))
+        _app(Path(program), wanted, effort, device or AUTO, target, as_json)
         return
     here = model_profile.default_grid(console.note if not cpus else None)
     whole = _integers("--shares", shares or SHARES) if device != "cpu" else (7,)

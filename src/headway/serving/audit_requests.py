@@ -27,7 +27,7 @@ class RequestAuditor(Auditor):
         self._requests = {request.id: request for request in requests}
         self._workers = [WorkerRecord(worker, catalogue) for worker in fleet.workers]
         for record in self._workers:
-            if (device := record.worker.device) >= 0:
+            if (device := record.worker.device) >= 0 and fleet.links.shared:
                 record.sharing = [other for other in self._workers if other.worker.device == device]
         for index in fleet.off:
             self._workers[index].up, self._workers[index].power = False, Power.OFF

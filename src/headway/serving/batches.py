@@ -117,14 +117,14 @@ def _load(state: "ServingState", now: int, worker: WorkerState, batch: Batch, ev
 
 
 def _hold_link(state: "ServingState", worker: WorkerState, until: int) -> None:
-    """Occupy the link of a GPU, for all workers on it: what they fetch comes one after the other."""
-    for near in state.sharing[worker.id]:
+    """Occupy a worker's link, for all that share it."""
+    for near in state.linked[worker.id]:
         near.link_free = until
 
 
 def free_link(state: "ServingState", worker: WorkerState, now: int) -> None:
-    """Note that nothing of an empty worker is on its way; what others on its GPU fetch still is."""
-    if len(state.sharing[worker.id]) == 1:
+    """Note that nothing of an empty worker is on its way; what others fetch over the same link still is."""
+    if len(state.linked[worker.id]) == 1:
         worker.link_free = now
 
 

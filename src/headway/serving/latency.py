@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from headway.errors import ProfileError
 from headway.serving.catalogue import Catalogue, Configuration
-from headway.serving.fleet import FREE, Fleet, Gpu, reachable_bytes
+from headway.serving.fleet import FIXED, FREE, Fleet, Gpu, reachable_bytes
 from headway.serving.graph import Graph
 from headway.units import REFERENCE_SPEED_PPM
 
@@ -48,12 +48,16 @@ class LatencyModel:
         """By worker and function: the run time of one task at the least configuration."""
 
     def _held(self, gpu: Gpu, index: int) -> Mapping[Configuration, int]:
-        """Return the cells of a function on a GPU; with MIG those that fit into the memory of their instance."""
+        """Return the cells of a function on a GPU; with MIG those that fit into their instance."""
         function, weights = self.catalogue.functions[index], self.weights[index]
         if not (cells := function.profile.on(gpu.type)):
             raise ProfileError(f"function {function.name}: its profile for GPU {gpu.type!r} is empty")
         if gpu.geometry == FREE:
             return cells
+        if gpu.geometry == FIXED:
+            if not (own := {cell: time for cell, time in cells.items() if cell.slices in (0, gpu.slices)}):
+                raise ProfileError(f"function {function.name}: its profile has no cell with {gpu.slices} slices")
+            return own
         activation_bytes = function.activation_bytes
         held = {
             cell: time
@@ -106,7 +110,7 @@ class LatencyModel:
         """
         slower = REFERENCE_SPEED_PPM
         if self.interference:
-            share = slices * REFERENCE_SPEED_PPM // self._gpus[worker].slices if self.by_share else 0
+            share = slices * REFERENCE_SPEED_PPM // self._gpus[worker].whole if self.by_share else 0
             for other in neighbours:
                 plain = self.interference.get((function, other), REFERENCE_SPEED_PPM)
                 slower = slower * self.by_share.get((function, other, share), plain) // REFERENCE_SPEED_PPM

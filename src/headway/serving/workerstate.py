@@ -113,7 +113,7 @@ class WorkerState:
         """How many tasks placed here need a model."""
         self.wanted = 0
         self.link_free = 0
-        """When the link from host to GPU memory is free; workers of one GPU share it."""
+        """When the link from host to GPU memory is free."""
         self.fetches: dict[int, int] = {}
         """Fetches ahead of any task: model by lease."""
         self.host: dict[int, None] = {}

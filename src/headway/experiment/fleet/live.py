@@ -29,16 +29,19 @@ from headway.units import SECOND
 LOCAL, RAY = "local", "ray"
 
 
-def live_scene(experiment: ServingExperiment, engine: str = LOCAL, context_bytes: int = 0) -> FleetScene:
+def live_scene(
+    experiment: ServingExperiment, engine: str = LOCAL, context_bytes: int = 0, devices: int = 0
+) -> FleetScene:
     """Return the scene of a server before its first request; ``engine`` says where its workers run.
 
     ``context_bytes``: what each worker's process takes of its GPU memory before any model; the books hold the rest.
+    ``devices``: those that workers share in turn; 0: each has its own.
     """
     check(experiment)
     for key, value in (("autoscale", experiment.serving.autoscale), ("controller", experiment.serving.controller)):
         if value not in ("", "none"):
             raise ExperimentError(f"serving.{key} {value}: real workers decide in real time; leave it out")
-    resolved = with_table(experiment, "serving", engine=engine)
+    resolved = with_table(experiment, "serving", engine=engine, devices=devices)
     built = scenario_file.load(resolved)
     if context_bytes:
         least = min(worker.gpu.memory_bytes for worker in built.fleet.workers)

@@ -91,6 +91,8 @@ class ProfileTable(Struct, kw_only=True, forbid_unknown_fields=True):
     """The type of GPU that was measured; empty: for any."""
     source: str = ""
     """Where the numbers come from, for a reader."""
+    shares: bool = False
+    """Whether the slices of cells are sevenths of a GPU's SMs."""
     host_to_gpu: Size = ""
     """Bytes a second; if left out, computed from the functions' weights and load times."""
     functions: dict[str, dict[str, Any]]

@@ -22,6 +22,8 @@ class Options:
     """What is set in the environment of each worker, in turn."""
     warm: bool = False
     """Whether workers run all tasks on their examples before they take requests."""
+    cpus: tuple[tuple[int, ...], ...] = ((),)
+    """The CPUs of each worker, in turn; empty: all."""
     context_bytes: int = 0
     """What a worker's process takes on its device besides models and activations; not in the books of models."""
     timeout: int = 60 * SECOND

@@ -110,6 +110,7 @@ class Server:
                 memory_bytes=booked_bytes + options.context_bytes,
                 device=options.devices[index % len(options.devices)],
                 prefix=f"{self._prefix}-{index}-{start}" if self._engine.shares_memory else "",
+                cpus=options.cpus[index % len(options.cpus)],
                 host_folder=str(self._host_folder),
                 weights_folder=str(options.folder / "weights"),
                 booked_bytes=booked_bytes,
