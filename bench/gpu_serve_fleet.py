@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -106,7 +106,15 @@ def mps(wanted: bool) -> Iterator[dict[str, str]]:
 
 
 class Fleet:
-    """What is served, and how."""
+    """What is served, and how: Compass's graphs."""
+
+    name, app, workers = "compass", APP, WORKERS
+    timed_on: tuple[int, ...] = (0, WORKERS // 2)
+    """Workers on which functions are timed alone."""
+    pairs_on = (0, 1)
+    policies = POLICIES
+    further: Mapping[str, Any] = {}
+    """Keys of a run besides."""
 
     def __init__(self, given: argparse.Namespace, lines: Lines, environment: dict[str, str]) -> None:
         self.given, self.lines, self.environment = given, lines, environment
@@ -114,10 +122,12 @@ class Fleet:
         """One after the other, on the same workers."""
         self.device = "cpu" if given.dry else "cuda:0"
         self.folder = Path(given.work)
-        self.profile, self.pairs = given.out / "compass.profile.toml", given.out / "pairs.json"
+        self.profile, self.pairs = given.out / f"{self.name}.profile.toml", given.out / "pairs.json"
+        if given.pairs is not None:
+            shutil.copy(given.pairs, self.pairs)
         self.context_bytes = 0 if given.dry else CONTEXT_BYTES
         self.memory = "14MB" if given.dry else 14 * 10**9 - CONTEXT_BYTES
-        app = read_app(APP)
+        app = read_app(self.app)
         self.inputs = {graph.name: graph.tasks[0].example(1)[0] for graph in app.graphs}  # type: ignore[misc]
         self.examples = {task.name: task.example for task in app.tasks if task.example is not None}
         self.models = app.models
@@ -125,17 +135,17 @@ class Fleet:
 
     async def calibrate(self) -> None:
         """Time functions and loads in the workers; write the profile and the table of pairs that follow."""
-        base = self._base()
+        base = self.base()
         if not self.profile.exists():
             tables.write(base, self.profile)
         async with self.server("hash", self.folder / "calibrate") as (server, _):
             drive = Drive(server, self.examples)
             began = time.monotonic()
             await drive.push_examples()
-            await drive.alone(self.lines.keep, (0, WORKERS // 2))
+            await drive.alone(self.lines.keep, self.timed_on)
             await drive.loads(self.lines.keep)
-            if not self.given.quick:
-                await drive.beside(self.lines.keep, (0, 1))
+            if self.given.pairs is None:
+                await drive.beside(self.lines.keep, self.pairs_on)
                 await drive.crowd(self.lines.keep)
                 await drive.pinned(self.lines.keep)
             drive.end()
@@ -143,11 +153,11 @@ class Fleet:
             models = {each.name: first[each.models] for each in server.state.catalogue.functions if each.models}
         made = tables.profile(base, self.lines.rows, "timed in live workers, scripts/gpu-serve fleet")
         tables.write(made, self.profile)
-        if not self.pairs.exists():
-            tables.write_pairs(tables.pairs(self.lines.rows, models), self.pairs)
+        if found := tables.pairs(self.lines.rows, models):
+            tables.write_pairs(found, self.pairs)
         self.lines.keep(part="calibrated", seconds=round(time.monotonic() - began, 1))
 
-    def _base(self) -> toml.Document:
+    def base(self) -> toml.Document:
         """Return a profile with the sizes of models and activations; those of small networks are next to nothing."""
         document = toml.read(BASE, "profile")
         if self.given.dry:
@@ -158,10 +168,10 @@ class Fleet:
 
     def experiment(self, policy: str) -> ServingExperiment:
         """Return the tables of a run."""
-        serving = {"scenario": str(APP), "workers": WORKERS, "gpu_memory": self.memory, "profile": str(self.profile)}
-        serving |= {"devices": 1, **({"interference": str(self.pairs)} if self.pairs.exists() else {})}
-        document = {"scale": "fleet", "serving": {**serving, "engine": "local"}, "policy": {"name": policy}}
-        return toml.typed({key: value for key, value in document.items() if key != "scale"}, ServingExperiment, "fleet")
+        serving = {"scenario": str(self.app), "workers": self.workers, "gpu_memory": self.memory, "engine": "local"}
+        serving |= {"profile": str(self.profile), "devices": 1, **self.further}
+        serving |= {"interference": str(self.pairs)} if self.pairs.exists() else {}
+        return toml.typed({"serving": serving, "policy": {"name": policy}}, ServingExperiment, "fleet")
 
     @asynccontextmanager
     async def server(self, policy: str, run: Path) -> AsyncIterator[tuple[Server, list[Request]]]:
@@ -170,15 +180,16 @@ class Fleet:
         built = scenario_file.load(experiment)
         chosen = build(policy)
         latency = LatencyModel(built.catalogue, built.fleet, built.interference, built.by_share)
-        state = ServingState(built.catalogue, built.fleet, latency, push_interval=10_000_000, central=chosen.central)
+        central = experiment.serving.control == "central" or chosen.central
+        state = ServingState(built.catalogue, built.fleet, latency, push_interval=10_000_000, central=central)
         chosen.bind(state)
         shutil.rmtree(run, ignore_errors=True)
         tape, requests = TapeWriter(run), list[Request]()
         options = Options(
-            APP,
+            self.app,
             self.folder,
             (self.device,),
-            (self.environment,),
+            self.environments(),
             warm=True,
             context_bytes=self.context_bytes,
             hang_after=30 * SECOND,
@@ -199,6 +210,10 @@ class Fleet:
             tape.close()
             (run / "requests.json").write_text(json.dumps([list(request) for request in requests]))
 
+    def environments(self) -> tuple[dict[str, str], ...]:
+        """Return the environments of the workers, in turn."""
+        return (self.environment,)
+
     def _store(self, experiment: ServingExperiment, run: Path) -> None:
         """Write what makes the folder one of a run, all but its tape and requests."""
         (run / "scenario.toml").write_text(scenario_file.written(experiment) or "")
@@ -207,6 +222,8 @@ class Fleet:
             serving=msgspec.structs.replace(
                 experiment.serving,
                 scenario="scenario.toml",
+                slices="",  # they are in its tables
+                devices=0,
                 profile=self.profile.name,
                 interference=self.pairs.name if experiment.serving.interference else "",
             ),
@@ -237,7 +254,7 @@ class Fleet:
                 await server.submit(graph, self.inputs[graph])
                 answered += time.monotonic() < until
 
-        await asyncio.gather(*(client() for _ in range(3 * WORKERS)))
+        await asyncio.gather(*(client() for _ in range(3 * self.workers)))
         return answered
 
     async def saturate(self, seconds: float) -> None:
@@ -252,10 +269,10 @@ class Fleet:
         per_second = self.lines.one(part="saturate")["per_second"]
         run = self.folder / policy
         async with self.server(policy, run) as (server, requests):
-            await self._open_loop(server, per_second * WARM_LOAD, WARM_SECONDS, self.given.seed + 1)
+            await self.open_loop(server, per_second * WARM_LOAD, WARM_SECONDS, self.given.seed + 1)
             for load in self.drawn.sample(LOADS, len(LOADS)):
                 first, before = len(requests), server.status()
-                row = await self._open_loop(server, per_second * load, seconds, self.given.seed)
+                row = await self.open_loop(server, per_second * load, seconds, self.given.seed)
                 status = server.status()
                 ids = {"first": requests[first].id, "last": requests[-1].id} if len(requests) > first else {}
                 counted = {key: status[key] - before[key] for key in COUNTED}
@@ -270,16 +287,22 @@ class Fleet:
                 if (path / "tape.parquet").exists():
                     file.add(path, path.name)
 
-    async def _open_loop(self, server: Server, rate: float, seconds: float, seed: int) -> dict[str, Any]:
-        """Send requests at drawn times; return latencies from these times on."""
+    async def open_loop(
+        self, server: Server, rate: float, seconds: float, seed: int, deadlines: Mapping[str, int] | None = None
+    ) -> dict[str, Any]:
+        """Send requests at drawn times; return latencies from these times on. ``deadlines``: by graph."""
         drawn, began, at = random.Random(seed), time.monotonic(), 0.0
         latencies: list[float] = []
         failed: list[str] = []
+        in_time = 0
 
         async def one(graph: str, due: float) -> None:
+            nonlocal in_time
+            deadline = (deadlines or {}).get(graph)
             try:
-                await server.submit(graph, self.inputs[graph], deadline_ns=30 * SECOND)
+                await server.submit(graph, self.inputs[graph], deadline_ns=deadline)
                 latencies.append(time.monotonic() - due)
+                in_time += deadline is None or latencies[-1] <= deadline / SECOND
             except HeadwayError as problem:
                 failed.append(str(problem))
 
@@ -289,7 +312,7 @@ class Fleet:
             tasks.append(asyncio.ensure_future(one(drawn.choice(server.graphs), began + at)))
         await asyncio.gather(*tasks)
         row: dict[str, Any] = {"rate": round(rate, 3), "answered": len(latencies), "failed": len(failed)}
-        row["reasons"] = failed[:3]
+        row |= {"reasons": failed[:3], "in_time": in_time}
         if ordered := sorted(latencies):
             row["mean_s"] = round(sum(ordered) / len(ordered), 4)
             for p in (50, 90, 99):
@@ -323,27 +346,37 @@ def _seen(status: dict[str, Any]) -> dict[str, Any]:
     return {**of, "drift": {name: round(ratio, 3) for name, ratio in status["drift"].items()}}
 
 
-def main() -> None:
-    """Measure what is missing, until the budget of time is spent."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def flags(about: str | None) -> argparse.ArgumentParser:
+    """Return the flags of a measurement."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "out/gpu-serve")))
     parser.add_argument(
         "--work", type=Path, default=Path("/dev/shm/gpu-serve"), help="weights and runs; removed at the end"
     )
     parser.add_argument("--seconds", type=float, default=15.0, help="of each load")
     parser.add_argument("--budget", type=float, default=540.0, help="seconds after which nothing new is begun")
-    parser.add_argument("--policies", default=",".join(POLICIES))
+    parser.add_argument("--policies", default="", help="some of them")
     parser.add_argument("--seed", type=int, default=7, help="of orders and arrivals")
-    parser.add_argument("--quick", action="store_true", help="do not time pairs of functions: a table is there")
+    parser.add_argument("--pairs", type=Path, help="a table of pairs: they are not timed")
     parser.add_argument("--dry", action="store_true")
-    given = parser.parse_args()
+    return parser
+
+
+def main() -> None:
+    """Measure what is missing, until the budget of time is spent."""
+    given = flags(__doc__).parse_args()
+    run(Fleet, given, "fleet.jsonl")
+
+
+def run(kind: type[Fleet], given: argparse.Namespace, results: str) -> None:
+    """Measure what is missing of one kind."""
     os.environ["HEADWAY_EXAMPLE_SCALE"] = "0.001" if given.dry else "1"
     for place in (given.out, given.work):
         place.mkdir(parents=True, exist_ok=True)
-    lines, began = Lines(given.out / "fleet.jsonl"), time.monotonic()
+    lines, began = Lines(given.out / results), time.monotonic()
     try:
         with mps(not given.dry) as environment:
-            fleet = Fleet(given, lines, {**environment, **CALM})
+            fleet = kind(given, lines, {**environment, **CALM})
             asyncio.run(_measure(fleet, began))
     finally:
         shutil.rmtree(given.work, ignore_errors=True)
@@ -357,7 +390,7 @@ async def _measure(fleet: Fleet, began: float) -> None:
             await fleet.calibrate()
         if not lines.has(part="saturate"):
             await fleet.saturate(given.seconds)
-        policies = given.policies.split(",")
+        policies = given.policies.split(",") if given.policies else list(fleet.policies)
         for policy in fleet.drawn.sample(policies, len(policies)):
             if lines.has(part="policy", policy=policy):
                 continue

@@ -1,8 +1,8 @@
-"""Turn what was timed in live workers into the files that a simulation reads: a serving profile, and a table of pairs."""
+"""Turn what was timed in live workers into what a simulation reads: a serving profile, and a table of pairs."""
 
 import json
-from copy import deepcopy
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from math import log
 from pathlib import Path
 from statistics import mean, median, pstdev
