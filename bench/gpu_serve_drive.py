@@ -5,12 +5,11 @@ sees, from the order to the answer, as its tape has them.
 """
 
 import asyncio
-import os
+import random
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
-from itertools import combinations_with_replacement
 from typing import Any, NamedTuple
 
 from headway.live.serving.messages import Answer, Evict, Finished, Loaded, Rejected, Run
@@ -19,8 +18,7 @@ from headway.live.serving.server import Server
 
 MS = 1e6
 BATCHES = (1, 2, 4)
-LEAST_RUNS, MOST_RUNS, LEAST_S = 5, 25, 0.25
-WINDOW_S = 0.7
+CPU_RUNS = 20
 Keep = Callable[..., None]
 
 
@@ -128,63 +126,39 @@ class Drive:
                 found.setdefault(function.models, at)
         return list(found.values())
 
-    async def alone(self, keep: Keep, workers: Sequence[int]) -> None:
-        """Time every function on each of some workers, nothing beside it."""
-        for worker in workers:
-            for function, name in enumerate(self._names):
-                for batch in BATCHES:
-                    if batch > self._server.state.latency.batches(worker, function)[-1]:
-                        continue
-                    taken = await self._repeat(lambda w=worker, f=function, b=batch: self.run(w, f, b))  # type: ignore[misc]
-                    cell = self._server.state.latency.least(worker, function)
-                    shown = {"worker": worker, "function": name, "batch": batch, "cpus": cell.cpus}
-                    keep(part="alone", **shown, slices=cell.slices, **_listed(taken))
+    async def on_cpus(self, keep: Keep) -> None:
+        """Time the functions that need no GPU."""
+        latency = self._server.state.latency
+        for function, name in enumerate(self._names):
+            cell = latency.least(0, function)
+            for batch in BATCHES if not cell.slices else ():
+                if batch <= latency.batches(0, function)[-1]:
+                    taken = [await self.run(0, function, batch) for _ in range(CPU_RUNS)]
+                    keep(part="cpu", function=name, batch=batch, cpus=cell.cpus, ms=[round(t.run, 4) for t in taken])
 
-    async def _repeat(self, once: Callable[[], Awaitable[Timing]]) -> list[Timing]:
-        """Return some timings; the first, which may load models, does not count."""
-        await once()
-        began, taken = time.monotonic(), list[Timing]()
-        while len(taken) < LEAST_RUNS or (time.monotonic() - began < LEAST_S and len(taken) < MOST_RUNS):
-            taken.append(await once())
-        return taken
+    async def mix(self, keep: Keep, seconds: float, seed: int) -> None:
+        """Run drawn functions and batches on all workers at once, with pauses as long as the runs before them.
 
-    async def _window(self, jobs: Sequence[tuple[int, int]], seconds: float = WINDOW_S) -> list[list[Timing]]:
-        """Run (worker, function) side by side, each again and again; return the timings of whole runs."""
-        for worker, function in jobs:
-            await self.run(worker, function)
-        until, counts = time.monotonic() + seconds, [0] * len(jobs)
+        Neighbours are then drawn too: what they cost is told from what the machine does by itself in the meantime.
+        """
+        until = time.perf_counter() + seconds
+        on_gpu = [at for at, function in enumerate(self.catalogue.functions) if function.models]
 
-        async def again(at: int, worker: int, function: int) -> list[Timing]:
-            taken = []
-            while time.monotonic() < until or min(counts) < 3:
-                taken.append(await self.run(worker, function))
-                counts[at] += 1
-            return taken[1:]
+        async def client(worker: int) -> list[list[float]]:
+            drawn, taken = random.Random(f"{seed} {worker}"), []
+            while time.perf_counter() < until:
+                function, batch = drawn.choice(on_gpu), drawn.choice(BATCHES)
+                timing = await self.run(worker, function, batch)
+                end = time.perf_counter()
+                taken.append([worker, function, batch, round(1e3 * end - timing.run, 3), round(1e3 * end, 3)])
+                await asyncio.sleep(timing.run / 1e3 * drawn.expovariate(1.0))
+            return taken
 
-        return list(await asyncio.gather(*(again(at, *job) for at, job in enumerate(jobs))))
-
-    async def beside(self, keep: Keep, workers: tuple[int, int]) -> None:
-        """Time functions in pairs, each against itself alone just before."""
-        distinct = self.distinct()
-        for function in distinct:
-            for worker in workers:
-                taken = (await self._window([(worker, function)], 0.5))[0]
-                keep(part="solo", worker=worker, function=self._names[function], **_listed(taken))
-        for pair in combinations_with_replacement(distinct, 2):
-            taken = await self._window(list(zip(workers, pair, strict=True)))
-            names = [self._names[function] for function in pair]
-            keep(part="beside", workers=list(workers), functions=names, timings=[_listed(each) for each in taken])
-
-    async def crowd(self, keep: Keep) -> None:
-        """Time functions with all other workers busy: with the same function, and with a mixture."""
-        distinct = self.distinct()
-        for function in distinct:
-            mixed = [distinct[(distinct.index(function) + 1 + 2 * step) % len(distinct)] for step in self.workers]
-            for others in ([function] * len(self.workers), mixed):
-                jobs = [(worker, function if not worker else others[worker]) for worker in self.workers]
-                taken = await self._window(jobs)
-                names = [self._names[job[1]] for job in jobs]
-                keep(part="crowd", functions=names, **_listed(taken[0]))
+        found = await asyncio.gather(*(client(worker) for worker in self.workers))
+        slices = [self._server.state.latency.least(worker, on_gpu[0]).slices for worker in self.workers]
+        cpus = self._server.state.latency.least(0, on_gpu[0]).cpus
+        samples = [each for taken in found for each in taken]
+        keep(part="mix", functions=self._names, slices=slices, cpus=cpus, samples=samples)
 
     async def loads(self, keep: Keep) -> None:
         """Time loads of models, each with the eviction of the one before: on one worker, on several at once."""
@@ -202,38 +176,3 @@ class Drive:
 
             found = await asyncio.gather(*(cycle(worker) for worker in range(count)))
             keep(part="load", workers=count, ms=[each for taken in found for each in taken])
-
-    async def pinned(self, keep: Keep) -> None:
-        """Time the longest function with threads of the worker held to its share of the CPUs, and free, by turns."""
-        long = max(self.distinct(), key=lambda at: self._server.state.latency.base[0][at])
-        short = min(self.distinct(), key=lambda at: self._server.state.latency.base[0][at])
-        for crowded in (False, True):
-            for held in (False, True) * 2:
-                with self._held(held):
-                    for function in (long, short):
-                        jobs = [(worker, function) for worker in (self.workers if crowded else [0])]
-                        taken = (await self._window(jobs))[0]
-                        name = self._names[function]
-                        keep(part="pinned", held=held, crowded=crowded, function=name, **_listed(taken))
-
-    @contextmanager
-    def _held(self, held: bool) -> Any:
-        here = sorted(os.sched_getaffinity(0))
-        share = max(1, len(here) // len(self.workers))
-        for worker, process in enumerate(self._server.processes):
-            _hold(process.pid, (here[worker * share :][:share] if held else here) or here)
-        try:
-            yield
-        finally:
-            for process in self._server.processes:
-                _hold(process.pid, here)
-
-
-def _hold(pid: int, cpus: Sequence[int]) -> None:
-    for thread in os.listdir(f"/proc/{pid}/task"):
-        with suppress(ProcessLookupError):
-            os.sched_setaffinity(int(thread), cpus)
-
-
-def _listed(taken: Sequence[Timing]) -> dict[str, list[float]]:
-    return {"ms": [round(each.run, 4) for each in taken], "own_ms": [round(each.own, 4) for each in taken]}

@@ -26,8 +26,6 @@ class Esg(Fleet):
     """ESG's applications."""
 
     name, app, workers = "esg", ROOT / "bench/gpu_serve_esg_app.py", len(SHARES)
-    timed_on = (1, 2, 3)
-    pairs_on = (2, 3)
     policies = ("headway", "esg", "infless")
     further: Mapping[str, Any] = {"slices": ",".join(map(str, SHARES)), "control": "central"}
 

@@ -1,12 +1,12 @@
 """Serve Compass's graphs for real on one GPU, policy by policy and load by load: ``scripts/gpu-serve fleet``.
 
 Five workers of 14 GB share a GPU by MPS; the four graphs of ``examples/pipeline/compass.py`` have networks of stated
-sizes and random weights. Workers are warmed up. Functions, pairs of them and loads are timed in the workers, which
-gives the profile and the table of pairs that policies and simulations read. Then the fleet is saturated once to learn
-what it can do, and policies in random order serve Poisson arrivals at parts of that, in random order too, on the same
-workers; ten seconds before each do not count. A part whose lines are in the file is not measured again. ``--dry`` runs
-all of it on the CPU with networks of megabytes. Needs torch and msgspec, neither polars nor plotly, and 42 GB of shared
-memory.
+sizes and random weights. Workers are warmed up. Loads, and drawn functions side by side, are timed in the workers,
+which gives the profile and the table of pairs that policies and simulations read. Then the fleet is saturated once to
+learn what it can do, and policies in random order serve Poisson arrivals at parts of that, in random order too, on the
+same workers; ten seconds before each do not count. A part whose lines are in the file is not measured again. ``--dry``
+runs all of it on the CPU with networks of megabytes. Needs torch and msgspec, neither polars nor plotly, and 42 GB of
+shared memory.
 """
 
 import argparse
@@ -109,9 +109,6 @@ class Fleet:
     """What is served, and how: Compass's graphs."""
 
     name, app, workers = "compass", APP, WORKERS
-    timed_on: tuple[int, ...] = (0, WORKERS // 2)
-    """Workers on which functions are timed alone."""
-    pairs_on = (0, 1)
     policies = POLICIES
     further: Mapping[str, Any] = {}
     """Keys of a run besides."""
@@ -123,8 +120,6 @@ class Fleet:
         self.device = "cpu" if given.dry else "cuda:0"
         self.folder = Path(given.work)
         self.profile, self.pairs = given.out / f"{self.name}.profile.toml", given.out / "pairs.json"
-        if given.pairs is not None:
-            shutil.copy(given.pairs, self.pairs)
         self.context_bytes = 0 if given.dry else CONTEXT_BYTES
         self.memory = "14MB" if given.dry else 14 * 10**9 - CONTEXT_BYTES
         app = read_app(self.app)
@@ -142,19 +137,15 @@ class Fleet:
             drive = Drive(server, self.examples)
             began = time.monotonic()
             await drive.push_examples()
-            await drive.alone(self.lines.keep, self.timed_on)
+            await drive.on_cpus(self.lines.keep)
             await drive.loads(self.lines.keep)
-            if self.given.pairs is None:
-                await drive.beside(self.lines.keep, self.pairs_on)
-                await drive.crowd(self.lines.keep)
-                await drive.pinned(self.lines.keep)
+            await drive.mix(self.lines.keep, self.given.mix, self.given.seed)
             drive.end()
-            first = {function.models: function.name for function in reversed(server.state.catalogue.functions)}
-            models = {each.name: first[each.models] for each in server.state.catalogue.functions if each.models}
-        made = tables.profile(base, self.lines.rows, "timed in live workers, scripts/gpu-serve fleet")
+            models = {each.name: str(each.models) for each in server.state.catalogue.functions if each.models}
+        fitted = tables.fit(self.lines.one(part="mix"), models)
+        made = tables.profile(base, self.lines.rows, fitted, "timed in live workers, scripts/gpu-serve")
         tables.write(made, self.profile)
-        if found := tables.pairs(self.lines.rows, models):
-            tables.write_pairs(found, self.pairs)
+        tables.write_pairs(fitted, self.pairs)
         self.lines.keep(part="calibrated", seconds=round(time.monotonic() - began, 1))
 
     def base(self) -> toml.Document:
@@ -357,7 +348,7 @@ def flags(about: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--budget", type=float, default=540.0, help="seconds after which nothing new is begun")
     parser.add_argument("--policies", default="", help="some of them")
     parser.add_argument("--seed", type=int, default=7, help="of orders and arrivals")
-    parser.add_argument("--pairs", type=Path, help="a table of pairs: they are not timed")
+    parser.add_argument("--mix", type=float, default=60.0, help="seconds of drawn functions side by side")
     parser.add_argument("--dry", action="store_true")
     return parser
 

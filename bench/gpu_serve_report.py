@@ -27,6 +27,7 @@ from headway.traces import request_table
 from headway.units import SECOND
 
 SEEDS = range(5)
+PAUSE = 20 * SECOND
 COUNTED = ("answered", "failed", "in_time", "mean_s", "p50_s", "p90_s", "p99_s", "tasks", "batches", "loads")
 COUNTED += ("cache_hits", "evictions", "moved_bytes", "rejected_actions")
 Row = dict[str, Any]
@@ -80,6 +81,17 @@ def simulated(scene: FleetScene, seed: int) -> Tape:
     tape = TapeWriter()
     Scheduler(parts.state, parts.policy, parts.executor, tape).run()
     return tape.close()
+
+
+def apart(scene: FleetScene, rows: Sequence[Mapping[str, Any]]) -> FleetScene:
+    """Return a scene whose loads begin later, each by a pause more: live, each begins when the one before is over."""
+    firsts = sorted(row["first"] for row in rows)
+    moved = []
+    for request in scene.requests:
+        by = PAUSE * sum(request.id >= first for first in firsts)
+        due = request.deadline + by if request.deadline else 0
+        moved.append(request._replace(arrival=request.arrival + by, deadline=due))
+    return replace(scene, requests=tuple(moved))
 
 
 def without_neighbours(scene: FleetScene) -> FleetScene:
@@ -150,9 +162,10 @@ def main() -> None:
         assert isinstance(scene, FleetScene)
         assert scene.replay(stored.tape, complete=False).digest == stored.tape.digest, f"{policy} does not replay"
         rows = [row for row in lines if row["part"] == "serve" and row["policy"] == policy]
+        played = apart(scene, rows)
         plays = {
-            "simulated": [simulated(scene, seed) for seed in SEEDS] if rows else [],
-            "plain": [simulated(without_neighbours(scene), seed) for seed in SEEDS] if rows else [],
+            "simulated": [simulated(played, seed) for seed in SEEDS] if rows else [],
+            "plain": [simulated(without_neighbours(played), seed) for seed in SEEDS] if rows else [],
         }
         for row in rows:
             shown = {key: row[key] for key in (*keys, *COUNTED) if key in row}
