@@ -145,9 +145,12 @@ class Drive:
         on_gpu = [at for at, function in enumerate(self.catalogue.functions) if function.models]
 
         async def client(worker: int) -> list[list[float]]:
-            drawn, taken = random.Random(f"{seed} {worker}"), []
+            drawn, taken, deck = random.Random(f"{seed} {worker}"), [], list[tuple[int, int]]()
             while time.perf_counter() < until:
-                function, batch = drawn.choice(on_gpu), drawn.choice(BATCHES)
+                if not deck:  # each as often as any other
+                    deck = [(function, batch) for function in on_gpu for batch in BATCHES]
+                    drawn.shuffle(deck)
+                function, batch = deck.pop()
                 timing = await self.run(worker, function, batch)
                 end = time.perf_counter()
                 taken.append([worker, function, batch, round(1e3 * end - timing.run, 3), round(1e3 * end, 3)])

@@ -24,7 +24,7 @@ Row = Mapping[str, Any]
 Cell = tuple[str, int, int]
 """Function, batch, slices."""
 MOST_SPREAD = 2.0
-LEAST_SAMPLES = 3
+LEAST_SAMPLES = 2
 TURNS, LEAST_REAL = 200, 0.001
 
 
@@ -145,6 +145,9 @@ def profile(base: toml.Document, rows: Sequence[Row], fitted: Fit, source: str) 
             logs = np.log(row["ms"])
             cells.append([row["batch"], row["cpus"], 0, float(f"{median(row['ms']):.5g}"), round(float(logs.std()), 4)])
         table["cells"] = cells or table["cells"]
+        axes = [{cell[axis] for cell in table["cells"]} for axis in range(3)]
+        if len(table["cells"]) < len(axes[0]) * len(axes[1]) * len(axes[2]):
+            table["sparse"] = True
     return {**document, "source": source}
 
 
