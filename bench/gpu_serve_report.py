@@ -15,7 +15,6 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from bench import gpu_serve_tables as tables
 from headway.core.scheduler import Scheduler
 from headway.core.tape import Tape, TapeWriter
 from headway.experiment.domain import with_table
@@ -94,11 +93,16 @@ def apart(scene: FleetScene, rows: Sequence[Mapping[str, Any]]) -> FleetScene:
     return replace(scene, requests=tuple(moved))
 
 
+def without_pairs(scene: FleetScene) -> FleetScene:
+    """Return a scene whose workers do not slow each other down."""
+    return replace(scene, built=replace(scene.built, interference={}, by_share={}))
+
+
 def without_neighbours(scene: FleetScene) -> FleetScene:
     """Return a scene whose workers neither slow each other down nor share a link."""
-    built = scene.built
+    built = without_pairs(scene).built
     fleet = replace(built.fleet, links=replace(built.fleet.links, shared=False))
-    return replace(scene, built=replace(built, fleet=fleet, interference={}, by_share={}))
+    return replace(scene, built=replace(built, fleet=fleet))
 
 
 def quantile(values: Iterable[float], part: float) -> float:
@@ -151,6 +155,7 @@ def main() -> None:
     parser.add_argument("--to", type=Path, required=True)
     parser.add_argument("--machine", type=int, default=1)
     parser.add_argument("--lines", default="fleet.jsonl")
+    parser.add_argument("--without-pairs", action="store_true", help="simulate without the table of pairs")
     given = parser.parse_args()
     given.to.mkdir(parents=True, exist_ok=True)
     lines = [json.loads(line) for line in (given.out / given.lines).read_text().splitlines()]
@@ -162,7 +167,7 @@ def main() -> None:
         assert isinstance(scene, FleetScene)
         assert scene.replay(stored.tape, complete=False).digest == stored.tape.digest, f"{policy} does not replay"
         rows = [row for row in lines if row["part"] == "serve" and row["policy"] == policy]
-        played = apart(scene, rows)
+        played = apart(without_pairs(scene) if given.without_pairs else scene, rows)
         plays = {
             "simulated": [simulated(played, seed) for seed in SEEDS] if rows else [],
             "plain": [simulated(without_neighbours(played), seed) for seed in SEEDS] if rows else [],
@@ -182,9 +187,6 @@ def main() -> None:
             [{k: round(v, 2) if isinstance(v, float) else v for k, v in row.items()} for row in loads],
             given.to / "loads.csv",
         )
-    beside = [{"function": a, "beside": b, "slower": round(r, 3)} for (a, b), r in tables.slowdowns(lines).items()]
-    if beside:
-        write_csv(beside, given.to / "beside.csv")
 
 
 if __name__ == "__main__":
