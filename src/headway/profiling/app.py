@@ -25,6 +25,7 @@ from headway.profiling.model import MOST_SPREAD, MS, Cell, Part
 from headway.profiling.model_device import AUTO
 from headway.profiling.model_process import SHARES, Mps, Worker
 from headway.profiling.model_session import Effort, Log, Row
+from headway.units import exact_duration
 
 PROGRAM = "headway.profiling.app_worker"
 Say = Callable[[str], None]
@@ -67,6 +68,8 @@ class AppProfile:
     models: tuple[ModelWeights, ...]
     by_share: bool = False
     """Whether slices are sevenths of the device."""
+    overhead: int = 0
+    """What a batch takes besides where it is served; 0: not measured."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +130,8 @@ class Processes:
     def __init__(self, device: str, log: Path, stack: ExitStack) -> None:
         self._device, self._log, self._stack = device, log, stack
         self._mps: Mps | None = None
-        self._share, self._worker = 0, None
+        self._share = 0
+        self._worker: Worker | None = None
         stack.callback(self._end)
 
     def of(self, share: int, path: str = "") -> Worker:
@@ -139,10 +143,11 @@ class Processes:
             self._mps = Mps()
             self._stack.callback(self._mps.end)
         environment = self._mps.environment(share) if self._mps is not None else {}
-        self._share, self._worker = share, Worker(self._device, environment, log=self._log, program=PROGRAM)
+        self._share = share
+        self._worker = worker = Worker(self._device, environment, log=self._log, program=PROGRAM)
         if path:
-            self._worker.ask("read", path=path)
-        return self._worker
+            worker.ask("read", path=path)
+        return worker
 
     def _end(self) -> None:
         if self._worker is not None:
@@ -158,7 +163,8 @@ def _output(path: Path) -> Path:
 
 
 def _said(part: str, order: Mapping[str, Any]) -> str:
-    at = ", ".join(f"{key} {value}" for key, value in order.items() if key != "name")
+    said = {key: value for key, value in order.items() if key != "name" and (key, value) != ("share", SHARES)}
+    at = ", ".join(f"{key} {value}" for key, value in said.items())
     return f"{part} {order['name']}{', ' if at else ''}{at}"
 
 
@@ -266,8 +272,10 @@ def document(profile: AppProfile) -> store.Document:
     source = f"headway profile model, {profile.gpu or 'on CPUs'}"
     models = {each.name: _model_table(each) for each in profile.models if each.weights_bytes}
     functions = {task.name: _function_table(task) for task in profile.tasks}
-    shares = {"shares": True} if profile.by_share else {}
-    about = {"name": profile.name, "gpu": profile.gpu, "source": source, **shares}
+    more: store.Document = {"shares": True} if profile.by_share else {}
+    if profile.overhead:
+        more["overhead"] = exact_duration(profile.overhead)
+    about = {"name": profile.name, "gpu": profile.gpu, "source": source, **more}
     return {**about, "models": models, "functions": functions}
 
 

@@ -130,6 +130,7 @@ def document(app: App, profile: Path | None = None, serving: ServingTable | None
     about = toml.read(used, "profile") if used is not None and used.is_file() else {}
     shares = _shares(app, used, bool(about.get("shares", False)), given)
     links = {**ONE_MACHINE, **({"shared": True} if given.devices and about.get("gpu") else {})}
+    shared = {"devices": given.devices, "shared_cpus": given.shared_cpus}
     measured = {"measured": [profile.name], "profile": "measured"} if profile is not None else {}
     return {
         "about": f"Application {app.path.name}",
@@ -137,7 +138,7 @@ def document(app: App, profile: Path | None = None, serving: ServingTable | None
         "models": {model.name: "" if model.memory_bytes is None else model.memory_bytes for model in app.models},
         "functions": {task.name: _function(task, app.path, shares) for task in app.tasks},
         "graphs": {graph.name: _graph(graph) for graph in app.graphs},
-        "fleet": {"workers": _workers(app, given.workers, shares), "devices": given.devices, "links": links},
+        "fleet": {"workers": _workers(app, given.workers, shares), **shared, "links": links},
         "workload": {"arrivals": "poisson", "rate": RATE_PER_SECOND, "requests": REQUESTS},
     }
 
@@ -181,7 +182,7 @@ def _graph(graph: Graph) -> toml.Document:
 
 def _workers(app: App, count: int | None, shares: Sequence[int]) -> list[toml.Document]:
     """Return workers on this machine: its CPUs are divided, but each has those of the largest task."""
-    count = count or len(shares) or WORKERS
+    count = count or max(len(shares), WORKERS)
     cpus = max(len(os.sched_getaffinity(0)) // count, *(task.cpus for task in app.tasks))
     each = {"memory": GPU_MEMORY, "cpus": cpus, "per_host": count}
     if not shares:

@@ -182,7 +182,7 @@ def _called(path: Path, experiment: ServingExperiment) -> toml.Document | Built:
 
 def _refuse_shares(experiment: ServingExperiment, where: str) -> None:
     """Raise for keys that say what the workers of an application are, where there is none."""
-    for key in ("slices", "devices"):
+    for key in ("slices", "devices", "shared_cpus"):
         if given := getattr(experiment.serving, key):
             raise ExperimentError(f"{key} {given}: is of an application; {where} says itself what its workers are")
 

@@ -111,6 +111,8 @@ class Fleet:
     off: tuple[int, ...] = ()
     """Workers that are off when the run begins."""
 
+    shared_cpus: int = 0
+    """CPUs that all workers of a device share; 0: each worker has its own."""
     store: Store | None = None
     """None: workers send results to each other."""
 

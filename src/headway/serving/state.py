@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from headway.core.tape import Row as TapeRow
-from headway.serving import batches, feasible, losses, power, store, warm
+from headway.serving import batches, feasible, losses, outside, power, store, warm
 from headway.serving.actions import (
     NOWHERE,
     Action,
@@ -37,10 +37,10 @@ from headway.serving.events import (
     BatchLoaded,
     Event,
     FirstToken,
+    FromOutside,
     InstanceStarted,
     ModelFetched,
     RequestArrived,
-    RequestFailed,
     Sent,
     TaskArrived,
     Woke,
@@ -224,10 +224,8 @@ class ServingState:
             self.pushed = None
         elif isinstance(event, WorkerStarted):
             power.on_worker_started(self, now, event)
-        elif isinstance(event, RequestFailed):
-            losses.on_request_failed(self, now, event)
-        elif isinstance(event, ActionRejected):
-            losses.on_action_rejected(self, now, event)
+        elif isinstance(event, FromOutside):
+            outside.apply(self, now, event)
         else:
             assert isinstance(event, Woke)
             self.journal((now, Kind.WOKE, -1, 0, -1, 0, 0))

@@ -49,7 +49,7 @@ def serve_app(
     """Serve until a signal or a client ends it; what was done is kept in the folder ``out``, if that is given."""
     with own_code():
         app = read_app(options.app)
-        scene = live_scene(experiment, LOCAL, options.context_bytes, len(set(options.devices)))
+        scene = live_scene(experiment, LOCAL, options.context_bytes, options.devices)
     about = _about(app, options, out)
     with opened(doors) as listener, shared(scene, options) as ready, served(scene, ready, out, say) as server:
         asyncio.run(serve(server, doors, listener, say=say, about=about, examples=examples_of(app)))

@@ -144,6 +144,8 @@ class FleetTable(Struct, kw_only=True, forbid_unknown_fields=True):
     """0: all in one rack."""
     devices: int = 0
     """GPUs, or sets of CPUs, that the workers share in turn; 0: each has its own."""
+    shared_cpus: int = 0
+    """CPUs that all workers of a device share; 0: each worker has its own."""
     links: LinksTable = field(default_factory=LinksTable)
     store: StoreTable | None = None
     """Left out: workers send results to each other."""
@@ -250,6 +252,7 @@ def fleet_of(table: FleetTable, wanted: int | None, gpu: str, links: Links, wher
         _check_kind(kind, where)
     within(f"{where}: hosts_per_rack", table.hosts_per_rack, 0, MOST_WORKERS)
     within(f"{where}: devices", table.devices, 0, MOST_WORKERS)
+    within(f"{where}: shared_cpus", table.shared_cpus, 0, MOST_CPUS)
     counts = [kind.count for kind in table.workers]
     if wanted is not None:
         counts = shared_out(wanted, counts)
@@ -268,7 +271,8 @@ def fleet_of(table: FleetTable, wanted: int | None, gpu: str, links: Links, wher
     keep_alive = optional_span(table.keep_alive, f"{where}: keep_alive") or 0
     store = store_of(table.store, where) if table.store is not None else None
     startup = optional_span(table.startup, f"{where}: startup") or 0
-    return check_prices(Fleet(tuple(workers), links, prices, keep_alive, store=store, startup=startup), where)
+    fleet = Fleet(tuple(workers), links, prices, keep_alive, store=store, startup=startup)
+    return check_prices(replace(fleet, shared_cpus=table.shared_cpus), where)
 
 
 def store_of(table: StoreTable, where: str) -> Store:

@@ -59,6 +59,8 @@ class ServingTable(Struct, kw_only=True, forbid_unknown_fields=True):
     one."""
     devices: int = 0
     """Of an application: GPUs, or sets of CPUs, that its workers share in turn; 0: each has its own."""
+    shared_cpus: int = 0
+    """Of an application: CPUs that all workers of a device share; 0: each worker has its own."""
     gpu_memory: str | int = ""
     """GPU memory of every worker: 14GB; empty: the scenario's."""
     memory: float = 1.0
@@ -169,6 +171,7 @@ def check(experiment: ServingExperiment) -> ServingExperiment:
         within("workers", table.workers, 1, MOST_WORKERS)
     parse_slices(table.slices)
     within("devices", table.devices, 0, MOST_WORKERS)
+    within("shared_cpus", table.shared_cpus, 0, MOST_WORKERS)
     size(table.gpu_memory, "gpu_memory", least=1)
     within("memory", table.memory, *MEMORY_FACTORS)
     span(table.push_interval, "push interval")

@@ -30,8 +30,10 @@ class Options:
     """For requests that give no deadline."""
     grace: int = 500 * MILLISECOND
     """A request that is so much late is ended; an answer that comes in between is still given."""
-    hang_after: int = 5 * SECOND
-    """A batch that takes this long, and ten times what was expected, hangs: its worker is killed."""
+    hang_after: int = 2 * SECOND
+    """A batch that takes this long, and ten times what its function usually takes, hangs: its worker is killed. The
+    first batches of a function, which may have to prepare something, may take ten times as long.
+    """
     most_open: int = 10_000
     """More open requests than this are refused."""
     start_within_s: float = 300.0

@@ -61,11 +61,15 @@ def _daemon(folder: Path) -> Iterator[mps.Mps]:
 
 def _start_server(daemon: mps.Mps) -> None:
     """Start the server before its clients, which tell their own memory from what was there; it inherits our files."""
-    command, order = [shutil.which(mps.CONTROL) or mps.CONTROL], f"start_server -uid {os.getuid()}\n".encode()
-    nowhere = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     with suppress(OSError, subprocess.TimeoutExpired):
         subprocess.run(
-            command, input=order, env={**os.environ, **daemon.environment()}, check=False, timeout=30, **nowhere
+            [mps.CONTROL],
+            input=f"start_server -uid {os.getuid()}\n".encode(),
+            env={**os.environ, **daemon.environment()},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            check=False,
+            timeout=30,
         )
 
 
