@@ -48,7 +48,9 @@ def test_headway_has_the_lowest_mean_and_p99_in_every_cell() -> None:
 def test_the_table_of_distances_is_that_of_the_rows() -> None:
     _, body = table(PAGE, "## Against the simulation")
     for shown, row in zip(body, CELLS, strict=True):
-        assert shown[3:] == [f"{off(row, name, run):+.0%}" for run in ("simulated", "plain") for name in ("mean", "p99")]
+        assert shown[3:] == [
+            f"{off(row, name, run):+.0%}" for run in ("simulated", "plain") for name in ("mean", "p99")
+        ]
     near = sum(abs(off(row, "mean")) <= 0.15 for row in CELLS)
     assert f"in {near} of {len(CELLS)} cells, {median(abs(off(row, 'mean')) for row in CELLS):.0%}" in PAGE.replace(
         " %", "%"
