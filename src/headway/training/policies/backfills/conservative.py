@@ -179,7 +179,7 @@ class Conservative(Backfill):
         """Return where a job starts whose reservation has begun: the placement's choice if that touches no other
         reservation, else the reserved nodes; None if these are not free."""
         js, profile = slot.js, self._profile
-        if state.quotas and quota_refusal(js) is not None:
+        if js.lane in state.queue.aside or (state.quotas and quota_refusal(js) is not None):
             return None
         if not self._broken and (placement := policy.placement.place(state.pool, js)) is not None:
             if _parts(placement) == slot.parts:
@@ -214,8 +214,8 @@ class Conservative(Backfill):
             profile.forget(now)
         for entry in list(islice(_in_order(state, policy), len(self._slots), len(self._slots) + missing)):
             js = state.jobs[entry[1]]
-            if state.quotas and quota_refusal(js) is not None:
-                continue
+            if js.lane in state.queue.aside or (state.quotas and quota_refusal(js) is not None):
+                continue  # one that has just started may have used up a limit
             placement = self._reserve(now, state, policy, entry, js)
             if placement is not None:
                 yield StartJob(js.id, placement)
