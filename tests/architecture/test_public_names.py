@@ -205,6 +205,8 @@ COMMANDS = {
             "--slices",
             "--gpu-memory",
             "--devices",
+            "--warm",
+            "--no-warm",
             "--engine",
             "--address",
             "--worker-option",
