@@ -74,14 +74,8 @@ def group_of(scale: Domain) -> typer.Typer:
         outputs = outputs_of(given, several=True)
         check_outputs(outputs, scale.view, given["out"])
         names = split_policies(given["policies"], scale.example_policies)
-        comparison = api.compare(
-            _given_work(scale, given),
-            names,
-            processes=given["processes"],
-            keep=bool(outputs.report),
-            labels=given["label"] or (),
-        )
-        show_result(comparison, outputs)
+        asked, keep, labels = _given_work(scale, given), bool(outputs.report), given["label"] or ()
+        show_result(api.compare(asked, names, processes=given["processes"], keep=keep, labels=labels), outputs)
 
     _add_sweep(group, scale, work)
     return group
