@@ -104,7 +104,8 @@ def test_settings_are_added_and_the_work_stays_as_it_was(work: Any) -> None:
 def test_a_run_answers_every_question(work: Any, tmp_path: Path) -> None:
     run = hw.simulate(work, "srtf+easy", preemption_cost="10s")
     assert run.row["policy"] == "srtf+easy"
-    assert run.tables() == ["jobs", "holds", "tape", "timeline", "tenants", "nodes"]
+    groups = ["tenants", "partitions", "qos", "users", "gpu_types"]
+    assert run.tables() == ["jobs", "holds", "tape", "timeline", *groups, "nodes"]
     assert run.jobs()["jct_s"].mean() == pytest.approx(run.row["jct_mean_s"])
     assert run.tenants()["tenant"].to_list() == ["x", "y"]
     assert run.timeline()["time_s"][0] == 0
@@ -207,7 +208,8 @@ def test_policies_are_text_classes_objects_and_the_settings_of_a_site() -> None:
     found = hw.compare(work, ["fifo+easy", site, Smallest, Smallest(turned=True)], baseline=site)
     assert len(found) == 4
     assert [row["policy"] for row in found.rows[2:]] == ["smallest", "smallest(turned=True)"]
-    assert found.rows[0]["baseline"].startswith("multifactor(")
+    assert found.rows[0]["baseline"] == "slurm:slurm.conf"
+    assert found[site].row["policy"].startswith("multifactor(")
     assert found[site] is found[1]
     assert found["smallest(turned=True)"] is found[3] is found[-1]
     assert found[found.rows[1]["policy"]] is found[1]

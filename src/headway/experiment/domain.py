@@ -13,7 +13,7 @@ from enum import IntEnum
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -397,5 +397,4 @@ class Domain(ABC):
     @cached_property
     def view(self) -> View:
         """Return the view of this scale, imported when it is first asked for."""
-        view: View = import_module(self.view_module).VIEW
-        return view
+        return cast("View", import_module(self.view_module).VIEW)

@@ -13,7 +13,7 @@ from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.little import little
 from headway.metrics.training.overload import overload
 from headway.metrics.training.summary import as_json, percentile, summarise
-from headway.metrics.training.tenants import by_partition, by_tenant, jain
+from headway.metrics.training.tenants import by_group, by_tenant, jain
 from headway.metrics.training.timeline import timeline
 from headway.training.cluster import Cluster, Node, Partition, Tenant, uniform
 from headway.training.job import Job, Outcome, workload
@@ -231,7 +231,7 @@ def test_tables_a_tenant_and_a_partition() -> None:
     assert tenants["jct_mean_s"].to_list() == [3600, 7200, 4.25 * 3600]
     assert tenants["gpu_hours"].to_list() == pytest.approx([1, 2, 6.5])
     assert tenants["share"].to_list() == pytest.approx([1 / 9.5, 2 / 9.5, 6.5 / 9.5])
-    partitions = by_partition(ledger)
+    partitions = by_group(ledger, "partition")
     assert partitions["partition"].to_list() == ["", "left"]
     assert partitions["preemptions"].to_list() == [1, 0]
 

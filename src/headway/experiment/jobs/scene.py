@@ -25,6 +25,7 @@ from headway.experiment.jobs.arrivals import (
     source,
     without,
 )
+from headway.experiment.jobs.failures import check_failures, failure_model, faults_of
 from headway.experiment.jobs.leave import with_leave
 from headway.experiment.jobs.policy import PARTS, PolicyFacts, costs_of, facts_of, policy_of
 from headway.experiment.jobs.speed import (
@@ -44,11 +45,11 @@ from headway.formats.slurm.records import Unread
 from headway.formats.slurm.site import told
 from headway.formats.training import cluster_file, cluster_table
 from headway.formats.training.past import NEVER, Past
-from headway.formats.training.settings import LEAST_MTBF, MOST_FAILURES, Experiment, FailuresTable, PolicyTable, span
+from headway.formats.training.settings import Experiment, PolicyTable
 from headway.metrics.training.cost import rates
 from headway.metrics.training.window import Window, check_texts, window_of
 from headway.plugins import GIVEN, SITE, TRUST, anchored, is_from_outside, is_untrusted, of_run, site_notes
-from headway.sim.faults import FailureModel, Faults, Maintenance
+from headway.sim.faults import Faults
 from headway.sim.resume import Moment
 from headway.sim.training import SimulatedCluster
 from headway.traces.native import write_workload
@@ -62,11 +63,8 @@ from headway.training.rows import JOB_KINDS, PLACED_KINDS, Kind
 from headway.training.speed import Costs, SpeedModel
 from headway.training.state import TrainingState
 from headway.training.tenancy import divide
-from headway.units import exact_duration
 
 JOBS_NAME = "jobs.parquet"
-MOST_REPAIR = 100
-"""Times the mean time between failures: nodes are up 1 % of the time at least, so that runs come to an end."""
 PAST_NAME = "past.json"
 """Beside the jobs of a log: its dates, real waits and caveats."""
 POLICY_NAME = "policy.json"
@@ -216,53 +214,6 @@ class JobsScene(Scene):
             completions=self.completions(),
             complete=complete,
         )
-
-
-def failure_model(table: FailuresTable) -> FailureModel | None:
-    """Return how often nodes fail and for how long; None where they do not."""
-    if table.mtbf == "":
-        return None
-    mtbf = span(table.mtbf, "failures mtbf", least=LEAST_MTBF)
-    repair = span(table.repair, "failures repair", least=1)
-    if repair > MOST_REPAIR * mtbf:
-        raise ExperimentError(
-            f"failures mtbf {exact_duration(mtbf)}: nodes that take {exact_duration(repair)} to repair would hardly "
-            f"ever be up: mtbf must be at least repair / {MOST_REPAIR}"
-        )
-    return FailureModel(mtbf, repair)
-
-
-def check_failures(model: FailureModel | None, cluster: Cluster, jobs: Sequence[Job]) -> None:
-    """Refuse failures so frequent that a job would hardly ever come as far as its next checkpoint, or its end."""
-    if model is None or not jobs:
-        return
-    widest = max([node.gpus for node in cluster.nodes], default=0) or 1
-
-    def expected(job: Job) -> float:
-        """Return the expected failures of its nodes between two checkpoints."""
-        return min(job.ends_after, job.checkpoint_every) * max(job.nodes, -(-job.gpus // widest), 1) / model.mtbf
-
-    job = max(jobs, key=expected)
-    if expected(job) > MOST_FAILURES:
-        raise ExperimentError(
-            f"failures mtbf is {exact_duration(model.mtbf)}: job {job.name or job.id} wants "
-            f"{exact_duration(min(job.ends_after, job.checkpoint_every))} without a failure and would never get them; "
-            "make mtbf longer, or checkpoint_every_s of the job shorter"
-        )
-
-
-def faults_of(experiment: Experiment, nodes: int) -> Faults | None:
-    """Return failures and maintenance, or None where nothing was asked for."""
-    table = experiment.failures
-    model = failure_model(table)
-    works = []
-    for work in table.maintenance:
-        listed = cluster_table.positions(work.nodes, "maintenance nodes") if isinstance(work.nodes, str) else work.nodes
-        for node in listed:
-            cluster_table.within("maintenance nodes", node, 0, nodes - 1)
-        start, length = span(work.start, "maintenance start"), span(work.length, "maintenance length", least=1)
-        works.append(Maintenance(tuple(listed), start, length, span(work.lead, "maintenance lead")))
-    return Faults(nodes, experiment.run.seed, model, works) if model is not None or works else None
 
 
 def checked(experiment: Experiment) -> tuple[Experiment, tuple[str, ...], tuple[Unread, ...], Cluster, ComposedPolicy]:

@@ -18,7 +18,8 @@ from headway.experiment.domain import Progress, RunResult, StoredRun, with_table
 from headway.experiment.folder import CONTINUATION_NAME, origin, whole_or_nothing
 from headway.experiment.jobs.arrivals import never_feasible
 from headway.experiment.jobs.changes import IN_FORCE_AFTER, Changes, Plan, plan
-from headway.experiment.jobs.scene import JobsScene, check_failures, failure_model
+from headway.experiment.jobs.failures import check_failures, failure_model
+from headway.experiment.jobs.scene import JobsScene
 from headway.experiment.play import play
 from headway.formats.dates import is_date
 from headway.formats.training.settings import span
