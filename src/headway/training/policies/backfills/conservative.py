@@ -13,19 +13,21 @@ GPU. A job that its quota keeps out has no reservation. What preemption or a gua
 whatever was reserved.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush, merge
-from itertools import islice
+from itertools import chain, islice
 
 from headway.errors import ExperimentError
 from headway.training.actions import Action, PreemptJob, StartJob, WakeAt
 from headway.training.feasible import quota_refusal
 from headway.training.jobstate import JobState, Status
-from headway.training.policies.backfills.profile import NEVER, Parts, Profile
+from headway.training.policies.backfills.held import NEVER, Held
+from headway.training.policies.backfills.hopes import Hopes, Waiting, length_of
+from headway.training.policies.backfills.profile import Parts, Profile
 from headway.training.policies.backfills.reservation import Future, run_time
 from headway.training.policies.backfills.walk import Blocked, guaranteed, walk
-from headway.training.policies.parts import Admission, Backfill, PlacementRule, Reservation
+from headway.training.policies.parts import Admission, Backfill, Order, PlacementRule, Reservation
 from headway.training.policies.placements.pick import gpus_of
 from headway.training.queue import Entry, Lane
 from headway.training.resources import Placement
@@ -43,6 +45,10 @@ class _Slot:
     parts: Parts
 
 
+_Todo = tuple[int, Entry, JobState]
+"""A reservation that is to be made as of a time, of a job with its place in the order."""
+
+
 class Conservative(Backfill):
     """Backfilling with a reservation for every job."""
 
@@ -57,8 +63,16 @@ class Conservative(Backfill):
             raise ExperimentError(f"conservative(interval={interval}ns): must not be negative")
         self.depth = depth
         self.interval = interval
-        self.reservations: dict[int, Reservation] = {}
+        self._reservations: dict[int, Reservation] = {}
         self._slots: dict[int, _Slot] = {}
+        self._todo: dict[int, _Todo] = {}
+        """Jobs that cannot start now and whose reservations are not made yet, in order."""
+        self._due = 0
+        """No reservation of those begins before this time."""
+        self._sound: tuple[int, int, list[int]] = (-1, 0, [])
+        """``changes`` of the state, its nodes and the jobs in order when nobody more could start as planned last."""
+        self._waiting = Waiting()
+        self._held: Held | None = None
         self._starts: list[tuple[int, Entry]] = []
         self._future = Future()
         self._blocked = Blocked()
@@ -67,6 +81,16 @@ class Conservative(Backfill):
         self._woken = -1
         self._forgotten = 0
         self._refreshed = 0
+
+    @property
+    def reservations(self) -> Mapping[int, Reservation]:  # type: ignore[override]
+        """Return what it has promised, by job; what was put off is worked out now."""
+        self._finish()
+        return self._reservations
+
+    @reservations.setter
+    def reservations(self, promised: dict[int, Reservation]) -> None:
+        self._reservations, self._todo = promised, {}
 
     def decide(self, now: int, state: TrainingState, policy: Admission) -> Iterator[Action]:
         """Start jobs whose reservations have begun, and make the reservations that are missing."""
@@ -107,27 +131,28 @@ class Conservative(Backfill):
 
     def _in_step(self, state: TrainingState, policy: Admission) -> bool:
         """Return whether the jobs with reservations are the first of the queue; if not, reservations are made anew."""
-        first = islice(_in_order(state, policy), len(self._slots))
+        slots, todo = self._slots, self._todo
+        count = len(slots) + len(todo)
         self._broken = (
             self._refreshed != state.refreshed
             or state.quotas
-            or len(self._slots) > state.queue.size
-            or any(job not in self._slots for _, job in first)
+            or count > state.queue.size
+            or any(job not in slots and job not in todo for _, job in _in_order(state, policy, count))
         )
         return not self._broken
 
     def _first_blocked(self, state: TrainingState, policy: Admission) -> JobState | None:
-        for _, job in _in_order(state, policy):
-            js = state.jobs[job]
-            if not state.quotas or quota_refusal(js) is None:
-                return js
-        return None
+        if not state.quotas:
+            return state.jobs[_in_order(state, policy, 1)[0][1]]
+        waiting = (state.jobs[job] for _, job in _in_order(state, policy, state.queue.size))
+        return next((js for js in waiting if quota_refusal(js) is None), None)
 
     # --- starting ---------------------------------------------------------------------------------------------
 
     def _first_jobs(self, now: int, state: TrainingState, policy: Admission) -> Iterator[Action]:
         """Admit jobs as a strict queue does, before any reservation."""
         for action in walk(now, state, policy, self._blocked, strict=True):
+            self._finish()
             yield action
             if isinstance(action, PreemptJob):
                 self._broken = True
@@ -136,7 +161,7 @@ class Conservative(Backfill):
 
     def _started(self, now: int, state: TrainingState, js: JobState) -> None:
         """Replace the reservation of a job that started by what it holds."""
-        self.reservations.pop(js.id, None)
+        self._reservations.pop(js.id, None)
         slot = self._slots.pop(js.id, None)
         if self._broken:
             return
@@ -153,6 +178,8 @@ class Conservative(Backfill):
 
     def _keep(self, now: int, state: TrainingState, policy: Admission) -> Iterator[Action]:
         """Start the jobs whose reservations have begun."""
+        if now >= self._due:
+            self._finish()
         starts = self._starts
         late: list[tuple[int, Entry]] = []
         while starts and starts[0][0] <= now:
@@ -197,49 +224,104 @@ class Conservative(Backfill):
         """Make all reservations anew, in order; jobs whose reservation begins now start."""
         self._planned = now
         self._broken = False
-        self._profile = Profile(now, state)
+        ends = state.ends.of_rate(0)
+        first = [job for _, job in _in_order(state, policy, self.depth)]
+        if self._sound == (state.changes, state.pool.schedulable, first) and not (ends and ends[0][0] <= now):
+            return  # time alone lets nobody start before one of those that run is to end, and moves no reservation
+        if self._held is None or not state.speed.constant or state.divides:
+            self._held = Held(state)
+        self._held.follow(now, state)
+        self._profile = Profile(self._held, state.pool.schedulable)
         self._slots.clear()
         self._starts.clear()
-        self.reservations.clear()
+        self._todo = {}
+        self._reservations = {}
         yield from self._extend(now, state, policy)
 
+    def _may_put_off(self, state: TrainingState, policy: Admission) -> bool:
+        """Return whether reservations can be made later than planned: jobs start here alone, and each fits somewhere."""
+        pool, ends = state.pool, state.ends.of_rate(0)
+        plain = state.speed.constant and not (policy.preempts or state.quotas or state.divides)
+        last = ends[-1][0] if ends else 0
+        return (
+            plain
+            and policy.migration is None
+            and type(policy.order).lane is Order.lane
+            and pool.schedulable == pool.everywhere
+            and not self._waiting.shares
+            and last + self._waiting.longest * self.depth < NEVER
+        )
+
     def _extend(self, now: int, state: TrainingState, policy: Admission) -> Iterator[Action]:
-        """Make reservations for those of the first ``depth`` jobs that have none; start those that begin now."""
-        missing = self.depth - len(self._slots)
-        if missing <= 0 or len(self._slots) == state.queue.size:
+        """Plan those of the first ``depth`` jobs that are not planned yet; start those that begin now."""
+        planned = len(self._slots) + len(self._todo)
+        if planned >= self.depth or planned == state.queue.size:
             return
-        profile = self._profile
-        if now >= self._forgotten + self.interval:
+        self._waiting.follow(now, state)
+        lazy = self._may_put_off(state, policy)
+        if not lazy:
+            self._finish()
+        if not self._todo and now >= self._forgotten + self.interval:
             self._forgotten = now
-            profile.forget(now)
-        for entry in list(islice(_in_order(state, policy), len(self._slots), len(self._slots) + missing)):
-            js = state.jobs[entry[1]]
+            self._profile.forget(now)
+        jobs = state.jobs
+        added = _in_order(state, policy, self.depth)[planned:]
+        self._todo |= {entry[1]: (now, entry, jobs[entry[1]]) for entry in added}
+        self._seen = state, policy.placement
+        hopes = None
+        if lazy:
+            among = {job for _, job in added}
+            hopes = Hopes(now, state, policy.placement, self._waiting, among, self._profile)
+        yield from self._go_through(now, state, policy, hopes)
+        ends = state.ends.of_rate(0)
+        self._due = max(ends[0][0], now + 1) if ends else now + 1
+        self._sound = (-1, 0, [])
+        if lazy and not self._broken:
+            first = [job for _, job in _in_order(state, policy, self.depth)]
+            self._sound = state.changes, state.pool.schedulable, first
+
+    def _go_through(self, now: int, state: TrainingState, policy: Admission, hopes: Hopes | None) -> Iterator[Action]:
+        """Plan jobs in order as long as one of them could start now (None: nobody knows), and start those that do."""
+        while self._todo and (hopes is None or hopes):
+            todo = time, _, js = self._todo.pop(next(iter(self._todo)))
             if state.quotas and quota_refusal(js) is not None:
                 continue
-            placement = self._reserve(now, state, policy, entry, js)
-            if placement is not None:
+            if time < now or (hopes is not None and js.id not in hopes):
+                self._reserve(todo)
+            elif (placement := self._place_now(todo, policy)) is not None:
                 yield StartJob(js.id, placement)
                 self._started(now, state, js)
+            if hopes is not None:
+                parts = self._slots[js.id].parts if js.id in self._slots else js.placement
+                hopes.planned(js.id, [node for node, _ in parts])
 
-    def _reserve(
-        self, now: int, state: TrainingState, policy: Admission, entry: Entry, js: JobState
-    ) -> Placement | None:
+    def _finish(self) -> None:
+        """Make the reservations that were put off."""
+        while self._todo:
+            self._reserve(self._todo.pop(next(iter(self._todo))))
+
+    def _place_now(self, todo: _Todo, policy: Admission) -> Placement | None:
         """Return where a job starts now; None when its reservation, made here, is for later."""
-        profile = self._profile
+        (now, _, js), (state, rule) = todo, self._seen
         fresh = js.id in policy.stopped  # it starts at the next decision at the earliest
-        placement = None if fresh else policy.placement.place(state.pool, js)
-        if placement is not None and profile.fits(js, placement, now, run_time(state, js, placement)):
+        placement = None if fresh else rule.place(state.pool, js)
+        if placement is not None and self._profile.fits(js, placement, now, run_time(state, js, placement)):
             return placement
-        start, length, parts = self._earliest(now, state, js, policy.placement)
+        return self._reserve(todo, start_now=not fresh)
+
+    def _reserve(self, todo: _Todo, *, start_now: bool = False) -> Placement | None:
+        """Make the reservation of a job; return where it starts at once, where it may and that is its time."""
+        (now, entry, js), (state, rule) = todo, self._seen
+        start, length, parts = self._earliest(now, state, js, rule)
         if start >= NEVER:
             return None
-        if start == now and not fresh and (placement := _reserved(state, js, parts, policy.placement)) is not None:
+        if start == now and start_now and (placement := _reserved(state, js, parts, rule)) is not None:
             return placement
         slot = _Slot(js, start, start + length, parts)
-        profile.reserve(js, parts, slot.start, slot.end)
+        self._profile.reserve(js, parts, slot.start, slot.end)
         self._slots[js.id] = slot
         heappush(self._starts, (start, entry))
-        self.reservations[js.id] = Reservation(js.id, start, js.gpus, tuple(node for node, _ in parts))
+        self._reservations[js.id] = Reservation(js.id, start, js.gpus, tuple([node for node, _ in parts]))
         return None
 
     def _earliest(self, now: int, state: TrainingState, js: JobState, rule: PlacementRule) -> tuple[int, int, Parts]:
@@ -254,7 +336,7 @@ class Conservative(Backfill):
                 return profile.on_one_node(js, now, length)
             return min((profile.on_nodes(js, now, length, domain) for domain in domains), key=lambda found: found[0])
 
-        length = js.debt + js.remaining(now)
+        length = length_of(js, now)
         start, parts = search(length)
         if not state.speed.constant and start < NEVER:
             there = run_time(state, js, tuple((node, (1 << count) - 1) for node, count in parts))
@@ -278,12 +360,17 @@ def _parts(placement: Placement) -> Parts:
     return tuple((node, mask.bit_count()) for node, mask in placement)
 
 
-def _in_order(state: TrainingState, policy: Admission) -> Iterator[Entry]:
-    """Return all waiting jobs in the policy's current order."""
+def _in_order(state: TrainingState, policy: Admission, count: int) -> list[Entry]:
+    """Return the first ``count`` waiting jobs in the policy's current order."""
     lanes = state.queue.lanes.values()
     if len(lanes) == 1:
-        return iter(next(iter(lanes)))
-    return (entry for _, _, entry in merge(*(_keyed(state, policy, lane) for lane in lanes)))
+        return list(next(iter(lanes)))[:count]
+    if not state.quotas and type(policy.order).lane is Order.lane:
+        if count == 1:
+            return [min(lane.head for lane in lanes)]
+        return sorted(chain.from_iterable([list(lane)[:count] for lane in lanes]))[:count]
+    ordered = merge(*(_keyed(state, policy, lane) for lane in lanes))
+    return [entry for _, _, entry in islice(ordered, count)]
 
 
 def _keyed(state: TrainingState, policy: Admission, lane: Lane) -> Iterable[tuple[bool, object, Entry]]:

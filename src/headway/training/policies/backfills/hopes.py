@@ -1,0 +1,139 @@
+"""Which waiting jobs could start now, as far as has been planned: a plan of reservations may stop when none could.
+
+Jobs that ask for the same are looked at together, with the shortest of them. Each reservation only takes room away: what
+cannot start beside those made so far cannot start beside all of them.
+"""
+
+from collections.abc import Container, Iterable
+
+from headway.training.jobstate import JobState
+from headway.training.policies.backfills.profile import Profile
+from headway.training.policies.parts import PlacementRule
+from headway.training.policies.placements.pick import equal_nodes, holding
+from headway.training.pool import host_share, members
+from headway.training.state import TrainingState
+
+Shape = tuple[int, int, int, int, int]
+"""What a job of whole GPUs asks for: nodes it may use, GPUs, number of nodes, CPUs and memory."""
+
+
+def length_of(js: JobState, now: int) -> int:
+    """Return how long a waiting job is expected to hold its GPUs, at reference speed."""
+    return js.debt + js.remaining(now)
+
+
+class Waiting:
+    """All waiting jobs by what they ask for."""
+
+    def __init__(self) -> None:
+        self.shape: dict[int, Shape] = {}
+        """By job."""
+        self.jobs: dict[Shape, set[int]] = {}
+        self.shares: set[int] = set()
+        """Jobs that want a share of a GPU."""
+        self.longest = 0
+        """Length of the longest job so far."""
+
+    def follow(self, now: int, state: TrainingState) -> None:
+        """Take note of who has come and gone since the last time."""
+        waiting = state.jobs.keys() - state.running.keys()
+        for job in self.shape.keys() - waiting:
+            shape = self.shape.pop(job)
+            alike = self.jobs[shape]
+            alike.remove(job)
+            self.shares.discard(job)
+            if not alike:
+                del self.jobs[shape]
+        for job in waiting - self.shape.keys():
+            js = state.jobs[job]
+            shape = self.shape[job] = js.eligible, js.gpus, js.nodes, js.cpu_milli, js.memory_bytes
+            self.jobs.setdefault(shape, set()).add(job)
+            self.longest = max(self.longest, length_of(js, now))
+            if js.gpu_milli < 1000:
+                self.shares.add(job)
+
+
+class _Hope:
+    """Jobs that ask for the same, and the nodes on which the shortest of them could start now."""
+
+    __slots__ = ("count", "lengths", "needs", "nodes")
+
+    def __init__(self, js: JobState, lengths: list[tuple[int, int]], nodes: int, count: int) -> None:
+        self.lengths = lengths
+        """(length, job) of those that are not planned yet, longest first."""
+        self.nodes = nodes
+        self.count = count
+        """So many of the nodes are needed; 0: as many as it takes, which is not looked into."""
+        each = js.gpus // max(1, count)
+        self.needs = (each, *host_share(js, each))
+
+    def look(self, nodes: int, profile: Profile, now: int) -> bool:
+        """Look at these nodes again; return whether there is hope left."""
+        if self.count:
+            shortest = self.lengths[-1][0]
+            for node in members(self.nodes & nodes):
+                if not profile.has_room(node, *self.needs, now, shortest):
+                    self.nodes ^= 1 << node
+        return self.nodes.bit_count() >= self.count
+
+
+class Hopes:
+    """The waiting jobs that could start now beside what is reserved so far."""
+
+    def __init__(
+        self,
+        now: int,
+        state: TrainingState,
+        rule: PlacementRule,
+        waiting: Waiting,
+        among: Container[int],
+        profile: Profile,
+    ) -> None:
+        """``among`` are the jobs that are not planned yet."""
+        self._now = now
+        self._profile = profile
+        self._shape = waiting.shape
+        self._hopes: dict[Shape, _Hope] = {}
+        changed = profile.changed
+        for shape, alike in waiting.jobs.items():
+            js = state.jobs[next(iter(alike))]
+            nodes, count = _room(state, rule, js)
+            if not nodes or nodes.bit_count() < count:
+                continue
+            lengths = [(length_of(state.jobs[job], now), job) for job in alike if job in among]
+            if lengths:
+                lengths.sort(reverse=True)
+                hope = _Hope(js, lengths, nodes, count)
+                if hope.look(changed, profile, now):
+                    self._hopes[shape] = hope
+
+    def __bool__(self) -> bool:
+        return bool(self._hopes)
+
+    def __contains__(self, job: int) -> bool:
+        return self._shape[job] in self._hopes
+
+    def planned(self, job: int, nodes: Iterable[int]) -> None:
+        """Take note that a job was dealt with, and that something of these nodes was given to it, now or for later."""
+        hopes, own = self._hopes, self._shape[job]
+        touched = 0
+        for node in nodes:
+            touched |= 1 << node
+        if (hope := hopes.get(own)) is not None:
+            shortest = hope.lengths[-1][1] == job
+            hope.lengths = [entry for entry in hope.lengths if entry[1] != job]
+            if not hope.lengths or (shortest and not hope.look(-1, self._profile, self._now)):
+                del hopes[own]
+        for shape in [shape for shape, hope in hopes.items() if hope.nodes & touched]:
+            if not hopes[shape].look(touched, self._profile, self._now):
+                del hopes[shape]
+
+
+def _room(state: TrainingState, rule: PlacementRule, js: JobState) -> tuple[int, int]:
+    """Return the nodes that could hold a job, or its part for one node, now; and how many of them it needs."""
+    pool = state.pool
+    if rule.needs_one_node(pool, js):
+        return holding(pool, js), 1
+    if js.nodes > 1:
+        return equal_nodes(pool, js, pool.everywhere), js.nodes
+    return (js.eligible, 0) if pool.free_among(js.eligible) >= js.gpus else (0, 0)
