@@ -25,11 +25,17 @@ class Held:
         """When the last share of a GPU ends, by node and GPU."""
         self._jobs: dict[int, Placement] = {}
         """Where the jobs run that it knows of, by lease."""
+        self._changes = -1
         self._changed = set(range(len(nodes)))
+        """Nodes to look at the next time, whatever happens."""
         self._firsts: list[dict[int, int]] = [{} for _ in nodes]
 
-    def follow(self, now: int, state: TrainingState) -> None:
-        """Take note of what has started and stopped since the last time."""
+    def follow(self, now: int, state: TrainingState) -> int:
+        """Take note of what has started and stopped since the last time; return the nodes that are others now."""
+        ends = state.ends.of_rate(0)
+        if state.changes == self._changes and not self._changed and not (ends and ends[0][0] <= now):
+            return 0
+        self._changes = state.changes
         running = {js.lease: js for js in state.running.values()}
         changed = self._changed
         for lease in self._jobs.keys() - running.keys():
@@ -37,14 +43,16 @@ class Held:
         for lease in running.keys() - self._jobs.keys():
             self._jobs[lease] = running[lease].placement
             changed.update([node for node, _ in self._jobs[lease]])
-        late = set()
-        for end, job in state.ends.of_rate(0):
+        late: set[int] = set()
+        for end, job in ends:
             if end > now:
                 break
             late.update([node for node, _ in state.running[job].placement])
-        for node in changed | late:
+        changed |= late
+        for node in changed:
             self._look_at(node, now, state)
         self._changed = late  # these are clipped to the next instant each time
+        return sum([1 << node for node in changed])
 
     def _look_at(self, node: int, now: int, state: TrainingState) -> None:
         """Make the timeline of one node anew."""

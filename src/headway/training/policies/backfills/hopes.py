@@ -13,8 +13,8 @@ from headway.training.policies.placements.pick import equal_nodes, holding
 from headway.training.pool import host_share, members
 from headway.training.state import TrainingState
 
-Shape = tuple[int, int, int, int, int]
-"""What a job of whole GPUs asks for: nodes it may use, GPUs, number of nodes, CPUs and memory."""
+Shape = tuple[int, int, int, int, int, int]
+"""What a job of whole GPUs asks for: nodes it may use, GPUs, number of nodes, CPUs, memory and storage."""
 
 
 def length_of(js: JobState, now: int) -> int:
@@ -29,10 +29,14 @@ class Waiting:
         self.shape: dict[int, Shape] = {}
         """By job."""
         self.jobs: dict[Shape, set[int]] = {}
+        self.region: dict[int, int] = {}
+        """By nodes that a job may use: those and all that it can be in the way on, directly or through others."""
         self.shares: set[int] = set()
         """Jobs that want a share of a GPU."""
         self.longest = 0
         """Length of the longest job so far."""
+        self.single: dict[Shape, bool] = {}
+        """Whether a job goes on one node or waits."""
 
     def follow(self, now: int, state: TrainingState) -> None:
         """Take note of who has come and gone since the last time."""
@@ -46,11 +50,36 @@ class Waiting:
                 del self.jobs[shape]
         for job in waiting - self.shape.keys():
             js = state.jobs[job]
-            shape = self.shape[job] = js.eligible, js.gpus, js.nodes, js.cpu_milli, js.memory_bytes
+            shape = self.shape[job] = _shape(js)
             self.jobs.setdefault(shape, set()).add(job)
             self.longest = max(self.longest, length_of(js, now))
             if js.gpu_milli < 1000:
                 self.shares.add(job)
+            if js.eligible not in self.region:
+                self._add(js.eligible)
+
+    def _add(self, eligible: int) -> None:
+        """Join the regions that these nodes connect."""
+        region = eligible
+        for other in self.region.values():
+            if other & eligible:
+                region |= other
+        self.region[eligible] = region
+        for nodes, other in self.region.items():
+            if other & region:
+                self.region[nodes] = region
+
+    def is_single(self, state: TrainingState, rule: PlacementRule, js: JobState) -> bool:
+        """Return whether a job goes on one node or waits."""
+        shape = _shape(js)
+        found = self.single.get(shape)
+        if found is None:
+            found = self.single[shape] = rule.needs_one_node(state.pool, js)
+        return found or js.gpu_milli < 1000
+
+
+def _shape(js: JobState) -> Shape:
+    return js.eligible, js.gpus, js.nodes, js.cpu_milli, js.memory_bytes, js.storage
 
 
 class _Hope:
@@ -86,26 +115,30 @@ class Hopes:
         state: TrainingState,
         rule: PlacementRule,
         waiting: Waiting,
-        among: Container[int],
+        unplanned: Container[int],
         profile: Profile,
     ) -> None:
-        """``among`` are the jobs that are not planned yet."""
+        """``unplanned`` are the jobs that are not planned yet."""
         self._now = now
         self._profile = profile
         self._shape = waiting.shape
+        self._region = waiting.region
         self._hopes: dict[Shape, _Hope] = {}
-        changed = profile.changed
+        self._regions: dict[int, int] = {}
+        """How many shapes have hope in each region."""
         for shape, alike in waiting.jobs.items():
-            js = state.jobs[next(iter(alike))]
-            nodes, count = _room(state, rule, js)
-            if not nodes or nodes.bit_count() < count:
+            jobs = [job for job in alike if job in unplanned]
+            if not jobs:
                 continue
-            lengths = [(length_of(state.jobs[job], now), job) for job in alike if job in among]
-            if lengths:
-                lengths.sort(reverse=True)
+            js = state.jobs[jobs[0]]
+            nodes, count = _room(state, js, waiting.is_single(state, rule, js))
+            if nodes and nodes.bit_count() >= count:
+                lengths = sorted([(length_of(state.jobs[job], now), job) for job in jobs], reverse=True)
                 hope = _Hope(js, lengths, nodes, count)
-                if hope.look(changed, profile, now):
+                if hope.look(profile.changed, profile, now):
                     self._hopes[shape] = hope
+                    region = waiting.region[shape[0]]
+                    self._regions[region] = self._regions.get(region, 0) + 1
 
     def __bool__(self) -> bool:
         return bool(self._hopes)
@@ -113,26 +146,34 @@ class Hopes:
     def __contains__(self, job: int) -> bool:
         return self._shape[job] in self._hopes
 
-    def planned(self, job: int, nodes: Iterable[int]) -> None:
+    def among(self, js: JobState) -> bool:
+        """Return whether a job could be in the way of one that could start now, or is one."""
+        return self._regions.get(self._region[js.eligible], 0) > 0
+
+    def planned(self, job: int, parts: Iterable[tuple[int, int]]) -> None:
         """Take note that a job was dealt with, and that something of these nodes was given to it, now or for later."""
         hopes, own = self._hopes, self._shape[job]
         touched = 0
-        for node in nodes:
+        for node, _ in parts:
             touched |= 1 << node
-        if (hope := hopes.get(own)) is not None:
-            shortest = hope.lengths[-1][1] == job
-            hope.lengths = [entry for entry in hope.lengths if entry[1] != job]
-            if not hope.lengths or (shortest and not hope.look(-1, self._profile, self._now)):
-                del hopes[own]
-        for shape in [shape for shape, hope in hopes.items() if hope.nodes & touched]:
-            if not hopes[shape].look(touched, self._profile, self._now):
-                del hopes[shape]
+        lost = []
+        for shape, hope in hopes.items():
+            nodes = hope.nodes & touched
+            if shape == own:
+                if hope.lengths[-1][1] == job:
+                    nodes = hope.nodes
+                hope.lengths = [entry for entry in hope.lengths if entry[1] != job]
+            if not hope.lengths or (nodes and not hope.look(nodes, self._profile, self._now)):
+                lost.append(shape)
+        for shape in lost:
+            del hopes[shape]
+            self._regions[self._region[shape[0]]] -= 1
 
 
-def _room(state: TrainingState, rule: PlacementRule, js: JobState) -> tuple[int, int]:
+def _room(state: TrainingState, js: JobState, single: bool) -> tuple[int, int]:
     """Return the nodes that could hold a job, or its part for one node, now; and how many of them it needs."""
     pool = state.pool
-    if rule.needs_one_node(pool, js):
+    if single:
         return holding(pool, js), 1
     if js.nodes > 1:
         return equal_nodes(pool, js, pool.everywhere), js.nodes

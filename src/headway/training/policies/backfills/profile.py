@@ -79,6 +79,16 @@ class Profile:
             self._orders.clear()
         return sound
 
+    def reset(self, nodes: int) -> None:
+        """Drop all reservations on these nodes."""
+        held = self._held
+        for node in members(nodes):
+            self._times[node], self._gpus[node] = held.times[node], held.gpus[node]
+            self._cpus[node], self._memory[node] = held.cpus[node], held.memory[node]
+        self.changed &= ~nodes
+        for key in [key for key in self._orders if key[0] & nodes]:
+            del self._orders[key]
+
     def forget(self, now: int) -> None:
         """Drop the past of all timelines that were changed."""
         for node in members(self.changed):
