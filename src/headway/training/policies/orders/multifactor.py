@@ -72,41 +72,43 @@ class Multifactor(RoundOrder):
         self._factors: dict[Who, float] = {}
         self._fair: dict[Who, float] = {}
         self._fair_most = SCALE * fairshare_weight
+        self._age_most = SCALE * age_weight
 
     def bind(self, state: TrainingState) -> None:
         """Read the totals and priorities of the cluster, to which the factors are relative."""
         self._state = state
         self._total = max(1, state.cluster.gpus * WHOLE_GPU_MILLI)
         self._partitions = _parts_of_largest({p.name: p.priority for p in state.cluster.partitions})
-        self._fixed: dict[tuple[int, str, str], float] = {}
+        self._known: dict[int, tuple[Who, float]] = {}
+        """Of each job: whose usage it adds to, and the part of its priority that does not change with time."""
 
     def key(self, now: int, js: JobState) -> Key:
         """Return minus the priority, in thousandths."""
         state = self._state
         if state.refreshed != self._calculated:
             self._calculate(state.refreshed, state)
-        job = js.job
-        kind = (js.width, job.qos, job.partition)
-        fixed = self._fixed.get(kind)
-        if fixed is None:
-            fixed = self._fixed[kind] = self._fixed_part(*kind)
-        age = now - job.submit
-        grown = SCALE * self.age_weight * age / self.max_age if age < self.max_age else SCALE * self.age_weight
-        return -int(grown + self._fair.get(self._who(js), self._fair_most) + fixed)
+        known = self._known.get(js.id)
+        if known is None:
+            known = self._known[js.id] = self._who(js), self._fixed_part(js)
+        who, fixed = known
+        age = now - js.job.submit
+        grown = self._age_most * age / self.max_age if age < self.max_age else self._age_most
+        return -int(grown + self._fair.get(who, self._fair_most) + fixed)
 
-    def _fixed_part(self, width: int, qos: str, partition: str) -> float:
+    def _fixed_part(self, js: JobState) -> float:
         """Return what size, QOS and partition add: the part that does not change with time."""
-        size = min(1.0, width / self._total)
+        size = min(1.0, js.width / self._total)
         return SCALE * (
             self.size_weight * (1.0 - size if self.favor_small else size)
-            + self.qos_weight * self._qos.get(qos, 0.0)
-            + self.partition_weight * self._partitions.get(partition, 0.0)
+            + self.qos_weight * self._qos.get(js.job.qos, 0.0)
+            + self.partition_weight * self._partitions.get(js.job.partition, 0.0)
         )
 
     def ended(self, now: int, js: JobState) -> None:
         """Count what a job that has ended held, from the next period on."""
         who = self._who(js)
         self._ended[who] = self._ended.get(who, 0) + js.attained
+        self._known.pop(js.id, None)
 
     def _who(self, js: JobState) -> Who:
         """Return the account whose usage a job adds to: its tenant, with the Fair Tree its user."""
