@@ -110,7 +110,8 @@ class Plan:
             for job in self._orders.pop(region):
                 self.slots.pop(job, None)
                 self.put_off.pop(job, None)
-            self.profile.reset(region)
+            changed |= region
+        self.profile.reset(changed)
         if len(self._starts) > 4 * len(self) + 100:
             self._starts = [(slot.start, job) for job, slot in self.slots.items()]
             heapify(self._starts)
