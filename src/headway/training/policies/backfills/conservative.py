@@ -74,7 +74,7 @@ class Conservative(Backfill):
             yield from self._first_jobs(now, state, policy)
         if not self._broken and self._in_step(state, policy):
             yield from self._keep(now, state, policy)
-            yield from self._extend(now, state, policy)
+            yield from self._extend(now, state, policy, _in_order(state, policy, self.depth))
         if self._broken:
             if self._planned < 0 or now >= self._planned + self.interval:
                 yield from self._anew(now, state, policy)
@@ -185,10 +185,11 @@ class Conservative(Backfill):
         """Make all reservations anew, in order; jobs whose reservation begins now start."""
         self._planned = now
         self._broken = False
-        self._plan.renew(now, state, policy, _in_order(state, policy, self.depth))
-        yield from self._extend(now, state, policy)
+        first = _in_order(state, policy, self.depth)
+        self._plan.renew(now, state, policy, first)
+        yield from self._extend(now, state, policy, first)
 
-    def _extend(self, now: int, state: TrainingState, policy: Admission) -> Iterator[Action]:
+    def _extend(self, now: int, state: TrainingState, policy: Admission, first: list[Entry]) -> Iterator[Action]:
         """Make reservations for those of the first ``depth`` jobs that have none; start those that begin now."""
         plan = self._plan
         if len(plan) >= self.depth or len(plan) == state.queue.size:
@@ -196,7 +197,7 @@ class Conservative(Backfill):
         if now >= self._forgotten + self.interval and not plan.put_off:
             self._forgotten = now
             plan.profile.forget(now)
-        for js, placement in plan.extend(now, state, policy, _in_order(state, policy, self.depth)):
+        for js, placement in plan.extend(now, state, policy, first):
             yield StartJob(js.id, placement)
             self._started(now, state, js)
 

@@ -29,8 +29,10 @@ class Waiting:
         self.shape: dict[int, Shape] = {}
         """By job."""
         self.jobs: dict[Shape, set[int]] = {}
-        self.region: dict[int, int] = {}
-        """By nodes that a job may use: those and all that it can be in the way on, directly or through others."""
+        self.region_of: dict[int, int] = {}
+        """By job: the nodes that it may use, and those of all whom it may be in the way of, directly or not."""
+        self._regions: dict[int, int] = {}
+        """The same by the nodes that a job may use."""
         self.shares: set[int] = set()
         """Jobs that want a share of a GPU."""
         self.longest = 0
@@ -43,6 +45,7 @@ class Waiting:
         waiting = state.jobs.keys() - state.running.keys()
         for job in self.shape.keys() - waiting:
             shape = self.shape.pop(job)
+            del self.region_of[job]
             alike = self.jobs[shape]
             alike.remove(job)
             self.shares.discard(job)
@@ -55,19 +58,23 @@ class Waiting:
             self.longest = max(self.longest, length_of(js, now))
             if js.gpu_milli < 1000:
                 self.shares.add(job)
-            if js.eligible not in self.region:
-                self._add(js.eligible)
+            if js.eligible not in self._regions:
+                self._join(js.eligible)
+            self.region_of[job] = self._regions[js.eligible]
 
-    def _add(self, eligible: int) -> None:
-        """Join the regions that these nodes connect."""
+    def _join(self, eligible: int) -> None:
+        """Make one region of those that these nodes connect."""
         region = eligible
-        for other in self.region.values():
+        for other in self._regions.values():
             if other & eligible:
                 region |= other
-        self.region[eligible] = region
-        for nodes, other in self.region.items():
+        self._regions[eligible] = region
+        for nodes in self._regions:
+            if nodes & region:
+                self._regions[nodes] = region
+        for job, other in self.region_of.items():
             if other & region:
-                self.region[nodes] = region
+                self.region_of[job] = region
 
     def is_single(self, state: TrainingState, rule: PlacementRule, js: JobState) -> bool:
         """Return whether a job goes on one node or waits."""
@@ -122,7 +129,7 @@ class Hopes:
         self._now = now
         self._profile = profile
         self._shape = waiting.shape
-        self._region = waiting.region
+        self._region_of = waiting.region_of
         self._hopes: dict[Shape, _Hope] = {}
         self._regions: dict[int, int] = {}
         """How many shapes have hope in each region."""
@@ -137,7 +144,7 @@ class Hopes:
                 hope = _Hope(js, lengths, nodes, count)
                 if hope.look(profile.changed, profile, now):
                     self._hopes[shape] = hope
-                    region = waiting.region[shape[0]]
+                    region = waiting.region_of[js.id]
                     self._regions[region] = self._regions.get(region, 0) + 1
 
     def __bool__(self) -> bool:
@@ -148,7 +155,7 @@ class Hopes:
 
     def among(self, js: JobState) -> bool:
         """Return whether a job could be in the way of one that could start now, or is one."""
-        return self._regions.get(self._region[js.eligible], 0) > 0
+        return self._regions.get(self._region_of[js.id], 0) > 0
 
     def planned(self, job: int, parts: Iterable[tuple[int, int]]) -> None:
         """Take note that a job was dealt with, and that something of these nodes was given to it, now or for later."""
@@ -167,7 +174,7 @@ class Hopes:
                 lost.append(shape)
         for shape in lost:
             del hopes[shape]
-            self._regions[self._region[shape[0]]] -= 1
+            self._regions[self._region_of[job]] -= 1
 
 
 def _room(state: TrainingState, js: JobState, single: bool) -> tuple[int, int]:

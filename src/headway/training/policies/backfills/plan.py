@@ -43,10 +43,11 @@ class Plan:
         self.put_off: dict[int, tuple[int, JobState]] = {}
         """Jobs that cannot start now and have no reservation yet, in order: as of when it is to be made."""
         self._starts: list[tuple[int, int]] = []
-        self._entries: dict[int, Entry] = {}
-        """The place in the order of each job when all was planned last."""
+        self._first: list[Entry] = []
+        """The jobs in order when all was planned last."""
         self._orders: dict[int, list[int]] = {}
         """By region: the jobs that were planned, in order."""
+        self._order: list[int] = []
         self._due = 0
         """No reservation that was put off begins before this time."""
         self._held: Held | None = None
@@ -61,10 +62,10 @@ class Plan:
     def promised(self) -> dict[int, Reservation]:
         """Return all reservations by job, in order."""
         self.finish()
-        slots = sorted(self.slots.items(), key=lambda item: self._entries[item[0]])
+        slots = [self.slots[job] for _, job in self._first if job in self.slots]
         return {
-            job: Reservation(job, slot.start, slot.js.gpus, tuple(node for node, _ in slot.parts))
-            for job, slot in slots
+            slot.js.id: Reservation(slot.js.id, slot.start, slot.js.gpus, tuple(node for node, _ in slot.parts))
+            for slot in slots
         }
 
     # --- what becomes of reservations -------------------------------------------------------------------------
@@ -84,7 +85,9 @@ class Plan:
             time, job = heappop(self._starts)
             if job in self.slots and self.slots[job].start == time:
                 jobs.add(job)
-        return sorted((self.slots[job] for job in jobs), key=lambda slot: (slot.start, self._entries[slot.js.id]))
+        if not jobs:
+            return []
+        return sorted((self.slots[job] for _, job in self._first if job in jobs), key=lambda slot: slot.start)
 
     def again(self, slot: Slot) -> None:
         """Return a reservation with the next ones that have begun, too."""
@@ -98,15 +101,20 @@ class Plan:
             self._held, self._orders = Held(state), {}
         changed = self._held.follow(now, state)
         self._waiting.follow(now, state)
-        self._entries = {entry[1]: entry for entry in first}
+        jobs, before = [job for _, job in first], self._order
+        self._first, self._order = first, jobs
         if not self._orders or not self._may_put_off(state, policy):
             self.slots, self.put_off, self._starts, self._orders = {}, {}, [], {}
             self.profile = Profile(self._held, state.pool.schedulable)
             return
-        orders: dict[int, list[int]] = {}
-        for _, job in first:
-            orders.setdefault(self._waiting.region[state.jobs[job].eligible], []).append(job)
-        for region in [r for r, jobs in self._orders.items() if r & changed or orders.get(r) != jobs]:
+        if not changed and jobs == before:
+            return
+        orders: dict[int, list[int]] = {region: [] for region in self._orders}
+        region_of = self._waiting.region_of
+        for job in jobs:
+            if (order := orders.get(region_of[job])) is not None:
+                order.append(job)
+        for region in [region for region, order in self._orders.items() if region & changed or orders[region] != order]:
             for job in self._orders.pop(region):
                 self.slots.pop(job, None)
                 self.put_off.pop(job, None)
@@ -120,20 +128,23 @@ class Plan:
         self, now: int, state: TrainingState, policy: Admission, first: list[Entry]
     ) -> Iterator[tuple[JobState, Placement]]:
         """Plan those of these jobs that are not planned yet; yield those that start now, each before the next."""
-        self._waiting.follow(now, state)
+        if first is not self._first:
+            self._waiting.follow(now, state)
         self._seen = state, policy.placement
         lazy = self._may_put_off(state, policy)
         if not lazy:
             self.finish()
             self._orders = {}
-        added = {entry[1]: entry for entry in first if entry[1] not in self}
-        self._entries |= added
+        slots, put_off, jobs = self.slots, self.put_off, state.jobs
+        added = {job: (now, jobs[job]) for _, job in first if job not in slots and job not in put_off}
+        self._first, self._order = first, [job for _, job in first]
         hopes = None
         if lazy:
+            region_of = self._waiting.region_of
             for job in added:
-                self._orders.setdefault(self._waiting.region[state.jobs[job].eligible], []).append(job)
+                self._orders.setdefault(region_of[job], []).append(job)
             hopes = Hopes(now, state, policy.placement, self._waiting, added, self.profile)
-        self.put_off |= {job: (now, state.jobs[job]) for job in added}
+        put_off |= added
         yield from self._go_through(now, policy, hopes)
         ends = state.ends.of_rate(0)
         self._due = max(ends[0][0], now + 1) if ends else now + 1

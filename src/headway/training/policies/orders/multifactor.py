@@ -87,13 +87,16 @@ class Multifactor(RoundOrder):
         state = self._state
         if state.refreshed != self._calculated:
             self._calculate(state.refreshed, state)
-        known = self._known.get(js.id)
-        if known is None:
-            known = self._known[js.id] = self._who(js), self._fixed_part(js)
-        who, fixed = known
+        who, fixed = self._known.get(js.id) or self._know(js)
         age = now - js.job.submit
         grown = self._age_most * age / self.max_age if age < self.max_age else self._age_most
         return -int(grown + self._fair.get(who, self._fair_most) + fixed)
+
+    def _know(self, js: JobState) -> tuple[Who, float]:
+        """Return whose usage a job adds to (its tenant's, with the Fair Tree its user's), and the fixed part."""
+        who = js.job.tenant, js.job.user if self.fair_tree else ""
+        known = self._known[js.id] = who, self._fixed_part(js)
+        return known
 
     def _fixed_part(self, js: JobState) -> float:
         """Return what size, QOS and partition add: the part that does not change with time."""
@@ -106,13 +109,9 @@ class Multifactor(RoundOrder):
 
     def ended(self, now: int, js: JobState) -> None:
         """Count what a job that has ended held, from the next period on."""
-        who = self._who(js)
-        self._ended[who] = self._ended.get(who, 0) + js.attained
+        who, _ = self._known.pop(js.id, None) or self._know(js)
         self._known.pop(js.id, None)
-
-    def _who(self, js: JobState) -> Who:
-        """Return the account whose usage a job adds to: its tenant, with the Fair Tree its user."""
-        return js.job.tenant, js.job.user if self.fair_tree else ""
+        self._ended[who] = self._ended.get(who, 0) + js.attained
 
     def factor(self, tenant: str, user: str = "") -> float:
         """Return the fair-share factor in this period: 1 if nothing was used; classically 0.5 at the share."""
@@ -121,9 +120,10 @@ class Multifactor(RoundOrder):
     def _calculate(self, now: int, state: TrainingState) -> None:
         """Decay what was used before, add what was held since, and derive each tenant's factor."""
         held = dict(self._ended)
-        for js in state.jobs.values():
+        known = self._known
+        for job, js in state.jobs.items():
             if js.attained or js.status is Status.RUNNING:
-                who = self._who(js)
+                who, _ = known.get(job) or self._know(js)
                 held[who] = held.get(who, 0) + js.attained_at(now)
         decay = 0.5 ** ((now - max(0, self._calculated)) / self.half_life)
         for who, attained in held.items():
@@ -145,7 +145,8 @@ class Multifactor(RoundOrder):
 
     def _tree(self, state: TrainingState) -> dict[Who, float]:
         """Return the Fair Tree factor of each user that has submitted something."""
-        usage = {self._who(js): 0.0 for js in state.jobs.values()} | self._usage
+        known = self._known
+        usage = {(known.get(job) or self._know(js))[0]: 0.0 for job, js in state.jobs.items()} | self._usage
         return fair_tree(usage, {name: account.weight for name, account in state.accounts.items()})
 
 
