@@ -134,7 +134,7 @@ class Conservative(Backfill):
 
     def _started(self, now: int, state: TrainingState, js: JobState) -> None:
         """Replace the reservation of a job that started by what it holds."""
-        slot = self._plan.slots.pop(js.id, None)
+        slot = self._plan.started(js)
         if self._broken:
             return
         profile = self._plan.profile

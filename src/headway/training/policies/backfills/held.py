@@ -24,7 +24,9 @@ class Held:
         self.shared: dict[tuple[int, int], int] = {}
         """When the last share of a GPU ends, by node and GPU."""
         self._jobs: dict[int, Placement] = {}
-        """Where the jobs run that it knows of, by lease."""
+        """Where the jobs run that it knows of."""
+        self._lease = 0
+        """The last one that it knows of."""
         self._changes = -1
         self._changed = set(range(len(nodes)))
         """Nodes to look at the next time, whatever happens."""
@@ -36,13 +38,15 @@ class Held:
         if state.changes == self._changes and not self._changed and not (ends and ends[0][0] <= now):
             return 0
         self._changes = state.changes
-        running = {js.lease: js for js in state.running.values()}
-        changed = self._changed
-        for lease in self._jobs.keys() - running.keys():
-            changed.update([node for node, _ in self._jobs.pop(lease)])
-        for lease in running.keys() - self._jobs.keys():
-            self._jobs[lease] = running[lease].placement
-            changed.update([node for node, _ in self._jobs[lease]])
+        running, changed = state.running, self._changed
+        for job in self._jobs.keys() - running.keys():
+            changed.update([node for node, _ in self._jobs.pop(job)])
+        for js in reversed(running.values()):  # the last to start come last
+            if js.lease <= self._lease:
+                break
+            changed.update([node for node, _ in (*self._jobs.get(js.id, ()), *js.placement)])
+            self._jobs[js.id] = js.placement
+        self._lease = state.lease
         late: set[int] = set()
         for end, job in ends:
             if end > now:

@@ -6,7 +6,7 @@ only as far as somebody could start now (``hopes.py``): the reservations of the 
 asked for, as of the time at which they were due.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
@@ -48,6 +48,8 @@ class Plan:
         self._orders: dict[int, list[int]] = {}
         """By region: the jobs that were planned, in order."""
         self._order: list[int] = []
+        self._touched = 0
+        """Nodes on which jobs have started since all was planned last."""
         self._due = 0
         """No reservation that was put off begins before this time."""
         self._held: Held | None = None
@@ -89,6 +91,12 @@ class Plan:
             return []
         return sorted((self.slots[job] for _, job in self._first if job in jobs), key=lambda slot: slot.start)
 
+    def started(self, js: JobState) -> Slot | None:
+        """Take note of a job that has started; return the reservation that it had."""
+        for node, _ in js.placement:
+            self._touched |= 1 << node
+        return self.slots.pop(js.id, None)
+
     def again(self, slot: Slot) -> None:
         """Return a reservation with the next ones that have begun, too."""
         heappush(self._starts, (slot.start, slot.js.id))
@@ -99,7 +107,7 @@ class Plan:
         """Drop the reservations that may be others now; ``first`` are the jobs that are to have one, in order."""
         if self._held is None or not state.speed.constant or state.divides:
             self._held, self._orders = Held(state), {}
-        changed = self._held.follow(now, state)
+        changed, self._touched = self._held.follow(now, state) | self._touched, 0
         self._waiting.follow(now, state)
         jobs, before = [job for _, job in first], self._order
         self._first, self._order = first, jobs
@@ -109,12 +117,8 @@ class Plan:
             return
         if not changed and jobs == before:
             return
-        orders: dict[int, list[int]] = {region: [] for region in self._orders}
-        region_of = self._waiting.region_of
-        for job in jobs:
-            if (order := orders.get(region_of[job])) is not None:
-                order.append(job)
-        for region in [region for region, order in self._orders.items() if region & changed or orders[region] != order]:
+        changed |= self._reordered(before, jobs)
+        for region in [region for region in self._orders if region & changed]:
             for job in self._orders.pop(region):
                 self.slots.pop(job, None)
                 self.put_off.pop(job, None)
@@ -123,6 +127,28 @@ class Plan:
         if len(self._starts) > 4 * len(self) + 100:
             self._starts = [(slot.start, job) for job, slot in self.slots.items()]
             heapify(self._starts)
+
+    def _reordered(self, before: list[int], after: list[int]) -> int:
+        """Return the regions, as one set of nodes, whose jobs are others or come in another order."""
+        least = min(len(before), len(after))
+        ahead = enumerate(zip(before, after, strict=False))
+        same = next((place for place, (old, new) in ahead if old != new), least)
+        behind = enumerate(zip(reversed(before), reversed(after), strict=False))
+        end = next((place for place, (old, new) in behind if old != new or place == least - same), least - same)
+        orders: tuple[dict[int, list[int]], dict[int, list[int]]] = {}, {}
+        for order, jobs in zip(orders, (before[same : len(before) - end], after[same : len(after) - end]), strict=True):
+            for job in jobs:
+                order.setdefault(self._region(job), []).append(job)
+        nodes = 0
+        for region in orders[0].keys() | orders[1].keys():
+            if orders[0].get(region) != orders[1].get(region):
+                nodes |= region
+        return nodes
+
+    def _region(self, job: int) -> int:
+        """Return the region of a job that waits, or was planned before it left."""
+        known = self._waiting.region_of.get(job)
+        return next((region for region, jobs in self._orders.items() if job in jobs), 0) if known is None else known
 
     def extend(
         self, now: int, state: TrainingState, policy: Admission, first: list[Entry]

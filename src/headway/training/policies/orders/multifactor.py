@@ -120,11 +120,14 @@ class Multifactor(RoundOrder):
     def _calculate(self, now: int, state: TrainingState) -> None:
         """Decay what was used before, add what was held since, and derive each tenant's factor."""
         held = dict(self._ended)
-        known = self._known
+        known, running = self._known, Status.RUNNING
         for job, js in state.jobs.items():
-            if js.attained or js.status is Status.RUNNING:
-                who, _ = known.get(job) or self._know(js)
-                held[who] = held.get(who, 0) + js.attained_at(now)
+            if js.status is running:
+                who = (known.get(job) or self._know(js))[0]
+                held[who] = held.get(who, 0) + js.attained + (now - js.since) * js.width
+            elif js.attained:
+                who = (known.get(job) or self._know(js))[0]
+                held[who] = held.get(who, 0) + js.attained
         decay = 0.5 ** ((now - max(0, self._calculated)) / self.half_life)
         for who, attained in held.items():
             fresh = attained - self._counted.get(who, 0)
