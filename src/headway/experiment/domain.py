@@ -41,6 +41,8 @@ Experiment = TypeVar("Experiment", bound=Struct)
 Progress = Callable[[Far], None]
 """Told how far a run is, now and then."""
 Tell = Callable[[str, float], None]
+Early = Callable[[Sequence[str]], None] | None
+"""Told the first lines of an answer as soon as they are known."""
 """Told what is being done, and which share of all is done."""
 
 
@@ -296,7 +298,9 @@ class View(ABC):
         """Return the figures of its page by name, each made when it is asked for, as plotly reads them."""
         return {}
 
-    def explain(self, stored: StoredRun, subject: str, at: str | None, draws: int | None) -> Any:
+    def explain(
+        self, stored: StoredRun, subject: str, at: str | None, draws: int | None, early: Early = None
+    ) -> Any:
         """Say why something does not run at a time, or was late; ``subject`` is empty where none was named."""
         raise ExperimentError(
             "explain is about jobs that wait and requests of fleets; headway story tells of this run's"

@@ -35,6 +35,7 @@ def explain(
     time: int,
     draws: int | None = None,
     resuming: Resuming = None,
+    first: Callable[[Explanation], None] | None = None,
     drawing: Drawing = None,
 ) -> Explanation:
     """Say why a job does not run at a time, which moves would admit it, and when to expect its start."""
@@ -53,6 +54,7 @@ def explain(
             completions=scene.completions(),
             draws=draws,
             resuming=resuming,
+            first=first,
             drawing=drawing,
         )
     except TapeError:

@@ -1,6 +1,7 @@
 """Show runs of training jobs: their numbers, tables, stories and pages."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -10,7 +11,7 @@ from rich.table import Table
 
 from headway.errors import TapeError
 from headway.experiment.answer import Answer
-from headway.experiment.domain import Outcome, Row, RunResult, Shown, StoredRun, Tell, View
+from headway.experiment.domain import Early, Outcome, Row, RunResult, Shown, StoredRun, Tell, View
 from headway.experiment.jobs import questions
 from headway.experiment.jobs.scene import JobsScene
 from headway.metrics.bootstrap import UNKNOWN, mean_interval, quantile_interval
@@ -157,11 +158,21 @@ class JobsView(View):
             name=scene.policy_name(),
         )
 
-    def explain(self, stored: StoredRun, subject: str, at: str | None, draws: int | None) -> Explanation:
+    def explain(
+        self, stored: StoredRun, subject: str, at: str | None, draws: int | None, early: Early = None
+    ) -> Explanation:
         """Say why a job does not run at a time, which moves would admit it, and when to expect its start."""
         job = job_number(stored.scene.jobs, subject)
         time = questions.moment_of(stored, at, job)
-        with share_bar("explain") as tell:
+        with ExitStack() as bar:
+            tell = bar.enter_context(share_bar("explain"))
+
+            def known(explanation: Explanation) -> None:
+                nonlocal tell
+                if early is not None:
+                    bar.close()  # lines are not printed between those of a bar
+                    early(explanation.first_lines())
+                    tell = bar.enter_context(share_bar("explain"))
 
             def resuming(now: int, _state: object) -> None:
                 tell(f"taking the run up: {format_duration(now)}", now / time if time else 1.0)
@@ -169,7 +180,7 @@ class JobsView(View):
             def drawing(done: int, count: int) -> None:
                 tell(f"going on: {done} of {count} continuations", done / count)
 
-            return questions.explain(stored, job, time, draws, resuming, drawing)
+            return questions.explain(stored, job, time, draws, resuming, known, drawing)
 
     def whatif(self, stored: StoredRun, at: str, folder: Path | None, changes: Mapping[str, Any]) -> Answer:
         """Continue a run from a moment of it under changes, and say who gains and who loses."""

@@ -46,6 +46,10 @@ BLOCK_JOBS = 50
 """Arrivals are repeated in stretches of so many, which keeps bursts together."""
 AT_A_TIME = 100
 MOST_STEPS = 30_000
+"""Instants of one continuation."""
+STEPS_IN_ALL = 60_000
+"""After so many instants no further continuation is begun, unless as many were asked for."""
+LEAST_DRAWS = 10
 _LONGEST_TAIL = 20
 _FINISHES: dict[str, Any] = {"outcome": Outcome.FINISHES, "outcome_after": 0, "retries": 0}
 
@@ -98,10 +102,16 @@ def expected_start(
     arriving = _ArrivalSampler(moment, ledger)
     copies = Copies(moment)
     starts: list[int] = []
+    steps = 0
     with no_collection():
         for draw in range(count):
+            if draws is None and draw >= LEAST_DRAWS and steps >= STEPS_IN_ALL:
+                count = draw
+                break
             random = small_stream(seed, f"expected/{job}/{draw}")
-            if (start := _start(copies.make(), job, lasting.again(random), arriving, random)) is not None:
+            start, took = _start(copies.make(), job, lasting.again(random), arriving, random)
+            steps += took
+            if start is not None:
                 starts.append(start)
             if progress is not None:
                 progress(draw + 1, count)
@@ -118,8 +128,8 @@ def _quantile(ordered: Sequence[int], count: int, part: float) -> int | None:
 
 def _start(
     moment: Moment, job: int, lasting: "WorkDistribution", arriving: "_ArrivalSampler", random: Random
-) -> int | None:
-    """Return when the job starts in one continuation."""
+) -> tuple[int | None, int]:
+    """Return when the job starts in one continuation, and how many instants that took."""
     executor, state = moment.executor, moment.state
     executor.replace_faults(None, (), cancel=lambda event: isinstance(event, NodeFailed))
     for js in list(state.jobs.values()):
@@ -139,9 +149,9 @@ def _start(
     try:
         tape = moment.go_on(until=enough)
     except StalledRunError:
-        return None
+        return None, steps
     mine = np.flatnonzero((tape.column("kind") == Kind.START) & (tape.column("subject") == job))
-    return int(tape.column("time")[mine[0]]) if len(mine) else None
+    return (int(tape.column("time")[mine[0]]) if len(mine) else None), steps
 
 
 # --- how long jobs last ---------------------------------------------------------------------------------------

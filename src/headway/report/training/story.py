@@ -29,6 +29,9 @@ _JOB_KINDS = (
     *(Kind.START, Kind.PREEMPT, Kind.MIGRATE, Kind.PLACE, Kind.COST, Kind.EVICTED, Kind.RESPEED, Kind.QUEUED_AGAIN),
     *(Kind.REALLOCATE, Kind.GRANT, Kind.STORAGE, Kind.PAUSE),
 )
+SCREEN = 24
+"""Lines of a story unless all of it is asked for."""
+_MOST_CAUSES = 6
 _STOPS = {
     Kind.FINISHED: "finished",
     Kind.FAILED: "failed",
@@ -117,18 +120,36 @@ class Story:
     outcome: str
     """finished, failed or cancelled; waits, runs or to come where the tape ends before that."""
 
-    def lines(self, most: int = 200) -> list[str]:
-        """Return plain text for a terminal; beyond ``most`` intervals those in the middle are left out."""
-        head = described(self.job, f", partition {self.job.partition}" if self.job.partition else "")
-        left_out = max(0, len(self.stretches) - most)
-        first, last = self.stretches[: most - most // 2], self.stretches[most - most // 2 + left_out :]
-        told = [head, *(line for stretch in first for line in stretch.lines())]
-        if left_out:
-            told.append(f"  ... {left_out} more stretches ...")
-        told.extend(line for stretch in last for line in stretch.lines())
-        told.append(f"{self.outcome}: waited {format_duration(self.waited)} in all under {self.policy}")
-        told.extend(f"  {format_duration(time)} of it with {name}" for name, time in self.waited_for().items())
-        return told
+    def lines(self, most: int = SCREEN) -> list[str]:
+        """Return plain text for a terminal; of a story with more than ``most`` lines its summary, beginning and end."""
+        told = self.all_lines()
+        if len(told) <= most:
+            return told
+        shares, waited = self.shares(), max(1, self.waited)
+        longest = list(shares.items())[:_MOST_CAUSES]
+        lines = [self._head(), self._outcome()]
+        lines += [f"  {time / waited:6.1%}  {format_duration(time)} for {name}" for name, time in longest]
+        if (rest := self.waited - sum(time for _, time in longest)) and longest:
+            others = f"{len(shares) - len(longest)} other causes"
+            lines.append(f"  {rest / waited:6.1%}  {format_duration(rest)} for {others}")
+        each = max(1, (most - len(lines) - 1) // 2)
+        first = _up_to(self.stretches, each)
+        last = _up_to(self.stretches[len(first) :][::-1], each)[::-1]
+        left_out = len(self.stretches) - len(first) - len(last)
+        lines += [line for stretch in first for line in stretch.lines()]
+        lines.append(f"  ... {left_out:,} more stretches: --all ...")
+        return lines + [line for stretch in last for line in stretch.lines()]
+
+    def all_lines(self) -> list[str]:
+        """Return plain text for a terminal with every stretch."""
+        told = [self._head(), *(line for stretch in self.stretches for line in stretch.lines()), self._outcome()]
+        return told + [f"  {format_duration(time)} of it with {name}" for name, time in self.waited_for().items()]
+
+    def _head(self) -> str:
+        return described(self.job, f", partition {self.job.partition}" if self.job.partition else "")
+
+    def _outcome(self) -> str:
+        return f"{self.outcome}: waited {format_duration(self.waited)} in all under {self.policy}"
 
     @property
     def waited(self) -> int:
@@ -144,6 +165,17 @@ class Story:
                     total[cause.title] = total.get(cause.title, 0) + stretch.end - stretch.start
         return dict(sorted(total.items(), key=lambda item: (-item[1], item[0])))
 
+    def shares(self) -> dict[str, int]:
+        """Return how much of the wait is due to each cause, the most first: causes at a time share it, so these sum
+        to the whole wait; what no cause was found for is not among them."""
+        total: dict[str, int] = {}
+        for stretch in self.stretches:
+            if isinstance(stretch, Waiting) and stretch.end is not None and stretch.causes:
+                part, rest = divmod(stretch.end - stretch.start, len(stretch.causes))
+                for number, cause in enumerate(stretch.causes):
+                    total[cause.title] = total.get(cause.title, 0) + part + (number < rest)
+        return dict(sorted(total.items(), key=lambda item: (-item[1], item[0])))
+
     def record(self) -> dict[str, object]:
         """Return it as JSON: times in seconds."""
         return {
@@ -154,6 +186,7 @@ class Story:
             "outcome": self.outcome,
             "waited_s": to_seconds(self.waited),
             "waited_for_s": {name: to_seconds(time) for name, time in self.waited_for().items()},
+            "shares_of_wait_s": {name: to_seconds(time) for name, time in self.shares().items()},
             "stretches": [stretch.record() for stretch in self.stretches],
         }
 
@@ -334,6 +367,17 @@ class _Causes:
             Waiting(start, later if wait == after else self._waits[wait][1], causes)
             for (wait, start, causes), (after, later) in zip(self._noted, [*following, (-1, 0)], strict=False)
         ]
+
+
+def _up_to(stretches: Sequence[Waiting | Running], most: int) -> list[Waiting | Running]:
+    """Return the first of these stretches, as many as have so many lines together."""
+    found: list[Waiting | Running] = []
+    for stretch in stretches:
+        most -= len(stretch.lines())
+        if most < 0:
+            break
+        found.append(stretch)
+    return found
 
 
 def _span(start: int, end: int | None) -> str:
