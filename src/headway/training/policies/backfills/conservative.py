@@ -125,7 +125,8 @@ class Conservative(Backfill):
     def _first_jobs(self, now: int, state: TrainingState, policy: Admission) -> Iterator[Action]:
         """Admit jobs as a strict queue does, before any reservation."""
         for action in walk(now, state, policy, self._blocked, strict=True):
-            self._plan.finish()
+            if isinstance(action, StartJob):
+                self._plan.leaves(state.jobs[action.job])
             yield action
             if isinstance(action, PreemptJob):
                 self._broken = True

@@ -48,6 +48,8 @@ class Plan:
         self._orders: dict[int, list[int]] = {}
         """By region: the jobs that were planned, in order."""
         self._order: list[int] = []
+        self._left: dict[int, int] = {}
+        """How long jobs would have held something whose reservations were put off, and which started before."""
         self._touched = 0
         """Nodes on which jobs have started since all was planned last."""
         self._due = 0
@@ -91,6 +93,11 @@ class Plan:
             return []
         return sorted((self.slots[job] for _, job in self._first if job in jobs), key=lambda slot: slot.start)
 
+    def leaves(self, js: JobState) -> None:
+        """Take note that a job is about to start that was not to: what was put off goes by what it would have held."""
+        if js.id in self.put_off:
+            self._left[js.id] = length_of(js, self.put_off[js.id][0])
+
     def started(self, js: JobState) -> Slot | None:
         """Take note of a job that has started; return the reservation that it had."""
         for node, _ in js.placement:
@@ -107,7 +114,7 @@ class Plan:
         """Drop the reservations that may be others now; ``first`` are the jobs that are to have one, in order."""
         if self._held is None or not state.speed.constant or state.divides:
             self._held, self._orders = Held(state), {}
-        changed, self._touched = self._held.follow(now, state) | self._touched, 0
+        changed, self._touched, self._left = self._held.follow(now, state) | self._touched, 0, {}
         self._waiting.follow(now, state)
         jobs, before = [job for _, job in first], self._order
         self._first, self._order = first, jobs
@@ -227,9 +234,10 @@ class Plan:
             return None
         if start == now and start_now and (placement := reserved(state, js, parts, rule)) is not None:
             return placement
-        self.slots[js.id] = Slot(js, start, start + length, parts)
         self.profile.reserve(js, parts, start, start + length)
-        heappush(self._starts, (start, js.id))
+        if js.id not in self._left:
+            self.slots[js.id] = Slot(js, start, start + length, parts)
+            heappush(self._starts, (start, js.id))
         return None
 
     def _earliest(self, now: int, js: JobState) -> tuple[int, int, Parts]:
@@ -245,7 +253,7 @@ class Plan:
             domains = rule.domains(state.pool, js)
             return min((profile.on_nodes(js, now, length, domain) for domain in domains), key=lambda found: found[0])
 
-        length = length_of(js, now)
+        length = self._left.get(js.id) or length_of(js, now)
         start, parts = search(length)
         if not state.speed.constant and start < NEVER:
             there = run_time(state, js, tuple((node, (1 << count) - 1) for node, count in parts))

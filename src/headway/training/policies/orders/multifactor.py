@@ -122,12 +122,10 @@ class Multifactor(RoundOrder):
         held = dict(self._ended)
         known, running = self._known, Status.RUNNING
         for job, js in state.jobs.items():
-            if js.status is running:
+            if js.status is running or js.attained:
                 who = (known.get(job) or self._know(js))[0]
-                held[who] = held.get(who, 0) + js.attained + (now - js.since) * js.width
-            elif js.attained:
-                who = (known.get(job) or self._know(js))[0]
-                held[who] = held.get(who, 0) + js.attained
+                since = (now - js.since) * js.width if js.status is running else 0
+                held[who] = held.get(who, 0) + js.attained + since
         decay = 0.5 ** ((now - max(0, self._calculated)) / self.half_life)
         for who, attained in held.items():
             fresh = attained - self._counted.get(who, 0)
