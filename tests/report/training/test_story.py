@@ -98,9 +98,8 @@ def test_instants_with_the_same_causes_are_one_stretch() -> None:
 
 
 def test_a_long_story_is_one_screen_with_its_summary_first_and_shares_that_add_up() -> None:
-    items = [(0, 100, 4), (1, 50, 4), *((2 + 3 * n, 1, 1 + n % 3) for n in range(25))]
-    world = World(uniform(1, 4), seconds_of(*items))
-    tale = told(world, "sjf+fit", drive("sjf+fit", world).tape, 1)
+    world = World(uniform(1, 4), seconds_of((0, 500, 4), *((10 * n, 3, 4) for n in range(1, 26))))
+    tale = told(world, "srtf", drive("srtf", world).tape, 0)
     assert len(tale.all_lines()) > SCREEN >= len(tale.lines())
     assert tale.lines()[1] == tale.all_lines()[-1 - len(tale.waited_for())]
     assert sum(tale.shares().values()) == tale.waited
