@@ -298,9 +298,7 @@ class View(ABC):
         """Return the figures of its page by name, each made when it is asked for, as plotly reads them."""
         return {}
 
-    def explain(
-        self, stored: StoredRun, subject: str, at: str | None, draws: int | None, early: Early = None
-    ) -> Any:
+    def explain(self, stored: StoredRun, subject: str, at: str | None, draws: int | None, early: Early = None) -> Any:
         """Say why something does not run at a time, or was late; ``subject`` is empty where none was named."""
         raise ExperimentError(
             "explain is about jobs that wait and requests of fleets; headway story tells of this run's"

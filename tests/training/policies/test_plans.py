@@ -1,16 +1,11 @@
 """Reservations that are put off, or kept where nothing changed: the tape is that of planning everything every time."""
 
-from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from headway.core.scheduler import Scheduler
 from headway.core.tape import Tape, TapeWriter
-from headway.sim.faults import Faults
 from headway.sim.training import SimulatedCluster
 from headway.training.cluster import Cluster, Node, Partition
 from headway.training.job import Job, Outcome, workload
@@ -21,7 +16,8 @@ from headway.training.policies.parts import Reservation
 from headway.training.policies.registry import build
 from headway.training.state import TrainingState
 from headway.units import SECOND
-from tests.strategies import clusters, specs, worlds
+from tests.drive import World
+from tests.strategies import worlds
 
 GIB = 2**30
 
@@ -48,16 +44,15 @@ class Asking:
             self.notes.append((now, dict(self.policy.backfill.reservations)))
 
 
-def played(
-    spec: str, jobs: Sequence[Job], cluster: Cluster, *, eager: bool, every: int = 0, faults: Faults | None = None
-) -> tuple[Tape, Asking]:
-    policy = build(spec)
+def played(spec: str, world: World, *, eager: bool, every: int = 0) -> tuple[Tape, Asking]:
+    policy, cluster, jobs = build(spec), world.cluster, world.jobs
     assert isinstance(policy.backfill, Conservative)
     if eager:
         policy.backfill._plan = Eager()
-    state = TrainingState(cluster, to_come=len(jobs), arrangement=policy)
+    state = TrainingState(cluster, to_come=len(jobs), arrangement=policy, speed=world.speed(), costs=world.costs)
     policy.bind(state)
     asking, tape = Asking(policy, every), TapeWriter()
+    faults = world.faults() if world.faults is not None else None
     Scheduler(state, asking, SimulatedCluster(jobs, state, faults), tape).run()
     return tape.close(), asking
 
@@ -110,7 +105,7 @@ def _job(draw: st.DrawFn, cluster: Cluster) -> Job:
 
 
 @st.composite
-def _cases(draw: st.DrawFn) -> tuple[str, Cluster, tuple[Job, ...]]:
+def _cases(draw: st.DrawFn) -> tuple[str, World]:
     cluster = draw(sites())
     jobs = workload(draw(st.lists(_job(cluster), min_size=4, max_size=30)))
     order = draw(
@@ -121,25 +116,30 @@ def _cases(draw: st.DrawFn) -> tuple[str, Cluster, tuple[Job, ...]]:
     )  # fmt: skip
     depth, interval = draw(st.sampled_from([2, 5, 100])), draw(st.sampled_from([0, 1, 2, 4, 20]))
     placement = draw(st.sampled_from(["first-fit", "best-fit", "consolidate", "spread"]))
-    return f"{order}+conservative(depth={depth},interval={interval}s)+{placement}", cluster, jobs
+    return f"{order}+conservative(depth={depth},interval={interval}s)+{placement}", World(cluster, jobs)
 
 
 @given(case=_cases())
 @settings(max_examples=200)
-def test_reservations_that_are_put_off_or_kept_leave_the_tape_as_it_was(
-    case: tuple[str, Cluster, tuple[Job, ...]],
-) -> None:
-    spec, cluster, jobs = case
-    assert played(spec, jobs, cluster, eager=False)[0].digest == played(spec, jobs, cluster, eager=True)[0].digest
+def test_reservations_that_are_put_off_or_kept_leave_the_tape_as_it_was(case: tuple[str, World]) -> None:
+    spec, world = case
+    assert played(spec, world, eager=False)[0].digest == played(spec, world, eager=True)[0].digest
 
 
 @given(case=_cases(), every=st.integers(1, 3))
 @settings(max_examples=100)
 def test_reservations_are_those_of_planning_everything_whenever_they_are_asked_for(
-    case: tuple[str, Cluster, tuple[Job, ...]], every: int
+    case: tuple[str, World], every: int
 ) -> None:
-    spec, cluster, jobs = case
-    lazy, asked = played(spec, jobs, cluster, eager=False, every=every)
-    eager, expected = played(spec, jobs, cluster, eager=True, every=every)
+    spec, world = case
+    lazy, asked = played(spec, world, eager=False, every=every)
+    eager, expected = played(spec, world, eager=True, every=every)
     assert asked.notes == expected.notes
     assert lazy.digest == eager.digest
+
+
+@given(world=worlds(estimated=True), order=st.sampled_from(["fifo", "multifactor(period=5s)", "srtf", "drf"]))
+@settings(max_examples=100)
+def test_so_it_is_with_failing_nodes_quotas_shares_of_gpus_preemption_and_costs(world: World, order: str) -> None:
+    spec = f"{order}+conservative(interval=2s)"
+    assert played(spec, world, eager=False)[0].digest == played(spec, world, eager=True)[0].digest

@@ -10,6 +10,7 @@ from headway.training.state import TrainingState
 
 NEVER = 1 << 62
 
+
 class Held:
     """One timeline a node: times, and from each time on the GPUs, CPUs and memory that are free."""
 

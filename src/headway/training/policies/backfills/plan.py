@@ -6,7 +6,7 @@ only as far as somebody could start now (``hopes.py``): the reservations of the 
 asked for, as of the time at which they were due.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
@@ -137,14 +137,12 @@ class Plan:
 
     def _reordered(self, before: list[int], after: list[int]) -> int:
         """Return the regions, as one set of nodes, whose jobs are others or come in another order."""
-        least = min(len(before), len(after))
-        ahead = enumerate(zip(before, after, strict=False))
-        same = next((place for place, (old, new) in ahead if old != new), least)
-        behind = enumerate(zip(reversed(before), reversed(after), strict=False))
-        end = next((place for place, (old, new) in behind if old != new or place == least - same), least - same)
+        same = _alike(before, after)
+        parts = before[same:], after[same:]
+        end = _alike(parts[0][::-1], parts[1][::-1])
         orders: tuple[dict[int, list[int]], dict[int, list[int]]] = {}, {}
-        for order, jobs in zip(orders, (before[same : len(before) - end], after[same : len(after) - end]), strict=True):
-            for job in jobs:
+        for order, jobs in zip(orders, parts, strict=True):
+            for job in jobs[: len(jobs) - end]:
                 order.setdefault(self._region(job), []).append(job)
         nodes = 0
         for region in orders[0].keys() | orders[1].keys():
@@ -169,8 +167,9 @@ class Plan:
             self.finish()
             self._orders = {}
         slots, put_off, jobs = self.slots, self.put_off, state.jobs
-        added = {job: (now, jobs[job]) for _, job in first if job not in slots and job not in put_off}
-        self._first, self._order = first, [job for _, job in first]
+        if first is not self._first:
+            self._first, self._order = first, [job for _, job in first]
+        added = {job: (now, jobs[job]) for job in self._order if job not in slots and job not in put_off}
         hopes = None
         if lazy:
             region_of = self._waiting.region_of
@@ -195,9 +194,7 @@ class Plan:
             and (ends[-1][0] if ends else 0) + self._waiting.longest * (state.queue.size + 1) < NEVER
         )
 
-    def _go_through(
-        self, now: int, policy: Admission, hopes: Hopes | None
-    ) -> Iterator[tuple[JobState, Placement]]:
+    def _go_through(self, now: int, policy: Admission, hopes: Hopes | None) -> Iterator[tuple[JobState, Placement]]:
         """Plan jobs in order as long as one of their region could start now (None: nobody knows); yield who does."""
         if hopes is not None and not hopes:
             return
@@ -261,6 +258,18 @@ class Plan:
                 length = there
                 start, parts = search(length)
         return start, length, parts
+
+
+def _alike(one: list[int], other: list[int]) -> int:
+    """Return how many jobs two lists have in common at their beginning; slices are compared faster than jobs."""
+    low, high = 0, min(len(one), len(other)) + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle
+    return low
 
 
 def reserved(state: TrainingState, js: JobState, parts: Parts, rule: PlacementRule) -> Placement | None:
