@@ -1,6 +1,6 @@
 """Which waiting jobs could start now, as far as has been planned: a plan of reservations may stop when none could.
 
-Jobs that ask for the same are looked at together, with the shortest of them. Each reservation only takes room away: what
+Jobs that ask for the same are looked at together, with the shortest of them. Each reservation only takes room: what
 cannot start beside those made so far cannot start beside all of them.
 """
 

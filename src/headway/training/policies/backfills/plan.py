@@ -182,7 +182,7 @@ class Plan:
         self._due = max(ends[0][0], now + 1) if ends else now + 1
 
     def _may_put_off(self, state: TrainingState, policy: Admission) -> bool:
-        """Return whether reservations can be made later than planned: jobs start here alone, and each fits somewhere."""
+        """Return whether reservations may be made later: jobs start here alone, and each fits somewhere."""
         pool, ends = state.pool, state.ends.of_rate(0)
         return (
             state.speed.constant
