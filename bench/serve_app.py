@@ -32,8 +32,13 @@ def second():
 
 
 def obey(order):
-    """Do what an order says, once a file: kill this process, hang, or run out of memory; else work for a while."""
+    """Do what an order says, once a file: kill this process, hang, or run out of memory; else work for a while.
+
+    ``memory-always`` runs out of memory each time.
+    """
     mischief, once = order.get("mischief"), order.get("once", "")
+    if mischief == "memory-always":
+        raise MemoryError("no memory left, as ever")
     if mischief and not os.path.exists(once):
         open(once, "w").close()
         if mischief == "kill":

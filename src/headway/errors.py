@@ -8,12 +8,14 @@ HeadwayError
 │   ├── InfeasibleJobError  a job that no empty cluster of this kind could run
 │   ├── ProfileError      a profile is broken, or a program could not be profiled
 │   ├── ServeError        pipelines cannot be served or called: no worker starts, nobody is there, a port is taken
+│   │   └── NoServerError   nobody answers at the address or in the folder
 │   ├── ShareError        programs cannot share a GPU: no GPU, no broker, a setting out of range
 │   └── TapeError         a run folder or tape that is missing, broken or in the way
 ├── RequestError          a request that was sent to a server has no answer
 │   ├── UnknownGraphError   the server has no such graph; an InputError too
 │   ├── RequestRefusedError it was not taken, or given up; later it may be
 │   ├── RequestLateError    its deadline has passed
+│   ├── RequestLostError    the connection ended before its answer came
 │   └── TaskFailedError     one of its tasks raised an error
 ├── ChangedInputError     a policy changed the workload that it was shown: a bug of the policy
 ├── InfeasibleActionError a policy asked for what cannot be done, on a view that is exact: a bug of the policy
@@ -64,6 +66,10 @@ class ServeError(InputError):
     """Pipelines cannot be served or called as asked: no worker starts, nobody is there, a port is taken."""
 
 
+class NoServerError(ServeError):
+    """Nobody answers at the address or in the folder of a server."""
+
+
 class RequestError(HeadwayError):
     """A request that was sent to a server has no answer; the text is one line that says why."""
 
@@ -82,6 +88,10 @@ class RequestRefusedError(RequestError):
 
 class RequestLateError(RequestError):
     """A request was not answered by its deadline."""
+
+
+class RequestLostError(RequestError):
+    """The connection ended before the answer came; the server may have computed it."""
 
 
 class TaskFailedError(RequestError):

@@ -25,5 +25,6 @@ def test_headway_is_best_in_at_least_eight_of_nine_cells_from_each_start() -> No
 
 def test_all_runs_are_of_five_thousand_requests_and_all_cells_are_there() -> None:
     assert {row["requests"] for row in CELLS} == {5000}
+    assert {row["seeds"] for row in CELLS} == {5}
     without = [row for row in CELLS if row["controller"] == esg_cells.NONE]
     assert len(without) == 162

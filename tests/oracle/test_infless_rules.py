@@ -142,3 +142,10 @@ def test_the_search_for_a_subset_ends_where_the_published_one_does() -> None:
     weights, _, stopped = divide(10.5, windows)  # only the first alone holds it: mask 0b1111...10, past the end
     assert stopped is None
     assert weights == (10.5, *[0.0] * 19)
+
+
+def test_of_many_instances_the_last_are_always_kept() -> None:
+    """Of 40 instances the masks that are looked at hold the first 20, so they take no more memory than those."""
+    weights, _, stopped = divide(39.0, [Rates(1.0, 2.0, 0)] * 40)
+    assert stopped == 2**19 - 1  # 21 are kept, at 18 / 21 of their windows; with one more it would be 17 / 22
+    assert weights == pytest.approx((*[0.0] * 19, *[39 / 21] * 21))

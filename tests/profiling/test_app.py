@@ -114,6 +114,25 @@ def test_an_application_is_measured_resumed_written_and_simulated_with(
     assert built.notes == ()
 
 
+def test_shares_are_measured_and_served_by_workers_of_their_size(tmp_path: Path) -> None:
+    path, out = app(tmp_path), tmp_path / "app.profile.toml"
+    found = measure(path, module.Wanted(batches=(1,), shares=(2, 7)), effort=QUICK, device="cpu")
+    assert {task.name: [cell[:3] for cell in task.cells] for task in found.tasks} == {
+        "first": [(1, 1, 2), (1, 1, 7)],
+        "second": [(1, 1, 0)],
+        "third": [(1, 1, 0)],
+    }
+    write(found, out)
+    shares = [worker.gpu.slices for worker in load(of(path)).fleet.workers]
+    assert shares == [7, 7], "without shares, each worker has a whole device"
+    experiment = of(path)
+    experiment.serving.slices = "2,7"
+    assert [worker.gpu.slices for worker in load(experiment).fleet.workers] == [2, 7]
+    experiment.serving.slices = "2,3"
+    with pytest.raises(InputError, match="function first: none of its 2 cells can run on GPU gpu with 3 slices"):
+        load(experiment)
+
+
 def test_a_task_alone_is_put_into_the_file_beside_the_others(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -175,7 +194,7 @@ def test_what_cannot_be_measured_is_one_line(tmp_path: Path, old: str, new: str,
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (("app.py", "--shares", "1,2"), "--shares 1,2: is of a network, PROGRAM.py:FACTORY; leave it out for an app"),
+        (("app.py", "--shares", "1,8"), "--shares 1,8: sevenths of a device are from 1 to 7"),
         (("app.py", "--name", "mine"), "--name mine: is of a network"),
         (("app.py", "--device", "tpu"), "--device tpu: must be cuda or cpu"),
         (("app.py", "--batches", "two"), "--batches 'two' is not understood"),

@@ -1,6 +1,8 @@
 """Define ``headway profile model``: measure a network, or the tasks of an application."""
 
+import tempfile
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +17,7 @@ from headway.profiling import app as app_profile, model as model_profile
 from headway.profiling.model_device import AUTO
 from headway.profiling.model_session import Effort, Grid
 from headway.report.progress import share_bar
-from headway.units import format_size
+from headway.units import format_duration, format_size
 
 BATCHES, SHARES = "1,2,4,8", "1,2,3,4,5,6,7"
 DEVICES = ("cuda", "cpu")
@@ -38,7 +40,13 @@ def model(
         str,
         typer.Option(help="CPU counts; of a task, besides its own.", show_default="those of 1,2,4,8 that are there"),
     ] = "",
-    shares: Annotated[str, typer.Option(help="Sevenths of the GPU's multiprocessors.", show_default=SHARES)] = "",
+    shares: Annotated[
+        str,
+        typer.Option(help="Sevenths of the GPU's multiprocessors.", show_default=f"{SHARES}; of a task the whole GPU"),
+    ] = "",
+    overhead: Annotated[
+        bool, typer.Option("--overhead", help="Of an app: also serve it, to measure what a batch takes besides.")
+    ] = False,
     runs: Annotated[int, typer.Option(help="Runs of each cell, at least.", min=2, max=100_000)] = 10,
     device: Annotated[str, typer.Option(help="cuda or cpu.", show_default="cuda; for an app what is there")] = "",
     name: Annotated[str, typer.Option(help="The name of the function; the factory's if left out.")] = "",
@@ -59,11 +67,12 @@ def model(
     if target is not None and not target.parent.is_dir():
         raise ProfileError(f"--out {target}: there is no folder {target.parent}")
     of_app, effort = program.endswith(".py"), Effort(runs=runs)
-    _refuse(of_app, program, {"--shares": shares, "--name": name}, {"--task": task})
+    _refuse(of_app, program, {"--name": name}, {"--task": task, "--overhead": "of an app" if overhead else ""})
     sizes, counts = (_integers(flag, text) for flag, text in (("--batches", batches), ("--cpus", cpus)))
     if of_app:
         names = tuple(each.strip() for each in task.split(",")) if task else ()
-        _app(Path(program), app_profile.Wanted(names, sizes, counts), effort, device or AUTO, target, as_json)
+        wanted = app_profile.Wanted(names, sizes, counts, _integers("--shares", shares))
+        _app(Path(program), wanted, effort, device or AUTO, target, as_json=as_json, overhead=overhead)
         return
     here = model_profile.default_grid(console.note if not cpus else None)
     whole = _integers("--shares", shares or SHARES) if device != "cpu" else (7,)
@@ -92,11 +101,20 @@ def _refuse(of_app: bool, program: str, of_networks: Mapping[str, str], of_apps:
 
 
 def _app(
-    path: Path, wanted: app_profile.Wanted, effort: Effort, device: str, target: Path | None, as_json: bool
+    path: Path,
+    wanted: app_profile.Wanted,
+    effort: Effort,
+    device: str,
+    target: Path | None,
+    *,
+    as_json: bool,
+    overhead: bool,
 ) -> None:
     """Measure an application and show what was found."""
     with share_bar("profile") as tell:
         found = app_profile.measure(path, wanted, effort=effort, device=device, tell=_told(tell))
+    if overhead:
+        found = _with_overhead(path, found, device)
     if target is not None:
         app_profile.write(found, target)
     if as_json:
@@ -105,6 +123,16 @@ def _app(
         _show_app(found)
     if target is not None:
         console.note(f"profile: {target}")
+
+
+def _with_overhead(path: Path, found: app_profile.AppProfile, device: str) -> app_profile.AppProfile:
+    """Return a profile with what a batch takes besides where the application is served by it."""
+    from headway.experiment.fleet.overhead import overhead_of
+
+    with tempfile.TemporaryDirectory(prefix="headway-profile-") as folder:
+        app_profile.write(found, profile_file := Path(folder) / "app.profile.toml")
+        served_on = {"cuda": "cuda:0"}.get(device, device)
+        return replace(found, overhead=overhead_of(path, profile_file, served_on))
 
 
 def _told(tell: Callable[[str, float], None]) -> Callable[[int, int, str], None]:
@@ -143,4 +171,5 @@ def _show_app(profile: app_profile.AppProfile) -> None:
         size = format_size(model.weights_bytes) if model.weights_bytes else "its bytes cannot be counted"
         load = f", loaded in {min(model.load_ms.values()):.3g} ms" if model.load_ms else ""
         console.say(f"model {model.name}: {size}{load}, built in {model.build_ms:.3g} ms")
-    console.say(f"{profile.name} on {profile.gpu or 'the CPU'}")
+    besides = f"; a batch takes {format_duration(profile.overhead)} besides" if profile.overhead else ""
+    console.say(f"{profile.name} on {profile.gpu or 'the CPU'}{besides}")

@@ -14,6 +14,7 @@ from headway.live.serving.devices import AUTO, devices_of
 from headway.live.serving.options import CUDA_CONTEXT_BYTES, Options
 from headway.live.serving.place import place_of, storage_of
 from headway.live.serving.serve import Doors, check
+from headway.live.serving.shares import check_no_mig
 from headway.live.serving.tokens import token_of
 from headway.units import parse_size
 
@@ -42,6 +43,9 @@ def start(
     app_file: Annotated[str, typer.Argument(help="Models, tasks and graphs in Python.", metavar="APP.py")],
     workers: Annotated[int | None, typer.Option(help="Worker processes: 2 if left out.", min=1, max=256)] = None,
     policy: Annotated[str, typer.Option(help="headway, compass, esg, jit, hash, heft, …")] = "headway",
+    slices: Annotated[
+        str, typer.Option(help="Share of a GPU of each worker, in sevenths: 1,2,4.", metavar="SHARES")
+    ] = "",
     gpu_memory: Annotated[
         str, typer.Option(help="Memory for models and activations, a worker: 14GB.", metavar="SIZE")
     ] = "",
@@ -90,7 +94,8 @@ def start(
     where = folder or path.stem
     doors = Doors(place_of(where), host, None if no_http else port, token_of(token_file), _body_bytes(body))
     check(doors)
-    settings = {"policy": policy, "workers": workers, "gpu_memory": gpu_memory or None, "set": set_keys or ()}
+    sizes = {"slices": slices or None, "gpu_memory": gpu_memory or None}
+    settings = {"policy": policy, "workers": workers, **sizes, "set": set_keys or ()}
     work = api.work("fleet", scenario=str(path), **settings)
     kept, experiment = Path(out) if out else None, typed(copied(work.document), "settings")
     if engine == LOCAL:
@@ -118,6 +123,8 @@ def _body_bytes(text: str) -> int:
 def _options(path: Path, folder: str, devices: str) -> Options:
     """Return how workers are run on some devices: processes on a GPU take some of its memory for themselves."""
     chosen = devices_of(devices)
+    if chosen != ("cpu",):
+        check_no_mig()
     context_bytes = CUDA_CONTEXT_BYTES if any(device.startswith("cuda") for device in chosen) else 0
     return Options(app=path, folder=storage_of(folder), devices=chosen, context_bytes=context_bytes)
 

@@ -89,20 +89,21 @@ class Scheduler(Generic[EventT, ActionT]):
 
     def instants(self, progress: Callable[[int], None] | None = None) -> Iterator[int]:
         """Yield each instant once all its events are applied: what is decided then is committed before the next."""
-        tape, following, follow, apply = self.tape, self.executor.next, self.executor.follow, self.state.apply
+        tape, follow, apply = self.tape, self.executor.follow, self.state.apply
         steps = 0
-        while not self.stopped and (step := following()) is not None:
-            now, events = step
+        following = () if self.stopped else iter(self.executor.next, None)
+        for steps, (now, events) in enumerate(following, 1):
             for event in events:
                 if (caused := apply(now, event)) is not None:
                     follow(now, caused)
             yield now
-            steps += 1
             if steps % LOOK_UP_EVERY_STEPS == 0:
                 if tape.due:
                     tape.flush()
                 if progress is not None:
                     progress(now)
+            if self.stopped:
+                break
         self.steps += steps
 
     def act(self, now: int, action: ActionT) -> str | None:

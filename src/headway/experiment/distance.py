@@ -29,7 +29,7 @@ def distance(first: StoredRun, second: StoredRun | None) -> Answer:
         second = simulated(first)
     elif (other := domain_of(second.scene.experiment)) is not domain:
         raise ExperimentError(f"a run of {domain.name} and one of {other.name} have no common workload")
-    a, b = domain.view.stays(first), domain.view.stays(second)
+    a, b = domain.view.paired(first, second)
     if not (common := [name for name in a if name in b]):
         raise ExperimentError(
             f"{first.folder} and {second.folder} have no {domain.subject} in common that ended in both: runs of one "

@@ -278,6 +278,10 @@ class View(ABC):
     def stays(self, stored: StoredRun) -> dict[str, float]:
         """Return how long each job or request that was completed took from its arrival to its end, in seconds."""
 
+    def paired(self, first: StoredRun, second: StoredRun) -> tuple[dict[str, float], dict[str, float]]:
+        """Return the times of two runs of one workload; who is in both has the same name in both."""
+        return self.stays(first), self.stays(second)
+
     @abstractmethod
     def story(self, stored: StoredRun, subject: str) -> Any:
         """Tell what happened to one job, request or program: something with ``lines`` and ``record``."""

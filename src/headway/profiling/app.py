@@ -11,7 +11,9 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -21,8 +23,9 @@ from headway.formats import toml
 from headway.profiling import store
 from headway.profiling.model import MOST_SPREAD, MS, Cell, Part
 from headway.profiling.model_device import AUTO
-from headway.profiling.model_process import Worker
+from headway.profiling.model_process import SHARES, Mps, Worker
 from headway.profiling.model_session import Effort, Log, Row
+from headway.units import exact_duration
 
 PROGRAM = "headway.profiling.app_worker"
 Say = Callable[[str], None]
@@ -63,6 +66,10 @@ class AppProfile:
     """Empty: it was measured on CPUs."""
     tasks: tuple[TaskProfile, ...]
     models: tuple[ModelWeights, ...]
+    by_share: bool = False
+    """Whether slices are sevenths of the device."""
+    overhead: int = 0
+    """What a batch takes besides where it is served; 0: not measured."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +80,8 @@ class Wanted:
     batches: tuple[int, ...] = ()
     cpus: tuple[int, ...] = ()
     """Besides those that a task declares."""
+    shares: tuple[int, ...] = ()
+    """Sevenths of the device that tasks with slices are measured on; empty: all of it."""
 
 
 def measure(
@@ -93,7 +102,9 @@ def measure(
     if not path.is_file():
         raise ProfileError(f"app {path}: there is no such file")
     asked, tried = wanted or Wanted(), effort or Effort()
-    with Worker(device, log=_output(path), program=PROGRAM) as worker:
+    with ExitStack() as stack:
+        processes = Processes(device, _output(path), stack)
+        worker = processes.of(SHARES)
         read = worker.ask("read", path=str(path.resolve()))
         tasks = _chosen(read["tasks"], asked, path)
         lines = Log(log or _log_of(path, worker.about, read, tried))
@@ -108,8 +119,40 @@ def measure(
             if tell is not None:
                 tell(number, len(orders), _said(part, order))
             times = {} if part == "model" else {"runs": tried.runs, "least_s": tried.least_s}
+            worker = processes.of(order.get("share", SHARES), str(path.resolve()))
             lines.keep(part, **order, **worker.ask(part, **order, **times))
-    return profile_of(path.stem, lines, tasks)
+    return profile_of(path.stem, lines, tasks, by_share=bool(asked.shares))
+
+
+class Processes:
+    """Processes that measure, one at a time: a share of a GPU is fixed when a process starts."""
+
+    def __init__(self, device: str, log: Path, stack: ExitStack) -> None:
+        self._device, self._log, self._stack = device, log, stack
+        self._mps: Mps | None = None
+        self._share = 0
+        self._worker: Worker | None = None
+        stack.callback(self._end)
+
+    def of(self, share: int, path: str = "") -> Worker:
+        """Return the process with a share of the device, started and with the application read where it is another."""
+        if self._worker is not None and (share == self._share or not self._worker.about["sms"]):
+            return self._worker  # CPUs are shared by affinity, which the process itself changes
+        self._end()
+        if share < SHARES and self._mps is None:
+            self._mps = Mps()
+            self._stack.callback(self._mps.end)
+        environment = self._mps.environment(share) if self._mps is not None else {}
+        self._share = share
+        self._worker = worker = Worker(self._device, environment, log=self._log, program=PROGRAM)
+        if path:
+            worker.ask("read", path=path)
+        return worker
+
+    def _end(self) -> None:
+        if self._worker is not None:
+            self._worker.end()
+            self._worker = None
 
 
 def _output(path: Path) -> Path:
@@ -120,7 +163,8 @@ def _output(path: Path) -> Path:
 
 
 def _said(part: str, order: Mapping[str, Any]) -> str:
-    at = ", ".join(f"{key} {value}" for key, value in order.items() if key != "name")
+    said = {key: value for key, value in order.items() if key != "name" and (key, value) != ("share", SHARES)}
+    at = ", ".join(f"{key} {value}" for key, value in said.items())
     return f"{part} {order['name']}{', ' if at else ''}{at}"
 
 
@@ -130,6 +174,8 @@ def _chosen(tasks: Sequence[Row], asked: Wanted, path: Path) -> list[Row]:
     for name in asked.tasks:
         if name not in names:
             raise ProfileError(f"app {path}: {unknown_name('task', name, names)}")
+    if not all(1 <= share <= SHARES for share in asked.shares):
+        raise ProfileError(f"--shares {','.join(map(str, asked.shares))}: sevenths of a device are from 1 to {SHARES}")
     here, chosen = len(os.sched_getaffinity(0)), []
     for task in tasks:
         if asked.tasks and task["name"] not in asked.tasks:
@@ -144,13 +190,15 @@ def _chosen(tasks: Sequence[Row], asked: Wanted, path: Path) -> list[Row]:
         batches = [batch for batch in asked.batches if batch <= max(task["batches"])] or task["batches"]
         if asked.batches and min(asked.batches) < 1:
             raise ProfileError(f"batch {min(asked.batches)}: must be at least 1")
-        chosen.append({**task, "cpus": cpus, "batches": sorted(set(batches))})
+        shares = sorted(set(asked.shares)) if task["slices"] else []
+        chosen.append({**task, "cpus": cpus, "batches": sorted(set(batches)), "shares": shares or [SHARES]})
     return chosen
 
 
 def _log_of(path: Path, about: Row, read: Row, effort: Effort) -> Path:
     """Return the log file of an application on this machine; what it reads from its environment changes its tasks."""
     parts: dict[str, Any] = {"program": store.program([str(path.resolve())]), "read": read, "device": about["device"]}
+    parts["axes"] = ("batch", "cpus", "share")
     parts["hardware"] = store.hardware(len(os.sched_getaffinity(0)), 0)
     return store.folder() / "models" / f"{path.stem}-{store.key({**parts, 'effort': asdict(effort)})}.jsonl"
 
@@ -159,38 +207,42 @@ def _missing(tasks: Sequence[Row], lines: Log) -> list[tuple[str, Row]]:
     """Return the measurements that are not in the log: models first, then tasks in the order of the graphs."""
     models = dict.fromkeys(model for task in tasks for model in task["models"])
     orders: list[tuple[str, Row]] = [("model", {"name": name}) for name in models]
-    orders += [
-        ("task", {"name": task["name"], "batch": batch, "cpus": cpus})
-        for task in tasks
-        for batch in task["batches"]
-        for cpus in task["cpus"]
-    ]
+    points = [(task, *point) for task in tasks for point in _points(task)]
+    points.sort(key=lambda point: -point[-1])  # a process a share
+    orders += [("task", _order(task, *at)) for task, *at in points]
     return [(part, order) for part, order in orders if not lines.all(part, **order)]
+
+
+def _points(task: Row) -> list[tuple[int, int, int]]:
+    """Return the batches, CPUs and shares that a task is measured with."""
+    return list(product(task["batches"], task["cpus"], task["shares"]))
+
+
+def _order(task: Row, batch: int, cpus: int, share: int) -> Row:
+    return {"name": task["name"], "batch": batch, "cpus": cpus, "share": share}
 
 
 # --- from lines to a profile ------------------------------------------------------------------------------------
 
 
-def profile_of(name: str, lines: Log, tasks: Sequence[Row]) -> AppProfile:
+def profile_of(name: str, lines: Log, tasks: Sequence[Row], *, by_share: bool = False) -> AppProfile:
     """Return the profile of some tasks from the lines of a log."""
     about = lines.one("about")
     models = dict.fromkeys(model for task in tasks for model in task["models"])
     return AppProfile(
         name,
         re.sub(r"^NVIDIA ", "", about["device"]) if about["sms"] else "",
-        tuple(_task(task, lines) for task in tasks),
+        tuple(_task(task, lines, by_share=by_share) for task in tasks),
         tuple(_weights(model, lines.one("model", name=model)) for model in models),
+        by_share,
     )
 
 
-def _task(task: Row, lines: Log) -> TaskProfile:
-    rows = {
-        (batch, cpus): lines.one("task", name=task["name"], batch=batch, cpus=cpus)
-        for batch in task["batches"]
-        for cpus in task["cpus"]
-    }
-    cells = tuple(Cell(*at, task["slices"], *Part.of(row["ns"])) for at, row in rows.items())
-    peaks = [-(-row["peak_bytes"] // batch) for (batch, _), row in rows.items()]
+def _task(task: Row, lines: Log, *, by_share: bool) -> TaskProfile:
+    rows = {at: lines.one("task", **_order(task, *at)) for at in _points(task)}
+    slices = {share: share if by_share and task["slices"] else task["slices"] for _, _, share in rows}
+    cells = tuple(Cell(batch, cpus, slices[share], *Part.of(row["ns"])) for (batch, cpus, share), row in rows.items())
+    peaks = [-(-row["peak_bytes"] // batch) for (batch, _, _), row in rows.items()]
     sizes = [max(row[key] for row in rows.values()) for key in ("input_bytes", "output_bytes")]
     return TaskProfile(task["name"], cells, max(peaks) if task["slices"] else 0, *sizes)
 
@@ -210,7 +262,7 @@ def write(profile: AppProfile, path: Path) -> None:
     made = document(profile)
     if path.exists():
         before = toml.read(path, "profile")
-        if before.get("gpu", "") == profile.gpu:
+        if before.get("gpu", "") == profile.gpu and before.get("shares", False) == profile.by_share:
             made = {**made, **{key: {**before.get(key, {}), **made[key]} for key in ("models", "functions")}}
     store.write(made, path)
 
@@ -220,7 +272,11 @@ def document(profile: AppProfile) -> store.Document:
     source = f"headway profile model, {profile.gpu or 'on CPUs'}"
     models = {each.name: _model_table(each) for each in profile.models if each.weights_bytes}
     functions = {task.name: _function_table(task) for task in profile.tasks}
-    return {"name": profile.name, "gpu": profile.gpu, "source": source, "models": models, "functions": functions}
+    more: store.Document = {"shares": True} if profile.by_share else {}
+    if profile.overhead:
+        more["overhead"] = exact_duration(profile.overhead)
+    about = {"name": profile.name, "gpu": profile.gpu, "source": source, **more}
+    return {**about, "models": models, "functions": functions}
 
 
 def _model_table(model: ModelWeights) -> store.Document:

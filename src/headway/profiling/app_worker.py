@@ -12,6 +12,7 @@ from headway.errors import ProfileError
 from headway.profiling.model_device import Device, first_line, serve, weights_bytes
 from headway.program.pipeline import Graph, Task
 from headway.scenarios.app import App, batches_of, read_app
+from headway.serving.fleet import cpus_of
 
 
 class Tasks(Device):
@@ -58,8 +59,8 @@ class Tasks(Device):
         self.empty()
         return {"build_ns": build_ns, "weights_bytes": weights_bytes(built), **loads}
 
-    def task(self, name: str, batch: int, cpus: int, runs: int, least_s: float) -> dict[str, Any]:
-        """Time a task on a batch of its graph's examples."""
+    def task(self, name: str, batch: int, cpus: int, share: int, runs: int, least_s: float) -> dict[str, Any]:
+        """Time a task on a batch of its graph's examples; a share of CPUs bounds those that it is given."""
         called = next(task for task in self._app.tasks if task.name == name)
         graph, at = self._place(called)
         lists = self._lists(graph, at)
@@ -70,7 +71,7 @@ class Tasks(Device):
         def once() -> None:
             results[:] = self._called(called, models, given)
 
-        self.hold(cpus)
+        self.hold(cpus if self.is_cuda else min(cpus, len(cpus_of(share, self.all_cpus))))
         measured = self.timed_with_peak(once, runs, least_s)
         self.hold_these(self.all_cpus)
         inputs = given[0] if not graph.predecessors(at) else []

@@ -17,15 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import ProfileError
+from headway.serving.fleet import WHOLE, percent_of
 
-SHARES = 7
+SHARES = WHOLE
 LONGEST_S = 240.0
 """Timeout for one answer."""
-
-
-def percent_of(share: int) -> int:
-    """Return a share as a percentage for MPS."""
-    return round(100 * share / SHARES)
 
 
 class Mps:

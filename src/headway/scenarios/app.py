@@ -6,16 +6,18 @@ a first guess; ``headway profile model app.py`` measures them.
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
-from headway.errors import ExperimentError, InputError
+from headway.errors import ExperimentError, InputError, ProfileError
 from headway.formats import toml
+from headway.formats.serving.settings import ServingTable, parse_slices
 from headway.plugins import imported
 from headway.program.pipeline import Graph, Model, Task
+from headway.serving.fleet import FIXED, WHOLE
 from headway.units import exact_duration
 
 PROFILE_SUFFIX = ".profile.toml"
@@ -26,7 +28,7 @@ ONE_MACHINE = {"latency": 0, **dict.fromkeys(("within_host", "within_rack", "bet
 RATE_PER_SECOND = 2.0
 REQUESTS = 1000
 GUESSED_MS, GUESSED_POWER = 10.0, 0.7
-"""The first guess of a task's time: so many milliseconds, times its batch to this power."""
+"""The first guess of a task's time: so many milliseconds, times its batch over its part of a GPU to this power."""
 
 NamedT = TypeVar("NamedT", Model, Task)
 
@@ -118,27 +120,51 @@ def batches_of(task: Task) -> list[int]:
     return [*(1 << power for power in range((task.max_batch - 1).bit_length())), task.max_batch]
 
 
-def document(app: App, profile: Path | None = None, workers: int | None = None) -> toml.Document:
-    """Return the scenario tables of an application.
+def document(app: App, profile: Path | None = None, serving: ServingTable | None = None) -> toml.Document:
+    """Return the scenario tables of an application, whose workers are on this machine.
 
-    ``profile``: its measured profile, in its own folder. ``workers``: how many share this machine; 2 unless given.
+    ``profile``: its measured profile, in its own folder. ``serving`` says how many workers there are, and their shares.
     """
+    given = serving or ServingTable()
+    shares = _shares(app, Path(given.profile) if given.profile.endswith(".toml") else profile, given)
+    shared = {"devices": given.devices, "shared_cpus": given.shared_cpus}
     measured = {"measured": [profile.name], "profile": "measured"} if profile is not None else {}
     return {
         "about": f"Application {app.path.name}",
         **measured,
         "models": {model.name: "" if model.memory_bytes is None else model.memory_bytes for model in app.models},
-        "functions": {task.name: _function(task, app.path) for task in app.tasks},
+        "functions": {task.name: _function(task, app.path, shares) for task in app.tasks},
         "graphs": {graph.name: _graph(graph) for graph in app.graphs},
-        "fleet": {"workers": [_workers(app, workers or WORKERS)], "links": ONE_MACHINE},
+        "fleet": {"workers": _workers(app, given.workers, shares), **shared, "links": ONE_MACHINE},
         "workload": {"arrivals": "poisson", "rate": RATE_PER_SECOND, "requests": REQUESTS},
     }
 
 
-def _function(task: Task, path: Path) -> toml.Document:
-    cells = [[batch, task.cpus, task.slices, round(GUESSED_MS * batch**GUESSED_POWER, 3)] for batch in batches_of(task)]
+def _shares(app: App, profile: Path | None, serving: ServingTable) -> tuple[int, ...]:
+    """Return the shares of a GPU that workers have, in sevenths; none where tasks take a whole one, however many."""
+    asked = parse_slices(serving.slices)
+    by_share = profile is not None and profile.is_file() and bool(toml.read(profile, "profile").get("shares", False))
+    if asked and profile is not None and not by_share:
+        remedy = f"headway profile model {app.path} --shares {serving.slices} measures them by share"
+        raise ProfileError(f"slices {serving.slices}: times in {profile} are of the whole device: {remedy}")
+    return asked or ((WHOLE,) if by_share else ())
+
+
+def _function(task: Task, path: Path, shares: Sequence[int]) -> toml.Document:
+    cells = [
+        [batch, task.cpus, slices, round(GUESSED_MS * batch**GUESSED_POWER * part**-GUESSED_POWER, 3)]
+        for batch in batches_of(task)
+        for slices, part in _sizes(task, shares)
+    ]
     models = [model.name for model in task.models]
     return {"models": models, "cells": cells, "guess": f"headway profile model {path}"}
+
+
+def _sizes(task: Task, shares: Sequence[int]) -> list[tuple[int, float]]:
+    """Return the slices that a task may take, each with its part of the GPU: its own, else the shares of workers."""
+    if not task.slices or not shares:
+        return [(task.slices, 1.0)]
+    return [(share, share / WHOLE) for share in sorted(set(shares))]
 
 
 def _graph(graph: Graph) -> toml.Document:
@@ -149,8 +175,15 @@ def _graph(graph: Graph) -> toml.Document:
     return {"tasks": tasks, **({"slo": exact_duration(graph.slo)} if graph.slo else {})}
 
 
-def _workers(app: App, count: int) -> toml.Document:
-    """Return equal workers on this machine: its CPUs are divided, but each has those of the largest task."""
+def _workers(app: App, count: int | None, shares: Sequence[int]) -> list[toml.Document]:
+    """Return workers on this machine: its CPUs are divided, but each has those of the largest task."""
+    count = count or max(len(shares), WORKERS)
     cpus = max(len(os.sched_getaffinity(0)) // count, *(task.cpus for task in app.tasks))
-    slices = max(1, *(task.slices for task in app.tasks))
-    return {"count": count, "memory": GPU_MEMORY, "cpus": cpus, "slices": slices, "per_host": count}
+    each = {"memory": GPU_MEMORY, "cpus": cpus, "per_host": count}
+    if not shares:
+        return [{**each, "count": count, "slices": max(1, *(task.slices for task in app.tasks))}]
+    in_turn = [shares[index % len(shares)] for index in range(count)]
+    return [
+        {**each, "count": in_turn.count(share), "name": f"share-{share}", "slices": share, "geometry": FIXED}
+        for share in dict.fromkeys(in_turn)
+    ]

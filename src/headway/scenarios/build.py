@@ -292,12 +292,12 @@ class Builder:
             return {ANY_GPU: generating.cells_of(table.generate, kind)}, 0.0
         if measured := self._measured(name):
             cells: dict[str, Mapping[Configuration, int]] = {
-                profile.gpu: self._at_own_time(function.cells, name, where) for profile, function in measured
+                profile.gpu: self._at_own_time(_served(profile, each), name, where) for profile, each in measured
             }
             if missing := sorted(gpu for gpu in gpus if gpu not in cells and ANY_GPU not in cells):
                 files = ", ".join(str(profile.path) for profile in self.profiles)
                 raise ProfileError(f"{where}: no cells for GPU {missing[0]} (profile {files}: {', '.join(cells)})")
-            return cells, max(function.spread for _, function in measured)
+            return cells, max(_spread(profile, each) for profile, each in measured)
         if bool(table.cells) == (table.ms is not None):
             raise ProfileError(f"{where}: needs ms or cells, one of them")
         check_given(table, where, law=self.table.law is not None)
@@ -387,3 +387,14 @@ class Builder:
             if name not in self.graphs:
                 raise ExperimentError(f"{self.where}, mix: {unknown_name('graph', name, self.graphs)}")
         typed(part.classes or {}, list(self.graphs), self.where)
+
+
+def _served(profile: ServingProfile, function: FunctionProfile) -> Mapping[Configuration, int]:
+    """Return the cells of a function with what each batch takes besides."""
+    return {cell: time + profile.overhead for cell, time in function.cells.items()}
+
+
+def _spread(profile: ServingProfile, function: FunctionProfile) -> float:
+    """Return the spread of a function's times as they are served: what a batch takes besides does not vary with it."""
+    least = function.cells[min(function.cells)]
+    return function.spread * least / (least + profile.overhead)

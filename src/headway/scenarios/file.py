@@ -125,6 +125,8 @@ def files_of(name: str) -> list[Path]:
 
 def _read_scenario(experiment: ServingExperiment) -> toml.Document | Built:
     path = path_of(experiment.serving.scenario)
+    if path.suffix != PYTHON:
+        _refuse_shares(experiment, f"scenario {path}")
     made = _document(path) if path.suffix != PYTHON else _called(path, experiment)
     if isinstance(made, Built):
         return made
@@ -168,15 +170,21 @@ def _called(path: Path, experiment: ServingExperiment) -> toml.Document | Built:
     module = module_of(path, where)
     if is_app(module):
         measured = profile_beside(path)
-        return document_of_app(
-            app_of(module, path), measured if measured.is_file() else None, experiment.serving.workers
-        )
+        return document_of_app(app_of(module, path), measured if measured.is_file() else None, experiment.serving)
+    _refuse_shares(experiment, where)
     with loading(where):
         made = module.scenario(experiment) if hasattr(module, "scenario") else None
     if not isinstance(made, dict | Built):
         rule = "needs a function scenario(experiment) that returns a dictionary or a Built"
         raise ExperimentError(f"{where}: {rule}, or graphs: reading = hw.graph(…)")
     return made
+
+
+def _refuse_shares(experiment: ServingExperiment, where: str) -> None:
+    """Raise for keys that say what the workers of an application are, where there is none."""
+    for key in ("slices", "devices", "shared_cpus"):
+        if given := getattr(experiment.serving, key):
+            raise ExperimentError(f"{key} {given}: is of an application; {where} says itself what its workers are")
 
 
 def _check_built_keys(experiment: ServingExperiment) -> None:
@@ -233,7 +241,7 @@ def _with_pairs(experiment: ServingExperiment, built: Built) -> Built:
     table = pair_file.load(asked.interference, asked.programs)
     names = [_program_of(table, function.name) for function in built.catalogue.functions]
     gpus = {worker.gpu for worker in built.fleet.workers}
-    shares = {slices * REFERENCE_SPEED_PPM // gpu.slices for gpu in gpus for slices in range(1, gpu.slices + 1)}
+    shares = {slices * REFERENCE_SPEED_PPM // gpu.whole for gpu in gpus for slices in range(1, gpu.slices + 1)}
     times = [function.profile.times.values() for function in built.catalogue.functions]
     on_gpu = [at for at, tables in enumerate(times) if any(cell.slices for cells in tables for cell in cells)]
     found, unknown = expanded(table, [names[index] for index in on_gpu], {*shares, _HALF})

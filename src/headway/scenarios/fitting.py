@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from headway.errors import ExperimentError, ProfileError
 from headway.serving.catalogue import Configuration, Function, Model, Profile
-from headway.serving.fleet import Fleet, Worker, find_slices, reachable_bytes
+from headway.serving.fleet import FIXED, Fleet, Gpu, Worker, find_slices, reachable_bytes
 from headway.units import counted, format_size
 
 
@@ -45,16 +45,21 @@ def runnable(function: Function, models: Sequence[Model], fleet: Fleet, where: s
         kept[gpu] = {
             cell: time
             for cell, time in cells.items()
-            if all(_runs(worker, cell, weights + function.activation_bytes * cell.batch) for worker in kinds)
+            if (sharing := [worker for worker in kinds if _shares(worker.gpu, cell)])
+            and all(_runs(worker, cell, weights + function.activation_bytes * cell.batch) for worker in sharing)
         }
-        if not kept[gpu]:
-            worker = next(iter(kinds))
+        if worker := next((each for each in kinds if not any(_shares(each.gpu, cell) for cell in kept[gpu])), None):
             raise ProfileError(
                 f"{where}, function {function.name}: none of its {counted(len(cells), 'cell')} can run on GPU {gpu} "
                 f"with {counted(worker.gpu.slices, 'slice')} ({worker.gpu.geometry}), {counted(worker.cpus, 'CPU')} "
                 f"and {format_size(worker.gpu.memory_bytes)}"
             )
     return replace(function, profile=Profile(kept, function.profile.spread))
+
+
+def _shares(gpu: Gpu, cell: Configuration) -> bool:
+    """Return whether the times of a cell are of workers with such a GPU: each fixed share has its own."""
+    return gpu.geometry != FIXED or cell.slices in (0, gpu.slices)
 
 
 def _runs(worker: Worker, cell: Configuration, memory_bytes: int) -> bool:

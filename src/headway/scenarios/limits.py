@@ -12,7 +12,7 @@ from headway.scenarios.classes import classes_of, mixes_of, shares_of, slo_texts
 from headway.scenarios.generating import check_expected_contexts
 from headway.scenarios.tokens import TokenPairs, with_run_tokens
 from headway.serving.catalogue import Configuration, Function
-from headway.serving.fleet import MEMORY_SLICES, MIG, MIG_SPAN, Worker
+from headway.serving.fleet import MEMORY_SLICES, MIG, MIG_SPAN, Worker, find_slices
 from headway.serving.graph import Graph
 from headway.serving.latency import LatencyModel
 from headway.units import SECOND, counted, format_duration
@@ -192,7 +192,8 @@ def _seconds(function: Function, kind: _Kind) -> list[tuple[Configuration, float
     if function.generate is not None:  # as if each request had the whole worker, for its part of the engine's time
         whole = Configuration(1, kind.worker.cpus, kind.worker.gpu.slices)
         return [(whole, function.generate.saturated(min(map(kind.places, cells))) / SECOND)]
-    return [(cell, time / SECOND) for cell, time in cells.items()]
+    gpu = kind.worker.gpu
+    return [(cell, time / SECOND) for cell, time in cells.items() if find_slices(gpu, cell.slices, 0) is not None]
 
 
 def _easily(built: Built, calls: Mapping[int, float]) -> float:

@@ -19,9 +19,11 @@ from headway.serving.events import (
     FirstToken,
     InstanceStarted,
     ModelFetched,
+    ModelLost,
     RequestArrived,
     RequestFailed,
     TaskArrived,
+    TimeMeasured,
     Woke,
     WorkerFailed,
     WorkerRecovered,
@@ -46,6 +48,8 @@ _RANKS: dict[int, int] = {
     Kind.WOKE: Woke.rank,
     Kind.REQUEST_FAILED: RequestFailed.rank,
     Kind.REJECTED: ActionRejected.rank,
+    Kind.MEASURED: TimeMeasured.rank,
+    Kind.MODEL_LOST: ModelLost.rank,
 }
 _ACTIONS = range(Kind.PLACE, Kind.TASK)
 
@@ -103,6 +107,7 @@ class _Auditor(RequestAuditor):
             Kind.PLACE: self._on_placed,
             Kind.MOVE: self._on_placed,
             Kind.EVICT: self._on_evict,
+            Kind.MODEL_LOST: lambda row: self._on_evict(row) if row[6] else None,
             Kind.START_INSTANCE: self._on_start_instance,
             Kind.STOP_INSTANCE: self._on_stop_instance,
             Kind.EXPIRED: self._on_expired,
@@ -111,7 +116,7 @@ class _Auditor(RequestAuditor):
             Kind.LOST: self._on_lost,
             Kind.DECIDE: self._on_decide,
             Kind.REQUEST_FAILED: self._on_drop,
-            **dict.fromkeys((Kind.WOKE, Kind.WAKE_AT, Kind.REFUSED, Kind.REJECTED), lambda row: None),
+            **dict.fromkeys((Kind.WOKE, Kind.WAKE_AT, Kind.REFUSED, Kind.REJECTED, Kind.MEASURED), lambda row: None),
         }
 
     def _find_open(self) -> None:

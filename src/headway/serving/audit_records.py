@@ -7,7 +7,7 @@ again each time. What both agree on is likely to be right.
 from collections.abc import Iterator, Sequence
 
 from headway.serving.catalogue import Catalogue, Configuration
-from headway.serving.fleet import FREE, MIG_PLACES, MIG_SPAN, Fleet, Worker
+from headway.serving.fleet import FIXED, FREE, MIG, MIG_PLACES, MIG_SPAN, Fleet, Worker
 from headway.serving.graph import Graph
 from headway.serving.request import Request
 from headway.serving.workerstate import Power
@@ -117,7 +117,9 @@ class WorkerRecord:
             yield "cpus", f"{cpus} CPUs are held, worker {self.worker.name} has {self.worker.cpus}"
         if (slices := sum(batch.slices for batch in batches)) > gpu.slices:
             yield "slices", f"{slices} slices are held, worker {self.worker.name} has {gpu.slices}"
-        if gpu.geometry != FREE:
+        if gpu.geometry == FIXED and any(batch.slices not in (0, gpu.slices) for batch in batches):
+            yield "slices", f"a batch has another share than worker {self.worker.name}, which has {gpu.slices} slices"
+        if gpu.geometry == MIG:
             yield from self._places()
             yield from self._instances()
 
@@ -170,7 +172,11 @@ class WorkerRecord:
                 for cell, time in kind.profile.on(gpu.type).items()
                 if gpu.geometry == FREE
                 or not cell.slices
-                or 8 * (needs + activation_bytes * cell.batch) <= MIG_SPAN.get(cell.slices, 0) * gpu.memory_bytes
+                or (gpu.geometry == FIXED and cell.slices == gpu.slices)
+                or (
+                    gpu.geometry == MIG
+                    and 8 * (needs + activation_bytes * cell.batch) <= MIG_SPAN.get(cell.slices, 0) * gpu.memory_bytes
+                )
             }
         return self._known[function]
 

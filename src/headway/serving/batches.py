@@ -4,7 +4,14 @@ from typing import TYPE_CHECKING
 
 from headway.serving import store
 from headway.serving.actions import FetchModel, RunBatch, StartInstance
-from headway.serving.events import BatchFinished, BatchLoaded, FirstToken, InstanceStarted, ModelFetched, Sent
+from headway.serving.events import (
+    BatchFinished,
+    BatchLoaded,
+    FirstToken,
+    InstanceStarted,
+    ModelFetched,
+    Sent,
+)
 from headway.serving.fleet import find_slices
 from headway.serving.requeststate import DONE, QUEUED, RUNNING, RequestState
 from headway.serving.rows import Kind, pack
@@ -54,8 +61,12 @@ def run(state: "ServingState", now: int, action: RunBatch) -> None:
     expected = latency.run_time(index, function, len(tasks), cpus, slices)
     assert expected is not None
     if latency.interference:
-        beside = latency.beside(function, [other.function for other in worker.running.values()], index, slices)
+        running = [other.function for near in state.sharing[index] for other in near.running.values()]
+        beside = latency.beside(function, running, index, slices)
         expected = expected * beside // REFERENCE_SPEED_PPM
+    if latency.shared_cpus:
+        wanted = cpus + sum(other.cpus for near in state.sharing[index] for other in near.running.values())
+        expected = expected * latency.crowded(wanted) // REFERENCE_SPEED_PPM
     end = batch.end = start + expected
     worker.running[lease] = batch
     if end > worker.busy_until:

@@ -47,6 +47,15 @@ class ModelFetched(Struct, frozen=True, gc=False):
     rank: ClassVar[int] = 2
 
 
+class ModelLost(Struct, frozen=True, gc=False):
+    """Weights that were to come did not: they are not on the GPU. Only a run outside the simulator has these."""
+
+    worker: int
+    model: int
+    rank: ClassVar[int] = 3
+    """After the end of the batch that they were for."""
+
+
 class InstanceStarted(Struct, frozen=True, gc=False):
     """A process that was started ahead of any task can run tasks."""
 
@@ -116,6 +125,18 @@ class ActionRejected(Struct, frozen=True, gc=False):
     rank: ClassVar[int] = 8
 
 
+class TimeMeasured(Struct, frozen=True, gc=False):
+    """A configuration takes another time than was expected. Only a run outside the simulator has these."""
+
+    worker: int
+    """One of the workers with the GPU that it was measured on."""
+    function: int
+    cell: int
+    """The position of the configuration among those of the function there, smallest first."""
+    time: int
+    rank: ClassVar[int] = 8
+
+
 class Woke(Struct, frozen=True, gc=False):
     """The time that a policy asked for with ``WakeAt`` has come."""
 
@@ -127,6 +148,7 @@ Event: TypeAlias = (
     | BatchLoaded
     | FirstToken
     | ModelFetched
+    | ModelLost
     | InstanceStarted
     | WorkerFailed
     | WorkerRecovered
@@ -135,7 +157,10 @@ Event: TypeAlias = (
     | RequestArrived
     | RequestFailed
     | ActionRejected
+    | TimeMeasured
     | Woke
 )
+FromOutside: TypeAlias = RequestFailed | ActionRejected | ModelLost | TimeMeasured
+"""What only runs outside the simulator have."""
 Sent: TypeAlias = tuple[int, TaskArrived]
 """Inputs on their way to a worker: when they arrive, and the event of their arrival."""

@@ -4,13 +4,15 @@ A worker is one GPU with its share of a host. GPUs of one host are workers with 
 network card and sit nearer to each other than workers of other hosts (docs/background/decisions/0011).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from headway.units import SECOND
 
 GIB = 1 << 30
-FREE, MIG = "free", "mig"
+FREE, MIG, FIXED = "free", "mig", "fixed"
+WHOLE = 7
+"""Slices of a whole GPU where workers have fixed shares of it, as MIG divides one."""
 
 MIG_PLACES: Mapping[int, tuple[int, ...]] = {1: (0, 1, 2, 3, 4, 5, 6), 2: (0, 2, 4), 3: (0, 4), 4: (0,), 7: (0,)}
 """Where an instance of so many compute slices may begin on an A100 or H200; 5 and 6 do not exist."""
@@ -27,7 +29,13 @@ class Gpu:
     memory_bytes: int
     slices: int = 1
     geometry: str = FREE
-    """``free``: any number of slices anywhere; ``mig``: the profiles and places that the hardware has."""
+    """``free``: any number of slices anywhere; ``mig``: the profiles and places that the hardware has; ``fixed``: the
+    slices are a share of the SMs that its process was started with, so a batch takes all of them, or none."""
+
+    @property
+    def whole(self) -> int:
+        """Return the slices of the device."""
+        return WHOLE if self.geometry == FIXED else self.slices
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +51,8 @@ class Worker:
     rack: int = 0
     hour_usd: float | None = None
     """What an hour of it costs; None: what its CPUs and slices cost."""
+    device: int = -1
+    """Workers with the same number share a GPU, or the CPUs that they compute on; -1: it has one of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +109,8 @@ class Fleet:
     off: tuple[int, ...] = ()
     """Workers that are off when the run begins."""
 
+    shared_cpus: int = 0
+    """CPUs that all workers of a device share; 0: each worker has its own."""
     store: Store | None = None
     """None: workers send results to each other."""
 
@@ -137,7 +149,7 @@ class Fleet:
 
 def reachable_bytes(gpu: Gpu, slices: int) -> int:
     """Return the memory that a batch on so many slices can reach: that of its MIG instance, else of the GPU."""
-    whole = gpu.geometry == FREE or not slices
+    whole = gpu.geometry != MIG or not slices
     return gpu.memory_bytes * (MEMORY_SLICES if whole else MIG_SPAN.get(slices, 0)) // MEMORY_SLICES
 
 
@@ -160,10 +172,23 @@ def find_slices(gpu: Gpu, slices: int, taken: int) -> tuple[int, int] | None:
                 low += 1
             mask |= 1 << low
         return (mask & -mask).bit_length() - 1, mask
+    if gpu.geometry == FIXED:
+        return (0, (1 << slices) - 1) if slices == gpu.slices and not taken else None
     span = (1 << MIG_SPAN.get(slices, 0)) - 1
     free = [first for first in MIG_PLACES.get(slices, ()) if not taken & span << first]
     best = max(free, key=lambda first: (_largest(taken | span << first), first), default=None)
     return None if best is None else (best, span << best)
+
+
+def percent_of(share: int) -> int:
+    """Return a share of a GPU as a percentage of its SMs."""
+    return round(100 * share / WHOLE)
+
+
+def cpus_of(share: int, cpus: Sequence[int], first: int = 0) -> tuple[int, ...]:
+    """Return the CPUs that are a share of some, at least one, from position ``first`` on."""
+    count = max(1, round(share * len(cpus) / WHOLE))
+    return tuple(sorted(cpus[(first + step) % len(cpus)] for step in range(count)))
 
 
 def _largest(taken: int) -> int:

@@ -50,9 +50,9 @@ class Generation:
         """Return how many tokens the cache holds."""
         return self.cache_bytes // self.kv_bytes_per_token
 
-    def alone(self) -> int:
-        """Return the expected nanoseconds of a request that has the engine to itself."""
-        prompt, output = self.expected_prompt, self.expected_output
+    def alone(self, prompt: int = 0, output: int = 0) -> int:
+        """Return the nanoseconds of a request that has the engine to itself; without tokens, of the expected one."""
+        prompt, output = prompt or self.expected_prompt, output or self.expected_output
         most = self.chunk if self.batching == CONTINUOUS else self.prefill_tokens
         time = 0
         for done in range(0, prompt, most):

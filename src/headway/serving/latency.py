@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from headway.errors import ProfileError
 from headway.serving.catalogue import Catalogue, Configuration
-from headway.serving.fleet import FREE, Fleet, Gpu, reachable_bytes
+from headway.serving.fleet import FIXED, FREE, Fleet, Gpu, reachable_bytes
 from headway.serving.graph import Graph
 from headway.units import REFERENCE_SPEED_PPM
 
@@ -31,29 +31,55 @@ class LatencyModel:
         self.catalogue = catalogue
         self.interference = dict(interference or {})
         self.by_share = dict(by_share or {})
+        self.shared_cpus = fleet.shared_cpus
         self.weights = tuple(catalogue.size_of(function.mask) for function in catalogue.functions)
         """By function: the bytes of its models."""
         self._gpus = tuple(worker.gpu for worker in fleet.workers)
         self._cells: dict[tuple[Gpu, int], Mapping[Configuration, int]] = {}
         self._batches: dict[tuple[Gpu, int], tuple[int, ...]] = {}
         self._padded: dict[tuple[int, int, int, int, int], int] = {}
-        base: dict[Gpu, tuple[int, ...]] = {}
         for gpu in dict.fromkeys(self._gpus):
             for index in range(len(catalogue.functions)):
                 cells = self._cells[gpu, index] = self._held(gpu, index)
                 self._batches[gpu, index] = tuple(sorted({cell.batch for cell in cells}))
-            all_cells = [self._cells[gpu, index] for index in range(len(catalogue.functions))]
-            base[gpu] = tuple(cells[min(cells)] for cells in all_cells)
-        self.base = tuple(base[gpu] for gpu in self._gpus)
+        self.base = self._base()
         """By worker and function: the run time of one task at the least configuration."""
+        self.version = 0
+        """How often a time was refined: what was computed from times of an earlier version is out of date."""
+
+    def _base(self) -> tuple[tuple[int, ...], ...]:
+        base: dict[Gpu, tuple[int, ...]] = {}
+        for gpu in dict.fromkeys(self._gpus):
+            all_cells = [self._cells[gpu, index] for index in range(len(self.catalogue.functions))]
+            base[gpu] = tuple(cells[min(cells)] for cells in all_cells)
+        return tuple(base[gpu] for gpu in self._gpus)
+
+    def refine(self, worker: int, function: int, position: int, time: int) -> None:
+        """Expect another time of a configuration from now on, on all workers with the GPU of this one."""
+        gpu = self._gpus[worker]
+        cells = self._cells[gpu, function]
+        self._cells[gpu, function] = {**cells, sorted(cells)[position]: time}
+        self._padded = {}
+        self.base = self._base()
+        self.version += 1
+
+    def cell_of(self, worker: int, function: int, batch: int, cpus: int, slices: int) -> Configuration | None:
+        """Return the measured configuration by which a batch is timed; None: there is none."""
+        padded = next((size for size in self.batches(worker, function) if size >= batch), 0)
+        cell = Configuration(padded, cpus, slices)
+        return cell if cell in self.cells(worker, function) else None
 
     def _held(self, gpu: Gpu, index: int) -> Mapping[Configuration, int]:
-        """Return the cells of a function on a GPU; with MIG those that fit into the memory of their instance."""
+        """Return the cells of a function on a GPU; with MIG those that fit into their instance."""
         function, weights = self.catalogue.functions[index], self.weights[index]
         if not (cells := function.profile.on(gpu.type)):
             raise ProfileError(f"function {function.name}: its profile for GPU {gpu.type!r} is empty")
         if gpu.geometry == FREE:
             return cells
+        if gpu.geometry == FIXED:
+            if not (own := {cell: time for cell, time in cells.items() if cell.slices in (0, gpu.slices)}):
+                raise ProfileError(f"function {function.name}: its profile has no cell with {gpu.slices} slices")
+            return own
         activation_bytes = function.activation_bytes
         held = {
             cell: time
@@ -94,10 +120,14 @@ class LatencyModel:
         """
         key = (worker, function, batch, cpus, slices)
         if (time := self._padded.get(key)) is None:
-            padded = next((size for size in self.batches(worker, function) if size >= batch), 0)
-            time = self.cells(worker, function).get(Configuration(padded, cpus, slices), -1)
-            self._padded[key] = time
+            cell = self.cell_of(worker, function, batch, cpus, slices)
+            time = self._padded[key] = -1 if cell is None else self.cells(worker, function)[cell]
         return None if time < 0 else time
+
+    def crowded(self, cpus: int) -> int:
+        """Return the slow-down where batches of one device want so many CPUs in all, in parts per million."""
+        shared = self.shared_cpus
+        return REFERENCE_SPEED_PPM if not shared or cpus <= shared else REFERENCE_SPEED_PPM * cpus // shared
 
     def beside(self, function: int, neighbours: Sequence[int], worker: int = -1, slices: int = 0) -> int:
         """Return a function's slow-down beside others, in parts per million: the product over the neighbours.
@@ -106,7 +136,7 @@ class LatencyModel:
         """
         slower = REFERENCE_SPEED_PPM
         if self.interference:
-            share = slices * REFERENCE_SPEED_PPM // self._gpus[worker].slices if self.by_share else 0
+            share = slices * REFERENCE_SPEED_PPM // self._gpus[worker].whole if self.by_share else 0
             for other in neighbours:
                 plain = self.interference.get((function, other), REFERENCE_SPEED_PPM)
                 slower = slower * self.by_share.get((function, other, share), plain) // REFERENCE_SPEED_PPM

@@ -18,9 +18,11 @@ from headway.serving.events import (
     FirstToken,
     InstanceStarted,
     ModelFetched,
+    ModelLost,
     RequestArrived,
     RequestFailed,
     TaskArrived,
+    TimeMeasured,
     Woke,
     WorkerFailed,
     WorkerRecovered,
@@ -75,6 +77,10 @@ def _event(requests: dict[int, Request], row: list[int]) -> Event:
             return Woke()
         case Kind.REQUEST_FAILED:
             return RequestFailed(subject, detail)
+        case Kind.MODEL_LOST:
+            return ModelLost(place, detail)
+        case Kind.MEASURED:
+            return TimeMeasured(place, detail & 0xFFFF, detail >> 16, value)
         case Kind.REJECTED:
             return ActionRejected(value, subject, place)
         case _:

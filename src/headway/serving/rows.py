@@ -25,6 +25,8 @@ class Kind(IntEnum):
     REQUEST_FAILED = (
         12  # it cannot be answered; detail is the task that failed, -1: none; value the tasks that had been finished
     )
+    MEASURED = 13  # a configuration takes so long; detail is the function and, from bit 16 on, its position
+    MODEL_LOST = 14  # weights did not come; detail is the model, value 0: others are about to fetch or use it
     WORKER_STARTED = 15  # a worker that was off can be used; the lease is that of its start
     FIRST_TOKEN = 16  # a request of a generating function has its first token; detail is the task
     PLACE = 20  # detail is the task, place its worker

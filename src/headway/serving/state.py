@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from headway.core.tape import Row as TapeRow
-from headway.serving import batches, feasible, losses, power, store, warm
+from headway.serving import batches, feasible, losses, outside, power, store, warm
 from headway.serving.actions import (
     NOWHERE,
     Action,
@@ -37,10 +37,10 @@ from headway.serving.events import (
     BatchLoaded,
     Event,
     FirstToken,
+    FromOutside,
     InstanceStarted,
     ModelFetched,
     RequestArrived,
-    RequestFailed,
     Sent,
     TaskArrived,
     Woke,
@@ -53,7 +53,7 @@ from headway.serving.latency import LatencyModel
 from headway.serving.request import Request
 from headway.serving.requeststate import QUEUED, READY, RUNNING, SENT, RequestState
 from headway.serving.rows import Kind
-from headway.serving.workerstate import Row, TaskId, WorkerState
+from headway.serving.workerstate import Row, TaskId, WorkerState, sharing
 
 CENTRAL = -1
 """The viewer that sees every row as it is."""
@@ -83,6 +83,7 @@ class ServingState:
         self.central = central
         self.to_come = to_come
         self.workers = [WorkerState(index, worker, catalogue) for index, worker in enumerate(fleet.workers)]
+        self.sharing = sharing(self.workers)
         self.requests: dict[int, RequestState] = {}
         """Open requests: arrived, neither answered nor dropped."""
         self.ready: dict[tuple[int, int], dict[int, int]] = {}
@@ -221,10 +222,8 @@ class ServingState:
             self.pushed = None
         elif isinstance(event, WorkerStarted):
             power.on_worker_started(self, now, event)
-        elif isinstance(event, RequestFailed):
-            losses.on_request_failed(self, now, event)
-        elif isinstance(event, ActionRejected):
-            losses.on_action_rejected(self, now, event)
+        elif isinstance(event, FromOutside):
+            outside.apply(self, now, event)
         else:
             assert isinstance(event, Woke)
             self.journal((now, Kind.WOKE, -1, 0, -1, 0, 0))

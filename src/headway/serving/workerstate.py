@@ -184,3 +184,11 @@ class WorkerState:
             else:
                 del self.need_counts[model]
                 self.wanted &= ~(1 << model)
+
+
+def sharing(workers: list[WorkerState]) -> list[list[WorkerState]]:
+    """Return by worker those that compute on its device, itself among them."""
+    on: dict[int, list[WorkerState]] = {}
+    for worker in workers:
+        on.setdefault(worker.worker.device, []).append(worker)
+    return [on[worker.worker.device] if worker.worker.device >= 0 else [worker] for worker in workers]

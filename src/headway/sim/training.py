@@ -73,39 +73,37 @@ class SimulatedCluster:
 
     def next(self) -> tuple[int, Sequence[Event]] | None:
         """Return the next instant and its events in rank order."""
-        heap = self._heap
-        while True:
-            arrival = self._arrival
+        heap, arrival = self._heap, self._arrival
+        while heap and (now := heap[0][0]) <= arrival:
+            running, moved = self._state.running, self._moved
             events: list[Event] = []
-            if not heap or arrival < heap[0][0]:
-                if arrival == _NEVER:
-                    return None
-                self._arrivals(arrival, events)
-                return arrival, events
-            now = heap[0][0]
-            running = self._state.running
-            while heap and heap[0][0] == now and heap[0][1] < _WOKE:
+            wakes = 0
+            while True:
                 entry = heappop(heap)
                 _, rank, subject, lease, _ = entry
-                if rank == _FINISHED and not self._moved:
+                if rank == _FINISHED and not moved:
                     js = running.get(subject)
                     if js is not None and js.lease == lease:
                         events.append(JobFinished(subject, lease))
+                elif rank == _WOKE:
+                    wakes += 1
                 else:
                     self._take(entry, events)
+                if not heap or heap[0][0] != now:
+                    break
             if arrival == now:
-                self._arrivals(now, events)
-            while heap and heap[0][0] == now and heap[0][1] == _WOKE:
-                heappop(heap)
+                events += self._arrivals(now)
+            if wakes:
                 self._wakes.discard(now)
-                events.append(Woke())
+                events += [Woke()] * wakes
             if events:
-                endless = self.faults is not None or type(events[0]) is Woke
+                endless = self.faults is not None or wakes == len(events)
                 return None if endless and self._hopeless(events) else (now, events)
+        return None if arrival == _NEVER else (arrival, self._arrivals(arrival))
 
     def execute(self, now: int, action: Action) -> None:
         """Schedule what an action will cause."""
-        if isinstance(action, (StartJob, MigrateJob)):  # quicker than a union, and this is asked for every start
+        if isinstance(action, StartJob) or isinstance(action, MigrateJob):  # noqa: SIM101 - quicker than a tuple
             js = self._state.running[action.job]
             job = js.job
             if self._moved:
@@ -143,21 +141,21 @@ class SimulatedCluster:
             end = js.base + -(-left * REFERENCE_SPEED_PPM // js.speed)
         return -(-end // self.completions) * self.completions if self.completions else end
 
-    def _arrivals(self, now: int, events: list[Event]) -> None:
+    def _arrivals(self, now: int) -> list[Event]:
+        """Return the events of the jobs that arrive now, which is when the next one does."""
         jobs, cursor, count = self.jobs, self._cursor, self._count
-        job = jobs[cursor]
-        while job.submit == now:
+        events: list[Event] = []
+        while True:
+            job = jobs[cursor]
             events.append(JobArrived(job))
             if job.patience:
                 heappush(self._heap, (now + job.patience, _CANCELLED, job.id, 0, None))
             cursor += 1
-            if cursor == count:
-                self._arrival = _NEVER
+            following = jobs[cursor].submit if cursor < count else _NEVER
+            if following != now:
                 break
-            job = jobs[cursor]
-        else:
-            self._arrival = job.submit
-        self._cursor = cursor
+        self._cursor, self._arrival = cursor, following
+        return events
 
     def _take(self, entry: _Entry, events: list[Event]) -> None:
         """Turn an entry that still holds into its event."""

@@ -5,6 +5,7 @@ trace began, tokens, and one id for each 512 tokens of the prompt.
 """
 
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 import numpy as np
@@ -24,7 +25,20 @@ _LATEST_MS = 2**63 // MILLISECOND
 _MOST_TOKENS = 2**62
 
 
+_CLOCK = msgspec.Meta(ge=0, lt=_LATEST_MS)
+_Tokens = Annotated[int, msgspec.Meta(ge=0, lt=_MOST_TOKENS)]
+
+
 class _Request(msgspec.Struct, gc=False):
+    timestamp: Annotated[int, _CLOCK] | Annotated[float, _CLOCK]
+    input_length: _Tokens
+    output_length: _Tokens
+    hash_ids: tuple[_Tokens, ...] = ()
+
+
+class _Unbounded(msgspec.Struct):
+    """A request whose numbers may break a rule, which ``_broken`` then names."""
+
     timestamp: int | float
     input_length: int
     output_length: int
@@ -36,16 +50,19 @@ def recognises(head: Head) -> bool:
     return head.first_line.startswith("{") and all(f'"{key}"' in head.first_line for key in KEYS)
 
 
-def _broken(request: _Request) -> tuple[str, str, str] | None:
-    """Return the key, the value and the rule that a request breaks, if any."""
+def _broken(line: str) -> tuple[str, str, str]:
+    """Return the key, the value and the rule that a line breaks."""
+    try:
+        request = msgspec.json.decode(line, type=_Unbounded)
+    except (msgspec.DecodeError, RecursionError) as problem:
+        shown = line.strip() if len(line.strip()) <= _SHOWN else line.strip()[:_SHOWN] + "…"
+        return "row", shown, f"is no request: {problem}"
     if not 0 <= request.timestamp < _LATEST_MS:
         return "timestamp", str(request.timestamp), "must be milliseconds, at least 0"
     for key in ("input_length", "output_length"):
         if not 0 <= (tokens := getattr(request, key)) < _MOST_TOKENS:
             return key, str(tokens), "must be at least 0" if tokens < 0 else "is too large"
-    if request.hash_ids and not 0 <= (block := min(request.hash_ids)) <= max(request.hash_ids) < _MOST_TOKENS:
-        return "hash_ids", str(block), "must be numbers of at least 0, below 2^62"
-    return None
+    return "hash_ids", str(min(request.hash_ids)), "must be numbers of at least 0, below 2^62"
 
 
 def _parsed(path: Path) -> tuple[list[_Request], list[Dropped]]:
@@ -56,15 +73,9 @@ def _parsed(path: Path) -> tuple[list[_Request], list[Dropped]]:
         if not line.strip():
             continue
         try:
-            request = decode(line)
-        except (msgspec.DecodeError, RecursionError) as problem:
-            shown = line.strip() if len(line.strip()) <= _SHOWN else line.strip()[:_SHOWN] + "…"
-            dropped.append(Dropped(number, "row", shown, f"is no request: {problem}"))
-            continue
-        if (broken := _broken(request)) is None:
-            kept.append(request)
-        else:
-            dropped.append(Dropped(number, *broken))
+            kept.append(decode(line))
+        except (msgspec.DecodeError, RecursionError):
+            dropped.append(Dropped(number, *_broken(line)))
     return kept, dropped
 
 

@@ -23,8 +23,8 @@ def start_refusal(state: "TrainingState", job: int, placement: Placement, grant:
         ((node, mask),) = placement
         pool = state.pool
         if (
-            0 <= node < len(pool.bits)
-            and js.eligible & pool.schedulable & pool.bits[node]
+            0 <= node < len(pool.indexed)
+            and js.eligible & pool.indexed[node]
             and mask & pool.free_mask[node] == mask
             and mask.bit_count() == js.gpus
             and js.gpu_milli == WHOLE_GPU_MILLI

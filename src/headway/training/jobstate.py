@@ -163,9 +163,12 @@ class JobState:
         The time in which it will write checkpoints counts as work at its speed (waiting: at reference speed), so that
         what is left of a running job falls evenly.
         """
-        if not self.every:
-            return max(1, self.expected - self.done_at(now))
         done, end, speed = self.done, 0, REFERENCE_SPEED_PPM
+        if not self.every:
+            if self.status is _RUNNING and now > self.base:
+                done = self._plain_progress(now)
+            left = self.expected - done
+            return left if left > 1 else 1
         if self.status is _RUNNING:
             end, speed = self.writing, self.speed
             if now > self.base:

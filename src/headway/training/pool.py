@@ -38,6 +38,8 @@ class Pool:
         nodes = cluster.nodes
         self.cluster = cluster
         self.bits = [1 << index for index in range(len(nodes))]
+        self.indexed = self.bits.copy()
+        """The bit of each node; 0 while it is not schedulable."""
         self.islands = [node.island_gpus for node in nodes]
         self.capacity = [node.gpus for node in nodes]
         self.free_mask = [(1 << node.gpus) - 1 for node in nodes]
@@ -66,14 +68,13 @@ class Pool:
         if demand.gpu_milli != WHOLE_GPU_MILLI:
             self._take_share(demand, placement)
             return
-        free_count, buckets = self.free_count, self.buckets
+        free_count, free_mask, buckets = self.free_count, self.free_mask, self.buckets
         for node, mask in placement:
             count = mask.bit_count()
             before = free_count[node]
-            self.free_mask[node] ^= mask
+            free_mask[node] ^= mask
             free_count[node] = after = before - count
-            bit = self.bits[node]
-            if self.schedulable & bit:
+            if bit := self.indexed[node]:
                 buckets[before] ^= bit
                 buckets[after] ^= bit
                 self.free_gpus -= count
@@ -85,14 +86,13 @@ class Pool:
         if demand.gpu_milli != WHOLE_GPU_MILLI:
             self._give_share(demand, placement)
             return
-        free_count, buckets = self.free_count, self.buckets
+        free_count, free_mask, buckets = self.free_count, self.free_mask, self.buckets
         for node, mask in placement:
             count = mask.bit_count()
             before = free_count[node]
-            self.free_mask[node] ^= mask
+            free_mask[node] ^= mask
             free_count[node] = after = before + count
-            bit = self.bits[node]
-            if self.schedulable & bit:
+            if bit := self.indexed[node]:
                 buckets[before] ^= bit
                 buckets[after] ^= bit
                 self.free_gpus += count
@@ -105,9 +105,9 @@ class Pool:
         after = before + change * mask.bit_count()
         self.free_mask[node] ^= mask
         self.free_count[node] = after
-        if self.schedulable & self.bits[node]:
-            self.buckets[before] ^= self.bits[node]
-            self.buckets[after] ^= self.bits[node]
+        if bit := self.indexed[node]:
+            self.buckets[before] ^= bit
+            self.buckets[after] ^= bit
             self.free_gpus += after - before
 
     def _take_share(self, demand: Demand, placement: Placement) -> None:
@@ -153,6 +153,7 @@ class Pool:
         if bool(self.schedulable & bit) == on:
             return
         self.schedulable ^= bit
+        self.indexed[node] = bit if on else 0
         self.buckets[self.free_count[node]] ^= bit
         self.free_gpus += self.free_count[node] if on else -self.free_count[node]
 

@@ -119,6 +119,12 @@ def test_it_ends_where_more_workers_do_not_help(hits: Callable[[int], float], mo
     assert plan.record()["workers"] is plan.record()["cost_hour_usd"] is None
 
 
+def test_the_most_workers_that_are_tried_are_told_where_more_might_help(monkeypatch: pytest.MonkeyPatch) -> None:
+    faked(monkeypatch, lambda _, count: 0.9 * count / capacity_planning.MOST_WORKERS, 0.9)
+    plan = _search(0.99).least()
+    assert plan.why_not == "90.0 % in time with 1,024 workers, and 1,024 are the most tried"
+
+
 def test_a_throughput_beyond_all_workers_is_no_trial(monkeypatch: pytest.MonkeyPatch) -> None:
     made = faked(monkeypatch, lambda _, count: 1.0)
     search = _search(0.99)

@@ -32,6 +32,7 @@ from headway.serving.controller import Controller
 from headway.serving.decision_time import DecisionTime
 from headway.serving.policies.hash import Hash
 from headway.serving.policies.registry import POLICIES
+from headway.serving.scalers.wrapper import Autoscaled
 from headway.serving.state import ServingState
 from headway.units import MICROSECOND, MILLISECOND
 
@@ -98,6 +99,13 @@ def test_policies_that_search_say_how_many_states_they_evaluated(policy: str) ->
     named = {"aquatope": "aquatope(initial=2,rounds=1)"}.get(policy, policy)  # its search takes seconds
     begun = play(prepare(experiment(named, 12, start="warm"))).end
     assert (begun.policy.states_evaluated > 0) == (policy in SEARCHING)
+
+
+def test_a_scaler_beside_a_policy_hides_none_of_its_states() -> None:
+    """Else all that a search takes would be measured as the fixed part of the decision time."""
+    begun = play(prepare(experiment("esg", 12, start="warm", autoscale="queue(initial=4)"))).end
+    assert isinstance(begun.policy, Autoscaled)
+    assert begun.policy.states_evaluated == begun.policy.policy.states_evaluated > 0
 
 
 def test_without_a_controller_the_tape_is_that_of_the_policy_alone() -> None:

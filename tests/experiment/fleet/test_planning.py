@@ -58,7 +58,7 @@ def test_what_each_policy_needs_and_what_counts_as_enough(
     rows = [line.split() for line in out.splitlines()]
     found = {row[0]: int(row[6]) for row in rows if row and row[0] in NEEDS and "%" in row}
     assert found == {policy: least for policy, least in NEEDS.items() if policy != "hash"}
-    assert "hash: no number of workers is enough" in out
+    assert "hash: no number of workers that was tried is enough" in out
     assert "99 % of the requests are answered within 3 times their critical path (2,000 requests a trial at 4 a" in out
     assert out.splitlines()[-1].startswith("headway needs 7 workers, $")
     assert "jit 9 (1.29 times the cost); compass 12 (1.71 times the cost)" in out

@@ -3,13 +3,16 @@
 import asyncio
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 import headway as hw
 from headway.errors import (
+    NoServerError,
     RequestError,
     RequestLateError,
     RequestRefusedError,
@@ -120,6 +123,44 @@ def test_an_async_client_goes_on_after_a_restart_too(tmp_path: Path) -> None:
             await client.close()
 
     asyncio.run(play())
+
+
+async def _closed_after(client: AsyncClient, call: Any) -> Any:
+    try:
+        return await call
+    finally:
+        await client.close()
+
+
+@pytest.mark.parametrize("port", [None, 0])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_call_with_a_key_and_a_deadline_outlives_its_server(tmp_path: Path, is_async: bool, port: int | None) -> None:
+    with running(tmp_path / "s", port=port) as run:
+        where = run.url if port is not None else str(run.folder)
+        ours = urlsplit(where).port if port is not None else None
+        clients = [(AsyncClient if is_async else Client)(where) for _ in range(3)]
+
+    def called(client: AsyncClient | Client, **options: Any) -> Any:
+        if isinstance(client, AsyncClient):
+            return asyncio.run(_closed_after(client, client.call("echo", 5, **options)))
+        with client:
+            return client.call("echo", 5, **options)
+
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(called, clients[0], key="again", deadline=60.0)
+        for client, without in zip(clients[1:], ({"key": "again"}, {"deadline": 60.0}), strict=True):
+            with pytest.raises(NoServerError):
+                called(client, **without)
+        with running(tmp_path / "s", port=ours) as run:
+            assert waiting.result() == 5
+            assert [value for _, value, *_ in run.server.accepted] == [5]
+
+
+def test_a_call_under_a_key_is_not_sent_again_after_its_deadline(tmp_path: Path) -> None:
+    with running(tmp_path / "s", port=None) as run:
+        client = Client(run.folder)
+    with pytest.raises(NoServerError, match="no server answers"):
+        client.call("echo", 5, key="again", deadline=0.3)
 
 
 @pytest.mark.parametrize("is_async", [False, True])

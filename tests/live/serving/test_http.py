@@ -172,6 +172,13 @@ def test_without_a_token_a_page_of_another_site_is_refused() -> None:
     assert ask(headers={"Origin": "http://localhost:8000"}).status == 200
 
 
+def test_without_a_token_a_name_of_others_that_leads_here_is_refused() -> None:
+    for host in ("evil.example", "evil.example:8000", "127.evil.example", "127.0.0.1.evil.example", "[::2]:8000", "["):
+        assert ask(headers={"Host": host}).status == 403, host
+    for host in ("localhost:8000", "127.0.0.1", "127.0.0.2:8000", "[::1]:8000"):
+        assert ask(headers={"Host": host}).status == 200, host
+
+
 # --- what is said of it -----------------------------------------------------------------------------------------
 
 

@@ -222,7 +222,18 @@ def test_waits_for_a_place_in_an_engine_are_named(requests: tuple[Request, ...])
         sums = parts.sums()
         assert sum(sums.values()) == parts.time
         assert sums["weights"] == sums["process"] == 0, "all is warm"
+        assert sums["neighbours"] == 0, "the engine has one request at a time"
         waits += sums["engine"]
     alone = [request.arrival for request in requests if not request.graph]
     together = len(set(alone)) < len(alone)
     assert not together or waits, "one request at a time: others stand in line"
+
+
+def test_what_other_requests_in_an_engine_add_is_told_as_neighbours() -> None:
+    requests = tuple(Request(i, 0, 0, 0, prompt_tokens=8, output_tokens=tokens) for i, tokens in enumerate((9, 20)))
+    kind = generation()
+    found = broken_down(drive(build("hash"), world_of(kind, requests)))
+    for request in requests:
+        sums = found.of(request.id).sums()
+        assert sums["run"] == kind.alone(8, request.output_tokens)
+        assert sums["neighbours"] > 0

@@ -22,16 +22,11 @@ from headway.serving.rows import Kind, unpack
 from headway.serving.state import ServingState
 from headway.units import MILLISECOND, SECOND
 from tests.conformance.serving import check_all
+from tests.serving.policies.worked_example import A, B, C
 from tests.serving.worlds import Run, Watched, World, chain, drive, workers, worlds
 
 MS = MILLISECOND
-TABLE = (
-    {(1, 1, 1): 100, (1, 1, 2): 60, (2, 1, 1): 150, (2, 1, 2): 90, (4, 2, 2): 140},
-    {(1, 1, 1): 200, (1, 1, 2): 120, (2, 1, 2): 180, (2, 2, 4): 100, (4, 2, 4): 160},
-    {(1, 1, 1): 60, (1, 1, 2): 40, (2, 1, 1): 80, (4, 1, 1): 120, (4, 1, 2): 70},
-)
-"""A → B → C: milliseconds by batch, CPUs and slices."""
-CELLS = tuple({Configuration(*cell): ms * MS for cell, ms in table.items()} for table in TABLE)
+CELLS = tuple({Configuration(*cell): ms * MS for cell, ms in table.items()} for table in (A, B, C))
 STAGES = tuple(options_of(cells, Prices()) for cells in CELLS)
 ABC = Workflow(chain("abc", 0, 1, 2), STAGES, (0.0, 0.0, 0.0))
 

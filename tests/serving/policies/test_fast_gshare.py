@@ -26,13 +26,11 @@ from headway.serving.policies.stagewise import shares_by_mean
 from headway.serving.request import Request
 from headway.serving.rows import Kind, unpack
 from headway.units import MILLISECOND, SECOND, Duration
+from tests.serving.policies.worked_example import A, B, C
 from tests.serving.worlds import Run, World, chain, drive, workers
 
 MS = MILLISECOND
 Cell = tuple[int, int, int]
-A = {(1, 1, 1): 100, (1, 1, 2): 60, (2, 1, 1): 150, (2, 1, 2): 90, (4, 2, 2): 140}
-B = {(1, 1, 1): 200, (1, 1, 2): 120, (2, 1, 2): 180, (2, 2, 4): 100, (4, 2, 4): 160}
-C = {(1, 1, 1): 60, (1, 1, 2): 40, (2, 1, 1): 80, (4, 1, 1): 120, (4, 1, 2): 70}
 BUDGETS = {"A": 194.0, "B": 273.1, "C": 132.9}
 
 

@@ -24,16 +24,11 @@ from headway.serving.policies.registry import build, describe
 from headway.serving.request import Request
 from headway.serving.rows import Kind, unpack
 from headway.units import MILLISECOND, SECOND
+from tests.serving.policies.worked_example import A, B, C
 from tests.serving.worlds import Run, World, chain, drive, function, workers
 
 MS = MILLISECOND
-TABLE = (
-    {(1, 1, 1): 100, (1, 1, 2): 60, (2, 1, 1): 150, (2, 1, 2): 90, (4, 2, 2): 140},
-    {(1, 1, 1): 200, (1, 1, 2): 120, (2, 1, 2): 180, (2, 2, 4): 100, (4, 2, 4): 160},
-    {(1, 1, 1): 60, (1, 1, 2): 40, (2, 1, 1): 80, (4, 1, 1): 120, (4, 1, 2): 70},
-)
-"""The worked example: times in milliseconds by batch, CPUs and slices, of the functions A, B and C."""
-CELLS = [{Configuration(*cell): ms * MS for cell, ms in table.items()} for table in TABLE]
+CELLS = [{Configuration(*cell): ms * MS for cell, ms in table.items()} for table in (A, B, C)]
 RULES = Rules(95.0, 1000, LATENCY, MS, True)
 
 
@@ -106,9 +101,9 @@ def test_a_step_adds_cpus_or_slices_and_skips_nothing() -> None:
     [
         ("percentile=100", "percentile=100.0 is not between 0 and 100"),
         ("percentile=nan", "percentile=nan is not between 0 and 100"),
-        ("cutoff=0", "cutoff=0 is not 1 or more"),
+        ("cutoff=0", "cutoff=0 is not a number of 1 or more"),
         ("key=speed", "key=speed is neither latency nor cost"),
-        ("grid=0s", "grid=0 is not above 0"),
+        ("grid=0s", "grid=0s is not 1ns or more"),
     ],
 )
 def test_an_option_that_makes_no_sense_is_refused(spec: str, rule: str) -> None:

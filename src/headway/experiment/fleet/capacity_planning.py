@@ -231,10 +231,11 @@ class Search:
             return replace(nothing, why_not=why)
         too_few = count - 1
         while not self.is_enough(count):
-            if count >= MOST_WORKERS or self._has_stalled():
+            if (stalled := self._has_stalled()) or count >= MOST_WORKERS:
                 best = max(self.tried.values(), key=lambda plan: (plan.hit_rate, plan.workers))
                 reached = f"{100 * best.hit_rate:.1f} % in time with {counted(best.workers, 'worker')}"
-                return replace(best, workers=0, why_not=f"{reached}, and more do not help", curve=self.curve())
+                rest = "and more do not help" if stalled else f"and {MOST_WORKERS:,} are the most tried"
+                return replace(best, workers=0, why_not=f"{reached}, {rest}", curve=self.curve())
             too_few, count = count, min(MOST_WORKERS, math.ceil(count * _GROWTH))
         while count - too_few > 1:
             middle = (count + too_few) // 2

@@ -20,6 +20,7 @@ EXAMPLES = {
 }
 FLAGS = (
     Flag("workers", "serving.workers", "Workers, a GPU each; the scenario's if left out.", int),
+    Flag("slices", "serving.slices", "Of an app: sevenths of a GPU, worker by worker: 1,2,4.", metavar="SHARES"),
     Flag("gpu_memory", "serving.gpu_memory", "GPU memory of each; the scenario's if left out.", metavar="SIZE"),
     Flag("rate", "workload.rate", "Requests a second; the scenario's if left out.", float),
     Flag("load", "workload.load", "Or: a part of what the fleet serves, e.g. 0.6.", float),

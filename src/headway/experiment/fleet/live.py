@@ -4,8 +4,9 @@ The folder of a live run is like that of a simulated one, so that it can be repl
 requests are those that came.
 """
 
+import os
 import resource
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from headway.experiment.fleet.scene import REQUESTS_NAME, FleetScene
 from headway.experiment.folder import claimed, store
 from headway.experiment.measured import numbers
 from headway.formats.serving.settings import ServingExperiment, check
+from headway.live.serving.devices import CPU
 from headway.live.serving.options import Options
 from headway.live.serving.process import Engine
 from headway.live.serving.server import Server
@@ -29,16 +31,21 @@ from headway.units import SECOND
 LOCAL, RAY = "local", "ray"
 
 
-def live_scene(experiment: ServingExperiment, engine: str = LOCAL, context_bytes: int = 0) -> FleetScene:
+def live_scene(
+    experiment: ServingExperiment, engine: str = LOCAL, context_bytes: int = 0, devices: Sequence[str] = ()
+) -> FleetScene:
     """Return the scene of a server before its first request; ``engine`` says where its workers run.
 
     ``context_bytes``: what each worker's process takes of its GPU memory before any model; the books hold the rest.
+    ``devices``: those that workers share in turn; none: each has its own. Those on the CPU share those of this machine.
     """
     check(experiment)
     for key, value in (("autoscale", experiment.serving.autoscale), ("controller", experiment.serving.controller)):
         if value not in ("", "none"):
             raise ExperimentError(f"serving.{key} {value}: real workers decide in real time; leave it out")
-    resolved = with_table(experiment, "serving", engine=engine)
+    here = len(os.sched_getaffinity(0)) if set(devices) == {CPU} else 0
+    shared = {"devices": len(set(devices)), "shared_cpus": experiment.serving.shared_cpus or here}
+    resolved = with_table(experiment, "serving", engine=engine, **shared)
     built = scenario_file.load(resolved)
     if context_bytes:
         least = min(worker.gpu.memory_bytes for worker in built.fleet.workers)

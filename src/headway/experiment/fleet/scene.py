@@ -183,7 +183,7 @@ class FleetScene(Scene):
             text = scenario_file.written(self.experiment)
             kept = SCENARIO_NAME + (scenario.suffix if text is None else ".toml")
             write_whole(folder / kept, scenario.read_bytes() if text is None else text)
-            serving = msgspec.structs.replace(serving, scenario=kept)
+            serving = msgspec.structs.replace(serving, scenario=kept, slices="", devices=0, shared_cpus=0)
         for path in scenario_file.profile_paths(self.experiment):
             write_whole(folder / path.name, path.read_bytes())
         if profile := scenario_file.profile_file(self.experiment):

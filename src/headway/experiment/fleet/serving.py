@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 from headway.errors import ServeError
 from headway.experiment.blame import own_code
 from headway.experiment.fleet.live import LOCAL, RAY, live_scene, served
+from headway.experiment.fleet.scene import FleetScene
 from headway.formats.serving.settings import ServingExperiment
 from headway.live.serving.options import Options
 from headway.live.serving.process import Engine
 from headway.live.serving.serve import Doors, Say, check, opened, serve, url_of
 from headway.live.serving.server import Server
+from headway.live.serving.shares import cpus_for, environments
 from headway.live.serving.values import plain
 from headway.program.pipeline import Graph
 from headway.scenarios.app import App, read_app
@@ -46,10 +48,20 @@ def serve_app(
 ) -> None:
     """Serve until a signal or a client ends it; what was done is kept in the folder ``out``, if that is given."""
     with own_code():
-        app, scene = read_app(options.app), live_scene(experiment, LOCAL, options.context_bytes)
+        app = read_app(options.app)
+        scene = live_scene(experiment, LOCAL, options.context_bytes, options.devices)
     about = _about(app, options, out)
-    with opened(doors) as listener, served(scene, options, out, say) as server:
+    with opened(doors) as listener, shared(scene, options) as ready, served(scene, ready, out, say) as server:
         asyncio.run(serve(server, doors, listener, say=say, about=about, examples=examples_of(app)))
+
+
+@contextmanager
+def shared(scene: FleetScene, options: Options) -> Iterator[Options]:
+    """Yield the options of a server whose workers have the shares of their devices that the scene says."""
+    workers, devices = scene.built.fleet.workers, options.devices
+    cpus = [cpus_for(workers, index, devices[index % len(devices)]) for index in range(len(workers))]
+    with environments(workers, devices) as found:
+        yield replace(options, cpus=tuple(cpus), environments=found)
 
 
 def serve_app_on_ray(

@@ -12,6 +12,7 @@ from headway.core.tape import Tape
 from headway.experiment.answer import Answer
 from headway.experiment.domain import Early, Outcome, Row, RunResult, Shown, StoredRun, Tell, View
 from headway.experiment.fleet import questions, whatif
+from headway.experiment.fleet.pairing import paired
 from headway.experiment.fleet.questions import request_number
 from headway.experiment.fleet.scene import FleetScene
 from headway.formats.serving.settings import warmup_share
@@ -111,12 +112,22 @@ class FleetView(View):
         return serving_sweep.remarks(rows)
 
     def stays(self, stored: StoredRun) -> dict[str, float]:
-        """Return the latency of each request that was answered, by number and graph: others are no common ones."""
+        """Return the latency of each request that was answered, by graph and number."""
         built, scene = stored.scene.built, stored.scene
         ledger = Ledger(built.catalogue, built.fleet, scene.requests, stored.tape)
         taken = zip(scene.requests, ledger.answered.tolist(), ledger.latency.tolist(), strict=True)
         names = [graph.name for graph in built.catalogue.graphs]
         return {f"{names[each.graph]} {each.id}": latency / SECOND for each, answered, latency in taken if answered}
+
+    def paired(self, first: StoredRun, second: StoredRun) -> tuple[dict[str, float], dict[str, float]]:
+        """Return the latencies of two runs; a request of the second has the name that it has in the first."""
+        ones, others = _arrivals(first), _arrivals(second)
+        named = {
+            f"{graph} {number}": f"{graph} {same}"
+            for graph, numbers in paired(ones, others).items()
+            for number, same in numbers.items()
+        }
+        return self.stays(first), {named.get(key, f"? {key}"): took for key, took in self.stays(second).items()}
 
     def story(self, stored: StoredRun, subject: str) -> Story:
         """Tell where the time of one request went."""
@@ -223,3 +234,12 @@ def optimality_gap(scene: FleetScene, paid_usd: float | None) -> float | None:
             least += count * cost
             total += count
     return paid_usd / (least / total) - 1 if paid_usd is not None and least else None
+
+
+def _arrivals(stored: StoredRun) -> dict[str, list[tuple[int, int]]]:
+    """Return by graph when its requests arrived, each with its number."""
+    found: dict[str, list[tuple[int, int]]] = {}
+    for request in stored.scene.requests:
+        name = stored.scene.built.catalogue.graphs[request.graph].name
+        found.setdefault(name, []).append((request.arrival, request.id))
+    return {name: sorted(arrivals) for name, arrivals in found.items()}

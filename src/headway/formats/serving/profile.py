@@ -91,6 +91,10 @@ class ProfileTable(Struct, kw_only=True, forbid_unknown_fields=True):
     """The type of GPU that was measured; empty: for any."""
     source: str = ""
     """Where the numbers come from, for a reader."""
+    shares: bool = False
+    """Whether the slices of cells are sevenths of a GPU's SMs."""
+    overhead: Span = ""
+    """What a batch takes besides its function where it is served: decision, messages, copies of values."""
     host_to_gpu: Size = ""
     """Bytes a second; if left out, computed from the functions' weights and load times."""
     functions: dict[str, dict[str, Any]]
@@ -131,6 +135,8 @@ class ServingProfile:
     host_to_gpu: int | None
     """Bytes a second."""
     models: Mapping[str, Weights] = field_of(default_factory=dict)
+    overhead: int = 0
+    """What each batch takes besides its cell."""
 
 
 def read(path: Path) -> ServingProfile:
@@ -146,10 +152,11 @@ def read(path: Path) -> ServingProfile:
             functions[name] = _function(toml.typed(rows, FunctionRows, at), at)
         models = {name: _weights(rows, f"{where}, model {name}") for name, rows in table.models.items()}
         link = size(table.host_to_gpu, f"{where}: host_to_gpu", least=1)
+        overhead = optional_span(table.overhead, f"{where}: overhead") or 0
     except InputError as problem:
         raise ProfileError(str(problem)) from None
     rate = link or _rate_of([*functions.values(), *models.values()])
-    return ServingProfile(path, table.gpu, functions, rate, models)
+    return ServingProfile(path, table.gpu, functions, rate, models, overhead)
 
 
 def _function(table: FunctionRows, where: str) -> FunctionProfile:

@@ -15,7 +15,7 @@ from headway.formats.serving.settings import MOST_WORKERS, ServingTable
 from headway.formats.serving.tokens import GenerateTable, PrefixTable, SloTable, Tokens
 from headway.formats.training.cluster_table import within
 from headway.formats.training.settings import Span, optional_span
-from headway.serving.fleet import FREE, MIG, Fleet, Gpu, Links, Prices, Store, Worker
+from headway.serving.fleet import FIXED, FREE, MIG, WHOLE, Fleet, Gpu, Links, Prices, Store, Worker
 
 MOST_SLICES = 1024
 MOST_CPUS = 4096
@@ -140,6 +140,10 @@ class FleetTable(Struct, kw_only=True, forbid_unknown_fields=True):
     workers: list[WorkersTable]
     hosts_per_rack: int = 0
     """0: all in one rack."""
+    devices: int = 0
+    """GPUs, or sets of CPUs, that the workers share in turn; 0: each has its own."""
+    shared_cpus: int = 0
+    """CPUs that all workers of a device share; 0: each worker has its own."""
     links: LinksTable = field(default_factory=LinksTable)
     store: StoreTable | None = None
     """Left out: workers send results to each other."""
@@ -245,6 +249,8 @@ def fleet_of(table: FleetTable, wanted: int | None, gpu: str, links: Links, wher
     for kind in table.workers:
         _check_kind(kind, where)
     within(f"{where}: hosts_per_rack", table.hosts_per_rack, 0, MOST_WORKERS)
+    within(f"{where}: devices", table.devices, 0, MOST_WORKERS)
+    within(f"{where}: shared_cpus", table.shared_cpus, 0, MOST_CPUS)
     counts = [kind.count for kind in table.workers]
     if wanted is not None:
         counts = shared_out(wanted, counts)
@@ -254,7 +260,8 @@ def fleet_of(table: FleetTable, wanted: int | None, gpu: str, links: Links, wher
         for index in range(count):
             at = host + index // kind.per_host
             rack = at // table.hosts_per_rack if table.hosts_per_rack else 0
-            workers.append(_worker(kind, f"{kind.name}-{index}", gpu, at, rack))
+            device = len(workers) % table.devices if table.devices else -1
+            workers.append(replace(_worker(kind, f"{kind.name}-{index}", gpu, at, rack), device=device))
         host += -(-count // kind.per_host)
     if not workers:
         raise ExperimentError(f"{where}: the fleet has no workers")
@@ -262,7 +269,8 @@ def fleet_of(table: FleetTable, wanted: int | None, gpu: str, links: Links, wher
     keep_alive = optional_span(table.keep_alive, f"{where}: keep_alive") or 0
     store = store_of(table.store, where) if table.store is not None else None
     startup = optional_span(table.startup, f"{where}: startup") or 0
-    return check_prices(Fleet(tuple(workers), links, prices, keep_alive, store=store, startup=startup), where)
+    fleet = Fleet(tuple(workers), links, prices, keep_alive, store=store, startup=startup)
+    return check_prices(replace(fleet, shared_cpus=table.shared_cpus), where)
 
 
 def store_of(table: StoreTable, where: str) -> Store:
@@ -303,8 +311,10 @@ def _check_kind(kind: WorkersTable, where: str) -> None:
     within(f"{at}: per_host", kind.per_host, 1, MOST_WORKERS)
     if kind.slices is not None:
         within(f"{at}: slices", kind.slices, 1, MOST_SLICES)
-    if kind.geometry not in (FREE, MIG):
-        raise ExperimentError(f"{at}: {unknown_name('geometry', kind.geometry, (FREE, MIG))}")
+    if kind.geometry not in (FREE, MIG, FIXED):
+        raise ExperimentError(f"{at}: {unknown_name('geometry', kind.geometry, (FREE, MIG, FIXED))}")
+    if kind.geometry == FIXED:
+        within(f"{at}: slices", kind.slices or 1, 1, WHOLE)
     if kind.geometry == MIG and kind.slices not in (None, MIG_SLICES):
         raise ExperimentError(f"{at}: slices is {kind.slices}: a GPU with MIG has {MIG_SLICES}")
     if kind.hour_usd is not None and not 0 <= kind.hour_usd < float("inf"):

@@ -17,6 +17,7 @@ from headway.formats.serving.profile import size
 from headway.formats.serving.tokens import Tokens, parse_tokens
 from headway.formats.training.cluster_table import within
 from headway.formats.training.settings import LEAST_MTBF, LONGEST, Span, span
+from headway.serving.fleet import WHOLE
 from headway.units import parse_duration
 
 FIDELITIES = ("true", "authors")
@@ -53,6 +54,13 @@ class ServingTable(Struct, kw_only=True, forbid_unknown_fields=True):
     """true, or authors: with the simplifications of the papers' simulators."""
     workers: int | None = None
     """How many; the scenario's number unless given."""
+    slices: str | int = ""
+    """Of an application: the share of a GPU that each worker has, in sevenths and in turn, as 1,2,4; empty: a whole
+    one."""
+    devices: int = 0
+    """Of an application: GPUs, or sets of CPUs, that its workers share in turn; 0: each has its own."""
+    shared_cpus: int = 0
+    """Of an application: CPUs that all workers of a device share; 0: each worker has its own."""
     gpu_memory: str | int = ""
     """GPU memory of every worker: 14GB; empty: the scenario's."""
     memory: float = 1.0
@@ -161,6 +169,9 @@ def check(experiment: ServingExperiment) -> ServingExperiment:
         raise ExperimentError(unknown_name("start", table.start, STARTS))
     if table.workers is not None:
         within("workers", table.workers, 1, MOST_WORKERS)
+    parse_slices(table.slices)
+    within("devices", table.devices, 0, MOST_WORKERS)
+    within("shared_cpus", table.shared_cpus, 0, MOST_WORKERS)
     size(table.gpu_memory, "gpu_memory", least=1)
     within("memory", table.memory, *MEMORY_FACTORS)
     span(table.push_interval, "push interval")
@@ -172,6 +183,19 @@ def check(experiment: ServingExperiment) -> ServingExperiment:
     warmup_share(experiment)
     check_measure(experiment.measure)
     return experiment
+
+
+def parse_slices(text: str | int) -> tuple[int, ...]:
+    """Return the shares in ``1,2,4``, each a number of sevenths of a GPU; none of an empty text."""
+    if "mig" in str(text).lower():
+        raise ExperimentError(f"slices {text}: MIG is not served: turn it off, and give shares of the SMs as 1,2,4")
+    try:
+        shares = tuple(int(part) for part in str(text).split(",")) if str(text).strip() else ()
+    except ValueError:
+        shares = (0,)
+    if not all(1 <= share <= WHOLE for share in shares):
+        raise ExperimentError(f"slices {text}: write sevenths of a GPU, from 1 to {WHOLE}, as 1,2,4")
+    return shares
 
 
 def check_workload(table: WorkloadTable) -> None:

@@ -4,15 +4,21 @@
 ``hw.client("http://host:8000")`` one anywhere. ``AsyncClient`` is the same for asyncio: many calls may be in flight.
 """
 
+import asyncio
 import os
 from asyncio import Future
+from time import monotonic, sleep
 from types import TracebackType
 from typing import Any, Protocol
 
+import msgspec
+
 from headway.errors import (
     HeadwayError,
+    NoServerError,
     RequestError,
     RequestLateError,
+    RequestLostError,
     RequestRefusedError,
     ServeError,
     TaskFailedError,
@@ -29,6 +35,9 @@ from headway.units import SECOND, parse_duration
 TOKEN = "HEADWAY_TOKEN"
 GRACE_S = 10.0
 """A server that has not answered so long after a deadline is given up."""
+AGAIN_S = 0.1
+"""A request that may be sent again, because its server is gone, is sent after this time."""
+_GONE = (NoServerError, RequestLostError)
 
 
 class Link(Protocol):
@@ -78,11 +87,20 @@ class Client:
     ) -> Any:
         """Return what a graph makes of a value: JSON-able, or bytes.
 
-        ``deadline``: ``"600ms"``, or seconds. Calls under one ``key`` have one answer. Raises ``RequestRefusedError``,
-        ``RequestLateError``, ``TaskFailedError`` or ``ServeError``, each with the reason.
+        ``deadline``: ``"600ms"``, or seconds. Calls under one ``key`` have one answer; with a deadline too, one whose
+        server is gone is sent again until then. Raises ``RequestRefusedError``, ``RequestLateError``,
+        ``TaskFailedError`` or ``ServeError``, each with the reason.
         """
         question = submission(graph, value, deadline, key, tenant, priority)
-        return result_of(self._link.ask(question, _patience(question)))
+        until = _retried_until(question)
+        while True:
+            try:
+                return result_of(self._link.ask(question, _patience(question)))
+            except _GONE:
+                if (later := _later(question, until)) is None:
+                    raise
+                question = later
+            sleep(AGAIN_S)
 
     def status(self) -> dict[str, Any]:
         """Return what the server says of itself: graphs, requests, workers."""
@@ -129,8 +147,17 @@ class AsyncClient:
         priority: int = 0,
     ) -> Any:
         """Return what a graph makes of a value; see ``Client.call``."""
-        await self._link.open()
-        return result_of(await self.ask(submission(graph, value, deadline, key, tenant, priority)))
+        question = submission(graph, value, deadline, key, tenant, priority)
+        until = _retried_until(question)
+        while True:
+            try:
+                await self._link.open()
+                return result_of(await self.ask(question))
+            except _GONE:
+                if (later := _later(question, until)) is None:
+                    raise
+                question = later
+            await asyncio.sleep(AGAIN_S)
 
     def ask(self, question: Submit) -> "Future[Reply]":
         """Send a request on a client that is open; return the future of its reply, which may be a failure."""
@@ -226,6 +253,17 @@ def _status_of(reply: Reply) -> dict[str, Any]:
 
 def _patience(question: Submit) -> float | None:
     return question.deadline_ns / SECOND + GRACE_S if question.deadline_ns else None
+
+
+def _retried_until(question: Submit) -> float:
+    """Return until when a request may be sent again: its deadline if it has a key, which has one answer; else never."""
+    return monotonic() + question.deadline_ns / SECOND if question.key and question.deadline_ns else 0.0
+
+
+def _later(question: Submit, until: float) -> Submit | None:
+    """Return a request as it is sent again after a pause, with what is left of its deadline; None: it is too late."""
+    left_s = until - monotonic() - AGAIN_S
+    return msgspec.structs.replace(question, deadline_ns=round(left_s * SECOND)) if left_s > 0 else None
 
 
 def _is_address(text: str) -> bool:

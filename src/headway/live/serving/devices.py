@@ -18,6 +18,8 @@ def devices_of(text: str) -> tuple[str, ...]:
             return (CPU,)
     devices = tuple(part.strip() for part in text.split(","))
     for device in devices:
+        if "mig" in device.lower():
+            raise ServeError(f"--devices {text}: MIG is not served: turn it off, and give shares with --slices 1,2,4")
         if not _DEVICE.fullmatch(device):
             raise ServeError(f"--devices {text}: {device!r} is not understood: write cpu, or cuda:0,cuda:1")
     return devices

@@ -29,6 +29,7 @@ from headway.serving.events import (
     BatchLoaded,
     Event,
     ModelFetched,
+    ModelLost,
     RequestArrived,
     RequestFailed,
     Sent,
@@ -86,8 +87,8 @@ class LiveFleet:
         self.open: dict[int, OpenRequest] = {}
         self.moved_bytes = self.loads = self.hits = self.evictions = self.batches = self.tasks = self.rejected = 0
         """Counts for whoever watches: bytes of weights moved, models that were loaded, models that were there."""
-        self.on_ran: Callable[[Batch, int], None] = lambda batch, run_ns: None
-        """Told how long the function of a batch took."""
+        self.on_ran: Callable[[int, Batch, int], None] = lambda worker, batch, run_ns: None
+        """Told how long the function of a batch took on a worker."""
         self._seen_loads: dict[tuple[int, int], int] = {}
         """By worker and model: how often it had come when that was looked at last."""
 
@@ -113,9 +114,7 @@ class LiveFleet:
         if isinstance(answer, Finished):
             self._on_finished(worker, answer)
         elif isinstance(answer, Loaded):
-            batch = self._state.workers[worker].running.get(answer.lease)
-            if batch is None or batch.start > batch.began:  # else nothing had to come, and no state waits for it
-                self._inbox.append(BatchLoaded(worker, answer.lease))
+            self._inbox.append(BatchLoaded(worker, answer.lease))
         elif isinstance(answer, Fetched):
             self._inbox.append(ModelFetched(worker, answer.model, answer.lease))
         elif isinstance(answer, Rejected):
@@ -129,11 +128,14 @@ class LiveFleet:
         if (batch := state.running.get(answer.lease)) is not None:
             nothing = (Payload(b""),) * len(batch.tasks)
             failures = dict.fromkeys(range(len(batch.tasks)), answer.reason)
-            if batch.start > batch.began and not batch.loaded:
+            if self._waits(batch):
                 self._inbox.append(BatchLoaded(worker, answer.lease))
             self._on_finished(worker, Finished(answer.lease, nothing, failures, 0))
+            ends = self._later if self._waits(batch) else self._inbox
+            ends.extend(ModelLost(worker, model) for model in answer.missing)
         elif (model := state.fetches.get(answer.lease)) is not None:
             self._inbox.append(ModelFetched(worker, model, answer.lease))
+            self._inbox.extend(ModelLost(worker, model) for model in answer.missing)
 
     def _on_finished(self, worker: int, answer: Finished) -> None:
         batch = self._state.workers[worker].running.get(answer.lease)
@@ -152,9 +154,13 @@ class LiveFleet:
         if batch is not None:
             self.tasks += len(tasks)
             if not answer.failures:
-                self.on_ran(batch, answer.run_ns)
-        waits = batch is not None and batch.start > batch.began and not batch.loaded
+                self.on_ran(worker, batch, answer.run_ns)
+        waits = batch is not None and self._waits(batch)
         (self._later if waits else self._inbox).append(BatchFinished(worker, answer.lease))
+
+    def _waits(self, batch: Batch) -> bool:
+        """Return whether the state still waits for what a batch has to load."""
+        return batch.start > batch.began and not batch.loaded
 
     def next(self) -> tuple[int, Sequence[Event]] | None:
         """Return what has happened since the last instant, in rank order; None: nothing."""
@@ -246,7 +252,8 @@ class LiveFleet:
                 inputs.append((open_request.input,))
         self.batches += 1
         self._count_loads(action.worker, batch.models, action.evict)
-        order = Run(lease, batch.function, tuple(inputs), batch.models, action.evict, action.cpus, action.slices)
+        loads = batch.start > batch.began
+        order = Run(lease, batch.function, tuple(inputs), batch.models, action.evict, action.cpus, action.slices, loads)
         self._send(action.worker, order)
 
     def _count_loads(self, worker: int, models: Sequence[int], evict: Sequence[int]) -> None:

@@ -17,6 +17,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headway import __version__
@@ -62,6 +63,7 @@ def application(front: Front, *, token: str = "", most_body_bytes: int = MOST_BO
         description="Pipelines that headway serves.",
         version=__version__,
         redoc_url=None,
+        redirect_slashes=False,
     )
     names = sorted(front.server.graphs)
 
@@ -93,7 +95,7 @@ def application(front: Front, *, token: str = "", most_body_bytes: int = MOST_BO
         body = b'{"ready":true}' if front.takes_requests else b'{"ready":false}'
         return Response(body, 200 if front.takes_requests else 503, media_type="application/json")
 
-    @app.get("/metrics")
+    @app.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:
         """Return what is counted, for Prometheus."""
         return Response(prometheus.text_of(front), media_type=prometheus.CONTENT_TYPE)
@@ -257,14 +259,17 @@ class _Guard:
             if kind.lower() == b"bearer" and hmac.compare_digest(secret.strip(), self._token):
                 return None
             return Reply(401, reason="send the token of the server: Authorization: Bearer TOKEN")
-        origin = next((text for name, text in headers if name == b"origin"), b"")
-        if origin and not _is_local(origin.decode("latin-1")):
+        about = {name: text.decode("latin-1") for name, text in headers if name in (b"origin", b"host")}
+        if b"origin" in about and not _is_local(about[b"origin"]):
             return Reply(403, reason="a web page of another site: without a token, programs of this machine alone")
+        if b"host" in about and not _is_local(f"//{about[b'host']}"):  # a name of others that leads here
+            return Reply(403, reason=f"host {about[b'host'][:80]!r} is not this machine: use 127.0.0.1, or a token")
         return None
 
 
 def _is_local(origin: str) -> bool:
     try:
-        return urlsplit(origin).hostname in LOOPBACK
+        host = urlsplit(origin).hostname or ""
     except ValueError:
         return False
+    return host in LOOPBACK or (host.startswith("127.") and host.replace(".", "").isdecimal())

@@ -9,7 +9,7 @@ from asyncio import Future, StreamReader, StreamWriter
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
-from headway.errors import RequestError, ServeError
+from headway.errors import NoServerError, RequestLostError, ServeError
 from headway.live.serving.control import Question, Status, Submit
 from headway.live.serving.front import Reply
 from headway.live.serving.links import LOST, too_long
@@ -119,7 +119,7 @@ class HttpLink:
             raise too_long(timeout_s) from None
         except (OSError, http.client.HTTPException) as problem:
             link.close()
-            raise RequestError(f"{self._text}: {LOST} ({problem})") from None
+            raise RequestLostError(f"{self._text}: {LOST} ({problem})") from None
         except BaseException:
             link.close()
             raise
@@ -141,7 +141,7 @@ class HttpLink:
         try:
             link.connect()
         except OSError as problem:
-            raise ServeError(f"no server answers at {self._text}: {problem.strerror or problem}") from None
+            raise NoServerError(f"no server answers at {self._text}: {problem.strerror or problem}") from None
         return link
 
     def close(self) -> None:
@@ -178,7 +178,7 @@ class AsyncHttpLink:
         except TimeoutError:
             raise too_long(timeout_s) from None
         except (OSError, EOFError, ValueError, IndexError, asyncio.LimitOverrunError) as problem:
-            raise RequestError(f"{self._text}: {LOST} ({problem})") from None
+            raise RequestLostError(f"{self._text}: {LOST} ({problem})") from None
         if again:
             self._idle.append((time.monotonic(), reader, writer))
         else:
@@ -197,7 +197,7 @@ class AsyncHttpLink:
                 self._address.host, self._address.port, ssl=secure, limit=_LONGEST_HEAD
             )
         except OSError as problem:
-            raise ServeError(f"no server answers at {self._text}: {problem.strerror or problem}") from None
+            raise NoServerError(f"no server answers at {self._text}: {problem.strerror or problem}") from None
 
     async def _exchanged(self, reader: StreamReader, writer: StreamWriter, request: HttpRequest) -> tuple[Reply, bool]:
         """Return the answer, and whether the connection can be used again."""

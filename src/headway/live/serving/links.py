@@ -9,7 +9,7 @@ from typing import cast
 
 import msgspec
 
-from headway.errors import RequestError, ServeError
+from headway.errors import NoServerError, RequestError, RequestLostError, ServeError
 from headway.live.kernels.block_socket import short_address
 from headway.live.serving.control import MOST_BYTES, OUTCOMES, Answered, Outcome, Question
 from headway.live.serving.front import Reply
@@ -43,7 +43,7 @@ def connected(path: Path) -> socket.socket:
             link.connect(address)
     except OSError as problem:
         link.close()
-        raise ServeError(f"no server answers in {path.parent}: {problem.strerror}") from None
+        raise NoServerError(f"no server answers in {path.parent}: {problem.strerror}") from None
     return link
 
 
@@ -72,7 +72,7 @@ class SocketLink:
             raise too_long(timeout_s) from None
         except OSError as problem:
             link.close()
-            raise RequestError(f"{LOST}: {problem.strerror or problem}") from None
+            raise RequestLostError(f"{LOST}: {problem.strerror or problem}") from None
         except BaseException:
             link.close()
             raise
@@ -92,7 +92,7 @@ class SocketLink:
             except OSError as problem:
                 link.close()
                 if kept is None:
-                    raise RequestError(f"{LOST}: {problem.strerror or problem}") from None
+                    raise RequestLostError(f"{LOST}: {problem.strerror or problem}") from None
             else:
                 return link
 
@@ -101,7 +101,7 @@ class SocketLink:
         while data := link.recv(_CHUNK):
             for outcome in frames.feed(data):
                 return reply_of(outcome)
-        raise RequestError(LOST)
+        raise RequestLostError(LOST)
 
     def close(self) -> None:
         """Close the connections that lie idle."""
@@ -142,7 +142,7 @@ class AsyncSocketLink(asyncio.Protocol):
         data = message_of(msgspec.structs.replace(question, number=number))
         future: asyncio.Future[Reply] = self._loop.create_future()
         if not self._is_open():
-            future.set_exception(RequestError(LOST))
+            future.set_exception(RequestLostError(LOST))
             return future
         self._waiting[number] = future
         assert self._transport is not None
@@ -168,19 +168,19 @@ class AsyncSocketLink(asyncio.Protocol):
                 if future is not None and not future.done():
                     future.set_result(reply_of(outcome))
         except (msgspec.MsgspecError, ValueError) as problem:
-            self._fail(f"an answer cannot be read: {problem}")
+            self._fail(RequestError, f"an answer cannot be read: {problem}")
 
     def connection_lost(self, problem: Exception | None) -> None:
         """Tell all who wait."""
-        self._fail(LOST)
+        self._fail(RequestLostError, LOST)
 
-    def _fail(self, reason: str) -> None:
+    def _fail(self, kind: type[RequestError], reason: str) -> None:
         if self._transport is not None:
             self._transport.close()
         waiting, self._waiting = self._waiting, {}
         for future in waiting.values():
             if not future.done():
-                future.set_exception(RequestError(reason))
+                future.set_exception(kind(reason))
 
     async def close(self) -> None:
         """Close the connection."""

@@ -130,6 +130,11 @@ class Memory:
         self.make_room()
         self._models[model].load()
 
+    def missing(self, models: Iterable[int]) -> tuple[int, ...]:
+        """Return the models that are not here, nor on their way."""
+        with self._changed:
+            return tuple(model for model in models if self._at[model] is _At.AWAY)
+
     def values(self, models: Iterable[int]) -> list[Any]:
         """Return loaded models."""
         return [self._models[model].value for model in models]

@@ -47,7 +47,9 @@ class Setup(Struct, frozen=True, array_like=True, tag=0):
 
 
 class Run(Struct, frozen=True, array_like=True, tag=1):
-    """Run a batch: evict and load models first. Answered by ``Loaded`` and ``Finished``, or by ``Rejected``."""
+    """Run a batch: evict and load models first. Answered by ``Loaded`` if that is awaited, then by ``Finished``; or by
+    ``Rejected``.
+    """
 
     lease: int
     function: int
@@ -58,6 +60,8 @@ class Run(Struct, frozen=True, array_like=True, tag=1):
     evict: tuple[int, ...] = ()
     cpus: int = 1
     slices: int = 1
+    awaited: bool = True
+    """Whether the server waits for ``Loaded``: not where all models were there, and a message less is sent."""
 
 
 class Fetch(Struct, frozen=True, array_like=True, tag=2):
@@ -122,6 +126,8 @@ class Rejected(Struct, frozen=True, array_like=True, tag=4):
 
     lease: int
     reason: str
+    missing: tuple[int, ...] = ()
+    """Of its models, those that are not there."""
 
 
 class Beat(Struct, frozen=True, array_like=True, tag=5):

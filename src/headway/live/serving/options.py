@@ -20,14 +20,18 @@ class Options:
     """The device of each worker, in turn."""
     environments: tuple[dict[str, str], ...] = ({},)
     """What is set in the environment of each worker, in turn."""
+    cpus: tuple[tuple[int, ...], ...] = ((),)
+    """The CPUs of each worker, in turn; empty: all."""
     context_bytes: int = 0
     """What a worker's process takes on its device besides models and activations; not in the books of models."""
     timeout: int = 60 * SECOND
     """For requests that give no deadline."""
     grace: int = 500 * MILLISECOND
     """A request that is so much late is ended; an answer that comes in between is still given."""
-    hang_after: int = 5 * SECOND
-    """A batch that takes this long, and ten times what was expected, hangs: its worker is killed."""
+    hang_after: int = 2 * SECOND
+    """A batch that takes this long, and ten times what its function usually takes, hangs: its worker is killed. The
+    first batches of a function, which may have to prepare something, may take ten times as long.
+    """
     most_open: int = 10_000
     """More open requests than this are refused."""
     start_within_s: float = 300.0

@@ -29,14 +29,15 @@ from headway.live.serving.messages import NO_LEASE, Answer, Beat, Hello, Rejecte
 from headway.live.serving.options import Options
 from headway.live.serving.payload import Packer, Payload
 from headway.live.serving.process import Connection, Engine
-from headway.live.serving.tally import LATE, Tally, status_of_worker, what_is_late
+from headway.live.serving.refining import Refining
+from headway.live.serving.tally import LATE, Tally, answer_of, hung, status_of_worker, too_short, what_is_late
 from headway.serving.actions import Action
 from headway.serving.events import Event, WorkerFailed, WorkerRecovered
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.request import Request
 from headway.serving.state import ServingState
 from headway.serving.workerstate import Batch
-from headway.units import SECOND, counted, format_duration
+from headway.units import SECOND, counted
 
 _STOPS = "the server stops"
 _ENDED_KEPT = 10_000
@@ -75,6 +76,7 @@ class Server:
         self.fleet.on_ran = self._on_ran
         self.scheduler = Scheduler[Event, Action](state, policy, self.fleet, tape, exact=False)
         self.tally = Tally()
+        self.refining = Refining(state, self.fleet.happen)
         self.ready = self.draining = False
         self.failure = ""
         """Why the server cannot go on; empty: it can."""
@@ -82,6 +84,8 @@ class Server:
         self._host_folder = payload.FOLDER / f"{self._prefix}-host"
         self._packer = Packer(f"{self._prefix}-front" if self._engine.shares_memory else "")
         self.processes = [self._process(index) for index in range(len(state.workers))]
+        self._restarted: dict[int, float] = {}
+        """Workers that were started again and are not ready, and until when they may take for it."""
         self.beats: list[Beat] = [Beat(0)] * len(self.processes)
         self._next_id = 0
         self._problems: dict[int, str] = {}
@@ -110,6 +114,7 @@ class Server:
                 memory_bytes=booked_bytes + options.context_bytes,
                 device=options.devices[index % len(options.devices)],
                 prefix=f"{self._prefix}-{index}-{start}" if self._engine.shares_memory else "",
+                cpus=options.cpus[index % len(options.cpus)],
                 host_folder=str(self._host_folder),
                 weights_folder=str(options.folder / "weights"),
                 booked_bytes=booked_bytes,
@@ -235,7 +240,7 @@ class Server:
         name, tally, now = self.graphs[request.graph], self.tally, self.clock()
         if results is not None:
             try:
-                value = self._value(request.graph, results)
+                value = answer_of(self.state.catalogue.graphs[request.graph], results)
             except Exception as problem:  # noqa: BLE001  # a value of the user's own may be unreadable: its request fails
                 reason = f"the result cannot be read: {type(problem).__name__}: {problem}"
             else:
@@ -246,6 +251,8 @@ class Server:
                     future.set_result(value)
                 return
         error: RequestError
+        if reason == GIVEN_UP and (impossible := too_short(self.state, request)):
+            reason = impossible
         if reason in (GIVEN_UP, _STOPS, self.failure):  # it may be sent again, also under its key
             error = RequestRefusedError(reason, self._retry_after_s())
             tally.refused[name] += 1
@@ -257,15 +264,6 @@ class Server:
             tally.failed[name] += 1
         if not future.done():
             future.set_exception(error)
-
-    def _value(self, graph: int, results: list[Payload]) -> Any:
-        """Return the result of the last task; of several last tasks theirs by name."""
-        values = [payload.unpack(result) for result in results]
-        if len(values) == 1:
-            return values[0]
-        called = self.state.catalogue.graphs[graph]
-        names = [task.name for task, after in zip(called.tasks, called.successors, strict=True) if not after]
-        return dict(zip(names, values, strict=True))
 
     # --- the loop ---------------------------------------------------------------------------------------------
 
@@ -330,6 +328,7 @@ class Server:
         if isinstance(answer, Beat):
             self.beats[worker] = answer
         elif isinstance(answer, Hello):
+            self._restarted.pop(worker, None)
             if self.ready and not self.state.workers[worker].up:
                 self.fleet.happen(WorkerRecovered(worker))
                 self._log(f"worker {worker} is back (process {answer.pid})")
@@ -359,24 +358,26 @@ class Server:
         while not process.stopping:
             await asyncio.sleep(process.pause_s)
             try:
-                return await process.start()
+                await process.start()
+                self._restarted[worker] = asyncio.get_running_loop().time() + self.options.start_within_s
+                return
             except OSError as problem:
                 self._log(f"worker {worker} cannot be started ({problem}): it is tried again")
 
     def _end_hung(self) -> None:
-        now, least = self.clock(), self.options.hang_after
-        for worker in self.state.workers:
-            for batch in worker.running.values():
-                if now - batch.began > least and now - batch.began > 10 * (batch.end - batch.began):
-                    took = format_duration(now - batch.began)
-                    self._log(f"worker {worker.id} hangs in {self._names[batch.function]} for {took}: it is killed")
-                    self.processes[worker.id].kill()
-                    break
+        time = asyncio.get_running_loop().time()
+        late = f"is not ready within {self.options.start_within_s:g} s"
+        unready = [(worker, late) for worker, until in self._restarted.items() if time > until]
+        for worker, why in [*unready, *hung(self.state, self.clock(), self.options.hang_after, self.tally)]:
+            self._restarted.pop(worker, None)
+            self._log(f"worker {worker} {why}: it is killed")
+            self.processes[worker].kill()
 
-    def _on_ran(self, batch: Batch, run_ns: int) -> None:
-        """Compare what a batch took with what was expected."""
-        if (expected := batch.end - batch.start) > 0:
+    def _on_ran(self, worker: int, batch: Batch, run_ns: int) -> None:
+        """Compare what a batch took with its profile, and with what is expected by now."""
+        if expected := self.refining.profiled(worker, batch):
             self.tally.note_run(self._names[batch.function], run_ns / expected)
+        self.refining.note(worker, batch, self.clock() - batch.began)
 
     def status(self) -> dict[str, Any]:
         """Return counts, latencies and the state of each worker; times in seconds."""

@@ -1,13 +1,17 @@
 """What a server has counted, as it is shown by its status, and what can be told of its workers and requests."""
 
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from statistics import median
 from typing import Any
 
+from headway.live.serving import payload
 from headway.live.serving.messages import Beat
+from headway.live.serving.payload import Payload
 from headway.live.serving.process import Connection
+from headway.serving.graph import Graph
+from headway.serving.request import Request
 from headway.serving.requeststate import DONE, Stage
 from headway.serving.state import ServingState
 from headway.units import SECOND, format_duration
@@ -17,6 +21,8 @@ LATENCIES = 4096
 LATE = "late"
 """How the reason of a late request begins."""
 _STAGES = {named: named.name.lower() for named in Stage}
+_MUCH_LONGER = 10
+"""A batch that takes so many times what is usual hangs."""
 _RUNS = 256
 """The run times of so many last batches of a function are kept."""
 
@@ -39,6 +45,12 @@ class Tally:
     def note_run(self, function: str, ratio: float) -> None:
         """Note what a batch took over what was expected."""
         self.drift.setdefault(function, deque(maxlen=_RUNS)).append(ratio)
+
+    def patience(self, function: str, expected: int, least: int) -> int:
+        """Return how long a batch may take before it hangs; see ``Options.hang_after``."""
+        if not (ratios := self.drift.get(function)):
+            return _MUCH_LONGER * max(expected, least)
+        return max(least, round(_MUCH_LONGER * expected * max(1.0, median(ratios))))
 
     def shown(self, graphs: Sequence[str]) -> dict[str, Any]:
         """Return the counts of each graph, percentiles of the last latencies, and the drift of each function."""
@@ -89,3 +101,31 @@ def what_is_late(state: ServingState, request: int, now: int) -> str:
             since = format_duration(max(0, now - rs.since[task]))
             parts.append(f"{rs.graph.tasks[task].name} is {_STAGES[stage]}{where} for {since}")
     return f"{LATE}: {'; '.join(parts) or 'no task of it can run'}"
+
+
+def answer_of(graph: Graph, results: Sequence[Payload]) -> Any:
+    """Return the result of the last task of a graph; of several last tasks theirs by name."""
+    values = [payload.unpack(result) for result in results]
+    if len(values) == 1:
+        return values[0]
+    names = [task.name for task, after in zip(graph.tasks, graph.successors, strict=True) if not after]
+    return dict(zip(names, values, strict=True))
+
+
+def too_short(state: ServingState, request: Request) -> str:
+    """Return why no fleet like this could answer a request in time, however long one waits; empty: it could."""
+    allowed, graph = request.deadline - request.arrival, state.catalogue.graphs[request.graph]
+    if not request.deadline or allowed >= (least := state.latency.fastest_path(graph)):
+        return ""
+    takes = f"{graph.name} takes {format_duration(least)} at least"
+    return f"{LATE}: its deadline of {format_duration(allowed)} cannot be kept: {takes}"
+
+
+def hung(state: ServingState, now: int, least: int, tally: Tally) -> Iterator[tuple[int, str]]:
+    """Yield the workers with a batch that takes longer than one has patience for, and which."""
+    for worker in state.workers:
+        for batch in worker.running.values():
+            name, took = state.catalogue.functions[batch.function].name, now - batch.began
+            if took > tally.patience(name, batch.end - batch.began, least):
+                yield worker.id, f"hangs in {name} for {format_duration(took)}"
+                break

@@ -195,7 +195,7 @@ class Worker:
         problem = self._loaded((order.model,))
         self._memory.release((order.model,))
         if problem:
-            self._link.send(Rejected(order.lease, problem))
+            self._link.send(Rejected(order.lease, problem, self._memory.missing((order.model,))))
         else:
             self._link.send(Fetched(order.lease, order.model, perf_counter_ns() - began))
 
@@ -225,9 +225,10 @@ class Worker:
     def _run(self, order: Run) -> None:
         if order.models and (problem := self._loaded(order.models)):
             self._memory.release(order.models)
-            self._link.send(Rejected(order.lease, problem))
+            self._link.send(Rejected(order.lease, problem, self._memory.missing(order.models)))
             return
-        self._link.send(Loaded(order.lease))
+        if order.awaited:
+            self._link.send(Loaded(order.lease))
         self._device.use_cpus(order.cpus)
         models = self._memory.values(order.models)
         name, function = self._setup.functions[order.function], self._functions[order.function]

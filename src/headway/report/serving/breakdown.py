@@ -198,11 +198,18 @@ class Breakdown:
             if start > begin:
                 yield Piece(self._held_up_by(run, start), begin, start, run.worker)
             until = run.end if _has_ended(run, end) else end
-            slower = max(REFERENCE_SPEED_PPM, self.latency.beside(run.function, run.beside, run.worker, run.slices))
-            alone = start + (until - start) * REFERENCE_SPEED_PPM // slower
+            alone = start + self._alone(attempt.request, run, until - start)
             yield Piece("run", start, alone, run.worker)
             if until > alone:
                 yield Piece("neighbours", alone, until, run.worker)
+
+    def _alone(self, request: int, run: BatchRun, took: int) -> int:
+        """Return how long a batch that took so long would have taken alone: on its GPU, or in its engine."""
+        if (kind := self.catalogue.functions[run.function].generate) is not None:
+            asked = self.requests[request]
+            return min(took, kind.alone(asked.prompt_tokens, asked.output_tokens))
+        slower = max(REFERENCE_SPEED_PPM, self.latency.beside(run.function, run.beside, run.worker, run.slices))
+        return took * REFERENCE_SPEED_PPM // slower
 
     def _waits(self, attempt: Attempt, run: BatchRun | None, begin: int) -> Iterator[Piece]:
         """Yield the stretches before a batch took a task up: unplaced, undecided, inputs on their way, in queues."""

@@ -19,7 +19,10 @@ def of_policies(rows: Sequence[Row]) -> list[Table | str]:
     if len(policies) == 1:
         return [table(enough)]
     none = [policy for policy in policies if policy not in {row["policy"] for row in enough}]
-    return [table(enough, several=True), *(f"{policy}: no number of workers is enough" for policy in none)]
+    return [
+        table(enough, several=True),
+        *(f"{policy}: no number of workers that was tried is enough" for policy in none),
+    ]
 
 
 def table(rows: Sequence[Row], *, several: bool = False) -> Table:

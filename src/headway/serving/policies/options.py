@@ -21,9 +21,9 @@ def check_choice(policy: ServingPolicy, option: str, first: str, second: str) ->
         raise ExperimentError(f"policy {policy.name}: option {option}={value} is neither {first} nor {second}")
 
 
-def check_durations(policy: ServingPolicy, *options: str) -> None:
-    """Raise where an option is shorter than a millisecond."""
+def check_durations(policy: ServingPolicy, *options: str, least: int = MILLISECOND) -> None:
+    """Raise where an option is shorter than the least duration."""
     for option in options:
-        if (duration := getattr(policy, option)) < MILLISECOND:
-            told = f"option {option}={exact_duration(duration)} is not 1ms or more"
+        if (duration := getattr(policy, option)) < least:
+            told = f"option {option}={exact_duration(duration)} is not {exact_duration(least)} or more"
             raise ExperimentError(f"policy {policy.name}: {told}")

@@ -84,12 +84,7 @@ class PoolPolicy(ServingPolicy):
 
     def bind(self, state: ServingState) -> None:
         """Compute options by function and times by task; start with empty queues."""
-        functions = range(len(state.catalogue.functions))
-        self.options = [options_on(state, function) for function in functions]
-        """By function: what some worker can hold, fastest first."""
-        self.least = [min(options, key=lambda option: option.configuration) for options in self.options]
-        self._most = [max(option.configuration.batch for option in options) for options in self.options]
-        self._compute_rest(state)
+        self.follow(state)
         self._live: dict[Key, dict[int, None]] = {}
         self._late: dict[Key, dict[int, None]] = {}
         self._waiting: dict[Key, int] = {}
@@ -99,6 +94,16 @@ class PoolPolicy(ServingPolicy):
         self.holding = holding.holding_of(self, state.catalogue.graphs) if self.max_delay != holding.OFF else None
         self.formed: holding.FormedBatches | None = None
         """What came of planned batches, where a policy learns from it."""
+
+    def follow(self, state: ServingState) -> None:
+        """Compute what depends on expected times; again when they change."""
+        functions = range(len(state.catalogue.functions))
+        self.options = [options_on(state, function) for function in functions]
+        """By function: what some worker can hold, fastest first."""
+        self.least = [min(options, key=lambda option: option.configuration) for options in self.options]
+        self._most = [max(option.configuration.batch for option in options) for options in self.options]
+        self._compute_rest(state)
+        self._version = state.latency.version
 
     def _compute_rest(self, state: ServingState) -> None:
         """Compute for each task the least time of it and its successors, and the factor of the reserve."""
@@ -119,6 +124,8 @@ class PoolPolicy(ServingPolicy):
 
     def decide(self, now: int, state: ServingState) -> Iterator[Action]:
         """Serve the recheck list, then queues with new tasks, then late requests; then start processes."""
+        if self._version != state.latency.version:
+            self.follow(state)
         fresh = self._collect(state)
         keys: dict[Key, None] = dict.fromkeys(self._waiting) if state.touched else {}
         keys.update(fresh)

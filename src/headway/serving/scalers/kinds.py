@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from math import inf
 
 from headway.serving.catalogue import Catalogue
-from headway.serving.fleet import Fleet, Worker, find_slices
+from headway.serving.fleet import Fleet, Worker
 from headway.serving.latency import LatencyModel
+from headway.serving.policies.fronts import can_hold
 from headway.units import SECOND
 
 
@@ -85,14 +86,11 @@ def _kind(catalogue: Catalogue, fleet: Fleet, latency: LatencyModel, workers: tu
 
 def _task_seconds(catalogue: Catalogue, latency: LatencyModel, index: int, worker: Worker, function: int) -> float:
     """Return how long a worker that is always full takes for a task, at its best configuration; infinite: it cannot."""
-    best, kind = inf, catalogue.functions[function]
-    for cell in latency.cells(index, function):
-        memory_bytes = latency.weights[function] + kind.activation_bytes * cell.batch
-        fits = cell.cpus <= worker.cpus and cell.slices <= worker.gpu.slices and memory_bytes <= worker.gpu.memory_bytes
-        if fits and find_slices(worker.gpu, cell.slices, 0) is not None:
+    best = inf
+    for cell, time in latency.cells(index, function).items():
+        if can_hold(worker, catalogue, function, cell):
             share = max(cell.cpus / worker.cpus, cell.slices / worker.gpu.slices)
-            time = latency.run_time(index, function, cell.batch, cell.cpus, cell.slices)
-            best = min(best, share * (time or 0) / cell.batch / SECOND)
+            best = min(best, share * time / cell.batch / SECOND)
     return best
 
 

@@ -45,6 +45,11 @@ class Autoscaled(ServingPolicy):
         self._rescued: dict[int, None] = {}
         """Workers that were started for requests that waited in vain; they stay until nothing waits."""
 
+    @property
+    def states_evaluated(self) -> int:
+        """Return what the policy evaluated; scalers do not search."""
+        return self.policy.states_evaluated
+
     def decide(self, now: int, state: ServingState) -> Iterator[Action]:
         """Yield the actions of the scaler, where it is time for them, then those of the policy."""
         self._observe(now, state)

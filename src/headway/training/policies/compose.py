@@ -112,7 +112,7 @@ class ComposedPolicy:
         if self._one_lane:
             return ""
         if self.backfill.by_shape:
-            shape = (js.eligible, js.gpus, js.gpu_milli, js.nodes, *js.grant)
+            shape = (js.eligible, js.gpus, js.gpu_milli, js.nodes, js.cpu_milli, js.memory_bytes, js.storage)
             if not self._tenant_lanes and not self._order_lanes:
                 return shape
             return shape, js.account.name, js.job.preemptible, self.order.lane(js)
@@ -231,7 +231,7 @@ class ComposedPolicy:
     def admit(self, now: int, state: TrainingState, js: JobState) -> list[Action] | None:
         """The actions that start a job now, its preemptions before it; None when it cannot start."""
         self.shortfall = 1
-        if js.id in self.stopped:
+        if self.stopped and js.id in self.stopped:
             return None
         kept_out = state.quotas and quota_refusal(js) is not None
         if kept_out and not self.preempts:

@@ -1,14 +1,12 @@
-"""The worked example: a chain A, B, C with five configurations each, and one node of 16 CPUs and 7 slices."""
+"""The worked example for INFless, on one node of 16 CPUs and 7 slices."""
 
 from headway.serving.catalogue import Catalogue, Configuration, Function, Profile
 from headway.serving.policies.infless.planner import Cell, Planned, Slot, choose
 from headway.units import MILLISECOND
+from tests.serving.policies.worked_example import A, B, C
 from tests.serving.worlds import chain
 
 MS = MILLISECOND
-A = {(1, 1, 1): 100, (1, 1, 2): 60, (2, 1, 1): 150, (2, 1, 2): 90, (4, 2, 2): 140}
-B = {(1, 1, 1): 200, (1, 1, 2): 120, (2, 1, 2): 180, (2, 2, 4): 100, (4, 2, 4): 160}
-C = {(1, 1, 1): 60, (1, 1, 2): 40, (2, 1, 1): 80, (4, 1, 1): 120, (4, 1, 2): 70}
 SLOS = [600 * MS * mean // 334 for mean in (108, 152, 74)]
 NODE = (16, 7)
 

@@ -19,7 +19,8 @@ from headway.serving.request import Request
 from headway.serving.rows import Kind, unpack
 from headway.serving.state import ServingState
 from headway.units import MILLISECOND, SECOND
-from tests.serving.policies.infless.example import CATALOGUE, A, B, C
+from tests.serving.policies.infless.example import CATALOGUE
+from tests.serving.policies.worked_example import A, B, C
 from tests.serving.worlds import Run, World, chain, drive
 
 MS = MILLISECOND

@@ -5,7 +5,8 @@ import pytest
 from headway.serving.catalogue import Configuration
 from headway.serving.policies.infless.planner import CODE, PAPER, Cell, Rates, Slot, choose, fastest, rates_of, score
 from headway.units import MILLISECOND
-from tests.serving.policies.infless.example import CATALOGUE, NODE, SLOS, A, B, C, cells, plan
+from tests.serving.policies.infless.example import CATALOGUE, NODE, SLOS, cells, plan
+from tests.serving.policies.worked_example import A, B, C
 
 MS = MILLISECOND
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from headway.serving.catalogue import Configuration
-from headway.serving.fleet import FREE, MEMORY_SLICES, MIG_PLACES, MIG_SPAN
+from headway.serving.fleet import MEMORY_SLICES, MIG, MIG_PLACES, MIG_SPAN
 from headway.serving.policies.fast_gshare.planner import Share
 from headway.serving.policies.fast_gshare.rectangles import Rectangle, best_area_fit, free_rectangles
 from headway.serving.policies.fronts import can_hold
@@ -107,7 +107,7 @@ class Pods:
             return None
         if not (slices := share.configuration.slices):  # nothing of the GPU: where most CPUs are left
             return cpus - worker.worker.cpus, Rectangle(0, 0, 0, 0)
-        mig = gpu.geometry != FREE
+        mig = gpu.geometry == MIG
         free = free_rectangles(MEMORY_SLICES if mig else gpu.slices, 100, [pod.place for pod in held])
         width = MIG_SPAN[slices] if mig else slices
         return best_area_fit(free, width, share.quota_percent, MIG_PLACES[slices] if mig else None)

@@ -53,7 +53,7 @@ class Headway(ServingPolicy):
 
     def check_requests(self, requests: Sequence[Request], graphs: Sequence[Graph]) -> None:
         """Raise where a batch may wait beyond a deadline, if someone asked for that."""
-        if self.max_delay != LONGEST:
+        if self.max_delay is not LONGEST:  # given, though it may be as long as the default
             check_delay(self.name, self.max_delay, requests, graphs)
 
     def bind(self, state: ServingState) -> None:

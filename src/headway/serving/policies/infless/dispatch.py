@@ -79,8 +79,12 @@ def find_stopped(rate: float, windows: Sequence[Rates]) -> int | None:
 
 
 def _kept_sums(values: Sequence[float]) -> npt.NDArray[np.float64]:
-    """Return for each subset of stopped ones (not all) the sum over the others; its bits are its position."""
+    """Return for each subset of stopped ones (not all) the sum over the others; its bits are its position.
+
+    Beyond ``MOST_SUBSETS`` none is looked at, so that the last of many instances are always kept.
+    """
     sums = np.zeros(1)
     for value in values:
-        sums = np.concatenate((sums + value, sums))
+        kept = sums + value
+        sums = np.concatenate((kept, sums)) if len(sums) < MOST_SUBSETS else kept
     return sums[: min(len(sums) - 1, MOST_SUBSETS)]

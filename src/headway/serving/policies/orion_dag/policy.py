@@ -21,6 +21,7 @@ from headway.errors import ExperimentError
 from headway.serving.actions import Action, WakeAt
 from headway.serving.policies.any_worker import options_everywhere
 from headway.serving.policies.fronts import NEVER
+from headway.serving.policies.options import check_choice, check_durations, check_least
 from headway.serving.policies.orion_dag.dispatch import Kind, Queues, kind_of
 from headway.serving.policies.orion_dag.planner import Planner, Rules
 from headway.serving.policies.orion_dag.planning import COST, LATENCY, Plan
@@ -51,15 +52,12 @@ class OrionDag(ServingPolicy):
 
     def __post_init__(self) -> None:
         """Raise for an option that makes no sense."""
-        rules = {
-            "percentile": (0.0 < self.percentile < 100.0, "not between 0 and 100"),
-            "cutoff": (self.cutoff >= 1, "not 1 or more: it counts states"),
-            "key": (self.key in (LATENCY, COST), f"neither {LATENCY} nor {COST}"),
-            "grid": (self.grid > 0, "not above 0"),
-        }
-        for option, (holds, rule) in rules.items():
-            if not holds:
-                raise ExperimentError(f"policy {self.name}: option {option}={getattr(self, option)} is {rule}")
+        if not 0.0 < self.percentile < 100.0:
+            told = f"option percentile={self.percentile} is not between 0 and 100"
+            raise ExperimentError(f"policy {self.name}: {told}")
+        check_least(self, {"cutoff": 1})
+        check_choice(self, "key", LATENCY, COST)
+        check_durations(self, "grid", least=1)
 
     def bind(self, state: ServingState) -> None:
         """Prepare a planner for each graph; begin without plans."""

@@ -26,4 +26,4 @@ class Fit(Backfill):
     def decide(self, now: int, state: TrainingState, policy: Admission) -> Iterable[Action]:
         """In order, past everything that does not fit."""
         memory = self._by_head if policy.preempts else self._memory
-        return walk(now, state, policy, memory, strict=False)
+        return walk(now, state, policy, memory, False)

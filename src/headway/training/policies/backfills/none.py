@@ -22,4 +22,4 @@ class NoBackfill(Backfill):
 
     def decide(self, now: int, state: TrainingState, policy: Admission) -> Iterable[Action]:
         """In order, until one does not fit."""
-        return walk(now, state, policy, self._memory, strict=True)
+        return walk(now, state, policy, self._memory, True)

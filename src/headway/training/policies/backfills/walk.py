@@ -41,7 +41,7 @@ class Blocked:
             self._until[lane.name] = version + shortfall, lane.head[1]
 
 
-def walk(now: int, state: TrainingState, policy: Admission, memory: Blocked, *, strict: bool) -> Iterable[Action]:
+def walk(now: int, state: TrainingState, policy: Admission, memory: Blocked, strict: bool) -> Iterable[Action]:
     """Start what may start, first jobs first; ``strict`` lets a blocked job hold back all that come after it."""
     lanes = state.queue.lanes
     if len(lanes) == 1:
@@ -51,21 +51,17 @@ def walk(now: int, state: TrainingState, policy: Admission, memory: Blocked, *, 
             policy.blocked = js if not state.quotas or quota_refusal(js) is None else None
             return ()
         if not state.quotas:
-            return _one_lane(now, state, policy, memory, strict)
+            return _one_lane(now, state, policy, memory, strict, lane)
     return _many_lanes(now, state, policy, memory, strict)
 
 
-def _one_lane(now: int, state: TrainingState, policy: Admission, memory: Blocked, strict: bool) -> Iterator[Action]:
+def _one_lane(
+    now: int, state: TrainingState, policy: Admission, memory: Blocked, strict: bool, lane: Lane
+) -> Iterator[Action]:
     """With one lane and no quotas strict and skipping are the same: if one is blocked, all are."""
-    jobs, lanes, pool, admit, preempts = state.jobs, state.queue.lanes, state.pool, policy.admit, policy.preempts
-    (lane,) = lanes.values()
-    while lanes:
-        if preempts:  # a preempted job may wait in another lane, or in a new one
-            if len(lanes) > 1:
-                yield from _many_lanes(now, state, policy, memory, strict)
-                return
-            (lane,) = lanes.values()
-        js = jobs[lane.head[1]]
+    lanes, pool, admit, preempts = state.queue.lanes, state.pool, policy.admit, policy.preempts
+    while True:
+        js = state.jobs[lane.head[1]]
         if js.gpus > pool.free_gpus and not preempts and js.gpu_milli == WHOLE_GPU_MILLI:  # wherever these are
             memory.note(lane, policy.version(now, state), js.gpus - pool.free_gpus)
             policy.blocked = js
@@ -77,6 +73,12 @@ def _one_lane(now: int, state: TrainingState, policy: Admission, memory: Blocked
             policy.blocked = js
             return
         yield from actions
+        if len(lanes) != 1:
+            break
+        if preempts:
+            (lane,) = lanes.values()
+    if lanes:  # a job that was preempted waits in another one
+        yield from _many_lanes(now, state, policy, memory, strict)
 
 
 def open_lanes(state: TrainingState, policy: Admission, closed: Container[Hashable]) -> Iterator[Lane]:

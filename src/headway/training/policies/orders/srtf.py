@@ -29,12 +29,14 @@ class Srtf(Order):
 
     def key(self, now: int, js: JobState) -> Key:
         """Work left by the estimate, in millionths of a nanosecond."""
-        return js.remaining(now) * REFERENCE_SPEED_PPM * self._weight(js)
+        left = js.remaining(now) * REFERENCE_SPEED_PPM
+        return left * (js.width or 1) if self.gpu_time else left
 
     def rank(self, now: int, js: JobState) -> tuple[int, Key]:
         """Work left shrinks at the job's speed; never above the key that it would wait with."""
-        weight = self._weight(js)
-        return -js.speed * weight, (js.remaining(now) * REFERENCE_SPEED_PPM + now * js.speed) * weight
-
-    def _weight(self, js: JobState) -> int:
-        return (js.width or 1) if self.gpu_time else 1
+        speed = js.speed
+        left = js.remaining(now) * REFERENCE_SPEED_PPM + now * speed
+        if self.gpu_time:
+            weight = js.width or 1
+            return -speed * weight, left * weight
+        return -speed, left

@@ -37,10 +37,9 @@ class BestFit(PlacementRule):
         eligible = js.eligible
         if js.nodes > 1:
             return on_equal_nodes(pool, js, by_free(pool, eligible, most_first=False))
-        buckets = pool.buckets
         hosted = js.cpu_milli or js.memory_bytes or js.storage
-        for free in range(need, len(buckets)):
-            nodes = buckets[free] & eligible
+        for bucket in pool.buckets[need:]:
+            nodes = bucket & eligible
             if nodes and (not hosted or (nodes := whole_nodes(pool, js, nodes))):
                 node = (nodes & -nodes).bit_length() - 1
                 return ((node, gpus_of(pool, node, need)),)
