@@ -104,12 +104,12 @@ def test_causes_and_remedies_are_told_before_anything_is_continued() -> None:
     assert any("preempt job 0" in line for line in found.first_lines())
 
 
-def test_no_continuation_is_begun_after_enough_instants_unless_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_continuation_is_begun_after_enough_effort_unless_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(uniform(1, 4), seconds_of((0, 30, 4), (1, 5, 4)))
     tape = drive("fifo", world).tape
     moment = moment_of(world, "fifo", tape, 5 * SECOND)
     ledger = Ledger(tape.until(5 * SECOND), world.jobs, world.cluster)
-    monkeypatch.setattr("headway.report.training.expected.STEPS_IN_ALL", 1)
+    monkeypatch.setattr("headway.report.training.expected.EFFORT_IN_ALL", 1)
     assert expected_start(moment, 1, ledger).draws == LEAST_DRAWS
     assert expected_start(moment, 1, ledger, draws=15).draws == 15
 

@@ -58,7 +58,7 @@ class Conservative(Backfill):
         self._refreshed = 0
 
     @property
-    def reservations(self) -> Mapping[int, Reservation]:  # type: ignore[override]
+    def reservations(self) -> Mapping[int, Reservation]:
         """Return what it has promised, by job."""
         return self._plan.promised() if self._promised is None else self._promised
 

@@ -9,7 +9,7 @@ A GPU that is used in part counts as used until the last of its shares ends.
 """
 
 from bisect import bisect_left, bisect_right, insort
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 
 import numpy as np
 import numpy.typing as npt
@@ -206,12 +206,17 @@ class Profile:
         """Return the earliest start with the same number of GPUs on each of so many nodes, those with least room."""
         each = js.gpus // js.nodes
         need = (each, *host_share(js, each))
-        waits = [(self._when(node, *need, now, length)[1], node) for node in nodes]
-        heapify(waits)
+        firsts = sorted([(max(now, self._held.first(node, each)), node) for node in nodes], reverse=True)
+        waits: list[tuple[int, int]] = []
         able: list[tuple[int, int]] = []
         """(a time, node): until then the node could begin, from where it was found on."""
-        while waits and waits[0][0] < NEVER:
+        while firsts or (waits and waits[0][0] < NEVER):
+            while firsts and (not waits or firsts[-1][0] <= waits[0][0]):  # the others cannot begin sooner
+                first, node = firsts.pop()
+                heappush(waits, (self._when(node, *need, first, length)[1], node))
             start = waits[0][0]
+            if start >= NEVER:
+                continue
             while waits and waits[0][0] == start:
                 _, node = heappop(waits)
                 able.append((self._while(node, *need, start) - length, node))
@@ -227,11 +232,11 @@ class Profile:
 
     def _while(self, node: int, need: int, cpu_milli: int, memory_bytes: int, start: int) -> int:
         """Return until when a node has these amounts from ``start`` on."""
-        index = bisect_right(self._times[node], start) - 1
-        columns = [column[node][index:] for column in (self._times, self._gpus, self._cpus, self._memory)]
-        for time, gpus, cpus, memory in zip(*columns, strict=True):
-            if gpus < need or (self._hosted and (cpus < cpu_milli or memory < memory_bytes)):
-                return time
+        first = bisect_right(self._times[node], start) - 1
+        times, free, cpus, memory = self._times[node], self._gpus[node], self._cpus[node], self._memory[node]
+        for index in range(first, len(times)):
+            if free[index] < need or (self._hosted and (cpus[index] < cpu_milli or memory[index] < memory_bytes)):
+                return times[index]
         return 2 * NEVER
 
     def _least_room(self, js: JobState, node: int, start: int, end: int) -> int:

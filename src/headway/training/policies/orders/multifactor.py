@@ -12,7 +12,7 @@ Departures: the size factor counts GPUs, where Slurm's counts nodes and CPUs; us
 default to those of the example in Slurm's manual, because Slurm's own default of 0 for all is fifo.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from headway.errors import ExperimentError
 from headway.training.jobstate import JobState, Status
@@ -98,6 +98,12 @@ class Multifactor(RoundOrder):
         known = self._known[js.id] = who, self._fixed_part(js)
         return known
 
+    def _all_known(self, state: TrainingState) -> Iterable[tuple[Who, float]]:
+        """Return what is known of all live jobs, in the order in which they came."""
+        if self._known.keys() != state.jobs.keys():  # it began with jobs that were there already
+            self._known = {job: self._known.get(job) or self._know(js) for job, js in state.jobs.items()}
+        return self._known.values()
+
     def _fixed_part(self, js: JobState) -> float:
         """Return what size, QOS and partition add: the part that does not change with time."""
         size = min(1.0, js.width / self._total)
@@ -109,8 +115,8 @@ class Multifactor(RoundOrder):
 
     def ended(self, now: int, js: JobState) -> None:
         """Count what a job that has ended held, from the next period on."""
-        who, _ = self._known.pop(js.id, None) or self._know(js)
-        self._known.pop(js.id, None)
+        who, _ = self._known.get(js.id) or self._know(js)
+        del self._known[js.id]
         self._ended[who] = self._ended.get(who, 0) + js.attained
 
     def factor(self, tenant: str, user: str = "") -> float:
@@ -120,12 +126,12 @@ class Multifactor(RoundOrder):
     def _calculate(self, now: int, state: TrainingState) -> None:
         """Decay what was used before, add what was held since, and derive each tenant's factor."""
         held = dict(self._ended)
-        known, running = self._known, Status.RUNNING
-        for job, js in state.jobs.items():
-            if js.status is running or js.attained:
-                who = (known.get(job) or self._know(js))[0]
-                since = (now - js.since) * js.width if js.status is running else 0
-                held[who] = held.get(who, 0) + js.attained + since
+        running = Status.RUNNING
+        for (who, _), js in zip(self._all_known(state), state.jobs.values(), strict=True):
+            if js.status is running:
+                held[who] = held.get(who, 0) + js.attained + (now - js.since) * js.width
+            elif js.attained:
+                held[who] = held.get(who, 0) + js.attained
         decay = 0.5 ** ((now - max(0, self._calculated)) / self.half_life)
         for who, attained in held.items():
             fresh = attained - self._counted.get(who, 0)
@@ -146,8 +152,7 @@ class Multifactor(RoundOrder):
 
     def _tree(self, state: TrainingState) -> dict[Who, float]:
         """Return the Fair Tree factor of each user that has submitted something."""
-        known = self._known
-        usage = {(known.get(job) or self._know(js))[0]: 0.0 for job, js in state.jobs.items()} | self._usage
+        usage = {who: 0.0 for who, _ in self._all_known(state)} | self._usage
         return fair_tree(usage, {name: account.weight for name, account in state.accounts.items()})
 
 
