@@ -18,7 +18,8 @@ from headway.formats.training.settings import Experiment
 from headway.metrics.training.ledger import Ledger
 from headway.report.training.expected import LEAST_DRAWS, LEAST_HISTORY, WorkDistribution, expected_start
 from headway.report.training.explanation import Explanation, explain, moment_to_ask
-from headway.report.training.story import Waiting, story
+from headway.report.training.story import story
+from headway.report.training.stretches import Waiting
 from headway.sim.copies import Copies
 from headway.sim.resume import Moment, resume
 from headway.streams import small_stream

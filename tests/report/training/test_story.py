@@ -7,7 +7,8 @@ from hypothesis import given, settings, strategies as st
 
 from headway.core.tape import Tape
 from headway.errors import TapeError
-from headway.report.training.story import SCREEN, Running, Story, Waiting, story
+from headway.report.training.story import SCREEN, Story, story
+from headway.report.training.stretches import Running, Waiting
 from headway.training.cluster import uniform
 from headway.training.job import Job, workload
 from headway.training.policies.registry import build

@@ -18,7 +18,8 @@ from headway.errors import TapeError
 from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.waits import waits
 from headway.report.training.expected import LEAST_HISTORY, Expected, expected_start
-from headway.report.training.story import clock, described, recorded_causes
+from headway.report.training.story import described
+from headway.report.training.stretches import clock, recorded_causes
 from headway.sim.copies import Copies
 from headway.sim.faults import Faults
 from headway.sim.resume import Moment, resume
