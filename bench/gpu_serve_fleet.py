@@ -1,10 +1,12 @@
 """Serve Compass's graphs for real on one GPU, policy by policy and load by load: ``scripts/gpu-serve fleet``.
 
 Five workers of 14 GB share a GPU by MPS; the four graphs of ``examples/pipeline/compass.py`` have networks of stated
-sizes and random weights. First the tasks are profiled, then the fleet is saturated once to learn what it can do, then
-each policy serves Poisson arrivals at parts of that, one load after the other on the same workers, after a few seconds
-that do not count. A part whose lines are in the file is not measured again. ``--dry`` runs all of it on the CPU with
-networks of megabytes. Needs torch and msgspec, neither polars nor plotly, and 42 GB of shared memory.
+sizes and random weights. Workers are warmed up. Loads, and drawn functions side by side, are timed in the workers,
+which gives the profile and the table of pairs that policies and simulations read. Then the fleet is saturated once to
+learn what it can do, and policies in random order serve Poisson arrivals at parts of that, in random order too, on the
+same workers; ten seconds before each do not count. A part whose lines are in the file is not measured again. ``--dry``
+runs all of it on the CPU with networks of megabytes. Needs torch and msgspec, neither polars nor plotly, and 42 GB of
+shared memory.
 """
 
 import argparse
@@ -15,14 +17,17 @@ import random
 import shutil
 import subprocess
 import sys
+import tarfile
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from bench import gpu_serve_tables as tables
+from bench.gpu_serve_drive import Drive
 from headway.core.tape import TapeWriter
 from headway.errors import HeadwayError
 from headway.formats import toml
@@ -31,9 +36,7 @@ from headway.live.serving import payload
 from headway.live.serving.messages import Evict
 from headway.live.serving.options import Options
 from headway.live.serving.server import Server
-from headway.profiling import app as profiling
 from headway.profiling.model_process import SHARES, Mps
-from headway.profiling.model_session import Effort
 from headway.scenarios import file as scenario_file
 from headway.scenarios.app import read_app
 from headway.serving.latency import LatencyModel
@@ -49,7 +52,10 @@ LOADS = (0.5, 0.8, 0.95)
 WORKERS = 5
 CONTEXT_BYTES = 1_000_000_000
 """What a worker's process may take of its 14 GB besides models and activations: its context, libraries, workspaces."""
-WARM_SECONDS = 3.0
+WARM_SECONDS, WARM_LOAD = 10.0, 0.8
+"""Before the loads of a policy, with other requests; what was open is answered first."""
+BASE = ROOT / "docs/background/results/h200-serving/compass.profile.toml"
+"""Sizes of inputs, results and activations, from ``headway profile model``."""
 FOLDER_VERSION = 2
 """Of run folders (headway.experiment.files, which needs polars)."""
 CALM = {"OMP_NUM_THREADS": "3", "OMP_WAIT_POLICY": "PASSIVE"}
@@ -100,7 +106,12 @@ def mps(wanted: bool) -> Iterator[dict[str, str]]:
 
 
 class Fleet:
-    """What is served, and how."""
+    """What is served, and how: Compass's graphs."""
+
+    name, app, workers = "compass", APP, WORKERS
+    policies = POLICIES
+    further: Mapping[str, Any] = {}
+    """Keys of a run besides."""
 
     def __init__(self, given: argparse.Namespace, lines: Lines, environment: dict[str, str]) -> None:
         self.given, self.lines, self.environment = given, lines, environment
@@ -108,27 +119,50 @@ class Fleet:
         """One after the other, on the same workers."""
         self.device = "cpu" if given.dry else "cuda:0"
         self.folder = Path(given.work)
-        self.profile = given.out / "compass.profile.toml"
+        self.profile, self.pairs = given.out / f"{self.name}.profile.toml", given.out / "pairs.json"
         self.context_bytes = 0 if given.dry else CONTEXT_BYTES
         self.memory = "14MB" if given.dry else 14 * 10**9 - CONTEXT_BYTES
-        self.inputs = {graph.name: graph.tasks[0].example(1)[0] for graph in read_app(APP).graphs}  # type: ignore[misc]
+        app = read_app(self.app)
+        self.inputs = {graph.name: graph.tasks[0].example(1)[0] for graph in app.graphs}  # type: ignore[misc]
+        self.examples = {task.name: task.example for task in app.tasks if task.example is not None}
+        self.models = app.models
+        self.drawn = random.Random(given.seed)
 
-    def measure(self) -> None:
-        """Profile the tasks once."""
-        if self.profile.exists():
-            return
-        effort = Effort(runs=5, least_s=0.0)
-        began = time.monotonic()
-        wanted = profiling.Wanted(batches=(1, 2, 4))
-        profile = profiling.measure(APP, wanted, effort=effort, device=self.device, log=self.folder / "profile.jsonl")
-        profiling.write(profile, self.profile)
-        self.lines.keep(part="profile", seconds=round(time.monotonic() - began, 1))
+    async def calibrate(self) -> None:
+        """Time functions and loads in the workers; write the profile and the table of pairs that follow."""
+        base = self.base()
+        if not self.profile.exists():
+            tables.write(base, self.profile)
+        async with self.server("hash", self.folder / "calibrate") as (server, _):
+            drive = Drive(server, self.examples)
+            began = time.monotonic()
+            await drive.push_examples()
+            await drive.on_cpus(self.lines.keep)
+            await drive.loads(self.lines.keep)
+            await drive.mix(self.lines.keep, self.given.mix, self.given.seed)
+            drive.end()
+            models = {each.name: str(each.models) for each in server.state.catalogue.functions if each.models}
+        fitted = tables.fit(self.lines.one(part="mix"), models)
+        made = tables.profile(base, self.lines.rows, fitted, "timed in live workers, scripts/gpu-serve")
+        tables.write(made, self.profile)
+        tables.write_pairs(fitted, self.pairs)
+        self.lines.keep(part="calibrated", seconds=round(time.monotonic() - began, 1))
+
+    def base(self) -> toml.Document:
+        """Return a profile with the sizes of models and activations; those of small networks are next to nothing."""
+        document = toml.read(BASE, "profile")
+        if self.given.dry:
+            document["models"] = {model.name: {"weights": model.memory_bytes} for model in self.models}
+            for table in document["functions"].values():
+                table["activation"] = 0
+        return document
 
     def experiment(self, policy: str) -> ServingExperiment:
         """Return the tables of a run."""
-        serving = {"scenario": str(APP), "workers": WORKERS, "gpu_memory": self.memory, "profile": str(self.profile)}
-        document = {"scale": "fleet", "serving": {**serving, "engine": "local"}, "policy": {"name": policy}}
-        return toml.typed({key: value for key, value in document.items() if key != "scale"}, ServingExperiment, "fleet")
+        serving = {"scenario": str(self.app), "workers": self.workers, "gpu_memory": self.memory, "engine": "local"}
+        serving |= {"profile": str(self.profile), "devices": 1, **self.further}
+        serving |= {"interference": str(self.pairs)} if self.pairs.exists() else {}
+        return toml.typed({"serving": serving, "policy": {"name": policy}}, ServingExperiment, "fleet")
 
     @asynccontextmanager
     async def server(self, policy: str, run: Path) -> AsyncIterator[tuple[Server, list[Request]]]:
@@ -137,12 +171,19 @@ class Fleet:
         built = scenario_file.load(experiment)
         chosen = build(policy)
         latency = LatencyModel(built.catalogue, built.fleet, built.interference, built.by_share)
-        state = ServingState(built.catalogue, built.fleet, latency, push_interval=10_000_000, central=chosen.central)
+        central = experiment.serving.control == "central" or chosen.central
+        state = ServingState(built.catalogue, built.fleet, latency, push_interval=10_000_000, central=central)
         chosen.bind(state)
         shutil.rmtree(run, ignore_errors=True)
         tape, requests = TapeWriter(run), list[Request]()
         options = Options(
-            APP, self.folder, (self.device,), (self.environment,), self.context_bytes, hang_after=30 * SECOND
+            self.app,
+            self.folder,
+            (self.device,),
+            self.environments(),
+            warm=True,
+            context_bytes=self.context_bytes,
+            hang_after=30 * SECOND,
         )
         self._store(experiment, run)
         server = Server(state, chosen, tape, options, record=requests.append, log=_say)
@@ -160,19 +201,30 @@ class Fleet:
             tape.close()
             (run / "requests.json").write_text(json.dumps([list(request) for request in requests]))
 
+    def environments(self) -> tuple[dict[str, str], ...]:
+        """Return the environments of the workers, in turn."""
+        return (self.environment,)
+
     def _store(self, experiment: ServingExperiment, run: Path) -> None:
         """Write what makes the folder one of a run, all but its tape and requests."""
         (run / "scenario.toml").write_text(scenario_file.written(experiment) or "")
         stored = msgspec.structs.replace(
             experiment,
             serving=msgspec.structs.replace(
-                experiment.serving, scenario="scenario.toml", profile="compass.profile.toml"
+                experiment.serving,
+                scenario="scenario.toml",
+                slices="",  # they are in its tables
+                devices=0,
+                profile=self.profile.name,
+                interference=self.pairs.name if experiment.serving.interference else "",
             ),
         )
         (run / "experiment.toml").write_text(
             toml.write({"version": FOLDER_VERSION, "scale": "fleet", **msgspec.to_builtins(stored)})
         )
-        shutil.copy(self.profile, run)
+        for path in (self.profile, self.pairs):
+            if path.exists():
+                shutil.copy(path, run)
 
     async def stop(self) -> None:
         """Stop the workers and leave nothing behind."""
@@ -193,42 +245,55 @@ class Fleet:
                 await server.submit(graph, self.inputs[graph])
                 answered += time.monotonic() < until
 
-        await asyncio.gather(*(client() for _ in range(3 * WORKERS)))
+        await asyncio.gather(*(client() for _ in range(3 * self.workers)))
         return answered
 
     async def saturate(self, seconds: float) -> None:
         """Note how many requests the fleet answers a second when it has all it can take."""
         async with self.server("headway", self.folder / "saturate") as (server, _):
             await self.press(server, WARM_SECONDS)
-            answered = await self.press(server, seconds)
-            self.lines.keep(part="saturate", per_second=answered / seconds, **_seen(server.status()))
+            answered = await self.press(server, 1.5 * seconds)
+            self.lines.keep(part="saturate", per_second=answered / seconds / 1.5, **_seen(server.status()))
 
     async def serve(self, policy: str, seconds: float) -> None:
         """Serve each load under one policy."""
         per_second = self.lines.one(part="saturate")["per_second"]
         run = self.folder / policy
         async with self.server(policy, run) as (server, requests):
-            await self.press(server, WARM_SECONDS)
-            for load in LOADS:
+            await self.open_loop(server, per_second * WARM_LOAD, WARM_SECONDS, self.given.seed + 1)
+            for load in self.drawn.sample(LOADS, len(LOADS)):
                 first, before = len(requests), server.status()
-                row = await self._open_loop(server, per_second * load, seconds)
+                row = await self.open_loop(server, per_second * load, seconds, self.given.seed)
                 status = server.status()
                 ids = {"first": requests[first].id, "last": requests[-1].id} if len(requests) > first else {}
                 counted = {key: status[key] - before[key] for key in COUNTED}
                 self.lines.keep(part="serve", policy=policy, load=load, **row, **ids, **counted, **_seen(status))
         self.lines.keep(part="policy", policy=policy)
-        shutil.make_archive(str(self.given.out / policy), "gztar", run)
+        self._pack()
 
-    async def _open_loop(self, server: Server, rate: float, seconds: float) -> dict[str, Any]:
-        """Send requests at drawn times; return latencies from these times on."""
-        drawn, began, at = random.Random(7), time.monotonic(), 0.0
+    def _pack(self) -> None:
+        """Keep the runs so far in one file."""
+        with tarfile.open(self.given.out / "runs.tar.gz", "w:gz") as file:
+            for path in sorted(self.folder.iterdir()):
+                if (path / "tape.parquet").exists():
+                    file.add(path, path.name)
+
+    async def open_loop(
+        self, server: Server, rate: float, seconds: float, seed: int, deadlines: Mapping[str, int] | None = None
+    ) -> dict[str, Any]:
+        """Send requests at drawn times; return latencies from these times on. ``deadlines``: by graph."""
+        drawn, began, at = random.Random(seed), time.monotonic(), 0.0
         latencies: list[float] = []
         failed: list[str] = []
+        in_time = 0
 
         async def one(graph: str, due: float) -> None:
+            nonlocal in_time
+            deadline = (deadlines or {}).get(graph)
             try:
-                await server.submit(graph, self.inputs[graph], deadline_ns=30 * SECOND)
+                await server.submit(graph, self.inputs[graph], deadline_ns=deadline)
                 latencies.append(time.monotonic() - due)
+                in_time += deadline is None or latencies[-1] <= deadline / SECOND
             except HeadwayError as problem:
                 failed.append(str(problem))
 
@@ -238,7 +303,7 @@ class Fleet:
             tasks.append(asyncio.ensure_future(one(drawn.choice(server.graphs), began + at)))
         await asyncio.gather(*tasks)
         row: dict[str, Any] = {"rate": round(rate, 3), "answered": len(latencies), "failed": len(failed)}
-        row["reasons"] = failed[:3]
+        row |= {"reasons": failed[:3], "in_time": in_time}
         if ordered := sorted(latencies):
             row["mean_s"] = round(sum(ordered) / len(ordered), 4)
             for p in (50, 90, 99):
@@ -272,26 +337,37 @@ def _seen(status: dict[str, Any]) -> dict[str, Any]:
     return {**of, "drift": {name: round(ratio, 3) for name, ratio in status["drift"].items()}}
 
 
-def main() -> None:
-    """Measure what is missing, until the budget of time is spent."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def flags(about: str | None) -> argparse.ArgumentParser:
+    """Return the flags of a measurement."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "out/gpu-serve")))
     parser.add_argument(
         "--work", type=Path, default=Path("/dev/shm/gpu-serve"), help="weights and runs; removed at the end"
     )
     parser.add_argument("--seconds", type=float, default=15.0, help="of each load")
     parser.add_argument("--budget", type=float, default=540.0, help="seconds after which nothing new is begun")
-    parser.add_argument("--policies", default=",".join(POLICIES))
+    parser.add_argument("--policies", default="", help="some of them")
+    parser.add_argument("--seed", type=int, default=7, help="of orders and arrivals")
+    parser.add_argument("--mix", type=float, default=60.0, help="seconds of drawn functions side by side")
     parser.add_argument("--dry", action="store_true")
-    given = parser.parse_args()
+    return parser
+
+
+def main() -> None:
+    """Measure what is missing, until the budget of time is spent."""
+    given = flags(__doc__).parse_args()
+    run(Fleet, given, "fleet.jsonl")
+
+
+def run(kind: type[Fleet], given: argparse.Namespace, results: str) -> None:
+    """Measure what is missing of one kind."""
     os.environ["HEADWAY_EXAMPLE_SCALE"] = "0.001" if given.dry else "1"
     for place in (given.out, given.work):
         place.mkdir(parents=True, exist_ok=True)
-    lines, began = Lines(given.out / "fleet.jsonl"), time.monotonic()
+    lines, began = Lines(given.out / results), time.monotonic()
     try:
         with mps(not given.dry) as environment:
-            fleet = Fleet(given, lines, {**environment, **CALM})
-            fleet.measure()
+            fleet = kind(given, lines, {**environment, **CALM})
             asyncio.run(_measure(fleet, began))
     finally:
         shutil.rmtree(given.work, ignore_errors=True)
@@ -299,11 +375,14 @@ def main() -> None:
 
 async def _measure(fleet: Fleet, began: float) -> None:
     """Serve what is missing, as long as there is time for all loads of a policy."""
-    given, lines, longest = fleet.given, fleet.lines, 3 * fleet.given.seconds + 10
+    given, lines, longest = fleet.given, fleet.lines, 3 * fleet.given.seconds + 20
     try:
+        if not lines.has(part="calibrated"):
+            await fleet.calibrate()
         if not lines.has(part="saturate"):
             await fleet.saturate(given.seconds)
-        for policy in given.policies.split(","):
+        policies = given.policies.split(",") if given.policies else list(fleet.policies)
+        for policy in fleet.drawn.sample(policies, len(policies)):
             if lines.has(part="policy", policy=policy):
                 continue
             if (start := time.monotonic()) - began + longest > given.budget:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from headway.sim.faults import FailureModel, Faults, Maintenance
 from headway.training.cluster import Cluster, Level, Node, Partition, Tenant
 from headway.training.job import Job, Outcome, workload
+from headway.training.limits import LimitRule
 from headway.training.policies.registry import BACKFILLS, MIGRATIONS, ORDERS, PLACEMENTS
 from headway.training.speed import Costs
 from headway.units import SECOND
@@ -71,6 +72,71 @@ def _tenants(draw: st.DrawFn, gpus: int) -> tuple[Tenant, ...]:
     if draw(st.booleans()):
         made.append(Tenant("c", 1, None, draw(st.none() | st.integers(1, gpus))))
     return tuple(made)
+
+
+SELECTED = (
+    (),
+    (),
+    (("user", "u"),),
+    (("qos", "long"),),
+    (("account", "a"),),
+    (("account", "top"),),
+    (("tenant", "x"),),
+    (("user", "u"), ("user", "v"), ("qos", "long")),
+    (("partition", "left"),),
+)
+COUNTED = ((), ("user",), ("account",), ("user", "qos"), ("job",), ("partition",))
+
+
+@st.composite
+def limits(draw: st.DrawFn) -> tuple[LimitRule, ...]:
+    """Up to four rules on anything, some of which share a slot."""
+    count = draw(st.integers(1, 4))
+    return tuple(draw(_rule(number)) for number in range(count))
+
+
+@st.composite
+def _rule(draw: st.DrawFn, number: int) -> LimitRule:
+    kinds = ("gpus", "gpus", "gpus:A100", "cpus", "memory", "nodes", "jobs", "submitted", "wall")
+    timed = ("gpu_time", "cpu_time", "running_gpu_time", "running_gpu_time:A100", "running_cpu_time")
+    resource = draw(st.sampled_from(kinds + timed))
+    kind = resource.partition(":")[0]
+    used = kind in ("gpu_time", "cpu_time")
+    apart = [per for per in COUNTED if per != ("job",) or not (used or kind in ("jobs", "submitted"))]
+    most = {
+        "gpus": st.sampled_from([1000, 2000, 2500, 4000, 8000]),
+        "cpus": st.sampled_from([3000, 8000]),
+        "memory": st.sampled_from([30 * GIGABYTE, 80 * GIGABYTE]),
+        "nodes": st.integers(1, 4),
+        "jobs": st.integers(1, 3),
+        "submitted": st.integers(1, 3),
+        "wall": st.sampled_from([30 * SECOND, 100 * SECOND]),
+    }.get(kind, st.integers(20, 300).map(lambda seconds: seconds * 1000 * SECOND))
+    per = draw(st.sampled_from(apart))
+    return LimitRule(
+        f"limit{number}",
+        resource,
+        draw(most),
+        draw(st.sampled_from(SELECTED)),
+        per,
+        draw(st.sampled_from(["", "", "slot"])),
+        draw(st.integers(0, 2)),
+        half_life=draw(st.sampled_from([0, 20 * SECOND, 60 * SECOND])) if used else 0,
+        used=draw(st.sampled_from([0, 10_000 * SECOND])) if used and not per else 0,
+        ahead=draw(st.booleans()) if used else False,
+    )
+
+
+@st.composite
+def limited(draw: st.DrawFn, *, quotas: bool | None = None, faults: bool | None = None) -> World:
+    """A world with limits on jobs that are of several classes, and a tree of accounts."""
+    world = draw(worlds(quotas=quotas, faults=faults))
+    cluster = world.cluster
+    tenants = (*cluster.tenants, Tenant("top")) if cluster.tenants else ()
+    tenants = tuple(replace(each, parent="top") if each.name in ("a", "b") else each for each in tenants)
+    kinds = draw(st.lists(st.sampled_from(["", "long", "short"]), min_size=len(world.jobs), max_size=len(world.jobs)))
+    jobs = tuple(replace(job, qos=kind) for job, kind in zip(world.jobs, kinds, strict=True))
+    return replace(world, cluster=replace(cluster, tenants=tenants, limits=draw(limits())), jobs=jobs)
 
 
 @st.composite

@@ -14,7 +14,7 @@ from headway.experiment import common_flags, python_input
 from headway.experiment.answer import Answer
 from headway.experiment.blame import own_code
 from headway.experiment.environment import Environment
-from headway.experiment.files import Named, copied, for_each_policy, read, typed
+from headway.experiment.files import Named, called, copied, for_each_policy, labelled, read, typed
 from headway.experiment.pool import LocalPool
 from headway.experiment.registry import DOMAINS, domain, domain_of
 from headway.experiment.result import Comparison, Run, played, silent
@@ -94,14 +94,16 @@ def synthetic(jobs: int, *, kind: str = "synthetic", **settings: Any) -> python_
 # --- verbs --------------------------------------------------------------------------------------------------------
 
 
-def simulate(work: Work, policy: Policy = None, **settings: Any) -> Run:
+def simulate(work: Work, policy: Policy = None, *, label: str = "", **settings: Any) -> Run:
     """Play one policy; return the run. Of several seeds the numbers are over all, and the tables of the first."""
-    return _ended(simulate_all(_with_policy(work, policy, settings), keep=True)).runs[0]
+    labels = [label] if label else []
+    return _ended(simulate_all(_with_policy(work, policy, settings), keep=True, labels=labels)).runs[0]
 
 
-def simulate_all(work: Work, *, keep: bool) -> Comparison:
+def simulate_all(work: Work, *, keep: bool, labels: Sequence[str] = ()) -> Comparison:
     """Play one policy, all its seeds, and return it as a comparison of one."""
-    return played([("", typed(copied(work.document), "settings"))], single=True, keep=keep)
+    experiment = typed(copied(work.document), "settings")
+    return played(labelled([(called(experiment.policy.name), experiment)], labels), single=True, keep=keep)
 
 
 def _with_policy(work: Work, policy: Policy, settings: Mapping[str, Any]) -> Work:
@@ -111,15 +113,24 @@ def _with_policy(work: Work, policy: Policy, settings: Mapping[str, Any]) -> Wor
 
 
 def compare(
-    work: Work, policies: Policy | Iterable[Policy], *, processes: int = 1, keep: bool = True, **settings: Any
+    work: Work,
+    policies: Policy | Iterable[Policy],
+    *,
+    processes: int = 1,
+    keep: bool = True,
+    labels: Sequence[str] = (),
+    **settings: Any,
 ) -> Comparison:
-    """Play several policies over the same work, side by side; return their table, figures and runs."""
+    """Play several policies over the same work, side by side; return their table, figures and runs.
+
+    ``labels`` are what to call them, in their order.
+    """
     names = python_input.policy_names(policies)
     document = _settled(work, settings).document
     at_once = python_input.whole(processes, "processes")
     if any(GIVEN in name for name in names):  # objects are known in this process alone
         at_once = 1
-    comparison = played(for_each_policy(document, names), at_once, keep=keep)
+    comparison = played(labelled(for_each_policy(document, names), labels), at_once, keep=keep)
     return _ended(comparison) if keep else comparison
 
 
@@ -160,21 +171,30 @@ def sweep(
 
 
 def backtest(
-    work: Work, policies: Policy | Iterable[Policy] = "site", *, config: Any = None, **settings: Any
+    work: Work,
+    policies: Policy | Iterable[Policy] = "site",
+    *,
+    config: Any = None,
+    csv: str | PathLike[str] = "",
+    squeue: str | PathLike[str] = "",
+    **settings: Any,
 ) -> Answer:
     """Replay a site's history under some policies; say how far simulated starts are from the recorded ones.
 
-    ``config`` is the site's slurm.conf; the policy ``site`` is the one that it describes.
+    ``config`` is the site's slurm.conf; the policy ``site`` is the one that it describes. ``csv`` is a file for the
+    table of jobs, ``squeue`` one of sampled queues.
     """
-    return _ended(backtest_all(work, policies, config, **settings))
+    return _ended(backtest_all(work, policies, config, fspath(csv), fspath(squeue), **settings))
 
 
-def backtest_all(work: Work, policies: Policy | Iterable[Policy], config: Any, **settings: Any) -> Answer:
+def backtest_all(
+    work: Work, policies: Policy | Iterable[Policy], config: Any, csv: str = "", squeue: str = "", **settings: Any
+) -> Answer:
     """Replay a history under some policies, until one is stopped."""
     from headway.experiment.jobs import backtest as backtests
 
     document = copied(_settled(work, settings).document)
-    return backtests.answer(document, python_input.policy_names(policies), config)
+    return backtests.answer(document, python_input.policy_names(policies), config, csv, squeue)
 
 
 def plan(

@@ -2,7 +2,7 @@
 
 ``./mine.py:MyOrder(weight=2)+easy`` loads the file and puts the class into the table of its kind under its own name.
 Installed packages offer classes under the entry point group ``headway.policies``. ``slurm:slurm.conf`` is the policy
-that the settings of a Slurm site come to.
+that the settings of a Slurm site come to, ``slurm:slurm.conf(qos=high:1000)`` the same with an option of its order.
 
 What a run folder names is another matter: it is data, and may come from anybody. ``of_run`` disarms the files that it
 names, so that nothing imports them, unless the user trusts it.
@@ -64,11 +64,31 @@ def resolve(spec: str, scale: str = "") -> str:
     _installed()
     check_trusted(spec, "policy")
     if spec.startswith(SITE):
-        path, plus, more = spec.removeprefix(SITE).partition("+")
-        return f"{slurm_site.read(path).policy}{plus}{more}"
+        path, options, more = _site(spec)
+        policy = slurm_site.read(path).policy
+        return f"{slurm_site.with_options(policy, options) if options else policy}{more}"
     if scale and not is_from_outside(spec):
         _refuse_other_scales(spec, scale)
     return "+".join(map(_term, _terms(spec)))
+
+
+def _site(spec: str) -> tuple[str, str, str]:
+    """Return the file of ``slurm:FILE(options)+more``, its options and the rest."""
+    match = re.fullmatch(r"([^+(]+)(?:\(([^()]*)\))?(\+.*)?", spec.removeprefix(SITE))
+    if match is None:
+        raise ExperimentError(f"policy {spec}: is not understood: write it like slurm:slurm.conf(qos=high:1000)+easy")
+    return match[1], match[2] or "", match[3] or ""
+
+
+def site_notes(spec: str) -> tuple[str, ...]:
+    """Return what a policy that a Slurm site's settings come to leaves of them; nothing of any other policy."""
+    return slurm_site.read(_site(spec)[0]).notes if spec.startswith(SITE) and not is_untrusted(spec) else ()
+
+
+def _moved(spec: str, path: Callable[[str], object]) -> str:
+    """Return the policy of a site with the path of its file put another way."""
+    file, options, more = _site(spec)
+    return f"{SITE}{path(file)}{f'({options})' if options else ''}{more}"
 
 
 def _terms(spec: str) -> list[str]:
@@ -150,8 +170,7 @@ def of_run(spec: str, folder: Path, *, trust: bool) -> str:
     Headway stores absolute paths. A relative one is taken from the run folder, never from the current one.
     """
     if spec.startswith(SITE):
-        path, plus, more = spec.removeprefix(SITE).partition("+")
-        return f"{SITE}{folder.resolve() / path}{plus}{more}"
+        return _moved(spec, lambda path: folder.resolve() / path)
     return "+".join(_of_run(term, folder, trust) for term in _terms(spec))
 
 
@@ -195,8 +214,7 @@ def _with_path(term: str, change: Callable[[str], object]) -> str:
 def rooted(spec: str) -> str:
     """Return a policy as it was written, with the paths of its files and of a site's settings made absolute."""
     if spec.startswith(SITE):
-        path, plus, more = spec.removeprefix(SITE).partition("+")
-        return f"{SITE}{Path(path).expanduser().resolve()}{plus}{more}"
+        return _moved(spec, lambda path: Path(path).expanduser().resolve())
     return anchored(spec)
 
 

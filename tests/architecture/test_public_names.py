@@ -46,8 +46,21 @@ CLUSTER = ["--cluster", "--nodes", "--gpus-per-node"]
 BAD = ["--skip-bad-rows", "--no-skip-bad-rows"]
 SKIPPED = ["--skip-infeasible", "--no-skip-infeasible", "--strict", "--no-strict", *BAD]
 COSTS = ["--preemption-cost", "--failures"]
+WINDOW = ["--from", "--to"]
 JOBS = [
-    *("--format", "--map", "--estimates", *SKIPPED, "--measure-jobs", "--warmup", "--preemption", "--migration"),
+    *(
+        *WINDOW,
+        "--format",
+        "--map",
+        "--estimates",
+        *SKIPPED,
+        "--measure-jobs",
+        "--warmup",
+        "--price",
+        "--watts",
+        "--preemption",
+        "--migration",
+    ),
     *("--migration-cost", "--round", "--allocation", "--cpus-per-node", "--memory-per-node", "--profiles", "--models"),
 ]
 REQUESTS = ["--requests", "--arrivals", "--slo", "--prompt-tokens", "--output-tokens", "--setting"]
@@ -67,12 +80,13 @@ COMMANDS = {
         *("--set", "--processes"),
     ],
     "report": ["runs", "--out", "-o", "--baseline", "--title", "--force", "--open", "--trust"],
+    "summary": ["folder", "--trust"],
     "story": ["folder", "job", "--all", "--trust", "--json"],
     "explain": ["folder", "job", "--at", "--draws", "--trust", "--json"],
     "whatif": [
         *("folder", "--at", "--add-nodes", "--remove-nodes", "--policy", "--quota", "--limit", "--gpu-speed"),
         *("--upgrade", "--failures", "--load", "--add-workers", "--remove-workers", "--memory", "--slo", "--start"),
-        *("--set", "--skip-infeasible", "--out", "--trust", "--json"),
+        *("--set", "--skip-infeasible", "--out", "--report", "--csv", "--trust", "--json"),
     ],
     "distance": ["folder", "other", "--trust", "--json"],
     "export": ["folder", "--perfetto", "--parquet", "--csv", "--force", "--trust"],
@@ -86,17 +100,18 @@ COMMANDS = {
     ],
     "jobs simulate": [
         *("trace", "--policy", *CLUSTER, "--load", *COSTS, *JOBS, *FIRST, "--confidence", "--seed", "--json", "--by"),
-        "--set",
+        *("--label", "--set"),
     ],
     "jobs compare": [
         *("trace", "--policies", *CLUSTER, "--load", *COSTS, *JOBS, *FIRST, "--baseline", "--confidence", "--seed"),
-        *("--json", "--by", "--set", "--picture", "--processes"),
+        *("--json", "--by", "--label", "--set", "--picture", "--processes"),
     ],
     "jobs sweep": [
         *("trace", "--policies", "--loads", "--nodes", *GRID, "--cluster", "--gpus-per-node", *COSTS, *JOBS, *CELLS),
     ],
     "jobs backtest": [
-        *("trace", "--config", "--policies", *CLUSTER, "--format", "--map", *SKIPPED, "--json", "--set"),
+        *("trace", "--config", "--policies", *CLUSTER, *WINDOW, "--format", "--map", *SKIPPED, "--measure-jobs"),
+        *("--warmup", "--squeue", "--csv", "--json", "--set"),
     ],
     "fleet simulate": [
         *(
@@ -111,7 +126,7 @@ COMMANDS = {
             *FLEET,
             *FIRST,
         ),
-        *("--confidence", "--seed", "--json", "--set"),
+        *("--confidence", "--seed", "--json", "--label", "--set"),
     ],
     "fleet compare": [
         *(
@@ -128,7 +143,7 @@ COMMANDS = {
             "--baseline",
             "--confidence",
         ),
-        *("--seed", "--json", "--set", "--processes"),
+        *("--seed", "--json", "--label", "--set", "--processes"),
     ],
     "fleet sweep": [
         *(
@@ -163,9 +178,21 @@ COMMANDS = {
         ),
         *("--fidelity", "--requests", "--seed", "--report", "--json"),
     ],
-    "gpu simulate": ["high", "low", "--policy", *GPU, *FIRST, "--confidence", "--seed", "--json", "--set"],
+    "gpu simulate": ["high", "low", "--policy", *GPU, *FIRST, "--confidence", "--seed", "--json", "--label", "--set"],
     "gpu compare": [
-        *("high", "low", "--policies", *GPU, *FIRST, "--baseline", "--confidence", "--seed", "--json", "--set"),
+        *(
+            "high",
+            "low",
+            "--policies",
+            *GPU,
+            *FIRST,
+            "--baseline",
+            "--confidence",
+            "--seed",
+            "--json",
+            "--label",
+            "--set",
+        ),
         "--processes",
     ],
     "gpu sweep": ["high", "low", "--policies", *GRID, *GPU, *CELLS],
@@ -178,6 +205,8 @@ COMMANDS = {
             "--slices",
             "--gpu-memory",
             "--devices",
+            "--warm",
+            "--no-warm",
             "--engine",
             "--address",
             "--worker-option",
@@ -209,11 +238,11 @@ COMMANDS = {
     "share doctor": ["command", "--gpu", "--json"],
     "share build": [],
     "share broker": ["--gpu", "--slo", "--floor", "--mps", "--linger"],
-    "trace inspect": ["path", "--format", "--map", "--gpus", *ROWS, "--json"],
+    "trace inspect": ["path", "--format", "--map", "--gpus", *WINDOW, *ROWS, "--json"],
     "trace formats": ["--json"],
-    "trace convert": ["source", "out", *FILE],
+    "trace convert": ["source", "out", "--format", "--map", *ROWS, *WINDOW, "--skip-bad-rows", "--force"],
     "trace slice": ["source", "out", "--from", "--to", "--jobs", "--tenant", *FILE],
-    "trace scale": ["source", "out", "--load", *FILE],
+    "trace scale": ["source", "out", "--load", *WINDOW, *FILE],
     "trace generate": [
         *("kind", "--out", "--jobs", "--seed", "--gpus", "--load", "--outcomes", "--no-outcomes"),
         *("--estimates", "--no-estimates", "--longest", "--rate", "--split", "--gpus-per-job", "--force"),
@@ -269,7 +298,7 @@ def test_every_flag_of_a_scale_is_a_keyword_and_the_other_way_round(name: str) -
     scale = domain(name)
     flags = [flag.option for flag in (*scale.flags, *common_flags.ALL)]
     offered = {word for verb in ("simulate", "compare") for word in COMMANDS[f"{name} {verb}"] if word[:2] == "--"}
-    shown = {"--json", "--report", "--picture", "--by", "--set", "--policies", "--processes"}
+    shown = {"--json", "--report", "--picture", "--by", "--set", "--policies", "--processes", "--label"}
     assert {word for word in offered if not word.startswith("--no-")} - shown == set(flags)
 
 

@@ -73,7 +73,7 @@ def test_the_groups_share_no_flag_by_accident() -> None:
     each = {scale: {word for word in COMMANDS[f"{scale} compare"] if word.startswith("-")} for scale in SCALES}
     run = {
         *("--policies", "--seeds", "--out", "--report", "--baseline", "--confidence", "--seed", "--json", "--set"),
-        "--processes",
+        *("--processes", "--label"),
     }
     assert each["jobs"] & each["fleet"] & each["gpu"] == run
     skipping = {"--skip-bad-rows", "--no-skip-bad-rows"}

@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.policies.registry import BACKFILLS, MIGRATIONS, ORDERS, PLACEMENTS, build
 from headway.units import SECOND
-from tests.conformance.checks import check_all, check_blind, check_keys
+from tests.conformance.checks import check_all, check_blind, check_keys, check_limited
 from tests.conformance.test_broken import SMALL
 from tests.drive import World
-from tests.strategies import specs, worlds
+from tests.strategies import limited, specs, worlds
 
 few = settings(
     max_examples=5,
@@ -68,6 +68,17 @@ def test_a_quantum_keeps_its_promises(spec: str, world: World, quantum: int) -> 
 @settings(few, max_examples=12)
 def test_quotas_keep_their_promises(spec: str, world: World) -> None:
     check_all(lambda: build(spec), world)
+
+
+@pytest.mark.parametrize("backfill", sorted(BACKFILLS))
+@pytest.mark.parametrize("order", sorted(ORDERS))
+@given(data=st.data(), world=limited())
+@few
+def test_no_policy_exceeds_a_limit_and_none_lets_a_job_wait_that_may_start(
+    order: str, backfill: str, data: st.DataObject, world: World
+) -> None:
+    spec = data.draw(specs(order=order, backfill=backfill, cluster=world.cluster))
+    check_limited(lambda: build(spec), world)
 
 
 @pytest.mark.parametrize("order", sorted(ORDERS))

@@ -81,6 +81,18 @@ MIGRATIONS = (
 )
 
 
+LIMITED = (
+    *("fifo", "fifo+fit", "fifo+easy", "fifo+conservative", "srtf", "srtf+easy+migrate", "las+fit", "drf+easy"),
+    *(
+        "multifactor+easy",
+        "multifactor(fair_tree=true)+conservative",
+        "priority+preempt+fit",
+        "tiresias",
+        "fifo+round(5m)",
+    ),
+)
+
+
 def cases() -> Iterator[tuple[str, partial[str]]]:
     """Every case by its name."""
     for world in ("plain", "mixed", "failing"):
@@ -95,6 +107,8 @@ def cases() -> Iterator[tuple[str, partial[str]]]:
         for policy in group:
             for world in worlds:
                 yield f"{world}/{policy}", partial(of_world, world, policy)
+    for policy in LIMITED:
+        yield f"limited/{policy}", partial(of_world, "limited", policy)
     for name, document in documents():
         yield f"experiment/{name}", partial(of_document, document)
 
@@ -177,6 +191,13 @@ def documents() -> Iterator[tuple[str, dict[str, Any]]]:
         yield f"sacct, quotas and partitions, {policy}", sampled("sacct.txt", policy, cluster=site)
     shares = {"sharing_penalty": 0.1}
     yield "openb, shares of GPUs", sampled("openb-pods.csv", "las+fgd", cluster={**shares, "nodes": 1})
+    limits = [
+        {"name": "MaxGPUs", "resource": "gpus", "most": 12, "per": ["user"]},
+        {"name": "MaxJobs", "resource": "jobs", "most": 6, "where": {"tenant": ["vc0", "vc1"]}},
+        {"name": "GPUTime", "resource": "gpu_time", "most": "400h", "half_life": "12h", "per": "account"},
+    ]
+    for policy in ("fifo+easy", "srtf", "multifactor+conservative"):
+        yield f"limits, {policy}", drawn(policy, cluster={"limits": limits})
     files = {"nodes": None, "gpus_per_node": None, "file": [str(SAMPLES / "nodes.json")]}
     yield "pods on their nodes", sampled("pods.json", "priority+easy", cluster=files)
 

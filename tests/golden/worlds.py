@@ -6,6 +6,7 @@ from headway.sim.faults import FailureModel, Faults, Maintenance
 from headway.streams import small_stream
 from headway.training.cluster import Cluster, Level, Node, Partition, Tenant, uniform
 from headway.training.job import Job, Outcome, workload
+from headway.training.limits import LimitRule
 from headway.training.speed import Costs
 from headway.units import HOUR, MINUTE, SECOND
 from tests.drive import World
@@ -80,4 +81,26 @@ def serviced() -> World:
     return replace(mixed(), faults=lambda: Faults(6, 7, FailureModel(8 * HOUR, 10 * MINUTE), works))
 
 
-WORLDS = {"plain": plain, "mixed": mixed, "failing": failing, "serviced": serviced}
+def limited() -> World:
+    """The plain workload of six users in a tree of accounts on failing nodes, with limits of every kind."""
+    world = failing()
+    jobs = tuple(
+        replace(job, user=f"u{job.id % 6}", qos=("long", "short")[job.id % 5 == 0], cpu_milli=job.gpus * 4000)
+        for job in world.jobs
+    )
+    rules = (
+        LimitRule("QOSMaxGRESPerUser", "gpus", 16_000, (("qos", "long"),), ("user",), "MaxTRESPU", 1),
+        LimitRule("MaxGRESPerUser", "gpus", 24_000, (), ("user",), "MaxTRESPU", 2),
+        LimitRule("AssocGrpGRES", "gpus", 32_000, (("account", "lab"),)),
+        LimitRule("AssocMaxJobs", "jobs", 4, (), ("user", "account")),
+        LimitRule("MaxSubmit", "submitted", 15, (), ("user",)),
+        LimitRule("GrpNodes", "nodes", 3, (("user", "u1"), ("user", "u2"))),
+        LimitRule("GrpCPURunMins", "running_cpu_time", 100 * HOUR * 1000, (("tenant", "x"),)),
+        LimitRule("GrpGRESMins", "gpu_time", 60 * HOUR * 1000, (("user", "u3"),), half_life=6 * HOUR),
+        LimitRule("safe", "gpu_time", 900 * HOUR * 1000, (("account", "lab"),), ahead=True),
+    )
+    tenants = (Tenant("lab"), Tenant("x", parent="lab"), Tenant("y", parent="lab"), Tenant("z"))
+    return replace(world, cluster=uniform(6, 8, tenants=tenants, limits=rules), jobs=jobs)
+
+
+WORLDS = {"plain": plain, "mixed": mixed, "failing": failing, "serviced": serviced, "limited": limited}

@@ -38,7 +38,7 @@ def test_the_tape_that_is_broken_below_is_sound_and_has_a_row_of_every_kind() ->
     tape = rich().tape
     assert audited(tape.rows) == []
     workers = {Kind.START_WORKER, Kind.WORKER_STARTED, Kind.DRAIN_WORKER, Kind.STOP_WORKER}
-    live = {Kind.REJECTED, Kind.REQUEST_FAILED}
+    live = {Kind.REJECTED, Kind.REQUEST_FAILED, Kind.MEASURED, Kind.MODEL_LOST}
     elsewhere = {Kind.REFUSED, Kind.DECIDE, Kind.FIRST_TOKEN, *workers, *live}  # each has a test of its own
     assert set(tape.column("kind").tolist()) == set(Kind) - elsewhere
     assert {1, 0} == {row.value for row in rich().rows(Kind.LOST)}

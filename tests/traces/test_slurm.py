@@ -10,6 +10,8 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from headway.errors import TraceError
 from headway.traces import Trace, guess, load, slurm
+from headway.traces.inspect import inspect
+from headway.traces.trace import dropped_note
 from headway.training.job import Job, Outcome
 from headway.units import HOUR, MINUTE, SECOND
 
@@ -537,3 +539,71 @@ def _sound(found: slurm.History, rows: int) -> None:
     assert found.trace.rows == rows
     assert len(found.recorded) == len(found.trace.jobs) > 0
     assert found.trace.jobs[0].submit == 0
+
+
+SUNDAY = "2025-10-26T"
+
+
+def test_times_around_the_end_of_summer_time_are_mended_by_the_elapsed_time(tmp_path: Path) -> None:
+    late_start = _row(
+        JobID="1", Submit=f"{SUNDAY}02:50:00", Start=f"{SUNDAY}02:05:00", End=f"{SUNDAY}02:35:00", Elapsed="00:30:00"
+    )
+    late_end = _row(
+        JobID="2", Submit=f"{SUNDAY}02:30:00", Start=f"{SUNDAY}02:40:00", End=f"{SUNDAY}02:10:00", Elapsed="00:30:00"
+    )
+    ghost = _row(
+        JobID="3", Submit=f"{SUNDAY}02:58:00", Start="Unknown", End=f"{SUNDAY}02:01:00", Elapsed="00:00:00",
+        State="CANCELLED by 5", AllocTRES="",
+    )  # fmt: skip
+    trace = _load(tmp_path, late_start, late_end, ghost)
+    assert not trace.dropped
+    waits = {job.name: trace.starts[job.name] - job.submit for job in trace.jobs if job.name in trace.starts}
+    assert waits == {"1": 15 * MINUTE, "2": 10 * MINUTE}
+    assert {job.name: job.patience for job in trace.jobs if job.patience} == {"3": 3 * MINUTE}
+    assert "3 jobs around the end of summer time mended: an hour added to what came after it" in trace.notes
+
+
+@pytest.mark.parametrize("day", ["2025-10-27T", "2025-10-26T1"])
+def test_clocks_that_go_back_at_other_times_are_not_mended(tmp_path: Path, day: str) -> None:
+    hour = "2" if day.endswith("1") else "02"
+    bad = _row(JobID="1", Submit=f"{day}{hour}:50:00", Start=f"{day}{hour}:05:00", End=f"{day}{hour}:35:00")
+    trace = _load(tmp_path, *(_row(JobID=str(number)) for number in range(2, 20)), bad)
+    assert [each.rule for each in trace.dropped] == ["is before Submit: the clock went back"]
+
+
+def test_tasks_that_wait_are_counted_one_by_one(tmp_path: Path) -> None:
+    waiting = _row(
+        JobID="7_[1-250%3]", State="PENDING", Start="Unknown", End="Unknown", Elapsed="00:00:00", AllocTRES=""
+    )
+    trace = _load(tmp_path, _row(JobID="1"), waiting)
+    assert [each.jobs for each in trace.dropped] == [250]
+    assert "1 of 2 rows dropped (250 jobs: some rows hold several tasks of an array)" in dropped_note(
+        trace.dropped, trace.rows, "x"
+    )
+    record = inspect(trace)
+    assert (record["dropped"], record["dropped_jobs"]) == (1, 250)
+
+
+def test_a_job_that_never_started_brings_no_gpu_time_and_a_limit_that_ended_a_job_is_told(tmp_path: Path) -> None:
+    never = _row(JobID="2", Start="Unknown", End=f"{DAY}18:00:00", Elapsed="00:00:00", State="CANCELLED", AllocTRES="")
+    ended = _row(JobID="3", Elapsed="01:00:35", End=f"{DAY}09:10:35", State="TIMEOUT")
+    slow = _row(JobID="4", Elapsed="02:00:00", End=f"{DAY}10:10:00")
+    rows = ({**row, "Timelimit": "01:00:00"} for row in (_row(), never, ended, slow))
+    record = inspect(_load(tmp_path, *rows))
+    assert record["gpu_hours"] == pytest.approx((3600 + 3635 + 7200) / 3600)
+    assert record["duration_max_s"] == 7200
+    lines = {each["kind"]: each["line"] for each in record["oddities"]}
+    assert lines["limit-ended"] == "1 job was ended by the time limit: failed within 2 min after it"
+    assert lines["short-estimate"] == "1 job runs longer than estimated: no time limit ended that"
+    assert record["estimates"]["too_short"] == 1
+
+
+def test_the_command_of_a_submission_may_hold_bars_and_tells_options(tmp_path: Path) -> None:
+    rows = [
+        {**_row(JobID="1"), "SubmitLine": "sbatch --nice=5 -L matlab run.sh"},
+        {**_row(JobID="2"), "SubmitLine": "sbatch --wrap a --nice | b"},
+    ]
+    trace = _load(tmp_path, *rows)
+    assert [job.name for job in trace.jobs] == ["1", "2"]
+    assert "1 job submitted with nice waited 0.2 h: not followed" in trace.notes
+    assert "1 job submitted with licences waited 0.2 h: not followed" in trace.notes

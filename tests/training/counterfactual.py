@@ -11,6 +11,7 @@ from typing import Any
 
 from headway.training.cluster import Node
 from headway.training.explain import Ahead, Cause, CauseKind, raise_quota
+from headway.training.holding import LimitClass
 from headway.training.jobstate import JobState
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.pool import Pool, host_share, members, storage_share
@@ -45,6 +46,8 @@ def without(
     kinds = {cause.kind for cause in named}
     if CauseKind.QUOTA in kinds:
         raise_quota(js)
+    if CauseKind.LIMIT in kinds:
+        _lift(world, asked, js, {cause.level for cause in named if cause.kind is CauseKind.LIMIT})
     if kinds & {CauseKind.HEAD_OF_LINE, CauseKind.ORDER, CauseKind.RESERVATION}:
         nodes = not any(cause.identity == (CauseKind.ORDER, "quota") for cause in named)
         ahead = Ahead(world, asked, js, quota=CauseKind.QUOTA in kinds, nodes=nodes)
@@ -66,6 +69,24 @@ def without(
     return world, asked
 
 
+def _lift(world: TrainingState, policy: ComposedPolicy, js: JobState, lifted: set[str]) -> None:
+    """As if limits of these names were not for this job."""
+    assert world.limits is not None
+    assert js.limits is not None
+    world.limits.dequeue(world.queue, js)
+    kept = [(bound, held) for bound, held in zip(js.limits.bounds, js.limits.weights, strict=True)]
+    kept = [(bound, held) for bound, held in kept if bound[0].rule.name not in lifted]
+    if world.limits.outside.get(js.id) is js and any(each.rule.name in lifted for each in js.limits.submitted):
+        del world.limits.outside[js.id]
+    js.limits = (
+        LimitClass(world.limits, -2, tuple(bound for bound, _ in kept), tuple(held for _, held in kept))
+        if kept
+        else None
+    )
+    js.lane = policy.lane(js)
+    world.enqueue(js)
+
+
 def _jobs(parts: Iterable[tuple[Lane, int]]) -> list[int]:
     """Return the jobs at the head of some lanes, so many of each."""
     return [job for lane, count in parts for _, job in list(lane)[:count]]
@@ -76,7 +97,7 @@ def _withdraw(world: TrainingState, policy: ComposedPolicy, jobs: Iterable[int])
     gone = set(jobs)
     for job in gone:
         js = world.jobs.pop(job)
-        world.queue.remove(js.lane, (js.key, js.id))
+        world.dequeue(js)
     kept = {job: promise for job, promise in policy.backfill.reservations.items() if job not in gone}
     policy.backfill.reservations = kept
 

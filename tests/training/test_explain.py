@@ -13,7 +13,7 @@ from headway.training.replay import Walk
 from headway.training.speed import SpeedModel
 from headway.units import SECOND
 from tests.drive import World, digest, drive, fresh_state, seconds_of, state_at
-from tests.strategies import specs, worlds
+from tests.strategies import limited, specs, worlds
 from tests.training.counterfactual import admits
 
 
@@ -38,6 +38,21 @@ def test_taking_away_the_causes_admits_the_job(backfill: str, data: st.DataObjec
         for _, job in list(walk.state.queue.in_order()):
             causes = why_waiting(step.time, walk.state, walk.policy, walk.state.jobs[job])
             assert admits(step.time, walk.state, walk.policy, job, causes), (step.time, job, causes)
+
+
+@pytest.mark.parametrize("backfill", sorted(BACKFILLS))
+@settings(max_examples=40)
+@given(st.data())
+def test_taking_away_the_limits_and_the_other_causes_admits_a_job(backfill: str, data: st.DataObject) -> None:
+    world = data.draw(limited())
+    walk = walked(data.draw(specs(backfill=backfill, cluster=world.cluster)), world)
+    for step in walk:
+        walk.act()
+        for js in [each for each in walk.state.jobs.values() if each.id not in walk.state.running]:
+            causes = why_waiting(step.time, walk.state, walk.policy, js)
+            held_back = js.lane in walk.state.queue.aside
+            assert held_back == any(cause.kind is CauseKind.LIMIT for cause in causes), (step.time, js.id, causes)
+            assert admits(step.time, walk.state, walk.policy, js.id, causes), (step.time, js.id, causes)
 
 
 @settings(max_examples=40)

@@ -25,3 +25,7 @@ BadRowsFlag = Annotated[
     bool | None,
     typer.Option("--skip-bad-rows", help="Go on although one rule drops more than a tenth of the rows of a trace."),
 ]
+StartFlag = Annotated[
+    str, typer.Option("--from", help="Jobs submitted from 2026-03-01 on, or from 3d after the first.", metavar="DATE")
+]
+EndFlag = Annotated[str, typer.Option("--to", help="Jobs submitted before then.", metavar="DATE")]

@@ -20,11 +20,11 @@ from headway.cli.questions import GROUPS
 __all__ = ["app"]
 
 _ORDER = (
-    *("demo", "run", "report", "story", "explain", "whatif", "distance", "export", "audit", "replay", "policies"),
-    *("call", "load"),
+    *("demo", "run", "report", "summary", "story", "explain", "whatif", "distance", "export", "audit", "replay"),
+    *("policies", "call", "load"),
 )
 _PANELS = {
-    **dict.fromkeys(("report", "story", "explain", "whatif", "distance", "export", "audit", "replay"), "Stored runs"),
+    **dict.fromkeys(_ORDER[2:11], "Stored runs"),
     **dict.fromkeys(("call", "load", "serve"), "Serving"),
     **dict.fromkeys(("profile", "share", "trace"), "Traces and programs"),
 }

@@ -16,7 +16,10 @@ from headway.formats.serving.settings import ServingExperiment
 
 GROUPS = {name: group_of(domain(name)) for name in DOMAINS}
 """The commands of each scale, by its name."""
-_NAMES = ("cluster", "nodes", "gpus_per_node", "format", "map", "skip_infeasible", "strict", "skip_bad_rows")
+_NAMES = (
+    *("cluster", "nodes", "gpus_per_node", "start", "end", "format", "map", "skip_infeasible", "strict"),
+    *("skip_bad_rows", "measure_jobs", "warmup"),
+)
 _SETTINGS = [flag for flag in FLAGS if flag.name in _NAMES]
 
 
@@ -28,6 +31,8 @@ _SETTINGS = [flag for flag in FLAGS if flag.name in _NAMES]
         option("config", str | None, "slurm.conf, or what scontrol show config prints: the site's own parameters."),
         option("policies", str, "Policies to replay; site is the one that --config describes.", default=SITE),
         *(setting(flag) for flag in _SETTINGS),
+        option("squeue", str | None, "Samples of the queue: DATE|JOB|REASON a line.", metavar="FILE"),
+        option("csv", str | None, "Write a table of all jobs: recorded and simulated waits.", metavar="FILE.csv"),
         *(JSON, SET),
     ],
     "Replay a site's history and say how far simulated starts are from the recorded ones.\n\n"
@@ -37,7 +42,10 @@ def backtest(given: Given) -> None:
     """Replay a history under each policy."""
     settings = {flag.name: given[flag.name] for flag in _SETTINGS}
     work = api.work("jobs", trace=given["trace"], set=given["set"], **settings)
-    show_answer(api.backtest_all(work, given["policies"], given["config"]), given["as_json"])
+    show_answer(
+        api.backtest_all(work, given["policies"], given["config"], given["csv"] or "", given["squeue"] or ""),
+        given["as_json"],
+    )
 
 
 @command(

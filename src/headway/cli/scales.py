@@ -33,8 +33,9 @@ RUN = common_flags.RUN
 JSON = option("as_json", bool, "Print JSON, times in seconds.", "--json", default=False, panel=RUN)
 REPORT = option("report", str | None, "Make a page of it.", metavar="FILE.html")
 PICTURE = option("picture", str | None, "Draw it as bars.", panel=RUN, metavar="FILE.svg")
-BY = option("by", list[str] | None, "More tables: tenant, partition or level.", panel=RUN, metavar="TABLE")
+BY = option("by", list[str] | None, "Tables: tenant, partition, qos, user, gpu-type, …", panel=RUN, metavar="TABLE")
 SET = option("set", list[str] | None, "Any key of an experiment file.", panel=RUN, metavar="KEY=VALUE")
+LABEL = option("label", list[str] | None, "Call it so; several in turn.", panel=RUN, metavar="NAME")
 PROCESSES = option(
     "processes", int, "Runs at a time: 1 if left out.", default=1, panel=RUN, min=1, max=256, show_default=False
 )
@@ -55,13 +56,14 @@ def group_of(scale: Domain) -> typer.Typer:
     sure = setting(common_flags.CONFIDENCE)
     usual = f"{common_flags.POLICY.help} Else {scale.tables().policy.name}."
     policy = setting(replace(common_flags.POLICY, help=usual))
-    last = [setting(common_flags.SEED), JSON, *([BY] if "by" in scale.extras else []), SET]
+    last = [setting(common_flags.SEED), JSON, *([BY] if "by" in scale.extras else []), LABEL, SET]
 
     @command(group, "simulate", [*work, policy, *settings, *first, sure, *last], _help(scale, "simulate"))
     def simulate(given: Given) -> None:
         outputs = outputs_of(given)
         check_outputs(outputs, scale.view, given["out"])
-        show_result(api.simulate_all(_given_work(scale, given), keep=bool(outputs.report)), outputs)
+        labels = given["label"] or ()
+        show_result(api.simulate_all(_given_work(scale, given), keep=bool(outputs.report), labels=labels), outputs)
 
     policies = option("policies", str, f"Policies: {scale.example_policies}.", default=Parameter.empty)
     compared = [*work, policies, *settings, *first, setting(common_flags.BASELINE), sure, *last]
@@ -72,10 +74,8 @@ def group_of(scale: Domain) -> typer.Typer:
         outputs = outputs_of(given, several=True)
         check_outputs(outputs, scale.view, given["out"])
         names = split_policies(given["policies"], scale.example_policies)
-        comparison = api.compare(
-            _given_work(scale, given), names, processes=given["processes"], keep=bool(outputs.report)
-        )
-        show_result(comparison, outputs)
+        asked, keep, labels = _given_work(scale, given), bool(outputs.report), given["label"] or ()
+        show_result(api.compare(asked, names, processes=given["processes"], keep=keep, labels=labels), outputs)
 
     _add_sweep(group, scale, work)
     return group

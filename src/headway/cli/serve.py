@@ -52,6 +52,9 @@ def start(
     devices: Annotated[
         str, typer.Option(help="Of the workers in turn: cpu, or cuda:0,cuda:1; auto looks for GPUs.")
     ] = "auto",
+    warm: Annotated[
+        bool | None, typer.Option(help="Run all tasks on their examples first; on GPUs if left out.")
+    ] = None,
     engine: Annotated[
         str, typer.Option(help="local: processes of this machine; ray: replicas of Ray Serve.")
     ] = "local",
@@ -99,14 +102,14 @@ def start(
     work = api.work("fleet", scenario=str(path), **settings)
     kept, experiment = Path(out) if out else None, typed(copied(work.document), "settings")
     if engine == LOCAL:
-        options = _options(path, where, devices)
+        options = _options(path, where, devices, warm)
         serve_app(experiment, options, doors, kept, console.note)
     else:
         library("ray.serve")
         from headway.live.ray.deploy import Cluster
 
         on = ("cuda:0" if ray_options.get("num_gpus") else "cpu") if devices == AUTO else devices
-        options = _options(path, where, on)
+        options = _options(path, where, on, warm)
         cluster = Cluster(address, worker_options=ray_options)
         serve_app_on_ray(experiment, options, doors, cluster, kept, console.note)
     if kept is not None:
@@ -120,13 +123,15 @@ def _body_bytes(text: str) -> int:
     return size
 
 
-def _options(path: Path, folder: str, devices: str) -> Options:
+def _options(path: Path, folder: str, devices: str, warm: bool | None) -> Options:
     """Return how workers are run on some devices: processes on a GPU take some of its memory for themselves."""
     chosen = devices_of(devices)
     if chosen != ("cpu",):
         check_no_mig()
-    context_bytes = CUDA_CONTEXT_BYTES if any(device.startswith("cuda") for device in chosen) else 0
-    return Options(app=path, folder=storage_of(folder), devices=chosen, context_bytes=context_bytes)
+    on_gpu = any(device.startswith("cuda") for device in chosen)
+    context_bytes = CUDA_CONTEXT_BYTES if on_gpu else 0
+    warmed = on_gpu if warm is None else warm
+    return Options(app=path, folder=storage_of(folder), devices=chosen, warm=warmed, context_bytes=context_bytes)
 
 
 def _ray_options(engine: str, address: str, given: list[str]) -> dict[str, Any]:

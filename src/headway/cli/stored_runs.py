@@ -15,10 +15,12 @@ from headway.cli.flags import ForceFlag, JsonFlag, RunArgument, TrustFlag
 from headway.cli.options import Given, argument, command, option
 from headway.cli.results import show_answer, write_page
 from headway.errors import ExperimentError
+from headway.experiment.exports import check_sheet
 from headway.experiment.pages import check_target, folders
 from headway.experiment.registry import domain_of
 from headway.experiment.result import Run
 from headway.experiment.stored import stored as opened
+from headway.files import write_whole
 from headway.units import format_size
 
 
@@ -163,7 +165,9 @@ _changed = partial(option, panel="Changes")
         _changed("remove_nodes", str | None, "n3,n7 or how many, the last first.", metavar="NODES|COUNT"),
         _changed("policy", str | None, "Another policy, in full; it starts fresh."),
         _changed("quota", list[str] | None, "GPUs guaranteed to a tenant, or none.", metavar="TENANT=GPUS"),
-        _changed("limit", list[str] | None, "The most GPUs that a tenant may hold, or none.", metavar="TENANT=GPUS"),
+        _changed(
+            "limit", list[str] | None, "The most of a tenant's GPUs, or of a limit; or none.", metavar="NAME=VALUE"
+        ),
         _changed("gpu_speed", list[str] | None, "Speed of a type against the reference.", metavar="TYPE=SPEED"),
         _changed("upgrade", list[str] | None, "Replace GPUs of one type by another.", metavar="OLD=NEW"),
         _changed("failures", str | None, "mtbf=30d,repair=4h for one node, or off.", metavar="MEANS|off"),
@@ -176,6 +180,8 @@ _changed = partial(option, panel="Changes")
         _changed("set", list[str] | None, "Keys of policy, failures, costs or serving.", metavar="KEY=VALUE"),
         option("skip_infeasible", bool | None, "Drop and count jobs that could never run.", "--skip-infeasible"),
         option("out", str | None, "New folder for what came out.", metavar="FOLDER"),
+        option("report", str | None, "Of jobs: a page of who gains and who loses.", metavar="FILE.html"),
+        option("csv", str | None, "Of jobs: the same by group, as a table.", metavar="FILE.csv"),
         option(
             "trust", bool, "Run the Python file that the run folder names, if it names one.", "--trust", default=False
         ),
@@ -190,10 +196,32 @@ def whatif(given: Given) -> None:
     folder = None if given["out"] is None else Path(given["out"])
     if folder is not None and not given["out"].strip():
         raise ExperimentError("--out is empty: give it a value, or leave it out")
-    changes = {name: given[name] for name in given if name not in ("folder", "at", "out", "trust", "as_json")}
+    own = ("folder", "at", "out", "report", "csv", "trust", "as_json")
+    changes = {name: given[name] for name in given if name not in own}
+    if given["report"] is not None:
+        check_target(Path(given["report"]), False, "--report", () if folder is None else (folder,))
+    if given["csv"] is not None:
+        check_sheet(given["csv"])
     run = opened(given["folder"], trust=given["trust"])
     view = domain_of(run.scene.experiment).view
-    show_answer(view.whatif(run, given["at"], folder, changes), given["as_json"])
+    answer = view.whatif(run, given["at"], folder, changes)
+    if not answer.stopped:
+        for flag in ("report", "csv"):
+            if (text := given[flag]) is not None:
+                written = view.whatif_written(flag, answer.record())
+                write_whole(Path(text), written, ExperimentError, f"--{flag} {text}")
+                answer.notes.append(f"{flag}: {text}")
+    show_answer(answer, given["as_json"])
+
+
+@app.command()
+def summary(folder: RunArgument, trust: TrustFlag = False) -> None:
+    """Say what a run came to in fifteen lines, to paste into a mail.
+
+    headway summary runs/srtf
+    """
+    stored = opened(folder, "what is there is told", trust=trust, note=console.note)
+    console.say(*domain_of(stored.scene.experiment).view.brief(stored))
 
 
 @app.command()

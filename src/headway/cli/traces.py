@@ -13,12 +13,12 @@ import typer
 from headway import traces
 from headway.cli import console
 from headway.cli.app import app
-from headway.cli.flags import BadRowsFlag, ForceFlag, FormatFlag, JsonFlag, MapFlag, StrictFlag
+from headway.cli.flags import BadRowsFlag, EndFlag, ForceFlag, FormatFlag, JsonFlag, MapFlag, StartFlag, StrictFlag
 from headway.cli.options import Given, argument, command, option
 from headway.errors import ExperimentError, unknown_name
 from headway.experiment.folder import check_output
 from headway.formats.training.cluster_table import within
-from headway.formats.training.settings import Synergy, Synthetic, check_synergy, check_synthetic, optional_span, span
+from headway.formats.training.settings import Synergy, Synthetic, check_synergy, check_synthetic, span
 from headway.report.training import inspection
 from headway.traces.cut import cut
 from headway.traces.head import head_of
@@ -29,6 +29,7 @@ from headway.traces.inspect import (
 )
 from headway.traces.requests import REQUEST_FORMATS, load_requests, request_format
 from headway.traces.trace import dropped_note
+from headway.traces.window import between, check_order, moment
 from headway.training.job import Job
 from headway.units import counted, format_duration
 
@@ -62,6 +63,8 @@ def inspect(
     format: FormatFlag = None,
     columns: MapFlag = None,
     gpus: Annotated[int | None, typer.Option(help="Say also what the load is on so many GPUs.", min=1)] = None,
+    start: StartFlag = "",
+    end: EndFlag = "",
     strict: StrictFlag = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -76,7 +79,8 @@ def inspect(
     if requests := _requests(path, format, columns):
         record = inspected_requests(load_requests(path, requests, strict=bool(strict), skip_bad_rows=True))
     else:
-        record = inspected(_read(path, format, columns, strict, skip_bad_rows=True), gpus or 0)
+        found = _read(path, format, columns, strict, skip_bad_rows=True)
+        record = inspected(between(found, start, end), gpus or 0)
     if as_json:
         console.print_json(record)
     else:
@@ -105,6 +109,8 @@ def convert(
     format: FormatFlag = None,
     columns: MapFlag = None,
     strict: StrictFlag = None,
+    start: StartFlag = "",
+    end: EndFlag = "",
     skip_bad_rows: BadRowsFlag = None,
     force: ForceFlag = False,
 ) -> None:
@@ -116,15 +122,16 @@ def convert(
     """
     target = _free(out, force)
     found = _read(source, format, columns, strict, skip_bad_rows)
-    _write(found.jobs, target, found, source)
+    part = between(found, start, end) if start or end else found
+    _write(part.jobs, target, part, source)
 
 
 @trace.command("slice")
 def slice_(
     source: FromArgument,
     out: ToArgument,
-    start: Annotated[str, typer.Option("--from", help="Jobs submitted from then on, since the first: 3d, 12h.")] = "",
-    end: Annotated[str, typer.Option("--to", help="Jobs submitted before then.")] = "",
+    start: StartFlag = "",
+    end: EndFlag = "",
     jobs: Annotated[
         str, typer.Option("--jobs", help="By number, from 0, the second not included: 4000:5000.", metavar="A:B")
     ] = "",
@@ -142,12 +149,11 @@ def slice_(
     headway trace slice jobs.csv middle.parquet --jobs 4000:5000 --tenant vision
     """
     target = _free(out, force)
-    first, last = optional_span(start, "--from") or 0, optional_span(end, "--to")
-    if last is not None and last <= first:
-        raise ExperimentError(f"--to {end} must be after --from {start or '0s'}")
     numbers = _numbers(jobs)
+    check_order(start, end)
     found = _read(source, format, columns, strict, skip_bad_rows)
-    part = cut(found.jobs, start=first, end=last, numbers=numbers, tenants=tenant or ())
+    first, last = (moment(found, text, flag) if text else None for text, flag in ((start, "--from"), (end, "--to")))
+    part = cut(found.jobs, start=first or 0, end=last, numbers=numbers, tenants=tenant or ())
     _write(part, target, found, source)
 
 
@@ -156,6 +162,8 @@ def scale(
     source: FromArgument,
     out: ToArgument,
     load: Annotated[str, typer.Option(help="Let jobs arrive so many times as fast, e.g. 1.3.", show_default=False)],
+    start: StartFlag = "",
+    end: EndFlag = "",
     format: FormatFlag = None,
     columns: MapFlag = None,
     strict: StrictFlag = None,
@@ -170,7 +178,8 @@ def scale(
     traces.load_scale((), load)  # refuses what is no number before anything is read
     within("load", Fraction(load), *LOADS)
     found = _read(source, format, columns, strict, skip_bad_rows)
-    _write(traces.load_scale(found.jobs, load), target, found, source)
+    part = between(found, start, end) if start or end else found
+    _write(traces.load_scale(part.jobs, load), target, part, source)
 
 
 @command(

@@ -2,7 +2,7 @@
 
 from headway.experiment.flags import Flag
 
-RUN, STATISTICS = "Run", "Statistics"
+RUN = STATISTICS = "Run and statistics"
 
 POLICY = Flag("policy", "policy.name", "Who decides (headway policies); your own: ./mine.py:MyPolicy.")
 SEEDS = Flag("seeds", "measure.seeds", "So many runs, from --seed on.", int, metavar="COUNT", least=1, most=1000)

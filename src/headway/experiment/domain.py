@@ -241,6 +241,10 @@ class View(ABC):
             for key, name in self.compared
         }
 
+    def together(self, rows: "Sequence[dict[str, Any]]") -> "list[dict[str, Any]]":
+        """Return the rows of runs side by side with what is known of one of them and holds for all."""
+        return list(rows)
+
     @abstractmethod
     def comparison(self, rows: Sequence[Row], width: int | None = None) -> "tuple[Table, int]":
         """Return a table, a line a run, no wider than ``width``, and how many columns were left out for that."""
@@ -311,6 +315,14 @@ class View(ABC):
     def whatif(self, stored: StoredRun, at: str, folder: Path | None, changes: Mapping[str, Any]) -> Answer:
         """Continue a run from a moment of it under changes, or play it again; ``at`` is empty where none was named."""
         raise ExperimentError("whatif is about runs of jobs and fleets; run this experiment again with other settings")
+
+    def whatif_written(self, kind: str, record: Row) -> str:
+        """Return a what-if as a page (``report``) or as a table of its groups (``csv``)."""
+        raise ExperimentError(f"--{kind} is for what-ifs of jobs only; --json has all of it")
+
+    def brief(self, stored: StoredRun) -> list[str]:
+        """Return a run in at most fifteen lines, to paste into a mail."""
+        return [f"{key}: {stored.result[key]}" for key in self.first_keys if key in stored.result][:15]
 
     def picture(self, rows: Sequence[Row]) -> str:
         """Draw the comparison as SVG."""

@@ -1,5 +1,6 @@
 """Write a run as files for other programs: a trace to look at, tables to compute with."""
 
+import os
 from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
@@ -54,3 +55,15 @@ def _written(stored: StoredRun, trace: Path | None, targets: Mapping[str, Path])
 
 def _part(tell: Tell, kind: str, before: int, whole: int, name: str, share: float) -> None:
     tell(f"{name}.{kind}", (before + share) / whole)
+
+
+def check_sheet(text: str, flag: str = "--csv") -> None:
+    """Refuse a table that could not be written, before anything runs."""
+    path = Path(text)
+    check_output(path, flag)
+    if path.suffix.lower() != ".csv":
+        raise ExperimentError(f"{flag} {text}: the name must end in .csv")
+    if not path.parent.is_dir():
+        raise ExperimentError(f"{flag} {text}: there is no folder {path.parent}")
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise ExperimentError(f"{flag} {text}: cannot be written")

@@ -12,6 +12,7 @@ from headway.experiment.domain import Domain
 from headway.experiment.python_input import put_settings
 from headway.experiment.registry import DOMAINS, domain, domain_of
 from headway.formats import toml
+from headway.plugins import SITE
 
 SCHEMA_VERSION = 2
 """Of a run folder. It grows when folders written before can no longer be read."""
@@ -87,8 +88,28 @@ def for_each_policy(document: toml.Document, policies: Sequence[str], where: str
             same = known.setdefault(domain_of(experiment).policy_name(experiment), policy)
             if same is not policy:
                 raise ExperimentError(f"policies: {policy} is the same as {same}; name each once")
-        experiments.append(("", experiment))
+        experiments.append((called(policy), experiment))
     return experiments
+
+
+def called(policy: str) -> str:
+    """Return what a run is called whose policy is read from a site's settings: as it was asked for, and not in full."""
+    if not policy.startswith(SITE):
+        return ""
+    path, plus, more = policy.removeprefix(SITE).partition("+")
+    return f"{SITE}{Path(path).name}{plus}{more}"
+
+
+def labelled(experiments: Sequence[Named], labels: Sequence[str]) -> list[Named]:
+    """Return runs under other names, in their order; those beyond the last name keep theirs."""
+    if len(labels) > len(experiments):
+        raise ExperimentError(f"--label {labels[len(experiments)]}: there are {len(experiments)} runs to name")
+    for index, label in enumerate(labels):
+        if not label.strip() or label in labels[:index]:
+            raise ExperimentError(f"--label {label!r}: give each run a name of its own")
+    return [(label, each) for label, (_, each) in zip(labels, experiments, strict=False)] + list(
+        experiments[len(labels) :]
+    )
 
 
 def copied(document: toml.Document) -> toml.Document:

@@ -97,7 +97,8 @@ def baseline_of(experiments: Sequence[Named]) -> int:
     if not wanted:
         return 0
     short = [label or each.policy.name for label, each in experiments]
-    for names in (short, [domain_of(each).policy_name(each) for _, each in experiments]):
+    asked = [each.policy.name for _, each in experiments]
+    for names in (short, asked, [domain_of(each).policy_name(each) for _, each in experiments]):
         if wanted in names:
             return names.index(wanted)
     raise ExperimentError(unknown_name("baseline", wanted, short))
@@ -107,7 +108,8 @@ def against(outcomes: Sequence[Outcome], baseline: int, view: View) -> list[dict
     """Return the rows of several runs, each with its change against one of them."""
     reference = outcomes[baseline]
     name = str(reference.row.get("variant") or reference.row["policy"])
-    return [
+    rows = [
         {**outcome.row, "baseline": name, **view.changes(outcome, None if index == baseline else reference)}
         for index, outcome in enumerate(outcomes)
     ]
+    return view.together(rows)

@@ -222,7 +222,13 @@ const ClusterMap = (() => {
 
   // --- words -------------------------------------------------------------------------------------------------
 
-  function timeText(seconds) {
+  // A time since the run began; a date of the site's clock where the run has dates.
+  function timeText(seconds, begins) {
+    if (begins) {
+      const when = new Date(Date.parse(begins) + Math.floor(seconds) * 1000);
+      const day = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"][when.getUTCDay()];
+      return `${day} ${when.toISOString().slice(0, 19).replace("T", " ")}`;
+    }
     const whole = Math.floor(seconds), two = value => String(value).padStart(2, "0");
     if (seconds < 60) return `${+seconds.toPrecision(4)} s`;
     const clock = `${two(Math.floor(whole / 3600) % 24)}:${two(Math.floor(whole / 60) % 60)}:${two(whole % 60)}`;
@@ -264,7 +270,7 @@ const ClusterMap = (() => {
       if (!this.loaded.has(index)) {
         if (!this.works.has(told.workload)) this.works.set(told.workload, inflate(told.workload).then(workloadOf));
         const [work, packed] = await Promise.all([this.works.get(told.workload), inflate(told.payload)]);
-        this.loaded.set(index, runOf(packed, clusterOf(told.cluster), work));
+        this.loaded.set(index, { ...runOf(packed, clusterOf(told.cluster), work), begins: told.begins });
       }
       if (this.wanted !== index) return;
       const seconds = this.run ? this.time * this.run.head.tick_s : null;
@@ -428,8 +434,13 @@ const ClusterMap = (() => {
     node(pen, node, colours, look) {
       const { cell } = this.plan, gap = cell >= 5 ? 1 : 0, inner = cell - gap;
       if (!node.gpus) {
-        pen.strokeStyle = look("free-edge");
+        pen.strokeStyle = look("faint");
         pen.strokeRect(node.x + 0.5, node.y + 0.5, inner - 1, inner - 1);
+        if (inner < 5) return;
+        pen.beginPath();
+        pen.moveTo(node.x + 1, node.y + inner - 1);
+        pen.lineTo(node.x + inner - 1, node.y + 1);
+        pen.stroke();
         return;
       }
       const { holds } = this.state, { job, work } = this.run;
@@ -592,7 +603,7 @@ const ClusterMap = (() => {
       const parts = [`${say(state.busy)} of ${say(run.cluster.gpus)} GPUs in use`, `${say(state.jobs)} ${state.jobs === 1 ? "job" : "jobs"}`, `about ${say(Math.round(head.waiting[bucket]))} waiting`];
       if (failed) parts.push(`${say(failed)} ${failed === 1 ? "node" : "nodes"} failed`);
       if (drained) parts.push(`${say(drained)} drained`);
-      const when = timeText(this.time * head.tick_s), clock = document.createElement("b");
+      const when = timeText(this.time * head.tick_s, run.begins), clock = document.createElement("b");
       clock.textContent = when;
       this.now.replaceChildren(clock, ...parts.map(text => Object.assign(document.createElement("span"), { textContent: text })));
       this.slider.setAttribute("aria-valuetext", `${when}: ${parts.join(", ")}`);
@@ -638,7 +649,7 @@ const ClusterMap = (() => {
         const since = run.start[hold] * head.tick_s, first = this.firstStart(hold) * head.tick_s;
         const size = milli < SHARE ? `${milli / 10} % of a GPU` : `${gpus} ${gpus === 1 ? "GPU" : "GPUs"}${nodes.size > 1 ? ` on ${nodes.size} nodes` : ""}`;
         lines.push(`job ${work.name(job)}`, `${work.tenants[work.tenant[job]]} · ${size}`, place);
-        lines.push(`${run.flags[hold] & MOVED_HERE ? "moved here" : "here since"} ${timeText(since)}, ${spanText(state.time * head.tick_s - since)} ago`);
+        lines.push(`${run.flags[hold] & MOVED_HERE ? "moved here" : "here since"} ${timeText(since, run.begins)}, ${spanText(state.time * head.tick_s - since)} ago`);
         const waited = first - work.submit[job] * work.tick_s;
         lines.push(waited > 0 ? `waited ${spanText(waited)} for its first start` : "started at once");
         const how = ENDED[run.flags[hold] & 7];

@@ -64,7 +64,12 @@ def picker(names: Sequence[str], shown: int, attributes: Sequence[str] = ()) -> 
 
 
 def hero(
-    answer: str, lead: str, facts: Iterable[tuple[str, str]], warnings: Iterable[str] = (), first: str = ""
+    answer: str,
+    lead: str,
+    facts: Iterable[tuple[str, str]],
+    warnings: Iterable[str] = (),
+    first: str = "",
+    beside: str = "",
 ) -> str:
     """Return the first screen: the answer, what to be careful about, pictures, and what was run. All is HTML."""
     items = "".join(f"<div><dt>{what}</dt><dd>{which}</dd></div>" for what, which in facts)
@@ -73,7 +78,7 @@ def hero(
     pictures = f'<div class="first">{first}</div>' if first else ""
     return (
         f'<header class="hero" id="answer"><h1>{answer}</h1><p class="lead">{lead}</p>'
-        f'{careful}{pictures}<dl class="facts">{items}</dl></header>'
+        f'{beside}{careful}{pictures}<dl class="facts">{items}</dl></header>'
     )
 
 

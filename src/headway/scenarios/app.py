@@ -126,7 +126,10 @@ def document(app: App, profile: Path | None = None, serving: ServingTable | None
     ``profile``: its measured profile, in its own folder. ``serving`` says how many workers there are, and their shares.
     """
     given = serving or ServingTable()
-    shares = _shares(app, Path(given.profile) if given.profile.endswith(".toml") else profile, given)
+    used = Path(given.profile) if given.profile.endswith(".toml") else profile
+    about = toml.read(used, "profile") if used is not None and used.is_file() else {}
+    shares = _shares(app, used, bool(about.get("shares", False)), given)
+    links = {**ONE_MACHINE, **({"shared": True} if given.devices and about.get("gpu") else {})}
     shared = {"devices": given.devices, "shared_cpus": given.shared_cpus}
     measured = {"measured": [profile.name], "profile": "measured"} if profile is not None else {}
     return {
@@ -135,15 +138,17 @@ def document(app: App, profile: Path | None = None, serving: ServingTable | None
         "models": {model.name: "" if model.memory_bytes is None else model.memory_bytes for model in app.models},
         "functions": {task.name: _function(task, app.path, shares) for task in app.tasks},
         "graphs": {graph.name: _graph(graph) for graph in app.graphs},
-        "fleet": {"workers": _workers(app, given.workers, shares), **shared, "links": ONE_MACHINE},
+        "fleet": {"workers": _workers(app, given.workers, shares), **shared, "links": links},
         "workload": {"arrivals": "poisson", "rate": RATE_PER_SECOND, "requests": REQUESTS},
     }
 
 
-def _shares(app: App, profile: Path | None, serving: ServingTable) -> tuple[int, ...]:
-    """Return the shares of a GPU that workers have, in sevenths; none where tasks take a whole one, however many."""
+def _shares(app: App, profile: Path | None, by_share: bool, serving: ServingTable) -> tuple[int, ...]:
+    """Return the shares of a GPU that workers have, in sevenths; none where tasks take a whole one, however many.
+
+    ``by_share``: whether the times of the profile are.
+    """
     asked = parse_slices(serving.slices)
-    by_share = profile is not None and profile.is_file() and bool(toml.read(profile, "profile").get("shares", False))
     if asked and profile is not None and not by_share:
         remedy = f"headway profile model {app.path} --shares {serving.slices} measures them by share"
         raise ProfileError(f"slices {serving.slices}: times in {profile} are of the whole device: {remedy}")

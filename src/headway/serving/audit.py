@@ -199,7 +199,8 @@ class _Auditor(RequestAuditor):
                 continue
             self._link(row[5], row[6])
             came += row[6]
-            worker.resident[row[5]] = worker.link_free = came
+            worker.resident[row[5]] = came
+            worker.hold_link(came)
             ready = max(ready, came)
         if missing := [model for model in kind.models if model not in worker.resident]:
             self._find("load", f"{kind.name} runs at {worker.worker.name} without its models {missing}")
@@ -288,7 +289,8 @@ class _Auditor(RequestAuditor):
         if model in worker.resident:
             self._find("load", f"model {model} is fetched to {place}, where it is")
         self._link(model, value - max(0, worker.link_free - now))
-        worker.link_free = worker.resident[model] = now + value
+        worker.resident[model] = now + value
+        worker.hold_link(now + value)
         worker.fetches[lease] = (model, now + value)
         self._find_all(worker.overbooked(), f"fetch {lease} at {place}: ")
 

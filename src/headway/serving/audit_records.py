@@ -80,7 +80,10 @@ class WorkerRecord:
         self.start_lease, self.starts_by = 0, 0
         """The lease of its last start, and when it can have started at the earliest."""
         self.drained_at = self.started_at = -1
+        self.sharing: list[WorkerRecord] = [self]
+        """The workers that share its link to host memory, itself among them."""
         self.link_free = 0
+        """When that link is free."""
         self._known: dict[int, dict[Configuration, int]] = {}
         self.empty()
 
@@ -99,6 +102,16 @@ class WorkerRecord:
         """Tasks placed or running here."""
         self.prefixes: dict[tuple[int, int], int] = {}
         """By function and group: the longest shared prefix that was computed here since the weights came."""
+
+    def hold_link(self, until: int) -> None:
+        """Occupy the link to host memory."""
+        for near in self.sharing:
+            near.link_free = until
+
+    def free_link(self, now: int) -> None:
+        """Note that nothing of an empty worker is on its way; what others fetch over the same link still is."""
+        if len(self.sharing) == 1:
+            self.link_free = now
 
     def pinned(self, model: int) -> bool:
         """Return whether a batch or a fetch uses a model."""

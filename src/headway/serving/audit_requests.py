@@ -26,6 +26,9 @@ class RequestAuditor(Auditor):
         self._catalogue, self._fleet = catalogue, fleet
         self._requests = {request.id: request for request in requests}
         self._workers = [WorkerRecord(worker, catalogue) for worker in fleet.workers]
+        for record in self._workers:
+            if (device := record.worker.device) >= 0 and fleet.links.shared:
+                record.sharing = [other for other in self._workers if other.worker.device == device]
         for index in fleet.off:
             self._workers[index].up, self._workers[index].power = False, Power.OFF
         for record, begins_with in zip(self._workers, placed(catalogue, fleet), strict=True):
@@ -162,7 +165,7 @@ class RequestAuditor(Auditor):
     def _on_failed(self, row: list[int]) -> None:
         if (worker := self._at(row)) is not None:
             worker.up, worker.failed_at, worker.power = False, row[0], Power.ON
-            worker.link_free = row[0]
+            worker.free_link(row[0])
             worker.batches, worker.resident, worker.fetches, worker.starting = {}, {}, {}, {}
             self._failed.append(worker)
 
@@ -215,7 +218,8 @@ class RequestAuditor(Auditor):
                 due = f"start {worker.start_lease}, ready at {worker.starts_by} ns"
                 self._find("power", f"worker {worker.worker.name} started under {row[3]}, expected was {due}")
             worker.power, worker.up = Power.ON, True
-            worker.link_free = worker.started_at = row[0]
+            worker.started_at = row[0]
+            worker.free_link(row[0])
 
     def _on_drain_worker(self, row: list[int]) -> None:
         if (worker := self._power_of(row, Power.ON)) is not None:

@@ -119,11 +119,23 @@ def _load(state: "ServingState", now: int, worker: WorkerState, batch: Batch, ev
             free += time
             memory.ready[model] = free
             state.journal((now, _LOAD, -1, batch.lease, worker.id, model, time))
-        worker.link_free = free + write_back_time  # evicted for activations alone
+        _hold_link(state, worker, free + write_back_time)  # evicted for activations alone
         ready = max(ready, worker.link_free)
     for model in batch.models:
         memory.pin(model, now)
     return ready
+
+
+def _hold_link(state: "ServingState", worker: WorkerState, until: int) -> None:
+    """Occupy a worker's link, for all that share it."""
+    for near in state.linked[worker.id]:
+        near.link_free = until
+
+
+def free_link(state: "ServingState", worker: WorkerState, now: int) -> None:
+    """Note that nothing of an empty worker is on its way; what others fetch over the same link still is."""
+    if len(state.linked[worker.id]) == 1:
+        worker.link_free = now
 
 
 def write_back(state: "ServingState", evict: tuple[int, ...]) -> int:
@@ -274,7 +286,8 @@ def fetch(state: "ServingState", now: int, action: FetchModel) -> None:
         state.journal((now, _EVICTED, -1, state.leases, worker.id, model, 0))
     memory.add(action.model, now)
     memory.pin(action.model, now)
-    memory.ready[action.model] = worker.link_free = begin + time
+    memory.ready[action.model] = begin + time
+    _hold_link(state, worker, begin + time)
     worker.fetches[state.leases] = action.model
 
 

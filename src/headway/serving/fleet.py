@@ -67,6 +67,8 @@ class Links:
     latency: int = 2_000
     write_back: bool = False
     """Evicting costs as much as fetching; read-only weights with a copy in the host do not need it."""
+    shared: bool = False
+    """Whether workers of one device share the link to its memory: what they fetch comes one after the other."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from headway.serving import batches
 from headway.serving.actions import NOWHERE
 from headway.serving.events import ActionRejected, RequestFailed
 from headway.serving.requeststate import RequestState, Stage
@@ -70,7 +71,8 @@ def empty(state: "ServingState", now: int, worker: WorkerState) -> None:
     worker.up = False
     worker.warm = 0
     worker.cpus_free = worker.slices_free = worker.taken = 0
-    worker.busy_until = worker.link_free = now
+    worker.busy_until = now
+    batches.free_link(state, worker, now)
     worker.published = worker.row()  # others notice the broken connection at once
 
 
@@ -88,7 +90,8 @@ def bring_up(state: "ServingState", now: int, worker: WorkerState) -> None:
     state.touch(worker, now)
     worker.cpus_free = worker.worker.cpus
     worker.slices_free = worker.worker.gpu.slices
-    worker.busy_until = worker.link_free = now
+    worker.busy_until = now
+    batches.free_link(state, worker, now)
     announce(state, worker)
 
 

@@ -84,6 +84,8 @@ class ServingState:
         self.to_come = to_come
         self.workers = [WorkerState(index, worker, catalogue) for index, worker in enumerate(fleet.workers)]
         self.sharing = sharing(self.workers)
+        self.linked = self.sharing if fleet.links.shared else [[worker] for worker in self.workers]
+        """By worker: those that share its link to host memory, itself among them."""
         self.requests: dict[int, RequestState] = {}
         """Open requests: arrived, neither answered nor dropped."""
         self.ready: dict[tuple[int, int], dict[int, int]] = {}

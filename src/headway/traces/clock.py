@@ -86,6 +86,8 @@ def _same_kind(sheet: Sheet, read: dict[str, pl.DataFrame]) -> None:
     """Note the rows whose stamps name a zone where most do not, or the other way round."""
     zoned = sum(int((frame["zoned"] & frame["time"].is_not_null()).sum()) for frame in read.values())
     plain = sum(int((~frame["zoned"] & frame["time"].is_not_null()).sum()) for frame in read.values())
+    if zoned or plain:
+        sheet.zone = "UTC" if zoned > plain else ""
     if not zoned or not plain:
         return
     rule = "names a time zone, most others do not" if plain >= zoned else "names no time zone, most others do"

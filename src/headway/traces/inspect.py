@@ -42,7 +42,7 @@ def inspect(trace: Trace, gpus: int = 0) -> dict[str, Any]:
     With ``gpus``, also compare it with a cluster of so many.
     """
     jobs = trace.jobs
-    columns = _columns(jobs)
+    columns = _columns(trace)
     brought = columns.width * columns.run
     return {
         "format": trace.format,
@@ -50,12 +50,13 @@ def inspect(trace: Trace, gpus: int = 0) -> dict[str, Any]:
         "jobs": len(jobs),
         **left_out(trace.dropped),
         "span_s": columns.span,
+        **_dates(trace),
         "gpus_max": max((job.gpus for job in jobs), default=0),
         "gpu_hours": float(brought.sum()) / _HOUR_S,
         "cpu_hours": float((columns.cpus * columns.run).sum()) / _HOUR_S,
         "cpu_only": int((columns.width == 0).sum()),
         "widths": _widths(columns.width, brought),
-        **spread("duration", columns.run),
+        **spread("duration", columns.run[columns.ran]),
         **_load(columns, gpus),
         **{key: _owners(jobs, field, brought) for key, field in _OWNERS},
         "gpu_types": _owners(jobs, "gpu_types", brought),
@@ -64,6 +65,13 @@ def inspect(trace: Trace, gpus: int = 0) -> dict[str, Any]:
         "oddities": [asdict(oddity) for oddity in oddities(jobs, columns, gpus)],
         "notes": [*trace.notes, *_refused(trace.dropped, trace.rows - trace.passed_over)],
     }
+
+
+def _dates(trace: Trace) -> dict[str, str | None]:
+    """Return the dates of the first and the last submission; None where the trace has none."""
+    if trace.calendar is None or not trace.jobs:
+        return {"first_date": None, "last_date": None}
+    return {f"{name}_date": trace.calendar.iso(trace.jobs[at].submit) for name, at in (("first", 0), ("last", -1))}
 
 
 def inspect_requests(trace: RequestTrace) -> dict[str, Any]:
@@ -127,17 +135,24 @@ def formats() -> list[dict[str, str]]:
     ]
 
 
-def _columns(jobs: Sequence[Job]) -> Columns:
+def _columns(trace: Trace) -> Columns:
+    """Return the numbers of a trace's jobs; one of which the trace tells that it never started ran no time at all."""
+    jobs = trace.jobs
+
+    def ran(job: Job) -> int:
+        return 0 if job.patience and trace.starts and job.name not in trace.starts else job.ends_after
+
     def column(of: Callable[[Job], int], unit: int) -> FloatArray:
         return np.fromiter(map(of, jobs), dtype=np.float64, count=len(jobs)) / unit
 
     submit = column(attrgetter("submit"), SECOND)
     return Columns(
         submit=submit - submit[:1],
-        run=column(attrgetter("ends_after"), SECOND),
+        run=column(ran, SECOND),
         width=column(attrgetter("width_milli"), WHOLE_GPU_MILLI),
         cpus=column(attrgetter("cpu_milli"), 1000),
         estimate=column(attrgetter("estimate"), SECOND),
+        failed=column(attrgetter("outcome"), 1) == Outcome.FAILS,
     )
 
 
@@ -145,6 +160,7 @@ def left_out(dropped: Sequence[Dropped]) -> dict[str, Any]:
     """Return the rows that were dropped: how many, why (the commonest rule first), and the first of them one by one."""
     return {
         "dropped": len(dropped),
+        "dropped_jobs": sum(row.jobs for row in dropped),
         "dropped_by_rule": [
             {
                 "column": rows[0].column,
@@ -294,12 +310,12 @@ def _outcomes(jobs: Sequence[Job], brought: FloatArray) -> dict[str, Any]:
 
 def _estimates(columns: Columns) -> dict[str, Any]:
     """Count the jobs with an estimate, and say how far it is from the time that they ran."""
-    given = columns.estimate > 0
+    given = (columns.estimate > 0) & columns.ran
     ratio = columns.estimate[given] / columns.run[given]
     known = spread("ratio", ratio, "")
     return {
         "jobs": int(given.sum()),
         "jobs_share": _share(given.sum(), given.size),
-        "too_short": int((ratio < 1).sum()),
+        "too_short": int((columns.outlived & ~columns.cut_off).sum()),
         **{key: known[key] for key in ("ratio_p50", "ratio_p90")},
     }

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import TraceError
+from headway.formats.dates import Calendar
 from headway.formats.kubernetes import WHOLE, Item, ObjectError, PodRecord, Slicing, objects, pod, slicing
 from headway.traces.build import build, no_collection
 from headway.traces.head import Head
@@ -127,7 +128,8 @@ class _Pods:
         dropped = sorted((*self.bad.values(), *self.left_out.values()), key=lambda each: each.line)
         # All of them have been checked, ordered and numbered, unless one was left out last.
         kept = tuple(jobs) if len(jobs) == len(rows) else workload(jobs)
-        return Trace(kept, NAME, self.rows, tuple(dropped), tuple(self.notes))
+        dates = Calendar(rows[0][0][0], instants=True)
+        return Trace(kept, NAME, self.rows, tuple(dropped), tuple(self.notes), calendar=dates)
 
     def _gangs(self) -> list[list[int]]:
         """Return the pods of each job-to-be, by position. A pod of a node and one that wants nothing are none."""

@@ -27,6 +27,8 @@ _JUMP = 20
 _JUMPS_SHOWN = 3
 _BURST = 10
 _MOMENT_S = 1.0
+KILL_WAIT_S = 120.0
+"""A limit ends a job so late at most: it is looked at once a minute, and the kill waits half a minute more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,22 @@ class Columns:
     width: FloatArray
     cpus: FloatArray
     estimate: FloatArray
+    failed: npt.NDArray[np.bool_]
+
+    @property
+    def ran(self) -> npt.NDArray[np.bool_]:
+        """Return which jobs ran at all; others were cancelled before they started."""
+        return self.run > 0
+
+    @property
+    def outlived(self) -> npt.NDArray[np.bool_]:
+        """Return which jobs ran longer than estimated."""
+        return (self.estimate > 0) & (self.estimate < self.run)
+
+    @property
+    def cut_off(self) -> npt.NDArray[np.bool_]:
+        """Return which jobs their time limit ended: they fail soon after it, once the wait before the kill is over."""
+        return self.outlived & self.failed & (self.run - self.estimate <= KILL_WAIT_S)
 
     @property
     def span(self) -> float:
@@ -57,8 +75,8 @@ class Oddity:
 def oddities(jobs: Sequence[Job], columns: Columns, gpus: int = 0) -> list[Oddity]:
     """Return what is odd about these jobs; with ``gpus`` also about them on a cluster of so many."""
     return [
-        *_same_durations(columns.run),
-        *_moments(columns.run),
+        *_same_durations(columns.run[columns.ran]),
+        *_moments(columns.run[columns.ran]),
         *_outlasting(columns),
         *jumps(columns.submit),
         *bursts(columns.submit, "jobs"),
@@ -145,7 +163,10 @@ def _unannounced(columns: Columns) -> Iterator[Oddity]:
         yield Oddity("no-estimate", missing, "no job has an estimate: policies are shown the time that it will run")
     elif missing:
         yield Oddity("no-estimate", missing, f"{missing:,} of {count:,} jobs have no estimate")
-    short = int((given & (columns.estimate < columns.run)).sum())
+    if ended := int(columns.cut_off.sum()):
+        line = f"{ended:,} job{'s were' if ended > 1 else ' was'} ended by the time limit: failed within 2 min after it"
+        yield Oddity("limit-ended", ended, line)
+    short = int((columns.outlived & ~columns.cut_off).sum())
     if short:
         line = f"{short:,} job{'s run' if short > 1 else ' runs'} longer than estimated: no time limit ended that"
         yield Oddity("short-estimate", short, line)

@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 
 from headway.errors import TraceError, unknown_name
+from headway.formats.dates import Calendar
 from headway.traces.build import build, no_collection
 from headway.traces.table import SURPLUS, Table, listed
 from headway.traces.trace import Dropped, Trace
@@ -54,6 +55,8 @@ class Sheet:
         self._table = table
         self._bad: dict[int, tuple[str, str, bool]] = {}
         self.notes = list(table.notes)
+        self.zone: str | None = None
+        """Where times are dates: UTC for instants, empty for a clock that names no zone. None: they are no dates."""
         self.columns = [name for name in table.frame.columns if name != SURPLUS]
         for name in required:
             if name not in self.columns:
@@ -171,7 +174,16 @@ class Sheet:
         starts = self._starts(frame, fields["start"]) if {"start", "name"} <= set(fields) else {}
         # Checked, in order and numbered they are; names that must be unique were looked at above.
         kept = tuple(jobs) if id_column else workload(jobs)
-        return Trace(kept, format, frame.height, self.dropped, tuple(self.notes), starts)
+        return Trace(
+            kept, format, frame.height, self.dropped, tuple(self.notes), starts, calendar=self._calendar(frame)
+        )
+
+    def _calendar(self, frame: pl.DataFrame) -> Calendar | None:
+        if self.zone is None:
+            return None
+        first = frame.filter(self.sound())["submit"].min()
+        assert isinstance(first, int)
+        return Calendar(first, instants=bool(self.zone))
 
     def _starts(self, frame: pl.DataFrame, start: pl.Series) -> dict[str, int]:
         kept = frame.select("name", "submit", start.alias("start")).filter(self.sound())

@@ -17,7 +17,8 @@ from headway.formats.slurm.cells import Fate
 from headway.traces.sheet import Sheet
 from headway.traces.slurm_cells import FATES, Cells
 from headway.traces.slurm_merge import folded, without_steps
-from headway.traces.slurm_rows import HOLDINGS, ended, typed
+from headway.traces.slurm_rows import HOLDINGS, ended, tasks, typed
+from headway.traces.slurm_submit import LINE, options, submitted
 from headway.traces.slurm_tables import recognises as recognises, table
 from headway.traces.table import Table
 from headway.traces.trace import Dropped, Trace
@@ -26,6 +27,8 @@ from headway.units import SECOND
 NAME = "slurm"
 _RECORDED = ("id", "submit", "arrival", "first_start", "end", "attempts")
 _RUNNING = FATES.index(Fate.RUNNING)
+_NO_REASONS = ("", "None", "Priority", "Resources")
+"""What sacct keeps of a job is its last reason other than the last two; these say nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,20 +80,25 @@ def _read(path: Path, strict: bool) -> tuple[Trace, pl.DataFrame]:
     frame, own, notes = without_steps(source.frame, column)
     if not frame.height:
         raise TraceError(f"trace {path}: all {source.frame.height:,} rows are steps, of no job in the file")
+    asked = options(frame)
+    frame = frame.drop(LINE, strict=False)  # the longest of all texts, and no other use of it
     cells = Cells(frame)
-    rows = typed(cells).with_columns(source.lines.filter(own).alias("line")).with_row_index("position")
+    rows = typed(cells).with_columns(asked, source.lines.filter(own).alias("line")).with_row_index("position")
     rows, aside = _apart(folded(rows, notes), cells, path)
     rows = ended(_placed(rows, notes))
     sheet = Sheet(Table(path, frame[rows["position"]], rows["line"], source.place, source.notes), ())
+    sheet.zone = "UTC" if cells.counts_instants("Submit") else ""
     for number, rule in enumerate(cells.rules):
         sheet.drop(rows["broken"] == number, rule.column, rule.text)
     trace = sheet.trace(NAME, _fields(rows), strict=strict, id_column=column, in_order=False)
     kept = _since_first(rows, {job.name for job in trace.jobs})
     starts = dict(kept.filter(pl.col("first_start").is_not_null()).select("id", "first_start").iter_rows())
+    told = kept.filter(~pl.col("reason").is_in(_NO_REASONS)).select("id", "reason")
     dropped = tuple(sorted((*trace.dropped, *aside), key=attrgetter("line")))
-    notes = [*trace.notes, *notes, *_remarks(kept)]
+    notes = [*trace.notes, *notes, *_remarks(kept), *submitted(kept)]
     height = source.frame.height
-    read = replace(trace, rows=height, dropped=dropped, notes=tuple(notes), starts=starts)
+    reasons = dict(told.iter_rows())
+    read = replace(trace, rows=height, dropped=dropped, notes=tuple(notes), starts=starts, reasons=reasons)
     return replace(read, passed_over=height - frame.height), kept
 
 
@@ -99,10 +107,11 @@ def _apart(rows: pl.DataFrame, cells: Cells, path: Path) -> tuple[pl.DataFrame, 
     innocent = [number for number, rule in enumerate(cells.rules) if not rule.fault]
     aside = rows.filter(pl.col("broken").is_in(innocent))
     dropped = []
-    for line, position, number in aside.select("line", "position", "broken").iter_rows():
+    for line, position, number, name in aside.select("line", "position", "broken", "id").iter_rows():
         rule = cells.rules[number]
         value = cells.frame[rule.column][position] if cells.has(rule.column) else None
-        dropped.append(Dropped(line, rule.column, "" if value is None else str(value).strip(), rule.text, fault=False))
+        text = "" if value is None else str(value).strip()
+        dropped.append(Dropped(line, rule.column, text, rule.text, fault=False, jobs=len(tasks(name)) or 1))
     if len(dropped) == rows.height:
         raise TraceError(f"trace {path}: none of its {rows.height:,} jobs can be played; the first: {dropped[0]}")
     return rows.filter(~pl.col("broken").is_in(innocent).fill_null(False)), dropped
@@ -173,6 +182,7 @@ def _remarks(rows: pl.DataFrame) -> list[str]:
     short = ~pl.col("ghost") & (pl.col("elapsed") < SECOND)
     said = (
         (pl.col("fate") == _RUNNING, "still running when the file was written: taken to end then"),
+        (pl.col("mended"), "around the end of summer time mended: an hour added to what came after it"),
         (pl.col("ghost"), "cancelled before the start: kept, with as much patience as it took"),
         (short, "shorter than a second: taken as 1 s"),
         (

@@ -184,6 +184,12 @@ class Cells:
         within = year.is_between(*_YEARS).fill_null(False)
         return instants.zip_with(within, _NO_NUMBER) * 1000
 
+    def counts_instants(self, column: str) -> bool:
+        """Return whether times are instants: seconds since 1970, or stamps with a zone."""
+        times = self.text(column)
+        zoned = times.filter(told(times)).head(1).str.contains(f"{_EPOCH}|{_OFFSET}")
+        return bool(zoned.any())
+
     def refuse_mixed_zones(self, columns: Sequence[str]) -> None:
         """Refuse the rarer kind where times with a zone (or counted since 1970) stand beside local ones."""
         if all(self._seconds(column) is not None for column in columns):

@@ -11,7 +11,7 @@ from headway.formats.slurm import cells as slurm, lists as slurm_lists
 from headway.formats.slurm.cells import Fate
 from headway.traces.slurm_cells import FATES, Cells, seconds
 from headway.traces.table import SURPLUS
-from headway.units import SECOND
+from headway.units import HOUR, SECOND
 
 TIMES = ("Submit", "Eligible", "Start", "End")
 HOLDINGS = (
@@ -33,6 +33,7 @@ _FAILED, _BROKEN, _CANCELLED, _EVICTED, _RUNNING, _WAITING, _ELSEWHERE = (
         Fate.ELSEWHERE,
     )
 )
+_SUNDAY, _SMALL_HOURS = 7, 4
 _ENDED_BADLY = [_FAILED, _BROKEN, _CANCELLED, _EVICTED]
 
 
@@ -79,11 +80,37 @@ def _times(cells: Cells, fate: pl.Series) -> list[pl.Series]:
     frame = frame.with_columns(pl.when(~pl.col("ghost")).then(pl.col("start")))
     length = pl.coalesce("elapsed", pl.col("end") - pl.col("start"))
     frame = frame.with_columns(pl.when(~pl.col("ghost")).then(length).alias("elapsed"))
+    frame = _mended(cells, frame)
     arrival = pl.max_horizontal("submit", "eligible")
     frame = frame.with_columns(pl.min_horizontal(arrival, "start").alias("arrival"))
     _refuse_times(cells, frame)
     estimate = cells.limit("Timelimit" if cells.has("Timelimit") else "TimelimitRaw").fill_null(0).alias("estimate")
-    return [frame[name] for name in ("submit", "arrival", "start", "end", "elapsed", "ghost")] + [estimate]
+    return [frame[name] for name in ("submit", "arrival", "start", "end", "elapsed", "ghost", "mended")] + [estimate]
+
+
+def _mended(cells: Cells, frame: pl.DataFrame) -> pl.DataFrame:
+    """Return times with an hour added where local ones go back at the end of summer time; ``mended`` says where.
+
+    Clocks are put back on a Sunday in the small hours. A start then seems to come before the submission, or an end
+    before the start, which the elapsed time gives the lie.
+    """
+    if cells.counts_instants("Submit"):
+        return frame.with_columns(pl.lit(False).alias("mended"))
+
+    def went_back(earlier: pl.Expr, later: pl.Expr) -> pl.Expr:
+        at = later.cast(pl.Datetime("ns"))
+        night = (at.dt.weekday() == _SUNDAY) & (at.dt.hour() < _SMALL_HOURS)
+        return ((later < earlier) & (earlier - later <= HOUR) & night).fill_null(False)
+
+    ghost, start, end, told = pl.col("ghost"), pl.col("start"), pl.col("end"), pl.col("elapsed") >= 0
+    late_start = ~ghost & told & went_back(pl.max_horizontal("submit", "eligible"), start)
+    frame = frame.with_columns(late_start.alias("mended"), pl.when(late_start).then(start + HOUR).otherwise(start))
+    late_end = pl.when(ghost).then(went_back(pl.col("submit"), end)).otherwise(told & went_back(start, end))
+    shifted = end.is_not_null() & (pl.col("mended") | late_end)
+    return frame.with_columns(
+        pl.col("mended") | late_end,
+        pl.when(shifted & ghost).then(end + HOUR).when(shifted).then(start + pl.col("elapsed")).otherwise(end),
+    )
 
 
 def _refuse_times(cells: Cells, frame: pl.DataFrame) -> None:
@@ -179,6 +206,7 @@ def _owners(cells: Cells) -> list[pl.Series]:
         cells.text("QOS").fill_null("").alias("qos"),
         cells.number("Priority", 2**62).fill_null(0).alias("priority"),
         cells.number("Restarts").fill_null(0).alias("restarts"),
+        cells.text("Reason").fill_null("").alias("reason"),
     ]
 
 

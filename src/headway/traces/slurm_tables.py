@@ -18,7 +18,19 @@ from headway.traces.table import SURPLUS, Table, csv_table, mapped, text
 COLUMNS = (
     *slurm_jobs.TEXTS,
     *slurm_jobs.NUMBERS,
-    *("JobIDRaw", "Elapsed", "Timelimit", "UID", "AllocGRES", "AllocCPUS", "NCPUS", "ReqMem", "AllocNodes", "ReqNodes"),
+    *(
+        "SubmitLine",
+        "JobIDRaw",
+        "Elapsed",
+        "Timelimit",
+        "UID",
+        "AllocGRES",
+        "AllocCPUS",
+        "NCPUS",
+        "ReqMem",
+        "AllocNodes",
+        "ReqNodes",
+    ),
 )
 """Every column that means something here; others are ignored."""
 
@@ -53,6 +65,7 @@ _KEYS = {
     "NNodes": "(?:NumNodes|NodeCnt)",
     "NodeList": "NodeList",
     "Restarts": "Restarts",
+    "Reason": "Reason",
 }
 """Where ``scontrol show job`` and jobcomp/filetxt keep what ``sacct`` calls otherwise."""
 
@@ -87,6 +100,8 @@ def _from_sacct(path: Path) -> Table:
     if len(set(names.values())) < len(names):
         raise TraceError(f"trace {path}: a column occurs twice in the header, in different spelling")
     frame = read.frame.rename(names)
+    if SURPLUS in frame.columns and names and list(names.values())[-1] == "SubmitLine":
+        frame = frame.drop(SURPLUS)  # the rest of a command with a | in it
     if SURPLUS in frame.columns:  # with --parsable each line ends in a separator, and so in an empty field
         frame = frame.with_columns(pl.col(SURPLUS).str.strip_chars().replace("", None))
     return Table(path, frame, read.lines, read.place, read.notes)

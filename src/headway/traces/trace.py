@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headway.errors import TraceError
+from headway.formats.dates import Calendar
 from headway.training.job import Job
 
 EXPLAINED = 3
@@ -24,6 +25,8 @@ class Dropped:
     rule: str
     fault: bool = True
     """Whether the row is bad. If not, it is sound and no job: it never started, it is part of another job, …"""
+    jobs: int = 1
+    """How many jobs it stands for: one row of Slurm holds all tasks of an array that wait."""
 
     def __str__(self) -> str:
         return f"line {self.line}: {self.column} {self.value!r} {self.rule}"
@@ -44,6 +47,12 @@ class Trace:
     """When jobs really started, by name, in nanoseconds since the run began; empty where the file does not say."""
     passed_over: int = 0
     """Rows of the file that stand for no job of their own, such as the steps of Slurm's jobs."""
+    calendar: Calendar | None = None
+    """The date of time 0; None where the file has no dates."""
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    """Why jobs waited, by name, as the file says: of Slurm the last reason other than Priority and Resources."""
+    carried: frozenset[str] = frozenset()
+    """Jobs, by name, that ran or waited when the part of the file begins that was cut out: no new arrivals."""
 
 
 def by_rule(dropped: Iterable[Dropped]) -> list[list[Dropped]]:
@@ -78,4 +87,6 @@ def dropped_note(dropped: Sequence[Dropped], rows: int, path: str | Path) -> str
     """Return how many rows of a file were left out and why the first of them were, in one line."""
     reasons = "; ".join(str(each) for each in dropped[:EXPLAINED])
     others = f"; and {len(dropped) - EXPLAINED:,} more; headway trace inspect {path} shows them"
-    return f"{len(dropped):,} of {rows:,} rows dropped: {reasons}{others if len(dropped) > EXPLAINED else ''}"
+    jobs = sum(each.jobs for each in dropped)
+    held = f" ({jobs:,} jobs: some rows hold several tasks of an array)" if jobs > len(dropped) else ""
+    return f"{len(dropped):,} of {rows:,} rows dropped{held}: {reasons}{others if len(dropped) > EXPLAINED else ''}"

@@ -1,15 +1,17 @@
 """Jobs that no empty cluster of this kind could ever run: found before a run, so that none waits for ever.
 
-A start needs a place and a quota. Both are tried here on the empty cluster, once for each distinct shape of demand:
-what fails even there can never start.
+A start needs a place, a quota and room under every limit. All are tried here on the empty cluster, places and quotas
+once for each distinct shape of demand: what fails even there can never start.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from headway.training.cluster import Cluster, Eligible, Node, Tenant
+from headway.training.holding import Limits
 from headway.training.job import Job
 from headway.training.jobstate import Account, JobState
+from headway.training.limit_text import told
 from headway.training.pool import Pool, host_share, members
 from headway.training.resources import Placement
 from headway.units import WHOLE_GPU_MILLI, counted, format_size
@@ -23,6 +25,8 @@ class Infeasible:
 
     job: Job
     reason: str
+    denied: bool = False
+    """Whether a limit rejects it when it is submitted; else it would wait for ever."""
 
     def __str__(self) -> str:
         return f"job {self.job.name or self.job.id} can never run: {self.reason}"
@@ -33,6 +37,7 @@ def infeasible(cluster: Cluster, jobs: Sequence[Job], place: Place | None = None
     judged: dict[tuple[object, ...], str | None] = {}
     tenants = {tenant.name: tenant for tenant in cluster.tenants}
     eligible, empty = Eligible(cluster), Pool(cluster)
+    limits = Limits(cluster) if cluster.limits else None
     found = []
     for job in jobs:
         host = (job.cpu_milli, job.memory_bytes, job.preemptible)
@@ -41,7 +46,19 @@ def infeasible(cluster: Cluster, jobs: Sequence[Job], place: Place | None = None
             judged[shape] = _unplaced(eligible, empty, job, place) or _over_quota(tenants.get(job.tenant), job)
         if (reason := judged[shape]) is not None:
             found.append(Infeasible(job, reason))
+        elif limits is not None and (over := _over_limit(limits, job)) is not None:
+            found.append(over)
     return found
+
+
+def _over_limit(limits: Limits, job: Job) -> Infeasible | None:
+    """Return that a limit never lets the job start, even when nobody holds anything; None where none does."""
+    group = limits.class_of(job)
+    for counter, amount in group.bounds if group is not None else ():
+        helps = counter.rule.half_life and amount < counter.most
+        if counter.level(0) + amount > counter.most and not helps:
+            return Infeasible(job, f"limit {told(counter, 0, amount)}", counter.rule.denies)
+    return None
 
 
 def _why_none(eligible: Eligible, job: Job) -> str:

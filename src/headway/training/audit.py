@@ -1,9 +1,9 @@
 """The audit: checks that a tape does not contradict itself, its workload or its cluster. One finding for each error.
 
 Everything is recomputed from the rows by the plain, slow accounting in ``books``: the holder of each GPU, the work
-delivered to each job, the time for which it must still make no progress (restoring a checkpoint, say). What a policy
-guarantees needs the policy too: quotas (``guarantee_audit.py``) and proportional shares
-(``share_audit.py``).
+delivered to each job, the time for which it must still make no progress (restoring a checkpoint, say). What is held
+under limits is summed up in ``limit_audit.py``. What a policy guarantees needs the policy too: quotas
+(``guarantee_audit.py``) and proportional shares (``share_audit.py``).
 """
 
 from collections.abc import Callable, Sequence
@@ -24,6 +24,7 @@ from headway.training.events import (
 )
 from headway.training.guarantee_audit import unkept_promises
 from headway.training.job import Job, Outcome
+from headway.training.limit_audit import LimitBooks
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.replay import grant_of, placement_of
 from headway.training.rows import Kind
@@ -96,6 +97,7 @@ class _Clerk(Auditor):
         self._punctual = punctual
         self._completions = completions
         self._books = Books(cluster)
+        self._limits = LimitBooks(cluster) if cluster.limits else None
         self._lives: dict[int, Life] = {}
         self._arrived = bytearray(len(jobs))
         self._lease = 0
@@ -129,6 +131,8 @@ class _Clerk(Auditor):
 
     def _find_open(self) -> None:
         for job, life in self._lives.items():
+            if not life.lease and self._limits is not None and self._limits.waits_for_ever(self._now, life.job):
+                continue
             self._find("end", f"job {job} {'runs' if life.lease else 'waits'} at the end of the tape")
         for job in range(len(self._jobs)):
             if not self._arrived[job]:
@@ -158,6 +162,8 @@ class _Clerk(Auditor):
             self._find("arrival", f"job {job} arrives before it is submitted at {self._jobs[job].submit} ns")
         self._arrived[job] = 1
         self._lives[job] = Life(self._jobs[job])
+        if self._limits is not None:
+            self._limits.arrive(self._jobs[job])
 
     def _on_ended(self, row: list[int]) -> None:
         now, kind, job, lease, _, _, value = row
@@ -176,13 +182,15 @@ class _Clerk(Auditor):
                 self._find("service", f"job {job} ends after {delivered} of {target} ns of work")
             elif self._punctual and life.base < (before := now - self._completions) and life.done_at(before) >= target:
                 self._find("service", f"job {job} was done before {now} ns and still held its GPUs")
-        self._stop(life)
+        self._stop(now, life)
         life.attempt += kind == Kind.FAILED
         if kind == Kind.FAILED and life.attempt <= life.job.retries:
             life.done = life.saved = life.debt = 0
             self._to_queue_again = job
         else:
             del self._lives[job]
+            if self._limits is not None:
+                self._limits.leave(life.job)
 
     def _on_queued_again(self, row: list[int]) -> None:
         expected, self._to_queue_again = self._to_queue_again, None
@@ -222,7 +230,7 @@ class _Clerk(Auditor):
             owed = max(0, life.base - max(now, life.writing)) + self._costs.of_migration(life.job)
             life.settle(now)
             life.saved = life.done
-            self._stop(life)
+            self._stop(now, life)
         paid = sum(row[6] for row in rows if row[1] == _COST)
         if paid != owed:
             self._find("cost", f"job {job} {verb} and stands still for {paid} ns, it owes {owed}")
@@ -234,6 +242,9 @@ class _Clerk(Auditor):
         self._find_all(self._books.take(life), f"job {job} {verb}: ")
         if kind == _START and (over := self._books.over_quota(life.job)) is not None:
             self._find("quota", f"job {job} starts: {over}")
+        if self._limits is not None:
+            for exceeded in self._limits.start(now, life.job, moved=kind == _MIGRATE):
+                self._find("limit", f"job {job} starts: {exceeded}")
         self._check_speed(life)
         self._touch(life)
 
@@ -254,9 +265,11 @@ class _Clerk(Auditor):
             life.speed = speed
         self._check_speed(life)
 
-    def _stop(self, life: Life) -> None:
+    def _stop(self, now: int, life: Life) -> None:
         if life.lease:
             self._books.give(life)
+            if self._limits is not None:
+                self._limits.stop(now, life.job)
             life.lease = 0
             self._touch(life)
 
@@ -282,7 +295,7 @@ class _Clerk(Auditor):
         life.settle(row[0])
         if life.done != row[6]:
             self._find("service", f"job {row[2]} was delivered {life.done} ns of work, the tape says {row[6]}")
-        self._stop(life)
+        self._stop(row[0], life)
         life.saved = life.done
         life.debt = self._costs.of_preemption(life.job)
 
@@ -299,7 +312,7 @@ class _Clerk(Auditor):
             self._find(
                 "service", f"job {row[2]} keeps {kept} and loses {lost} ns of {life.done}, of which {expected} are lost"
             )
-        self._stop(life)
+        self._stop(row[0], life)
         life.done = life.done - expected
         life.saved = life.saved if self._failed_node else life.done
         after_failure = life.job.restore if life.done else 0

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from headway.errors import ExperimentError
+from headway.training.limits import LimitRule, check_rules, check_tree
 from headway.training.resources import UNCOUNTED, Grant
 
 
@@ -68,6 +69,18 @@ class Tenant:
     """None: no quota, the tenant is bounded by the limit alone and nothing of it is ever reclaimed."""
     limit_gpus: int | None = None
     borrow: bool = False
+    parent: str = ""
+    """The account above it; empty: none. Limits of an account count what all accounts below it hold."""
+    users: tuple[tuple[str, int], ...] = ()
+    """Weights of its users for fair share; those not named have 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Qos:
+    """A quality of service that jobs name, and its priority."""
+
+    name: str
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +93,8 @@ class Cluster:
     tenants: tuple[Tenant, ...] = ()
     gpu_speed_ppm: dict[str, int] = field(default_factory=dict)
     """Speed of a GPU type against the reference; types not named run at reference speed."""
+    limits: tuple[LimitRule, ...] = ()
+    qos: tuple[Qos, ...] = ()
 
     def __post_init__(self) -> None:
         names = [level.name for level in self.levels]
@@ -107,6 +122,8 @@ class Cluster:
             if any(not 0 <= index < len(self.nodes) for index in partition.nodes):
                 raise ExperimentError(f"partition {partition.name}: names a node that does not exist")
         self._check_quotas()
+        check_tree({tenant.name: tenant.parent for tenant in self.tenants})
+        check_rules(self.limits)
 
     def _check_quotas(self) -> None:
         for tenant in self.tenants:
@@ -166,6 +183,7 @@ def uniform(
     island_gpus: tuple[int, ...] = (),
     partitions: tuple[Partition, ...] = (),
     tenants: tuple[Tenant, ...] = (),
+    limits: tuple[LimitRule, ...] = (),
 ) -> Cluster:
     """A cluster of equal nodes; ``nodes_per_group`` lists the outer levels, e.g. ``[("zone", 40), ("rack", 8)]``."""
     if nodes < 1 or gpus_per_node < 0:
@@ -191,4 +209,5 @@ def uniform(
         levels=levels,
         partitions=partitions,
         tenants=tenants,
+        limits=limits,
     )

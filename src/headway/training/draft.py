@@ -12,7 +12,7 @@ from headway.training.resources import Placement
 
 
 class Draft:
-    """Changes to a pool with an undo log."""
+    """Changes to a pool, and to what counts against limits, with an undo log."""
 
     __slots__ = ("_log", "pool")
 
@@ -23,26 +23,34 @@ class Draft:
     def release(self, js: JobState, placement: Placement | None = None) -> None:
         """Release the GPUs of a running job, or of one started in this draft on ``placement``."""
         where = js.placement if placement is None else placement
-        self.pool.give(js, where)
-        js.account.held -= js.width
+        self._give(js, where)
         self._log.append((False, js, where))
 
     def start(self, js: JobState, placement: Placement) -> None:
         """Take the GPUs of a placement for a job."""
+        self._take(js, placement)
+        self._log.append((True, js, placement))
+
+    def _take(self, js: JobState, placement: Placement) -> None:
         self.pool.take(js, placement)
         js.account.held += js.width
-        self._log.append((True, js, placement))
+        if js.limits is not None:
+            js.limits.book.plan(js, +1)
+
+    def _give(self, js: JobState, placement: Placement) -> None:
+        self.pool.give(js, placement)
+        js.account.held -= js.width
+        if js.limits is not None:
+            js.limits.book.plan(js, -1)
 
     def undo(self) -> None:
         """Undo all changes."""
         while self._log:
             started, js, placement = self._log.pop()
             if started:
-                self.pool.give(js, placement)
-                js.account.held -= js.width
+                self._give(js, placement)
             else:
-                self.pool.take(js, placement)
-                js.account.held += js.width
+                self._take(js, placement)
 
     def __enter__(self) -> "Draft":
         return self

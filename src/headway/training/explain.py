@@ -13,13 +13,14 @@ from enum import StrEnum
 
 from headway.training.feasible import quota_refusal
 from headway.training.jobstate import JobState
+from headway.training.limit_text import told_with_holders
 from headway.training.policies.allotted import Allotted
 from headway.training.policies.backfills.walk import guaranteed
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.pool import Pool, members
 from headway.training.queue import Entry, Key, Lane
 from headway.training.state import TrainingState
-from headway.units import WHOLE_GPU_MILLI, format_duration, format_size
+from headway.units import WHOLE_GPU_MILLI, counted, format_duration, format_size
 
 
 class CauseKind(StrEnum):
@@ -45,6 +46,8 @@ class CauseKind(StrEnum):
     """GPUs are free, but not the CPUs or the memory for it."""
     PLACEMENT = "placement"
     """GPUs are free, but the placement rule does not accept them."""
+    LIMIT = "limit"
+    """A limit on what its user, account or class may hold does not allow it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +58,9 @@ class Cause:
     text: str
     level: str = ""
     """For fragmentation the topology level; for order ``quota`` if jobs of its tenant come first for its quota; for
-    round ``reservation`` if the policy keeps to a later reservation of the job itself."""
+    round ``reservation`` if the policy keeps to a later reservation of the job itself; for a limit its name."""
     jobs: tuple[int, ...] = ()
-    """The jobs that cause it: the first one ahead, or the holders of reservations."""
+    """The jobs that cause it: the first one ahead, the holders of reservations, or who holds what a limit counts."""
     facts: dict[str, int] = field(default_factory=dict)
     """The numbers in the text, by name."""
     names: tuple[str, ...] = ()
@@ -73,6 +76,8 @@ class Cause:
         """Return kind and level as text: ``fragmentation at node``."""
         if self.kind is CauseKind.FRAGMENTATION:
             return f"{self.kind} at {self.level}"
+        if self.kind is CauseKind.LIMIT:
+            return f"{self.kind} {self.level}"
         return str(self.kind)
 
     def __str__(self) -> str:
@@ -91,6 +96,7 @@ def why_waiting(now: int, state: TrainingState, policy: ComposedPolicy, js: JobS
         account = js.account
         facts = {"held_milli": account.held, "guaranteed_milli": account.guaranteed, "limit_milli": account.limit}
         causes.append(Cause(CauseKind.QUOTA, refusal, facts=facts))
+    causes += _limits(state, js)
     with raised_quota(js):
         ahead = Ahead(state, policy, js, quota=refusal is not None)
         fits = _fits(now, state, policy, js, ahead)
@@ -123,6 +129,28 @@ def probe(policy: ComposedPolicy) -> ComposedPolicy:
     asked.placement = copy(policy.placement)
     asked.stopped = {}
     return asked
+
+
+# --- limits -------------------------------------------------------------------------------------------------------
+
+
+def _limits(state: TrainingState, js: JobState) -> list[Cause]:
+    """Return each limit that the job would exceed, with who holds what under it."""
+    if js.limits is None or state.limits is None:
+        return []
+    lane = state.queue.aside.get(js.lane)
+    ahead = 0 if lane is None else lane.before((js.key, js.id))
+    causes = []
+    for counter in state.limits.all_refusing(js):
+        wanted, holders = js.limits.amount(counter), state.limits.holders(counter, state.running.values())
+        names = tuple(each.job.name or str(each.id) for each in holders)
+        text = told_with_holders(counter, state.limits.now, wanted, dict(zip(names, holders.values(), strict=True)))
+        if ahead:
+            text += f"; {counted(ahead, 'job')} ahead of it wait{'s' if ahead == 1 else ''} for the same"
+        facts = {"held": counter.held_now(state.limits.now), "most": counter.most, "wanted": wanted, "ahead": ahead}
+        jobs = tuple(each.id for each in holders)
+        causes.append(Cause(CauseKind.LIMIT, text, counter.rule.name, jobs, facts, names))
+    return causes
 
 
 # --- quota --------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from headway.training.jobstate import JobState
+from headway.training.limit_text import told
 from headway.training.pool import Demand, host_share, storage_share
 from headway.training.resources import Grant, Placement
 from headway.training.tentative_demand import TentativeDemand
@@ -19,7 +20,9 @@ def start_refusal(state: "TrainingState", job: int, placement: Placement, grant:
         return f"StartJob(job={job}): no such job is alive"
     if job in state.running:
         return f"StartJob(job={job}): runs already"
-    if grant is None and len(placement) == 1 and not state.quotas:  # the common case, in one expression
+    if (
+        grant is None and len(placement) == 1 and not state.quotas and js.limits is None
+    ):  # the common case, in one expression
         ((node, mask),) = placement
         pool = state.pool
         if (
@@ -35,6 +38,8 @@ def start_refusal(state: "TrainingState", job: int, placement: Placement, grant:
     refusal = placement_refusal(state, js if grant is None else TentativeDemand(js, grant), placement)
     if refusal is None and state.quotas:
         refusal = quota_refusal(js)
+    if refusal is None and js.limits is not None:
+        refusal = limit_refusal(state, js)
     return None if refusal is None else f"StartJob(job={job}): {refusal}"
 
 
@@ -81,6 +86,14 @@ def quota_refusal(js: JobState) -> str | None:
     if not js.job.preemptible:
         return f"{holds} would be borrowed, which only preemptible jobs may"
     return None
+
+
+def limit_refusal(state: "TrainingState", js: JobState) -> str | None:
+    """Return the limit that the job would exceed, and who holds how much under it; None when it may start."""
+    if js.limits is None or state.limits is None:
+        return None
+    counter = state.limits.refusing(js)
+    return None if counter is None else told(counter, state.limits.now, js.limits.amount(counter))
 
 
 def placement_refusal(state: "TrainingState", js: JobState | TentativeDemand, placement: Placement) -> str | None:

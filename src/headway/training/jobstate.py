@@ -6,12 +6,17 @@ in ``job.Job`` and stays there.
 
 from collections.abc import Hashable
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
+from headway.training.cluster import Tenant
 from headway.training.job import Job
 from headway.training.periodic import duration, useful
 from headway.training.queue import Key
 from headway.training.resources import UNCOUNTED, Grant, Placement
 from headway.units import REFERENCE_SPEED_PPM
+
+if TYPE_CHECKING:
+    from headway.training.holding import LimitClass
 
 
 class Status(IntEnum):
@@ -40,6 +45,15 @@ class Account:
         self.held = 0
 
 
+def account_of(tenant: Tenant) -> Account:
+    """Make the account of a tenant that the cluster describes."""
+    guaranteed = UNCOUNTED if tenant.guaranteed_gpus is None else tenant.guaranteed_gpus * 1000
+    limit = UNCOUNTED if tenant.limit_gpus is None else tenant.limit_gpus * 1000
+    account = Account(tenant.name, min(guaranteed, limit), limit, tenant.weight)
+    account.borrow, account.promised = tenant.borrow, tenant.guaranteed_gpus is not None
+    return account
+
+
 class JobState:
     """A live job: its description and what has happened to it so far."""
 
@@ -62,6 +76,7 @@ class JobState:
         "key",
         "lane",
         "lease",
+        "limits",
         "memory_bytes",
         "nodes",
         "placement",
@@ -91,6 +106,8 @@ class JobState:
         self.storage = 0
         """Bytes a second of the nodes' storage bandwidth. While it runs, these three are what it holds."""
         self.eligible = eligible
+        self.limits: LimitClass | None = None
+        """The limits that concern it; None where none does."""
         self.expected = job.estimate or job.work
         """Work that the job is believed to be: the user's estimate, or the truth where the trace has none."""
         self.status = _WAITING

@@ -1,7 +1,9 @@
-"""Node failures, drains and recoveries: how they change the state and the jobs on the node."""
+"""Jobs that fail or are cancelled; nodes that fail, are drained and recover: how they change the state and the jobs."""
 
 from typing import TYPE_CHECKING
 
+from headway.training.events import JobCancelled, JobFailed
+from headway.training.jobstate import Status
 from headway.training.respeed import Respeeded
 from headway.training.rows import Kind
 
@@ -46,3 +48,37 @@ def recover(state: "TrainingState", now: int, node: int) -> None:
     state.pool.set_schedulable(node, True)
     state.changes += 1
     state.releases += state.pool.capacity[node] or 1
+
+
+def fail_job(state: "TrainingState", now: int, event: JobFailed) -> Respeeded | None:
+    """End an attempt of a job; it waits again if it has retries left. Return changed neighbours."""
+    js = state.running.get(event.job)
+    if js is None or js.lease != event.lease:
+        state.stale(now, Kind.FAILED, event.job, event.lease)
+        return None
+    caused = state.stop(now, js)
+    state.journal((now, int(Kind.FAILED), js.id, js.lease, -1, 0, min(js.done, js.job.ends_after)))
+    js.attempt += 1
+    if js.attempt > js.job.retries:
+        state.end(now, js)
+        return caused
+    state.journal((now, int(Kind.QUEUED_AGAIN), js.id, js.lease, -1, 0, js.attempt))
+    js.done = js.saved = js.debt = 0
+    state.wait(now, js)
+    return caused
+
+
+def cancel_job(state: "TrainingState", now: int, event: JobCancelled) -> Respeeded | None:
+    """End a job that waits or runs. Return changed neighbours."""
+    js = state.jobs.get(event.job)
+    if js is None or js.lease * (js.status is Status.RUNNING) != event.lease:
+        state.stale(now, Kind.CANCELLED, event.job, event.lease)
+        return None
+    caused = None
+    if js.status is Status.RUNNING:
+        caused = state.stop(now, js)
+    else:
+        state.dequeue(js)
+    state.journal((now, int(Kind.CANCELLED), js.id, event.lease, -1, 0, min(js.done, js.job.ends_after)))
+    state.end(now, js)
+    return caused

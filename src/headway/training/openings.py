@@ -12,7 +12,7 @@ from itertools import accumulate, chain
 
 from headway.training.actions import Action, MigrateJob, PreemptJob, StartJob
 from headway.training.draft import Draft
-from headway.training.feasible import placement_refusal, quota_refusal
+from headway.training.feasible import limit_refusal, placement_refusal, quota_refusal
 from headway.training.jobstate import JobState
 from headway.training.policies.migrations.costed import covers
 from headway.training.policies.parts import PlacementRule
@@ -70,6 +70,10 @@ def _victims(state: TrainingState, js: JobState, rule: PlacementRule) -> Iterato
         own = sorted((each for each in everybody if each.account is js.account), key=_widest)
         yield own
         yield sorted(own, key=_narrowest)
+    if state.limits is not None and (counter := state.limits.refusing(js)) is not None:
+        own = [each for each in state.limits.holders(counter, everybody) if each not in own] + own
+        yield own
+        yield own[::-1]
     for node in _nodes(state, js):
         here = [each for each in state.on_node[node].values() if each.job.preemptible]
         for chosen in _covered(state, js, node, here):
@@ -118,7 +122,7 @@ def _enough(
 
 def by_moves(state: TrainingState, js: JobState, rule: PlacementRule) -> list[Opening]:
     """The fewest jobs to move and, if that costs less, others; none when nothing was found."""
-    if state.quotas and quota_refusal(js) is not None:
+    if (state.quotas and quota_refusal(js) is not None) or limit_refusal(state, js) is not None:
         return []
     openings = (_moved(state, js, rule, movers) for movers in _movers(state, js, rule))
     return _best({opening.jobs: opening for opening in openings if opening is not None}.values())

@@ -78,10 +78,13 @@ class Lane:
 class Queue:
     """All waiting jobs, by lane."""
 
-    __slots__ = ("lanes", "size")
+    __slots__ = ("aside", "lanes", "size")
 
     def __init__(self) -> None:
         self.lanes: dict[Hashable, Lane] = {}
+        """Of jobs that may start, as far as limits go."""
+        self.aside: dict[Hashable, Lane] = {}
+        """Of jobs that a limit holds back: these are in no order with the others, and not counted by ``size``."""
         self.size = 0
 
     def __len__(self) -> int:
@@ -101,18 +104,45 @@ class Queue:
 
     def remove(self, lane_name: Hashable, entry: Entry) -> None:
         """Remove a job that waits no longer; an empty lane goes away."""
+        if self.aside and lane_name in self.aside:
+            if self.aside[lane_name].remove(entry):
+                del self.aside[lane_name]
+            return
         self.size -= 1
         if self.lanes[lane_name].remove(entry):
             del self.lanes[lane_name]
 
+    def add_aside(self, lane_name: Hashable, entry: Entry) -> None:
+        """Add a job that starts to wait and is held back."""
+        lane = self.aside.get(lane_name)
+        if lane is None:
+            self.aside[lane_name] = Lane(lane_name, [entry])
+        else:
+            lane.add(entry)
+
+    def set_aside(self, lane_name: Hashable) -> None:
+        """Hold back all jobs of a lane."""
+        lane = self.aside[lane_name] = self.lanes.pop(lane_name)
+        self.size -= len(lane)
+
+    def bring_back(self, lane_name: Hashable) -> None:
+        """Let the jobs of a lane go on waiting with the others."""
+        lane = self.lanes[lane_name] = self.aside.pop(lane_name)
+        self.size += len(lane)
+
+    def held_back(self) -> int:
+        """Return how many jobs wait that a limit holds back."""
+        return sum(map(len, self.aside.values()))
+
     def refill(self, lanes: dict[Hashable, list[Entry]]) -> None:
-        """Replace all waiting jobs by these: a list a lane, in any order."""
+        """Replace all waiting jobs by these: a list a lane, in any order. Nobody is held back then."""
         for entries in lanes.values():
             try:
                 entries.sort()
             except TypeError as problem:
                 raise _incomparable(entries[0], problem) from None
         self.lanes = {name: Lane(name, entries) for name, entries in lanes.items()}
+        self.aside = {}
         self.size = sum(map(len, lanes.values()))
 
     def head(self) -> Entry | None:

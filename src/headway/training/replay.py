@@ -146,7 +146,7 @@ def replay(
     state = _new_state(cluster, jobs, policy, speed, costs)
     again = decide_again(state, policy, instants(tape, _START, partial(_event, jobs)))
     if complete and not state.over() and again.digest == tape.digest:
-        left = state.to_come + state.queue.size + len(state.running)
+        left = state.to_come + len(state.jobs)
         raise TapeError(f"the tape ends before the run did: {left:,} jobs have not ended by its last row")
     return again
 

@@ -23,7 +23,7 @@ def respeed_neighbours(state: "TrainingState", now: int, moved: JobState) -> Res
         return None
     caused = []
     for js in state.on_node[moved.placement[0][0]].values():
-        if js is not moved and js.placement == moved.placement and (speed := state.speed_of(js)) != js.speed:
+        if js is not moved and js.placement == moved.placement and (speed := speed_of(state, js)) != js.speed:
             _settle(state, now, js, speed)
             state.journal((now, int(Kind.RESPEED), js.id, js.lease, -1, 0, speed))
             caused.append(js)
@@ -49,7 +49,7 @@ def reallocate(state: "TrainingState", now: int, js: JobState, grant: Grant) -> 
     state.pool.take(js, js.placement)
     state.changes += 1
     state.releases += 1
-    speed = js.speed if state.speed.constant else state.speed_of(js)
+    speed = js.speed if state.speed.constant else speed_of(state, js)
     pause = 0 if now in (js.since, js.regranted) else state.costs.reallocation
     js.regranted = now
     caused = [js] if speed != js.speed or pause else None
@@ -70,3 +70,13 @@ def _settle(state: "TrainingState", now: int, js: JobState, speed: int, pause: i
     js.base += pause
     js.speed = speed
     state.enter_ranks(now, js)
+
+
+def speed_of(state: "TrainingState", js: JobState) -> int:
+    """Return the speed of a running job where it is, in parts per million of the reference."""
+    neighbours = 0
+    if js.gpu_milli < 1000:
+        ((node, mask),) = js.placement
+        neighbours = 1000 - state.pool.shares[node].get(mask.bit_length() - 1, 0) - js.gpu_milli
+    others = beside(state, js) if state.speed.interference is not None else ()
+    return state.speed.of(js.job, js.placement, js.grant, neighbours, others)

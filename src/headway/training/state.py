@@ -14,6 +14,7 @@ from headway.training import losses
 from headway.training.actions import Action, MigrateJob, PreemptJob, ReallocateJob, StartJob, WakeAt
 from headway.training.arrangement import Arrangement
 from headway.training.cluster import Cluster, Eligible
+from headway.training.counters import NEVER
 from headway.training.draft import Draft
 from headway.training.events import (
     Event,
@@ -27,12 +28,13 @@ from headway.training.events import (
     Woke,
 )
 from headway.training.feasible import grant_refusal, move_refusal, start_refusal
+from headway.training.holding import Limits
 from headway.training.job import Job
-from headway.training.jobstate import Account, JobState, Status
+from headway.training.jobstate import Account, JobState, Status, account_of
 from headway.training.pool import Pool
 from headway.training.queue import Entry, Queue, Ranked
 from headway.training.resources import UNCOUNTED, Grant, Placement
-from headway.training.respeed import Respeeded, beside, reallocate, respeed_neighbours
+from headway.training.respeed import Respeeded, reallocate, respeed_neighbours, speed_of
 from headway.training.rows import WORD, Kind, grant_rows, placement_rows, refused_row
 from headway.training.speed import Costs, SpeedModel
 from headway.units import REFERENCE_SPEED_PPM
@@ -72,13 +74,9 @@ class TrainingState:
         """Running preemptible jobs, by the arrangement's order; empty unless it ranks them."""
         self.ends = Ranked()
         """Running jobs by expected end; empty unless the arrangement asks for it."""
-        self.accounts: dict[str, Account] = {}
-        for tenant in cluster.tenants:
-            guaranteed = UNCOUNTED if tenant.guaranteed_gpus is None else tenant.guaranteed_gpus * 1000
-            limit = UNCOUNTED if tenant.limit_gpus is None else tenant.limit_gpus * 1000
-            account = self.accounts[tenant.name] = Account(tenant.name, min(guaranteed, limit), limit, tenant.weight)
-            account.borrow, account.promised = tenant.borrow, tenant.guaranteed_gpus is not None
+        self.accounts = {tenant.name: account_of(tenant) for tenant in cluster.tenants}
         self.quotas = any(min(account.limit, account.guaranteed) < UNCOUNTED for account in self.accounts.values())
+        self.limits = Limits(cluster) if cluster.limits else None
         self.changes = 0
         """Grows whenever resources are taken or given back."""
         self.releases = 0
@@ -96,18 +94,23 @@ class TrainingState:
         self._ranks_running, self._ranks_ends = arrangement.ranks_running, arrangement.ranks_ends
         self._ranks = self._ranks_running or self._ranks_ends
         self._watches_ends = arrangement.watches_ends
+        self._moves, self._parts = (each or self.limits is not None for each in (self._rekeys, self._watches_ends))
         self._eligible = Eligible(cluster)
 
     # --- the contract -----------------------------------------------------------------------------------------
 
     def over(self) -> bool:
-        """Return whether no job lives and none is to come."""
-        return not self.to_come and not self.jobs
+        """Return whether no job lives and none is to come, but for jobs that limits will hold back for ever."""
+        return not self.to_come and (not self.jobs or self.is_stuck())
+
+    def is_stuck(self) -> bool:
+        """Return whether nothing runs, and limits hold back all that wait, whatever time passes."""
+        return self.limits is not None and not (self.running or self.queue.size) and self.limits.opens() == NEVER
 
     def apply(self, now: int, event: Event) -> Respeeded | None:
         """Apply an event; return the running jobs whose speed it changed."""
-        if self._rekeys and self.arrangement.key_due(now, self.refreshed):
-            self.rekey(now)
+        if self._moves:
+            self._pass_time(now)
         if isinstance(event, JobFinished):  # quicker than a pattern, and these two are almost all that happens
             return self._finished(now, event)
         if isinstance(event, JobArrived):
@@ -117,9 +120,9 @@ class TrainingState:
             case Woke():
                 self.journal((now, int(Kind.WOKE), -1, 0, -1, 0, 0))
             case JobFailed():
-                return self._failed(now, event)
+                return losses.fail_job(self, now, event)
             case JobCancelled():
-                return self._cancelled(now, event)
+                return losses.cancel_job(self, now, event)
             case NodeFailed():
                 return losses.fail(self, now, event.node)
             case NodeRecovered():
@@ -129,6 +132,14 @@ class TrainingState:
             case _:
                 assert_never(event)
         return None
+
+    def _pass_time(self, now: int) -> None:
+        """Let time change what it changes by itself: whom limits hold back, and keys."""
+        if self.limits is not None and self.limits.advance(now, self.queue):
+            self.changes += 1
+            self.releases += 1
+        if self._rekeys and self.arrangement.key_due(now, self.refreshed):
+            self.rekey(now)
 
     def check(self, action: Action) -> str | None:
         """Return why this action cannot be committed now; None when it can."""
@@ -184,6 +195,10 @@ class TrainingState:
     def rekey(self, now: int) -> None:
         """Give every waiting job its key anew, for orders whose keys move with time."""
         self.refreshed = now
+        if self.limits is not None:
+            for js in (waiting := [js for js in self.jobs.values() if js.status is _WAITING]):
+                js.lane, js.key = self._lane(js), self._key(now, js)
+            return self.limits.relane(self.queue, waiting)
         lanes: dict[Hashable, list[Entry]] = {}
         for _, job in self.queue.in_order():
             js = self.jobs[job]
@@ -217,62 +232,41 @@ class TrainingState:
         if self.divides and job.gpus:
             js.cpu_milli, js.memory_bytes, js.storage = self.arrangement.asks(js)
         self.to_come -= 1
-        # A function kept in an attribute gets a local name: in self.journal(...) Python looks for a method first.
+        # A function kept in an attribute gets a local name: for self.journal(...) Python looks for a method first.
         journal, lane_of, key_of = self.journal, self._lane, self._key
         journal((now, _ARRIVED, job.id, 0, -1, 0, 0))
         js.lane = lane = lane_of(js)
         js.key = key = key_of(now, js)
-        self.queue.add(lane, (key, job.id))
+        if self.limits is None:
+            self.queue.add(lane, (key, job.id))
+        else:
+            self.limits.arrive(js)
+            self.enqueue(js)
 
     def _finished(self, now: int, event: JobFinished) -> Respeeded | None:
         js = self.running.get(event.job)
         if js is None or js.lease != event.lease:
-            self._stale(now, Kind.FINISHED, event.job, event.lease)
+            self.stale(now, Kind.FINISHED, event.job, event.lease)
             return None
         caused = self.stop(now, js)
         if js.done > js.job.work:
             js.done = js.job.work
         journal = self.journal
         journal((now, _FINISHED, js.id, js.lease, -1, 0, js.done))
-        self._end(now, js)
+        self.end(now, js)
         return caused
 
-    def _failed(self, now: int, event: JobFailed) -> Respeeded | None:
-        js = self.running.get(event.job)
-        if js is None or js.lease != event.lease:
-            self._stale(now, Kind.FAILED, event.job, event.lease)
-            return None
-        caused = self.stop(now, js)
-        self.journal((now, int(Kind.FAILED), js.id, js.lease, -1, 0, min(js.done, js.job.ends_after)))
-        js.attempt += 1
-        if js.attempt > js.job.retries:
-            self._end(now, js)
-            return caused
-        self.journal((now, int(Kind.QUEUED_AGAIN), js.id, js.lease, -1, 0, js.attempt))
-        js.done = js.saved = js.debt = 0
-        self.wait(now, js)
-        return caused
-
-    def _cancelled(self, now: int, event: JobCancelled) -> Respeeded | None:
-        js = self.jobs.get(event.job)
-        if js is None or js.lease * (js.status is _RUNNING) != event.lease:
-            self._stale(now, Kind.CANCELLED, event.job, event.lease)
-            return None
-        caused = None
-        if js.status is _RUNNING:
-            caused = self.stop(now, js)
-        else:
-            self.queue.remove(js.lane, (js.key, js.id))
-        self.journal((now, int(Kind.CANCELLED), js.id, event.lease, -1, 0, min(js.done, js.job.ends_after)))
-        self._end(now, js)
-        return caused
-
-    def _end(self, now: int, js: JobState) -> None:
+    def end(self, now: int, js: JobState) -> None:
+        """Forget a job that ended, which neither waits nor runs."""
         del self.jobs[js.id]
-        if self._watches_ends:
-            self.arrangement.ended(now, js)
+        if self._parts:
+            if self.limits is not None:
+                self.limits.leave(self.queue, js)
+            if self._watches_ends:
+                self.arrangement.ended(now, js)
 
-    def _stale(self, now: int, kind: Kind, job: int, lease: int) -> None:
+    def stale(self, now: int, kind: Kind, job: int, lease: int) -> None:
+        """Write down an event of an earlier lease."""
         self.journal((now, int(Kind.STALE), job, lease, -1, 0, int(kind)))
 
     # --- waiting and running ----------------------------------------------------------------------------------
@@ -280,12 +274,28 @@ class TrainingState:
     def wait(self, now: int, js: JobState) -> None:
         """Put a job that was stopped back into the queue."""
         js.since = now
-        lane_of, key_of = self._lane, self._key
-        js.lane, js.key = lane_of(js), key_of(now, js)
-        self.queue.add(js.lane, (js.key, js.id))
+        js.lane, js.key = self._lane(js), self._key(now, js)
+        self.enqueue(js)
+
+    def enqueue(self, js: JobState) -> None:
+        """Let a job wait in its lane, or aside where a limit holds it back."""
+        if js.limits is None:
+            self.queue.add(js.lane, (js.key, js.id))
+        else:
+            js.limits.book.enqueue(self.queue, js, js.lane)
+
+    def dequeue(self, js: JobState) -> None:
+        """Take a job out of the queue, or from where it was held back."""
+        if js.limits is None:
+            self.queue.remove(js.lane, (js.key, js.id))
+        else:
+            js.limits.book.dequeue(self.queue, js)
 
     def _start(self, now: int, js: JobState, placement: Placement, grant: Grant | None) -> Respeeded | None:
-        self.queue.remove(js.lane, (js.key, js.id))
+        if js.limits is None:
+            self.queue.remove(js.lane, (js.key, js.id))
+        else:
+            self.dequeue(js)
         if js.first_start < 0:
             js.first_start = now
         debt, js.debt = js.debt, 0
@@ -303,6 +313,8 @@ class TrainingState:
         self.pool.take(js, placement)
         self.tenures += 1
         js.account.held += js.width
+        if js.limits is not None:
+            js.limits.book.take(now, self.queue, js, anew=kind == _START)
         self.changes += 1
         self.lease = js.lease = self.lease + 1
         js.status = _RUNNING
@@ -310,7 +322,7 @@ class TrainingState:
         js.since = now
         js.base = now + standstill
         js.writing = 0
-        js.speed = REFERENCE_SPEED_PPM if self.speed.constant else self.speed_of(js)
+        js.speed = REFERENCE_SPEED_PPM if self.speed.constant else speed_of(self, js)
         self.running[js.id] = js
         node, mask = placement[0]
         if len(placement) == 1 and mask <= WORD:
@@ -367,6 +379,8 @@ class TrainingState:
         elif self.grants:
             js.cpu_milli, js.memory_bytes, js.storage = js.job.cpu_milli, js.job.memory_bytes, 0
         js.account.held -= js.width
+        if js.limits is not None:
+            js.limits.book.give(now, self.queue, js)
         self.changes += 1
         self.releases += js.gpus or 1
         return respeed_neighbours(self, now, js) if self.speed.sharing_costs else None
@@ -380,17 +394,6 @@ class TrainingState:
         standstill = left_to_restore + self.costs.of_migration(js.job)
         joined = self._run(now, js, placement, grant, _MIGRATE, standstill)
         return [*(left or ()), *(joined or ())] or None
-
-    # --- speed ------------------------------------------------------------------------------------------------
-
-    def speed_of(self, js: JobState) -> int:
-        """Return the speed of a running job where it is, in parts per million of the reference."""
-        neighbours = 0
-        if js.gpu_milli < 1000:
-            ((node, mask),) = js.placement
-            neighbours = 1000 - self.pool.shares[node].get(mask.bit_length() - 1, 0) - js.gpu_milli
-        others = beside(self, js) if self.speed.interference is not None else ()
-        return self.speed.of(js.job, js.placement, js.grant, neighbours, others)
 
 
 def _nowhere(_: Row) -> None:

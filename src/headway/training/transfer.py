@@ -12,7 +12,7 @@ from headway.training.policies.compose import ComposedPolicy
 from headway.training.pool import members
 from headway.training.proportional_share import ProportionalShares
 from headway.training.resources import UNCOUNTED
-from headway.training.respeed import Respeeded, reallocate
+from headway.training.respeed import Respeeded, reallocate, speed_of
 from headway.training.rows import Kind
 from headway.training.speed import Costs, SpeedModel
 from headway.training.state import TrainingState
@@ -64,6 +64,7 @@ def transferred(
     new.jobs = old.jobs
     for js in new.jobs.values():
         js.eligible = new.eligible(js.job.partition, js.job.gpu_types)
+    _keep_limits(now, old, new)
     for js in old.running.values():
         new.pool.take(js, js.placement)
         new.running[js.id] = js
@@ -77,7 +78,7 @@ def transferred(
             if new.divides and js.gpus:
                 js.cpu_milli, js.memory_bytes, js.storage = policy.asks(js)
             js.lane, js.key = policy.lane(js), policy.key(now, js)
-            new.queue.add(js.lane, (js.key, js.id))
+            new.enqueue(js)
     return new, caused or None
 
 
@@ -92,6 +93,14 @@ def _give_dues(now: int, new: TrainingState) -> Respeeded:
     return caused
 
 
+def _keep_limits(now: int, old: TrainingState, new: TrainingState) -> None:
+    """Count all jobs under the limits of the new cluster, with what was used before."""
+    for js in new.jobs.values():
+        js.limits = None
+    if new.limits is not None:
+        new.limits.take_over(now, new.queue, new.jobs.values(), old.limits)
+
+
 def _keep_accounts(old: TrainingState, new: TrainingState) -> None:
     """The accounts that jobs refer to, with the quotas of the new cluster."""
     for name, account in old.accounts.items():
@@ -103,7 +112,7 @@ def _keep_accounts(old: TrainingState, new: TrainingState) -> None:
 
 def _keep_running(now: int, new: TrainingState, js: JobState) -> bool:
     """Enter a running job in the indexes of the new state; return whether it has another speed there."""
-    speed = REFERENCE_SPEED_PPM if new.speed.constant else new.speed_of(js)
+    speed = REFERENCE_SPEED_PPM if new.speed.constant else speed_of(new, js)
     if changed := speed != js.speed:
         js.settle(now)
         js.speed = speed

@@ -9,6 +9,7 @@ from hypothesis import given, strategies as st
 
 from headway.errors import ExperimentError
 from headway.formats.slurm import cluster_json as slurm_cluster_json, scontrol as slurm_scontrol, sinfo as slurm_sinfo
+from headway.formats.slurm.followed import followed
 from headway.formats.training import cluster_file, cluster_table
 from headway.formats.training.cluster_records import Described
 
@@ -21,7 +22,8 @@ NODE = (
 
 
 def _sample(*names: str) -> tuple[cluster_table.ClusterTable, tuple[str, ...]]:
-    return cluster_file.read([str(SAMPLES / name) for name in names])
+    table, notes, _ = cluster_file.read([str(SAMPLES / name) for name in names])
+    return table, notes
 
 
 def _refusal(folder: Path, text: str) -> str:
@@ -197,4 +199,4 @@ def test_nodes_come_in_the_order_of_their_weight_and_tiers_are_said_not_to_count
     parts = "PartitionName=x Nodes=a PriorityTier=1\nPartitionName=y Nodes=b PriorityTier=2\n"
     found = slurm_scontrol.cluster(text + parts, "test")
     assert [node.name for node in found.nodes] == ["b", "a", "c"]
-    assert any("PriorityTier" in note for note in found.notes)
+    assert any(each.what == "PriorityTier" for each in followed(found.rules).unread)

@@ -1,12 +1,15 @@
 """A site's settings become the nearest policy, and what is not followed is said."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from headway.errors import ExperimentError
-from headway.formats.slurm.site import parse, read, site
+from headway.formats.slurm.conf import settings as parse
+from headway.formats.slurm.site import EQUAL_SHARES, QOS_UNKNOWN, read, site, told
 from headway.plugins import anchored, resolve
+from headway.training.cluster import Qos, Tenant, uniform
 from headway.training.policies.registry import build
 from headway.units import DAY, MINUTE
 
@@ -103,3 +106,31 @@ def test_a_site_is_a_policy_like_any_other(tmp_path: Path) -> None:
     more = build(resolve(f"slurm:{path}+migrate+preempt"))
     assert more.migration is not None
     assert more.preempts
+
+
+def test_options_of_the_order_are_set_behind_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "slurm.conf"
+    path.write_text(CONF + "PriorityWeightQOS=500\n")
+    policy = build(resolve(f"slurm:{path}(qos=high:1000/low:10, age_weight=7)+migrate"))
+    assert (policy.order.qos, policy.order.age_weight) == (("high:1000", "low:10"), 7)
+    assert policy.migration is not None
+    with pytest.raises(ExperimentError, match="unknown option of multifactor 'colour'"):
+        build(resolve(f"slurm:{path}(colour=red)"))
+    with pytest.raises(ExperimentError, match=r"write it like slurm:slurm\.conf"):
+        resolve(f"slurm:{path}(qos=high:1000")
+
+
+def test_tiers_in_the_file_are_said_not_to_be_followed(tmp_path: Path) -> None:
+    (tmp_path / "parts.conf").write_text("PartitionName=a PriorityTier=1\nPartitionName=b PriorityTier=5\n")
+    (tmp_path / "slurm.conf").write_text(CONF + "Include parts.conf\n")
+    assert (
+        "PriorityTier differs between partitions (a 1, b 5) and is not followed" in read(tmp_path / "slurm.conf").notes
+    )
+
+
+def test_notes_that_a_cluster_settles_are_left_out() -> None:
+    notes = site(parse(CONF + "PriorityWeightQOS=500\n")).notes
+    assert {QOS_UNKNOWN, EQUAL_SHARES} <= set(notes)
+    known = uniform(1, 8, tenants=(Tenant("bio"),))
+    assert not {QOS_UNKNOWN, EQUAL_SHARES} & set(told(notes, replace(known, qos=(Qos("high", 10),))))
+    assert told(notes, uniform(1, 8)) == list(notes)

@@ -4,7 +4,7 @@ import pytest
 
 from headway.metrics.training.backtest import backtest
 from headway.metrics.training.ledger import Ledger
-from headway.report.training.backtest import signed, tables, verdict
+from headway.report.training.backtest import errors_line, signed, tables
 from headway.training.cluster import Partition, uniform
 from headway.training.job import Job, workload
 from headway.units import SECOND
@@ -46,7 +46,7 @@ def test_errors_are_simulated_less_recorded_by_size_and_partition(ledger: Ledger
         ("3-4 GPUs", 3, 7),
     ]
     assert [(group.group, group.jobs) for group in found.by_partition] == [("a", 3), ("b", 2)]
-    assert "half of the 5 jobs start within 5.0 s" in verdict(found)
+    assert "half of the 5 jobs start within 5.0 s" in errors_line(found)
     assert len(list(tables([found], ["fifo"]))) == 3
     assert found.record()["by_size"][1]["bias_s"] == -7
 
@@ -55,7 +55,7 @@ def test_nothing_in_common_is_said(ledger: Ledger) -> None:
     found = backtest(ledger, {"other": 1}, "fifo")
     assert found.compared == 0
     assert found.rank_correlation is None
-    assert "nothing to believe" in verdict(found)
+    assert "nothing to believe" in errors_line(found)
 
 
 def test_signs_read_well() -> None:

@@ -42,7 +42,7 @@ from tests.drive import World, drive, seconds_of
 from tests.metrics.training.runs import Recorded, recorded
 
 ROOT = Path(__file__).resolve().parents[3]
-TABLES = ("jobs", "holds", "tape", "timeline", "tenants", "nodes")
+TABLES = ("jobs", "holds", "tape", "timeline", "tenants", "partitions", "qos", "users", "gpu_types", "nodes")
 
 
 def ledger_of(run: Recorded) -> Ledger:
@@ -318,7 +318,7 @@ def test_the_command_writes_all_three(folder: str, tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert f"{parquet / 'jobs.parquet'}: 40 rows" in done.stdout
     assert json.loads(gzip.decompress(trace.read_bytes()))["otherData"] == {"run": "run"}
-    assert len(list(csv.iterdir())) == len(list(parquet.iterdir())) == 6
+    assert len(list(csv.iterdir())) == len(list(parquet.iterdir())) == 10
     again = CliRunner().invoke(app, [*arguments, "--force"])
     assert again.exit_code == 0, again.output
 
@@ -348,7 +348,7 @@ def test_wrong_flags_are_one_line(
     assert line in capsys.readouterr().err
 
 
-def stopped_half_way(ledger: Ledger, tape: Tape) -> dict[str, Callable[[], pl.DataFrame]]:
+def stopped_half_way(ledger: Ledger, tape: Tape, calendar: object = None) -> dict[str, Callable[[], pl.DataFrame]]:
     """Three tables, and Ctrl-C."""
 
     def stopped() -> pl.DataFrame:

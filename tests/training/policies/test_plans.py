@@ -9,6 +9,7 @@ from headway.core.tape import Tape, TapeWriter
 from headway.sim.training import SimulatedCluster
 from headway.training.cluster import Cluster, Node, Partition
 from headway.training.job import Job, Outcome, workload
+from headway.training.limits import LimitRule
 from headway.training.policies.backfills.conservative import Conservative
 from headway.training.policies.backfills.plan import Plan
 from headway.training.policies.compose import ComposedPolicy
@@ -69,7 +70,14 @@ def sites(draw: st.DrawFn) -> Cluster:
         nodes += [Node(f"n{kind}{index}", gpus, f"g{kind}", **host) for index in range(count)]
     if draw(st.booleans()):
         partitions.append(Partition("both", tuple(range(draw(st.integers(0, len(nodes) - 1)), len(nodes)))))
-    return Cluster(tuple(nodes), partitions=tuple(partitions))
+    widest = max(node.gpus for node in nodes) * len(nodes) * 1000
+    rules = (
+        LimitRule("MaxGPUsPerUser", "gpus", widest, per=("user",)),
+        LimitRule("MaxJobsPerUser", "jobs", 2, per=("user",)),
+        LimitRule("GrpJobs", "jobs", 3, where=(("account", "a"),)),
+    )
+    limits = tuple(rule for rule in rules if draw(st.booleans()))
+    return Cluster(tuple(nodes), partitions=tuple(partitions), limits=limits)
 
 
 @st.composite

@@ -1,7 +1,7 @@
 """Make the workload of an experiment: read or draw jobs, scale arrivals, set estimates, drop infeasible jobs."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -9,16 +9,18 @@ from typing import Any
 from headway import traces
 from headway.errors import ExperimentError, InfeasibleJobError, TraceError
 from headway.files import stamp
+from headway.formats.dates import Calendar
 from headway.formats.training import cluster_table
 from headway.formats.training.settings import TraceTable, check_synergy, check_synthetic, span
 from headway.traces.build import altered
-from headway.traces.trace import dropped_note
-from headway.training.admissible import infeasible
+from headway.traces.trace import Trace, dropped_note
+from headway.traces.window import between, dated, recorded_waits
+from headway.training.admissible import Infeasible, infeasible
 from headway.training.cluster import Cluster
 from headway.training.job import Job, workload
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.tenancy import gpu_time
-from headway.units import DAY
+from headway.units import DAY, counted
 
 LOADS = (0.001, 1000)
 """More than a thousand times as fast, or as slow, is a slip."""
@@ -47,29 +49,49 @@ def source(table: TraceTable, gpus: int) -> tuple[Key, Key]:
     elif table.synergy is not None:
         synergy = check_synergy(table.synergy)
         drawn = ("synergy", synergy.jobs, synergy.rate, synergy.split, synergy.gpus)
-    return (table.path, table.format, table.map, table.strict, table.skip_bad_rows, stamp(table.path)), drawn
+    part = (table.start, table.end, table.begins, table.zone)
+    return (table.path, table.format, table.map, table.strict, table.skip_bad_rows, *part, stamp(table.path)), drawn
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """Jobs that arrive, and what their log says besides."""
+
+    jobs: tuple[Job, ...]
+    notes: tuple[str, ...] = ()
+    format: str = ""
+    calendar: Calendar | None = None
+    carried: frozenset[str] = frozenset()
+    """Jobs that ran or waited already, by name."""
+    waits: Mapping[str, int] = field(default_factory=dict)
+    """How long new arrivals really waited, by name; empty where the log does not say it, or the load is another."""
+    reasons: Mapping[str, str] = field(default_factory=dict)
 
 
 @lru_cache(maxsize=1)
-def arrivals(
-    file: Key, drawn: Key, load: float | str, estimates: str, models: str, seed: int
-) -> tuple[tuple[Job, ...], tuple[str, ...]]:
-    """Return jobs after load and estimates, and notes for readers of results; cached for the next policy."""
-    path, format, columns, strict, skip_bad_rows, _ = file
-    notes: list[str] = []
-    if drawn:
-        jobs = _drawn(drawn, seed)
-    else:
-        trace = traces.load(path, format, strict=strict, columns=columns, skip_bad_rows=skip_bad_rows)
-        jobs, notes = trace.jobs, list(trace.notes)
-        if trace.dropped:
-            notes.append(dropped_note(trace.dropped, trace.rows, path))
+def arrivals(file: Key, drawn: Key, load: float | str, estimates: str, models: str, seed: int) -> Arrivals:
+    """Return jobs after load and estimates, and what is known besides; cached for the next policy."""
+    made = _of_trace(*file) if not drawn else Arrivals(_drawn(drawn, seed))
+    jobs = made.jobs
     if str(load) != "1":
         jobs = traces.load_scale(jobs, load)
         cluster_table.within("load", Fraction(str(load)), *LOADS)
+        made = replace(made, calendar=None, waits={}, reasons={})
     if models:
         jobs = traces.with_models(jobs, models, seed)
-    return traces.estimates(jobs, estimates, seed), tuple(notes)
+    return replace(made, jobs=traces.estimates(jobs, estimates, seed))
+
+
+def _of_trace(path: str, format: str, columns: str, strict: bool, skip_bad_rows: bool, *part: str) -> Arrivals:
+    """Return the jobs of a file, or of the part of it between two dates."""
+    start, end, begins, zone, _ = part
+    trace: Trace = traces.load(path, format, strict=strict, columns=columns, skip_bad_rows=skip_bad_rows)
+    notes = [dropped_note(trace.dropped, trace.rows, path)] if trace.dropped else []
+    trace = between(dated(trace, begins, zone), start, end)
+    waits = recorded_waits(trace)
+    return Arrivals(
+        trace.jobs, (*trace.notes, *notes), trace.format, trace.calendar, trace.carried, waits, trace.reasons
+    )
 
 
 def _drawn(drawn: Key, seed: int) -> tuple[Job, ...]:
@@ -93,30 +115,36 @@ def anywhere(cluster: Cluster, jobs: tuple[Job, ...], notes: list[str]) -> tuple
 
 
 def feasible(
-    cluster: Cluster, jobs: tuple[Job, ...], policy: ComposedPolicy, skip: bool
+    cluster: Cluster, jobs: tuple[Job, ...], policy: ComposedPolicy, skip: bool, notes: list[str]
 ) -> tuple[tuple[Job, ...], tuple[str, ...]]:
-    """Return the jobs that could run on the empty cluster, and the names of those that could not."""
-    infeasible_jobs = never_feasible(
-        cluster, jobs, policy, "drops such jobs" if not skip else "", "no job of the trace"
-    )
-    names = tuple(label(each) for each in infeasible_jobs)
+    """Return the jobs that could run on the empty cluster, and the names of those that could not, with notes on both
+    those that limits reject and those that were skipped."""
+    refused = never_feasible(cluster, jobs, policy, "drops such jobs" if not skip else "", "no job of the trace")
+    names = tuple(label(each.job) for each in refused)
+    denied = [each for each in refused if each.denied]
+    if denied:
+        notes.append(f"{counted(len(denied), 'job')} rejected at submission, {denied[0].reason}")
+    if skipped := len(refused) - len(denied):
+        notes.append(f"{counted(skipped, 'job')} skipped that could never run")
     return without(jobs, set(names)) if names else jobs, names
 
 
 def never_feasible(
     cluster: Cluster, jobs: Sequence[Job], policy: ComposedPolicy, skipping: str, none: str
-) -> list[Job]:
+) -> list[Infeasible]:
     """Return the jobs that could never run on a cluster.
 
-    Any is an error, with what ``skipping`` them does; without that, an error where there are no others: ``none``.
+    Any is an error, unless a limit rejects it, with what ``skipping`` them does; without that, an error where there are
+    no others: ``none``.
     """
     refused = infeasible(cluster, _waiting_for(policy, jobs), policy.placement.place)
-    if refused and skipping:
-        others = f" ({len(refused):,} such jobs in all)" if len(refused) > 1 else ""
-        raise InfeasibleJobError(f"{refused[0]}{others}; --skip-infeasible {skipping} and counts them")
+    waiting = [each for each in refused if not each.denied]
+    if waiting and skipping:
+        others = f" ({len(waiting):,} such jobs in all)" if len(waiting) > 1 else ""
+        raise InfeasibleJobError(f"{waiting[0]}{others}; --skip-infeasible {skipping} and counts them")
     if refused and len(refused) == len(jobs):
         raise InfeasibleJobError(f"{none} could ever run; {refused[0]}")
-    return [each.job for each in refused]
+    return refused
 
 
 def _waiting_for(policy: ComposedPolicy, jobs: Sequence[Job]) -> Sequence[Job]:

@@ -2,49 +2,93 @@
 
 from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
+from pathlib import Path
 
-from headway import traces
 from headway.errors import ExperimentError, TraceError
 from headway.experiment.answer import Answer, spaced
 from headway.experiment.domain import Progress, RunResult
+from headway.experiment.exports import check_sheet
 from headway.experiment.files import typed
+from headway.experiment.jobs.arrivals import arrivals, source
+from headway.experiment.jobs.scene import JobsScene
 from headway.experiment.play import run
+from headway.files import write_whole
 from headway.formats import toml
-from headway.formats.slurm import site as slurm_site
+from headway.formats.slurm import queue_samples, site as slurm_site
+from headway.formats.slurm.queue_samples import Sampled
 from headway.formats.training.settings import Experiment
 from headway.metrics.training.backtest import Backtest, backtest
 from headway.metrics.training.ledger import Ledger
+from headway.metrics.training.verdict import verdict_of
 from headway.report.progress import progress_bar
-from headway.report.training.backtest import missed, tables, verdict
+from headway.report.training.backtest import errors_line, missed, reasons_table, tables, verdict_lines
 
 SITE = "site"
 WITHOUT_CONFIG = "multifactor+conservative"
 
 
-def answer(document: toml.Document, policies: Sequence[str], config: str | PathLike[str] | None) -> Answer:
-    """Replay the history of a document under each policy; ``site`` is the one that a slurm.conf describes."""
+def answer(
+    document: toml.Document,
+    policies: Sequence[str],
+    config: str | PathLike[str] | None,
+    csv: str = "",
+    squeue: str = "",
+) -> Answer:
+    """Replay the history of a document under each policy; ``site`` is the one that a slurm.conf describes.
+
+    The verdict is about the first. With ``csv`` its table of jobs is written there; ``squeue`` is a file of samples
+    of the queue, which tell what jobs waited for.
+    """
+    if csv:
+        check_sheet(csv)
     site = slurm_site.read(fspath(config)) if config is not None else slurm_site.Site(WITHOUT_CONFIG)
+    sampled = queue_samples.read(Path(squeue)) if squeue else None
     notes = list(site.notes)
     if config is None and SITE in policies:
         notes.append(f"without --config the site is taken for {WITHOUT_CONFIG} with default parameters")
-    waits = recorded(typed(document, "settings"))
+    if sampled is not None and sampled.skipped:
+        notes.append(f"{squeue}: {sampled.skipped:,} lines are no samples and were skipped")
+    recorded(typed(document, "settings"))  # refuses what is no history before anything runs
     backtests: list[Backtest] = []
     stopped = ""
     for spec in policies:
-        toml.put(document, "policy.name", site.policy if spec == SITE else spec)
+        toml.put(document, "policy.name", site.policy if spec == SITE else spec)  # notes on it were taken above
         with progress_bar(spec) as told:
-            compared, result = replayed(typed(document, "settings"), waits, told)
+            compared, result = replayed(typed(document, "settings"), told, sampled)
         if result.stopped:
             stopped = f"{result.policy} was stopped; nothing of it is shown"
             break
         backtests.append(compared)
+        notes = slurm_site.told(notes, result.scene.cluster)
         notes.extend(note for note in result.scene.notes if note not in notes)
-    shown = (
-        [*spaced(list(tables(backtests, policies[: len(backtests)]))), "", verdict(backtests[0])] if backtests else []
-    )
-    if backtests:
-        shown += [*missed(backtests[0]), *([f"site: {backtests[0].policy}"] if policies[0] == SITE else [])]
-    return Answer([each.record() for each in backtests], shown, [f"note: {note}" for note in notes], stopped=stopped)
+    if not backtests:
+        return Answer([], [], [f"note: {note}" for note in notes], stopped=stopped)
+    return _answered(backtests, policies, notes, sampled, csv, stopped)
+
+
+def _answered(
+    backtests: Sequence[Backtest],
+    policies: Sequence[str],
+    notes: Sequence[str],
+    sampled: Sampled | None,
+    csv: str,
+    stopped: str,
+) -> Answer:
+    first = backtests[0]
+    shown = [*spaced(list(tables(backtests, policies[: len(backtests)]))), ""]
+    shown += [] if sampled is None else [reasons_table(sampled.shares, sampled.samples), ""]
+    shown += [errors_line(first), *missed(first)]
+    shown += verdict_lines(verdict_of(first), sampled is None and len(first.groups["reason"]) > 1)
+    shown += [f"site: {first.policy}"] if policies[0] == SITE else []
+    more = {} if sampled is None else {"waiting_by_reason": sampled.shares}
+    records = [
+        {**each.record(), "verdict": verdict_of(each).record(), "caveats": list(notes), **more} for each in backtests
+    ]
+    said = [f"note: {note}" for note in notes]
+    if csv:
+        write_whole(Path(csv), first.table.write_csv(), ExperimentError, f"--csv {csv}")
+        said.append(f"{csv}: {first.table.height:,} jobs under {policies[0]}")
+    return Answer(records, shown, said, stopped=stopped)
 
 
 def recorded(experiment: Experiment) -> Mapping[str, int]:
@@ -54,18 +98,25 @@ def recorded(experiment: Experiment) -> Mapping[str, int]:
         raise ExperimentError("a backtest needs a history: name a trace (headway jobs backtest TRACE …)")
     if str(table.load) != "1" or table.estimates != "trace":
         raise ExperimentError("a backtest replays the history as it was: trace.load and trace.estimates cannot be set")
-    trace = traces.load(
-        table.path, table.format, columns=table.map, strict=table.strict, skip_bad_rows=table.skip_bad_rows
-    )
-    if not trace.starts:
+    made = arrivals(*source(table, 0), table.load, table.estimates, table.models, experiment.run.seed)
+    if not made.waits:
         raise TraceError(f"trace {table.path}: says of no job when it started: there is nothing to compare with")
-    return {job.name: trace.starts[job.name] - job.submit for job in trace.jobs if job.name in trace.starts}
+    return made.waits
 
 
 def replayed(
-    experiment: Experiment, waits: Mapping[str, int], progress: Progress | None = None
+    experiment: Experiment, progress: Progress | None = None, sampled: Sampled | None = None
 ) -> tuple[Backtest, RunResult]:
     """Return the history replayed through a policy, and its distance from what was recorded."""
     result = run(experiment, progress)
     ledger = Ledger(result.tape, result.scene.jobs, result.scene.cluster)
-    return backtest(ledger, waits, result.policy), result
+    return of_run(ledger, result.scene, result.policy, sampled), result
+
+
+def of_run(ledger: Ledger, scene: JobsScene, policy: str, sampled: Sampled | None = None) -> Backtest:
+    """Return how far the measured jobs of a run are from their recorded past; sampled reasons come before recorded."""
+    past = scene.past
+    waits = {job.name: wait for job, wait in zip(scene.jobs, past.waits, strict=False) if wait >= 0}
+    reasons = {job.name: reason for job, reason in zip(scene.jobs, past.reasons, strict=False) if reason}
+    reasons |= {} if sampled is None else sampled.reasons
+    return backtest(ledger, waits, policy, scene.window(), reasons, past.calendar)

@@ -17,6 +17,7 @@ from headway.errors import ExperimentError, unknown_name
 from headway.experiment.changes import overridden, with_failures
 from headway.experiment.domain import with_table
 from headway.experiment.jobs.arrivals import LOADS
+from headway.experiment.jobs.limit_changes import with_limits
 from headway.experiment.jobs.policy import divides, policy_of
 from headway.experiment.jobs.scene import JobsScene, with_paths
 from headway.experiment.jobs.speed import check_division
@@ -31,7 +32,15 @@ from headway.training.sensitivity import Matrix
 from headway.training.tenancy import apportion
 from headway.units import REFERENCE_SPEED_PPM, counted
 
-SETTABLE = ("policy.", "costs.", "failures.mtbf", "failures.repair", "cluster.gpu_speed.", "cluster.sharing_penalty")
+SETTABLE = (
+    "policy.",
+    "costs.",
+    "failures.mtbf",
+    "failures.repair",
+    "cluster.gpu_speed.",
+    "cluster.sharing_penalty",
+    "cluster.limit.",
+)
 IN_FORCE_AFTER = 2
 """Nanoseconds after the time that was named. The one between is for emptying nodes, which no instant has first."""
 _MOST_DIGITS = 18
@@ -49,7 +58,8 @@ class Changes:
     policy: str = ""
     quota: Mapping[str, int | None] = field(default_factory=dict)
     """Guaranteed GPUs of tenants; None: no quota."""
-    limit: Mapping[str, int | None] = field(default_factory=dict)
+    limit: Mapping[str, int | str | None] = field(default_factory=dict)
+    """The most that a tenant may hold, in GPUs, or of a limit that the cluster declares; None: no limit."""
     gpu_speed: Mapping[str, float] = field(default_factory=dict)
     upgrade: Mapping[str, str] = field(default_factory=dict)
     """GPU types that are replaced, and by what."""
@@ -94,8 +104,10 @@ def plan(scene: JobsScene, at: int, changes: Changes) -> Plan:
     cluster = _with(scene, cluster, changes.add_nodes, told)
     cluster = _with_speeds(cluster, experiment.cluster.gpu_speed, changes, told, notes)
     cluster = _with_tenants(scene, cluster, changes, told, notes)
+    cluster = with_limits(cluster, experiment.cluster.limit, changes.limit, told)
     jobs = _arrivals(scene.jobs, at, changes.load, told, notes)
-    made = JobsScene(experiment, cluster, jobs)
+    past = msgspec.structs.replace(scene.past, site=scene.past.site and not told)
+    made = JobsScene(experiment, cluster, jobs, past=past)
     made.faults()  # here, like the policy and the costs: what is wrong is said before anything runs
     check_division(experiment, cluster, made.policy())
     same_costs = made.costs() == scene.costs()
@@ -332,8 +344,12 @@ def _with_tenants(
         ("--limit", "limit_gpus", changes.limit),
     ):
         for name, gpus in given.items():
+            if key == "limit_gpus" and name not in known and cluster.limits:
+                continue
             if name not in known:
                 raise ExperimentError(f"{flag} {name}: {_unknown('tenant', name, known)}")
+            if isinstance(gpus, str):
+                raise ExperimentError(f"{flag} {name}={gpus}: {gpus!r} is not a whole number")
             if gpus is not None:
                 within(f"{flag} {name}", gpus, 0, MOST_NODES * MOST_GPUS_A_NODE)
             before = tenants.get(name, Tenant(name))

@@ -1,9 +1,9 @@
 """Define the flags of a run of jobs. A setting without a flag is set by its key: --set cluster.tenancy=walls."""
 
-from headway.experiment.common_flags import WARMUP
+from headway.experiment.common_flags import STATISTICS, WARMUP
 from headway.experiment.flags import Flag
 
-JOBS, MEASURED, PARTS = "Jobs", "Statistics", "Policy, CPUs and memory"
+JOBS, MEASURED, PARTS = "Jobs", STATISTICS, "Policy, CPUs and memory"
 
 WORK = (
     Flag(
@@ -36,6 +36,8 @@ FLAGS = (
         needs=("mtbf",),
         beside=("repair",),
     ),
+    Flag("start", "trace.start", "Jobs from 2026-03-01 on (or 3d in).", panel=JOBS, metavar="DATE", spelled="--from"),
+    Flag("end", "trace.end", "Jobs before 2026-04-01 (or 30d in).", panel=JOBS, metavar="DATE", spelled="--to"),
     Flag("format", "trace.format", "Of the trace; told by its beginning.", panel=JOBS),
     Flag("map", "trace.map", "Any table: gpus=n,submit=t:ms,work=d.", panel=JOBS, metavar="FIELD=COLUMN"),
     Flag("estimates", "trace.estimates", "trace, exact, factor:3 or user.", panel=JOBS),
@@ -44,6 +46,8 @@ FLAGS = (
     Flag("skip_bad_rows", "trace.skip_bad_rows", "Go on, however many are dropped.", bool, JOBS),
     Flag("measure_jobs", "measure.jobs", "Measure these jobs only: 4000:5000.", panel=MEASURED, metavar="A:B"),
     WARMUP,
+    Flag("price", "measure.price", "Of a GPU-hour: h100=3.2,a100=1.8.", list, MEASURED, metavar="TYPE=PRICE"),
+    Flag("watts", "measure.watts", "Of a GPU in use: h100=700.", list, MEASURED, metavar="TYPE=WATTS"),
     Flag("preemption", "policy.preemption", "on or off; as the order wants it if left out.", panel=PARTS),
     Flag("migration", "policy.migration", "off, costed, free or always.", panel=PARTS),
     Flag("migration_cost", "costs.migration", "Standstill after a move: 60s if left out.", panel=PARTS, metavar="TIME"),

@@ -10,9 +10,10 @@ from headway.experiment.changes import check_writable, failures_of, given_change
 from headway.experiment.domain import Progress, StoredRun
 from headway.experiment.folder import check_folder, claimed, origin
 from headway.experiment.jobs.changes import Changes
-from headway.experiment.jobs.whatif import WhatIf, auditable, store, time_of, what_if
+from headway.experiment.jobs.whatif import WhatIf, auditable, date_of, store, time_of, what_if
 from headway.experiment.measured import numbers
 from headway.experiment.registry import domain
+from headway.formats.dates import is_date
 from headway.metrics.training.difference import as_json, difference
 from headway.metrics.training.ledger import Ledger
 from headway.report.training.differences import tables
@@ -76,7 +77,9 @@ def moment_of(stored: StoredRun, at: str | None, job: int) -> int:
     if at.strip() == "end":
         return end
     try:
-        time = parse_duration(at, what="--at")
+        time = date_of(at, stored) if is_date(at) else parse_duration(at, what="--at")
+    except ExperimentError:
+        raise
     except InputError as problem:
         raise InputError(f"{problem} (or write end)") from None
     if time > end:
@@ -117,7 +120,9 @@ def ask(
 
 def _headline(what_if_run: WhatIf, result: Mapping[str, Any]) -> Iterator[str]:
     """Say what changes, for how many jobs, and which are compared with nothing."""
-    yield f"From {format_duration(what_if_run.at)} on: {'; '.join(what_if_run.plan.told) or 'nothing changes'}"
+    dates = what_if_run.after.scene.calendar
+    when = format_duration(what_if_run.at) + ("" if dates is None else f" ({dates.text(what_if_run.at)})")
+    yield f"From {when} on: {'; '.join(what_if_run.plan.told) or 'nothing changes'}"
     jobs = f"{counted(result['jobs'], 'job')} {'was' if result['jobs'] == 1 else 'were'} not over by then or came later"
     sooner = "ends sooner after it arrives" if result["better"] == 1 else "end sooner after they arrive"
     yield f"{jobs}: {result['better']:,} of them {sooner}, {result['worse']:,} later"
@@ -141,6 +146,8 @@ def _notes(stored: StoredRun, what_if_run: WhatIf) -> Iterator[str]:
     if not stored.complete:
         yield "note: the run was cut short; what it is compared with is its continuation without changes"
     yield from (f"note: {note}" for note in what_if_run.plan.notes)
+    if judged := stored.result.get("verdict"):
+        yield f"note: verdict on the run that was continued: {judged['text']}"
     if not what_if_run.plan.same_failures:
         yield (
             "note: failures are drawn: the difference is that of one draw. The same for runs with other seeds "
@@ -176,7 +183,9 @@ def _result(stored: StoredRun, what_if_run: WhatIf) -> dict[str, Any]:
         "policy_before": stored.scene.policy_name(),
         "policy_after": what_if_run.after.policy,
         "changes": list(what_if_run.plan.told),
+        **({} if (dates := stored.scene.calendar) is None else {"at": dates.iso(what_if_run.at)}),
         **as_json(differs, stored.scene.experiment.measure.confidence),
+        **{key: stored.result[key] for key in ("verdict", "caveats") if key in stored.result},
         "digest": what_if_run.after.tape.digest,
     }
 
@@ -189,13 +198,18 @@ def changes_of(given: Mapping[str, Any]) -> Changes:
         remove_nodes=str(found.get("remove_nodes", "")).strip(),
         policy=str(found.get("policy", "")).strip(),
         quota=_pairs("--quota", found.get("quota"), _gpus),
-        limit=_pairs("--limit", found.get("limit"), _gpus),
+        limit=_pairs("--limit", found.get("limit"), _amount),
         gpu_speed=_pairs("--gpu-speed", found.get("gpu_speed"), float),
         upgrade=_pairs("--upgrade", found.get("upgrade"), str),
         failures=failures_of(found.get("failures")),
         load=str(found.get("load", "")).strip(),
         overrides=listed(found.get("set")),
     )
+
+
+def _amount(text: str) -> int | str | None:
+    """Read a number of GPUs, an amount of something else (``500GB``, ``12h``), or ``none``."""
+    return None if text == "none" else int(text) if text.isdecimal() else text
 
 
 def _pairs(flag: str, given: Any, read: Callable[[str], Value]) -> dict[str, Value]:

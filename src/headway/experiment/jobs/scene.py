@@ -1,7 +1,7 @@
 """Prepare a run of training jobs: from the tables of an experiment to a cluster, jobs and a policy."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,17 @@ from headway.core.tasks import Far
 from headway.errors import ExperimentError
 from headway.experiment.domain import Scene, with_table
 from headway.experiment.folder import Limits, kept_file, kept_record
-from headway.experiment.jobs.arrivals import anywhere, arrivals, check_span, feasible, source, without
+from headway.experiment.jobs.arrivals import (
+    Arrivals,
+    anywhere,
+    arrivals,
+    check_span,
+    feasible,
+    label,
+    source,
+    without,
+)
+from headway.experiment.jobs.leave import with_leave
 from headway.experiment.jobs.policy import PARTS, PolicyFacts, costs_of, facts_of, policy_of
 from headway.experiment.jobs.speed import (
     check_division,
@@ -27,15 +37,22 @@ from headway.experiment.jobs.speed import (
     unknown_programs,
 )
 from headway.files import write_whole
+from headway.formats.dates import Calendar
 from headway.formats.run_settings import check_measure
+from headway.formats.slurm.followed import concerns
+from headway.formats.slurm.records import Unread
+from headway.formats.slurm.site import told
 from headway.formats.training import cluster_file, cluster_table
+from headway.formats.training.past import NEVER, Past
 from headway.formats.training.settings import LEAST_MTBF, MOST_FAILURES, Experiment, FailuresTable, PolicyTable, span
-from headway.metrics.training.window import check_texts, window_of
-from headway.plugins import GIVEN, TRUST, anchored, is_from_outside, is_untrusted, of_run
+from headway.metrics.training.cost import rates
+from headway.metrics.training.window import Window, check_texts, window_of
+from headway.plugins import GIVEN, SITE, TRUST, anchored, is_from_outside, is_untrusted, of_run, site_notes
 from headway.sim.faults import FailureModel, Faults, Maintenance
 from headway.sim.resume import Moment
 from headway.sim.training import SimulatedCluster
 from headway.traces.native import write_workload
+from headway.traces.slurm import NAME as SLURM
 from headway.training.audit import audit
 from headway.training.cluster import Cluster
 from headway.training.job import Job
@@ -50,6 +67,8 @@ from headway.units import exact_duration
 JOBS_NAME = "jobs.parquet"
 MOST_REPAIR = 100
 """Times the mean time between failures: nodes are up 1 % of the time at least, so that runs come to an end."""
+PAST_NAME = "past.json"
+"""Beside the jobs of a log: its dates, real waits and caveats."""
 POLICY_NAME = "policy.json"
 """In the folder of a run whose policy comes from a file: what can be known of it without the file."""
 
@@ -65,6 +84,18 @@ class JobsScene(Scene):
     skipped: tuple[str, ...] = ()
     kept_facts: PolicyFacts | None = None
     """Of a policy whose file is not trusted."""
+    past: Past = field(default_factory=Past)
+    """What the log says of the jobs besides: dates, real waits."""
+
+    @property
+    def calendar(self) -> Calendar | None:
+        """Return which date the beginning of the run is; None where nobody knows."""
+        return self.past.calendar
+
+    def window(self) -> Window | None:
+        """Return the jobs that are measured; None for all."""
+        measure = self.experiment.measure
+        return window_of(self.jobs, measure.jobs, measure.warmup, self.past.carried)
 
     def facts(self) -> PolicyFacts:
         """Return what books need to know of the policy; without its file where that is not trusted."""
@@ -126,11 +157,14 @@ class JobsScene(Scene):
         if any(is_from_outside(getattr(self.experiment.policy, key)) for key in PARTS):
             write_whole(folder / POLICY_NAME, msgspec.json.encode(self.facts()))
         write_workload(self.jobs, folder / JOBS_NAME)
+        if self.past:
+            write_whole(folder / PAST_NAME, msgspec.json.encode(self.past))
         return self.experiment
 
     def progress(self, state: TrainingState, now: int) -> Far:
         """Count the jobs that have ended, wait and run."""
-        waiting, running, total = state.queue.size, len(state.running), len(self.jobs)
+        running, total = len(state.running), len(self.jobs)
+        waiting = len(state.jobs) - running
         return Far(now, self.jobs[-1].submit, total, total - state.to_come - waiting - running, waiting, running)
 
     def row_kinds(self) -> tuple[type[IntEnum], Limits]:
@@ -231,42 +265,71 @@ def faults_of(experiment: Experiment, nodes: int) -> Faults | None:
     return Faults(nodes, experiment.run.seed, model, works) if model is not None or works else None
 
 
-def checked(experiment: Experiment) -> tuple[Experiment, tuple[str, ...], Cluster, ComposedPolicy]:
-    """Refuse what is wrong whatever the jobs are; return it with its cluster, notes on that, and its policy."""
+def checked(experiment: Experiment) -> tuple[Experiment, tuple[str, ...], tuple[Unread, ...], Cluster, ComposedPolicy]:
+    """Refuse what is wrong whatever the jobs are; return it with its cluster, notes on that, and its policy.
+
+    The third are rules of a site that are not followed.
+    """
     measure = check_measure(experiment.measure)
     check_texts(measure.jobs, measure.warmup)
     table = experiment.cluster
     if not (table.file or table.nodes or table.gpus_per_node or table.node_groups):
         source(experiment.trace, 0)  # what lacks jobs too is told of both
-    experiment, about = _from_files(experiment)
+    experiment, about, unread = _from_files(experiment)
     cluster = cluster_table.build(experiment.cluster)
+    about = (*told(site_notes(experiment.policy.name), cluster), *about)
     cluster_table.within("seed", experiment.run.seed, 0, 2**63 - 1)
     policy = policy_of(experiment)
     costs_of(experiment, facts_of(experiment))
     check_division(experiment, cluster, policy)
     faults_of(experiment, len(cluster.nodes))
-    return experiment, about, cluster, policy
+    for key in ("price", "watts"):
+        rates(getattr(measure, key), f"--{key}", cluster)
+    return experiment, about, unread, cluster, policy
 
 
 def prepare(experiment: Experiment) -> JobsScene:
     """Make the cluster and the jobs that fit it, with notes on what was left out."""
-    experiment, about, cluster, policy = checked(experiment)
+    experiment, about, unread, cluster, policy = checked(experiment)
     table, measure = experiment.trace, experiment.measure
     made = arrivals(*source(table, cluster.gpus), table.load, table.estimates, table.models, experiment.run.seed)
-    jobs, notes = made[0], [*about, *made[1]]
+    jobs, notes = made.jobs, [*about, *made.notes]
     if table.leave_out:
         jobs = without(jobs, set(table.leave_out))
-        notes.append(f"{len(made[0]) - len(jobs):,} jobs left out by name")
+        notes.append(f"{len(made.jobs) - len(jobs):,} jobs left out by name")
     cluster, jobs = divide(cluster, jobs, experiment.cluster.tenancy, experiment.cluster.sizing)
     jobs = anywhere(cluster, jobs, notes)
-    jobs, skipped = feasible(cluster, jobs, policy, table.skip_infeasible)
-    if skipped:
-        notes.append(f"{len(skipped):,} job{'s' if len(skipped) > 1 else ''} skipped that could never run")
+    cluster = with_leave(cluster, experiment.cluster, jobs, made.waits, notes)
+    jobs, skipped = feasible(cluster, jobs, policy, table.skip_infeasible, notes)
     check_span(jobs, cluster)
     check_failures(failure_model(experiment.failures), cluster, jobs)
-    window_of(jobs, measure.jobs, measure.warmup)
     notes += [*unknown_models(experiment, jobs), *unknown_programs(experiment, jobs)]
-    return JobsScene(_resolved(experiment, cluster), cluster, jobs, tuple(notes), skipped)
+    begins = _begins(made, {*table.leave_out, *skipped})
+    since = None if begins is None else begins.begins
+    notes += map(str, concerns(unread, jobs, made.waits, cluster.tenants, since))
+    past = _past(made, jobs, begins, notes)
+    past.site = experiment.policy.name.startswith(SITE)
+    window_of(jobs, measure.jobs, measure.warmup, past.carried)
+    return JobsScene(_resolved(experiment, cluster), cluster, jobs, tuple(notes), skipped, past=past)
+
+
+def _begins(made: Arrivals, gone: set[str]) -> Calendar | None:
+    """Return the date of time 0 of the jobs that are left."""
+    first = next((job.submit for job in made.jobs if label(job) not in gone), 0)
+    return None if made.calendar is None else made.calendar.shifted(first)
+
+
+def _past(made: Arrivals, jobs: Sequence[Job], dates: Calendar | None, notes: Sequence[str]) -> Past:
+    """Return what the log says of the past of the jobs that are left."""
+    return Past(
+        source=made.format,
+        begins=dates.written() if dates else "",
+        zone=dates.zone if dates else "",
+        carried=sum(1 for job in jobs if job.name in made.carried) if made.carried else 0,
+        waits=[made.waits.get(job.name, NEVER) for job in jobs] if made.waits else [],
+        reasons=[made.reasons.get(job.name, "") for job in jobs] if made.reasons else [],
+        caveats=list(notes) if made.format == SLURM else [],
+    )
 
 
 def _resolved(experiment: Experiment, cluster: Cluster) -> Experiment:
@@ -295,14 +358,18 @@ def load(experiment: Experiment, folder: Path, *, trust: bool) -> JobsScene:
     jobs = traces.load(file, "headway", strict=True).jobs
     marked_untrusted = any(is_untrusted(getattr(policy, key)) for key in PARTS)
     facts = kept_record(folder / POLICY_NAME, PolicyFacts) if marked_untrusted else None
-    return JobsScene(experiment, cluster_table.build(experiment.cluster), jobs, kept_facts=facts)
+    past = kept_record(folder / PAST_NAME, Past) or Past()
+    return JobsScene(experiment, cluster_table.build(experiment.cluster), jobs, kept_facts=facts, past=past)
 
 
-def _from_files(experiment: Experiment) -> tuple[Experiment, tuple[str, ...]]:
-    """Return the experiment with its cluster written out where files describe it, and notes on them."""
+def _from_files(experiment: Experiment) -> tuple[Experiment, tuple[str, ...], tuple[Unread, ...]]:
+    """Return the experiment with its cluster written out where files describe it, and notes on them.
+
+    The last are rules of a site that are not followed.
+    """
     table = experiment.cluster
     if not table.file:
-        return experiment, ()
+        return experiment, (), ()
     given = "nodes" if table.nodes is not None else "node_groups" if table.node_groups else ""
     if given:
         raise ExperimentError(f"the cluster has both files and {given}: give one")
@@ -313,10 +380,10 @@ def _from_files(experiment: Experiment) -> tuple[Experiment, tuple[str, ...]]:
                 f"cluster: {key} = {value!r} stands beside {', '.join(files)}, which says what each node has: "
                 "leave it out"
             )
-    described, notes = cluster_file.read(files)
+    described, notes, unread = cluster_file.read(files)
     own = {key: value for key in table.__struct_fields__ if (value := getattr(table, key)) != _PLAIN[key]}
     written = msgspec.structs.replace(described, **{**own, "file": ""})
-    return msgspec.structs.replace(experiment, cluster=written), notes
+    return msgspec.structs.replace(experiment, cluster=written), notes, unread
 
 
 _PLAIN = {key: getattr(cluster_table.ClusterTable(), key) for key in cluster_table.ClusterTable.__struct_fields__}

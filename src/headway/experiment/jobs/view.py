@@ -13,24 +13,33 @@ from headway.errors import TapeError
 from headway.experiment.answer import Answer
 from headway.experiment.domain import Early, Outcome, Row, RunResult, Shown, StoredRun, Tell, View
 from headway.experiment.jobs import questions
+from headway.experiment.jobs.backtest import of_run
 from headway.experiment.jobs.scene import JobsScene
+from headway.formats.training.settings import JobsMeasureTable
 from headway.metrics.bootstrap import UNKNOWN, mean_interval, quantile_interval
 from headway.metrics.compare import Batches, Sample, change, known
 from headway.metrics.series import FloatArray
 from headway.metrics.training.changes import DIFFERENT_JOBS, Change, changed, changed_batches, changed_over_seeds
+from headway.metrics.training.cost import costs, rates
 from headway.metrics.training.jobs import job_table, preemptions_were_free
 from headway.metrics.training.ledger import Ledger
+from headway.metrics.training.limits import by_limit
+from headway.metrics.training.recorded import recorded_past
+from headway.metrics.training.sizes import gpu_type_of
 from headway.metrics.training.summary import REPLICATION, as_json, of_ledger, percentile
-from headway.metrics.training.tenants import by_partition, by_tenant
-from headway.metrics.training.window import Window, window_of
+from headway.metrics.training.tenants import GROUPS, by_group
+from headway.metrics.training.verdict import Verdict, spread, unjudged, verdict_of
+from headway.metrics.training.window import Window
 from headway.report.export import Tables, Written
 from headway.report.progress import progress_bar, share_bar
-from headway.report.training import export as notebook, figures, page, tables
+from headway.report.training import brief, export as notebook, figures, page, tables, whatif_page
 from headway.report.training.bars import bars
+from headway.report.training.dated import Dated
 from headway.report.training.explanation import Explanation
 from headway.report.training.measured import Comparison, Measured
 from headway.report.training.pivot import pivot
 from headway.report.training.story import Story, story
+from headway.traces.slurm import NAME as SLURM
 from headway.training.job import Job
 from headway.training.policies.registry import describe
 from headway.training.rows import Kind
@@ -54,7 +63,7 @@ class JobsView(View):
     def numbers(self, result: RunResult) -> Outcome:
         """Take the numbers of the measured jobs."""
         scene, table = result.scene, result.scene.experiment.measure
-        window = window_of(scene.jobs, table.jobs, table.warmup)
+        window = scene.window()
         ledger = Ledger(result.tape, scene.jobs, scene.cluster)
         summary = of_ledger(ledger, window)
         allocation = result.end.policy.allocation
@@ -69,7 +78,9 @@ class JobsView(View):
             "confidence": table.confidence or None,
         }
         row |= _intervals(ledger, window, table.confidence)
-        row |= _groups(ledger, window)
+        row |= _groups(ledger, window) | _past(ledger, result, window) | _costs(ledger, window, table)
+        if scene.cluster.limits:
+            row["limits"] = by_limit(ledger, result.tape)
         return Outcome(row, _notes(scene, row, ledger), sample=_sample(ledger, window))
 
     def stays(self, stored: StoredRun) -> dict[str, float]:
@@ -91,6 +102,11 @@ class JobsView(View):
         """Return how far the mean time to completion is from the baseline's, paired by job or by seed."""
         return (Change() if reference is None else _changed(outcome, reference)).row()
 
+    def together(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return runs side by side, all with the verdict of the site's own policy where it is among them."""
+        judged = spread(rows)
+        return [{**row, "verdict": judged} if row.get("verdict") else row for row in rows]
+
     def comparison(self, rows: Sequence[Row], width: int | None = None) -> tuple[Table, int]:
         """Return one line a run."""
         return (tables.comparison(rows), 0) if width is None else tables.fitting(rows, width)
@@ -104,19 +120,23 @@ class JobsView(View):
         tables.check_groups(by)
 
     def details(self, rows: Sequence[Row], by: Sequence[str] = ()) -> list[Table]:
-        """Return a table by tenant, partition or level, for each that is asked for and there."""
-        return [tables.grouped(rows, group) for group in by if tables.has_group(rows, group)]
+        """Return a table by tenant, partition, level, limit, …, for each that is asked for and there."""
+        spent = [tables.costs(rows)] if any(row.get("costs") for row in rows) else []
+        return spent + [each for group in by if tables.has_group(rows, group) for each in tables.grouped(rows, group)]
 
     def missing_details(self, rows: Sequence[Row], by: Sequence[str]) -> list[str]:
         """Say which groups there are not."""
         lacking = [group for group in by if not tables.has_group(rows, group)]
         return [
-            f"--by {each}: no {each}s in the results (there are where they are 2 to {MOST_GROUPS})" for each in lacking
+            f"--by {each}: no {tables.several(each)} in the results (there are where they are 2 to {MOST_GROUPS})"
+            for each in lacking
         ]
 
     def remarks(self, rows: Sequence[Row]) -> list[str]:
         """Say where a change is not over all that was measured."""
         lines = []
+        if (judged := spread(rows)) is not None:
+            lines.append(f"verdict: {judged['text']}")
         for row in rows:
             name, over = row.get("variant") or row["policy"], row.get("jct_change_over")
             if over == DIFFERENT_JOBS:
@@ -143,11 +163,11 @@ class JobsView(View):
         """Draw mean times to completion as bars."""
         return bars(rows, "Mean time to completion")
 
-    def story(self, stored: StoredRun, subject: str) -> Story:
+    def story(self, stored: StoredRun, subject: str) -> Story | Dated:
         """Tell what happened to one job and, for each stretch of waiting, why."""
         scene: JobsScene = stored.scene
         number = job_number(scene.jobs, subject)
-        return story(
+        told = story(
             scene.cluster,
             scene.jobs,
             stored.tape,
@@ -157,13 +177,15 @@ class JobsView(View):
             costs=scene.costs(),
             name=scene.policy_name(),
         )
+        return told if scene.calendar is None else Dated(told, scene.calendar)
 
     def explain(
         self, stored: StoredRun, subject: str, at: str | None, draws: int | None, early: Early = None
-    ) -> Explanation:
+    ) -> Explanation | Dated:
         """Say why a job does not run at a time, which moves would admit it, and when to expect its start."""
         job = job_number(stored.scene.jobs, subject)
         time = questions.moment_of(stored, at, job)
+        dates = stored.scene.calendar
         with ExitStack() as bar:
             tell = bar.enter_context(share_bar("explain"))
 
@@ -171,7 +193,8 @@ class JobsView(View):
                 nonlocal tell
                 if early is not None:
                     bar.close()  # lines are not printed between those of a bar
-                    early(explanation.first_lines())
+                    lines = explanation.first_lines()
+                    early(lines if dates is None else Dated(explanation, dates).dated(lines))
                     tell = bar.enter_context(share_bar("explain"))
 
             def resuming(now: int, _state: object) -> None:
@@ -180,12 +203,21 @@ class JobsView(View):
             def drawing(done: int, count: int) -> None:
                 tell(f"going on: {done} of {count} continuations", done / count)
 
-            return questions.explain(stored, job, time, draws, resuming, known, drawing)
+            told = questions.explain(stored, job, time, draws, resuming, known, drawing)
+        return told if dates is None else Dated(told, dates)
 
     def whatif(self, stored: StoredRun, at: str, folder: Path | None, changes: Mapping[str, Any]) -> Answer:
         """Continue a run from a moment of it under changes, and say who gains and who loses."""
         with progress_bar(f"from {at} on") as told:
             return questions.ask(stored, at, changes, folder, told)
+
+    def whatif_written(self, kind: str, record: Row) -> str:
+        """Return who gains and who loses as a page, or by group as CSV."""
+        return whatif_page.build(record) if kind == "report" else whatif_page.sheet(record).write_csv()
+
+    def brief(self, stored: StoredRun) -> list[str]:
+        """Return the numbers of a run, the recorded past beside them, and how far to trust it."""
+        return brief.lines(stored.result, stored.scene)
 
     def page(self, runs: Sequence[Shown], baseline: int, title: str, tell: Tell) -> str:
         """Make the page: answer, distributions, causes of waiting, fairness, losses, a map of every GPU."""
@@ -207,7 +239,7 @@ class JobsView(View):
 
     def tables(self, stored: StoredRun) -> Tables:
         """Return jobs, stays, tenants, nodes and the timeline."""
-        return notebook.tables(_ledger(stored), stored.tape)
+        return notebook.tables(_ledger(stored), stored.tape, stored.scene.calendar)
 
 
 VIEW = JobsView()
@@ -294,16 +326,56 @@ def _sample(ledger: Ledger, window: Window | None) -> Sample:
 
 
 def _groups(ledger: Ledger, window: Window | None) -> dict[str, Any]:
-    """Return a row a tenant and a partition, where there are several but not too many to read."""
-    several = range(2, MOST_GROUPS + 1)
+    """Return a row a tenant, partition, QOS, user and GPU type, where there are several but not too many to read.
+
+    Of more users those with most GPU time are kept.
+    """
     jobs = ledger.jobs[_chosen(window)]
-    groups = {"tenants": {job.tenant for job in jobs}, "partitions": {job.partition for job in jobs}}
-    makers = {"tenants": by_tenant, "partitions": by_partition}
-    wanted = [key for key, names in groups.items() if len(names) in several]
-    table = job_table(ledger) if wanted else None
-    if table is not None and window is not None:
-        table = table.filter((table["id"] >= window.first) & (table["id"] < window.last))
-    return {key: makers[key](ledger, table).to_dicts() for key in wanted}
+    table: Any = None
+    found: dict[str, Any] = {}
+    for group, key in GROUPS.items():
+        members = len({gpu_type_of(job) if group == "gpu_type" else getattr(job, group) for job in jobs})
+        if members < 2 or (members > MOST_GROUPS and group != "user"):
+            continue
+        if table is None:
+            table = job_table(ledger)
+            if window is not None:
+                table = table.filter((table["id"] >= window.first) & (table["id"] < window.last))
+        rows = by_group(ledger, group, table)
+        found[key] = rows.top_k(MOST_GROUPS, by="gpu_hours").sort(group).to_dicts()
+    return found
+
+
+def _costs(ledger: Ledger, window: Window | None, table: JobsMeasureTable) -> dict[str, Any]:
+    """Return what the GPUs that were held cost, where prices or watts are given."""
+    price, watts = (rates(getattr(table, key), f"--{key}", ledger.cluster) for key in ("price", "watts"))
+    return costs(ledger, window, price, watts)
+
+
+def _past(ledger: Ledger, result: RunResult, window: Window | None) -> dict[str, Any]:
+    """Return what the log says beside the numbers: dates, the recorded past, how far to trust it, and caveats."""
+    scene: JobsScene = result.scene
+    past, found = scene.past, dict[str, Any]()
+    if (dates := past.calendar) is not None:
+        found |= {"begins": dates.iso(0), "ends": dates.iso(ledger.horizon), "time_zone": dates.about()}
+    if past.has_starts:
+        found["recorded"] = recorded_past(scene.jobs, past.waits, scene.cluster.gpus, window)
+    if past.source == SLURM:
+        found |= {"verdict": _verdict(ledger, result).record(), "caveats": past.caveats}
+    return found
+
+
+def _verdict(ledger: Ledger, result: RunResult) -> Verdict:
+    """Return how far to trust the run: that of its own past where the policy is the site's, else that nobody knows."""
+    scene: JobsScene = result.scene
+    if not scene.past.has_starts:
+        return unjudged("the log says of no job when it started, or the load was changed")
+    if not scene.past.site:
+        return unjudged(
+            "it was not played under the site's own policy; headway jobs backtest with --config slurm.conf tells, "
+            "or slurm:slurm.conf among the policies"
+        )
+    return verdict_of(of_run(ledger, scene, result.policy))
 
 
 def _changed(outcome: Outcome, reference: Outcome) -> Change:

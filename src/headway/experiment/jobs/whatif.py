@@ -20,6 +20,7 @@ from headway.experiment.jobs.arrivals import never_feasible
 from headway.experiment.jobs.changes import IN_FORCE_AFTER, Changes, Plan, plan
 from headway.experiment.jobs.scene import JobsScene, check_failures, failure_model
 from headway.experiment.play import play
+from headway.formats.dates import is_date
 from headway.formats.training.settings import span
 from headway.metrics.training.ledger import Ledger
 from headway.sim.faults import Faults
@@ -79,12 +80,25 @@ def time_of(text: str, stored: StoredRun) -> int:
             raise InputError(f"--at {text!r} is not understood: write a part of the run from 0% to 100%")
         time = round(last * part / 100)
     else:
-        time = _duration(text)
+        time = date_of(text, stored) if is_date(text) else _duration(text)
     if time > end and not stored.complete and wanted.endswith("%"):
         time = end
     if time > end or (stored.complete and time == end):
         whole = "ends" if stored.complete else "was cut short"
         raise ExperimentError(f"--at {text}: the run {whole} at {format_duration(last)}; nothing is left to continue")
+    return time
+
+
+def date_of(text: str, stored: StoredRun) -> int:
+    """Return the time since a run began of a date of the site."""
+    calendar = stored.scene.calendar
+    if calendar is None:
+        raise ExperimentError(
+            f"--at {text}: the run has no dates, its trace had none: write a time since it began like 2d 3h"
+        )
+    time: int = calendar.time_of(text, "--at")
+    if time < 0:
+        raise ExperimentError(f"--at {text}: the run begins only at {calendar.text(0)}")
     return time
 
 
@@ -96,7 +110,7 @@ def _duration(text: str) -> int:
     except InputError as problem:
         raise InputError(
             f"--at {text[:60]!r} is not understood: write a time since the run began (2d, 36h), "
-            "a part of the run (50%) or end"
+            "a date of the site (2026-03-05T09:00), a part of the run (50%) or end"
         ) from problem
 
 
@@ -196,7 +210,7 @@ def _continued(
         return moment
 
     experiment = with_table(scene.experiment, "run", out="" if folder is None else str(folder))
-    made = JobsScene(experiment, scene.cluster, scene.jobs)
+    made = JobsScene(experiment, scene.cluster, scene.jobs, past=scene.past)
     if into is None:
         return play(made, None, progress, begin)
     with whole_or_nothing(into, unless=lambda: begun):
@@ -213,7 +227,8 @@ def _never_feasible(stored: StoredRun, at: int, planned: Plan, skip: bool) -> tu
     ended = Ledger(stored.tape.until(at), stored.scene.jobs, stored.scene.cluster).ended.tolist()
     jobs = [job for job in scene.jobs if not ended[job.id]]
     skipping = "leaves such jobs out" if not skip else ""
-    return tuple(job.id for job in never_feasible(scene.cluster, jobs, scene.policy(), skipping, "no job that is left"))
+    refused = never_feasible(scene.cluster, jobs, scene.policy(), skipping, "no job that is left")
+    return tuple(each.job.id for each in refused)
 
 
 def _change(moment: Moment, planned: Plan, left_out: Sequence[int]) -> None:

@@ -115,6 +115,8 @@ class LinksTable(Struct, kw_only=True, forbid_unknown_fields=True):
     latency: Span = ""
     write_back: bool = False
     """Evicting weights costs as much as fetching them."""
+    shared: bool = False
+    """Workers of one device share its ``host_to_gpu``: what they fetch comes one after the other."""
 
 
 class StoreTable(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -352,4 +354,5 @@ def links_of(table: LinksTable, measured: int | None, write_back: bool, where: s
     if measured and not table.host_to_gpu:
         rates["host_to_gpu"] = measured
     latency = optional_span(table.latency, f"{where}: latency")
-    return Links(**rates, latency=defaults.latency if latency is None else latency, write_back=write_back)
+    waits = defaults.latency if latency is None else latency
+    return Links(**rates, latency=waits, write_back=write_back, shared=table.shared)

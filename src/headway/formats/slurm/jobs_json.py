@@ -15,7 +15,7 @@ from headway.errors import InputError
 
 TEXTS = (
     *("JobID", "Cluster", "State", "Partition", "QOS", "Account", "User", "ReqTRES", "AllocTRES"),
-    *("ReqGRES", "JobGRES", "TaskGRES", "NodeList"),
+    *("ReqGRES", "JobGRES", "TaskGRES", "NodeList", "Reason"),
 )
 """Columns of text; those in ``*GRES`` are for each node, for the job and for each task."""
 NUMBERS = (
@@ -75,6 +75,7 @@ class _Owner(msgspec.Struct, gc=False):
 
 class _State(msgspec.Struct, gc=False):
     current: str | list[str] | None = None
+    reason: str | None = None
 
 
 class _Required(msgspec.Struct, gc=False):
@@ -108,6 +109,7 @@ class _Job(msgspec.Struct, gc=False):
     time_limit: _Number = None
     state: _State | None = None
     job_state: str | list[str] | None = None
+    state_reason: str | None = None
     tres: msgspec.Raw = msgspec.Raw()
     """``_Resources`` as text: most jobs ask for the same as some other, and each different text is read once."""
     tres_req_str: str | None = None
@@ -214,6 +216,7 @@ def _texts(jobs: list[_Job]) -> dict[str, Column]:
         "ReqGRES": [job.tres_per_node for job in jobs],
         "JobGRES": [job.tres_per_job for job in jobs],
         "TaskGRES": [job.tres_per_task for job in jobs],
+        "Reason": [(job.state.reason if job.state else None) or job.state_reason for job in jobs],
         "NodeList": [job.nodes if isinstance(job.nodes, str) else _list(job.nodes) for job in jobs],
     }
 

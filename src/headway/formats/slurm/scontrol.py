@@ -1,4 +1,4 @@
-"""Parse nodes and partitions as ``scontrol show node`` and ``scontrol show partition`` print them, with -o or without.
+"""Parse nodes, partitions and reservations as ``scontrol show node|partition|reservation`` print them, with -o or not.
 
 A record is ``Key=value`` pairs; a value may hold blanks (``OS=Linux 6.1 #1 SMP``), so it lasts until the next key.
 """
@@ -8,9 +8,14 @@ from collections.abc import Iterator, Sequence
 
 from headway.errors import ExperimentError, InputError
 from headway.formats.slurm import cells as slurm, lists as slurm_lists
+from headway.formats.slurm.records import PartitionRules, Reservation, SiteRules
+from headway.formats.slurm.reservations import overlaps, reservation
 from headway.formats.training.cluster_records import Described, NodeRecord, PartitionRecord
+from headway.units import SECOND
 
-_OPENS = ("NodeName=", "PartitionName=")
+_NONE_KEPT = "No reservations in the system"
+_OPENS = ("NodeName=", "PartitionName=", "ReservationName=", _NONE_KEPT)
+_ALLOWED = ("allowaccounts", "denyaccounts", "allowqos", "denyqos", "allowgroups")
 _KEY = re.compile(r"(?:^|\s)([A-Z][A-Za-z0-9_:/]*)=")
 _MEBIBYTE = 2**20
 _AWAY = (
@@ -30,18 +35,19 @@ _NAMED = 5
 
 
 def describes(text: str) -> bool:
-    """Return whether a text opens with a node or a partition."""
+    """Return whether a text opens with a node, a partition or a reservation."""
     return text.lstrip().startswith(_OPENS)
 
 
 def cluster(text: str, where: str) -> Described:
-    """Return the nodes and partitions of a text; both may stand in one."""
+    """Return the nodes, partitions and reservations of a text; all may stand in one."""
     nodes: dict[str, NodeRecord] = {}
     partitions: dict[str, PartitionRecord] = {}
     notes: list[str] = []
     away: list[str] = []
     weights: dict[str, int] = {}
-    tiers: set[str] = set()
+    rules: list[PartitionRules] = []
+    kept: list[Reservation] = []
     for line, record in records(text):
         place = f"{where}: line {line}"
         if "NodeName" in record:
@@ -50,16 +56,18 @@ def cluster(text: str, where: str) -> Described:
                 weights[name] = whole(record.get("Weight"), "Weight", place) or 0
                 if gone(record.get("State", "")):
                     away.append(name)
+        elif "ReservationName" in record:
+            kept.append(reservation(record, place))
         elif "PartitionName" in record:
             partitions[record["PartitionName"]] = _partition(record, place)
-            tiers.add(record.get("PriorityTier", ""))
-        else:
+            rules.append(partition_rules({key.lower(): value for key, value in record.items()}, place))
+        elif record or not text.lstrip().startswith(_NONE_KEPT):
             raise ExperimentError(f"{place}: opens neither with NodeName= nor with PartitionName=")
-    if len(tiers) > 1:
-        notes.append(f"{where}: PriorityTier differs between partitions and is not followed")
+    notes.extend(overlaps(kept, where))
     # Slurm fills nodes of lower weight first; here their order says which come first.
     ordered = sorted(nodes.values(), key=lambda each: weights[each.name])
-    return Described(tuple(ordered), tuple(partitions.values()), (*notes, *away_note(away, where)))
+    site = SiteRules(partitions=tuple(rules), reservations=tuple(kept))
+    return Described(tuple(ordered), tuple(partitions.values()), (*notes, *away_note(away, where)), site)
 
 
 def records(text: str) -> Iterator[tuple[int, dict[str, str]]]:
@@ -166,3 +174,27 @@ def _partition(record: dict[str, str], place: str) -> PartitionRecord:
     listed = record.get("Nodes", "")
     nodes = None if listed.upper() == "ALL" else names(listed, place)
     return PartitionRecord(record["PartitionName"], nodes, factor)
+
+
+def partition_rules(record: dict[str, str], place: str) -> PartitionRules:
+    """Return what a partition allows, from its keys in lower case."""
+    name = record["partitionname"]
+    limit = slurm.span(record.get("maxtime", ""))
+    if limit is None:
+        raise ExperimentError(f"{place}: partition {name}: MaxTime {record['maxtime']!r} is not a time like 1-00:00:00")
+    most = record.get("maxnodes", "")
+    grace = slurm.absent(record.get("gracetime")) or record["gracetime"]
+    return PartitionRules(
+        name,
+        whole(record.get("prioritytier") or record.get("priority"), "PriorityTier", place) or 1,
+        "" if slurm.absent(record.get("qos")) else record["qos"],
+        limit,
+        0 if most.upper() == "UNLIMITED" else whole(most, "MaxNodes", place) or 0,
+        record.get("preemptmode", "").upper(),
+        0 if grace is True else (whole(grace, "GraceTime", place) or 0) * SECOND,
+        tuple(
+            (key, tuple(part.strip() for part in record[key].split(",")))
+            for key in _ALLOWED
+            if not slurm.absent(record.get(key)) and record[key].upper() != "ALL"
+        ),
+    )

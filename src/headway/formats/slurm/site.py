@@ -7,12 +7,16 @@ where they have equal weights. What has no counterpart here is returned as a not
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from headway.errors import ExperimentError
+from headway.formats.slurm import conf
 from headway.formats.slurm.cells import span
+from headway.formats.slurm.records import PartitionRules
+from headway.formats.slurm.scontrol import partition_rules
+from headway.training.cluster import Cluster
 from headway.units import DAY, SECOND
 
 _WEIGHTS = {
@@ -28,6 +32,11 @@ _BACKFILL_INTERVAL = 30
 _DEFAULT_HALF_LIFE = "7-0"
 _FOR_EVER = 10_000 * DAY
 _NOTHING = ("", "0", "none", "no", "n/a")
+QOS_UNKNOWN = (
+    "QOS priorities are not in the settings: the QOS factor is 0 for all; give --cluster qos.txt of sacctmgr show "
+    "qos -P, or slurm:FILE(qos=high:1000/low:10)"
+)
+EQUAL_SHARES = "fair-share: accounts count equally unless associations, or cluster.tenants, give their shares"
 _FLAGS = ("NO_FAIR_TREE", "FAIR_TREE")
 """Priority flags that are followed."""
 
@@ -42,39 +51,43 @@ class Site:
 
 def read(path: str | Path) -> Site:
     """Return the site that a file of settings describes."""
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise ExperimentError(f"config {path}: there is no such file") from None
-    except IsADirectoryError:
-        raise ExperimentError(f"config {path}: is a directory, not a file") from None
-    except (OSError, UnicodeDecodeError, ValueError) as problem:
-        reason = getattr(problem, "strerror", None) or problem
-        raise ExperimentError(f"config {path}: cannot be read ({reason})") from None
-    settings = parse(text)
+    text = conf.text_of(path)
+    settings = conf.settings(text)
     known = ("prioritytype", "schedulertype", "slurmctldhost", "clustername", "controlmachine", *_WEIGHTS)
     if not any(key.partition("[")[0] in known for key in settings):
         raise ExperimentError(f"config {path}: is neither a slurm.conf nor what scontrol show config prints")
-    return site(settings)
+    rules = (partition_rules(record, f"config {path}") for _, record in conf.records(text, "partitionname"))
+    return site(settings, tuple(rules))
 
 
-def parse(text: str) -> dict[str, str]:
-    """Return the settings of a text by name in lower case; the last one of a name wins, as in Slurm."""
-    settings = {}
-    for line in text.replace("\\\n", " ").splitlines():
-        plain = re.split(r"(?<!\\)#", line, maxsplit=1)[0]
-        if setting := re.match(r"\s*([A-Za-z][\w\[\]]*)\s*=\s*(.*?)\s*$", plain):
-            settings[setting[1].lower()] = "" if setting[2] == "(null)" else setting[2]
-    return settings
+def with_options(policy: str, options: str) -> str:
+    """Return the policy of a site with options of its order set anew: ``qos=high:1000/low:10``."""
+    order, _, rest = policy.partition(")+") if policy.startswith("multifactor(") else policy.partition("+")
+    name, _, own = order.partition("(")
+    kept = dict(part.split("=", 1) for part in own.split(",") if part)
+    for part in filter(None, (part.strip() for part in options.split(","))):
+        key, _, value = part.partition("=")
+        kept[key.strip()] = value.strip()
+    written = ",".join(f"{key}={value}" for key, value in kept.items())
+    return f"{name}({written})+{rest}"
 
 
-def site(settings: Mapping[str, str]) -> Site:
+def told(notes: Iterable[str], cluster: Cluster) -> list[str]:
+    """Return the notes that hold for a cluster: one that knows QOS priorities or shares makes some needless."""
+    settled = {QOS_UNKNOWN: bool(cluster.qos), EQUAL_SHARES: bool(cluster.tenants)}
+    return [note for note in notes if not settled.get(note)]
+
+
+def site(settings: Mapping[str, str], partitions: Sequence[PartitionRules] = ()) -> Site:
     """Return the policy that is nearest to a site's settings."""
     notes: list[str] = []
     policy = f"{_order(settings, notes)}{_backfill(settings)}"
     preempts = settings.get("preempttype", "preempt/none")
     if preempts != "preempt/none":
         notes.append(f"PreemptType={preempts} is not followed: nothing is preempted")
+    if len({each.tier for each in partitions}) > 1:
+        tiers = ", ".join(f"{each.name} {each.tier}" for each in partitions)
+        notes.append(f"PriorityTier differs between partitions ({tiers}) and is not followed")
     notes.extend(f"{key}={value} is not followed" for key, value in _left(settings))
     return Site(f"{policy}+first-fit", tuple(notes))
 
@@ -113,9 +126,9 @@ def _order(settings: Mapping[str, str], notes: list[str]) -> str:
     if weights["fairshare_weight"]:
         if "no_fair_tree" not in settings.get("priorityflags", "").lower():
             options.append("fair_tree=true")
-        notes.append("fair-share: accounts count equally unless cluster.tenants gives weights; usage starts at none")
+        notes.extend((EQUAL_SHARES, "fair-share: usage starts at none"))
     if weights["qos_weight"]:
-        notes.append("QOS priorities are not in the settings: the QOS factor is 0 for all")
+        notes.append(QOS_UNKNOWN)
     return f"multifactor({','.join(options)})"
 
 

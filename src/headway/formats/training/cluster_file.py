@@ -16,10 +16,19 @@ from msgspec import structs
 
 from headway.errors import ExperimentError
 from headway.formats import kubernetes, toml
-from headway.formats.slurm import cluster_json as slurm_cluster_json, scontrol as slurm_scontrol, sinfo as slurm_sinfo
+from headway.formats.slurm import (
+    cluster_json as slurm_cluster_json,
+    conf as slurm_conf,
+    sacctmgr as slurm_sacctmgr,
+    scontrol as slurm_scontrol,
+    sinfo as slurm_sinfo,
+)
+from headway.formats.slurm.followed import Followed, followed
+from headway.formats.slurm.records import SiteRules, Unread
 from headway.formats.training import openb
 from headway.formats.training.cluster_records import Described, NodeRecord, PartitionRecord
-from headway.formats.training.cluster_table import ClusterTable, NodeGroup, PartitionTable
+from headway.formats.training.cluster_table import ClusterTable, NodeGroup, PartitionTable, QosTable, tables_of_tenants
+from headway.formats.training.limit_table import table_from_rule
 
 
 class Source(Protocol):
@@ -32,17 +41,42 @@ class Source(Protocol):
         """Return what the text says; ``where`` names it in errors."""
 
 
-SOURCES: tuple[Source, ...] = (kubernetes, openb, slurm_scontrol, slurm_sinfo, slurm_cluster_json)
+SOURCES: tuple[Source, ...] = (
+    kubernetes,
+    openb,
+    slurm_conf,
+    slurm_sacctmgr,
+    slurm_scontrol,
+    slurm_sinfo,
+    slurm_cluster_json,
+)
 
 
-def read(paths: Sequence[str]) -> tuple[ClusterTable, tuple[str, ...]]:
-    """Return the cluster that files describe together, and what a reader of results should know about them."""
+def read(paths: Sequence[str]) -> tuple[ClusterTable, tuple[str, ...], tuple[Unread, ...]]:
+    """Return the cluster that files describe together, what to know about them, and which rules are not followed."""
     tables = [_table(Path(path)) for path in paths if path.endswith(".toml")]
     described = [_described(path) for path in paths if not path.endswith(".toml")]
     if len(tables) > 1:
         raise ExperimentError("cluster files: only one of them may be a TOML file")
     base = tables[0] if tables else ClusterTable()
-    return merged(described, base) if described else base, tuple(note for each in described for note in each.notes)
+    if not described:
+        return base, (), ()
+    site = SiteRules()
+    for each in described:
+        site = site.merged(each.rules)
+    rules = followed(site)
+    notes = (*(note for each in described for note in each.notes), *rules.notes)
+    return _ruled(merged(described, base), rules), notes, rules.unread
+
+
+def _ruled(table: ClusterTable, rules: Followed) -> ClusterTable:
+    """Return a table with the rules of a site; what it says itself comes first."""
+    return structs.replace(
+        table,
+        limits=[*table.limits, *map(table_from_rule, rules.limits)],
+        tenants=table.tenants or tables_of_tenants(rules.tenants),
+        qos=table.qos or [QosTable(name=name, priority=priority) for name, priority in rules.priorities],
+    )
 
 
 def merged(described: Sequence[Described], base: ClusterTable) -> ClusterTable:
@@ -52,9 +86,12 @@ def merged(described: Sequence[Described], base: ClusterTable) -> ClusterTable:
         before = nodes.get(record.name)
         belongs = record.partitions if before is None else (*before.partitions, *record.partitions)
         nodes[record.name] = replace(before or record, partitions=tuple(dict.fromkeys(belongs)))
+    if not nodes and (base.nodes or base.node_groups):
+        return base  # the files tell rules alone
     if not nodes:
+        named = "partitions but " if any(each.partitions for each in described) else ""
         hints = "".join(f"; {note}" for each in described for note in each.notes)
-        raise ExperimentError(f"cluster files: they name partitions but no node; add a file with the nodes{hints}")
+        raise ExperimentError(f"cluster files: they name {named}no node; add a file with the nodes{hints}")
     groups = []
     for kind, same in groupby(nodes.values(), key=lambda node: replace(node, name="", partitions=())):
         names = [node.name for node in same]
@@ -94,10 +131,12 @@ def _described(path: str) -> Described:
     text = _text(path)
     for source in SOURCES:
         if source.describes(text):
-            return source.cluster(text, f"cluster {path}")
+            whole = slurm_conf.included(text, Path(path), "cluster") if source is slurm_conf else text
+            return source.cluster(whole, f"cluster {path}")
     raise ExperimentError(
         f"cluster {path}: is none of the files that describe a cluster (scontrol show node -o, sinfo -N, "
-        "scontrol show partition, kubectl get nodes -o json, an openb node list, TOML)"
+        "scontrol show partition, slurm.conf, sacctmgr show qos -P, kubectl get nodes -o json, an openb node list, "
+        "TOML)"
     )
 
 

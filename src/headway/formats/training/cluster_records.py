@@ -1,6 +1,8 @@
-"""Define the records that parsers of cluster files return: one a node, one a partition."""
+"""Define the records that parsers of cluster files return: one a node, one a partition, and a site's rules."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from headway.formats.slurm.records import SiteRules
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,3 +33,5 @@ class Described:
     nodes: tuple[NodeRecord, ...] = ()
     partitions: tuple[PartitionRecord, ...] = ()
     notes: tuple[str, ...] = ()
+    rules: SiteRules = field(default_factory=SiteRules)
+    """What a Slurm site's own files say about its rules."""

@@ -1,12 +1,14 @@
 """Build a cluster from the ``[cluster]`` table of an experiment: nodes, topology, partitions and tenants."""
 
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
 from msgspec import Struct, field, structs
 
 from headway.errors import ExperimentError, InputError, unknown_name
-from headway.training.cluster import Cluster, Level, Node, Partition, Tenant
+from headway.formats.training.limit_table import LimitTable, rule_from_table, table_from_rule, with_values
+from headway.training.cluster import Cluster, Level, Node, Partition, Qos, Tenant
 from headway.units import REFERENCE_SPEED_PPM, parse_size
 
 MOST_NODES = 50_000
@@ -58,6 +60,15 @@ class TenantTable(Struct, kw_only=True):
     guaranteed_gpus: int | None = None
     limit_gpus: int | None = None
     borrow: bool = False
+    parent: str = ""
+    users: dict[str, int] = field(default_factory=dict)
+
+
+class QosTable(Struct, kw_only=True):
+    """A quality of service, which jobs name."""
+
+    name: str
+    priority: int = 0
 
 
 class ClusterTable(Struct, kw_only=True):
@@ -77,6 +88,10 @@ class ClusterTable(Struct, kw_only=True):
     islands: list[int] = field(default_factory=list)
     partitions: list[PartitionTable] = field(default_factory=list)
     tenants: list[TenantTable] = field(default_factory=list)
+    limits: list[LimitTable] = field(default_factory=list)
+    limit: dict[str, float | str] = field(default_factory=dict)
+    """Other amounts for limits, by name or address, for sweeps and variants; none: without it."""
+    qos: list[QosTable] = field(default_factory=list)
     tenancy: str = "pool"
     sizing: str = "gpu-time"
     sharing_penalty: float = 0.0
@@ -106,6 +121,8 @@ def build(table: ClusterTable) -> Cluster:
         partitions=tuple(Partition(p.name, _positions(p, count), p.priority) for p in table.partitions),
         tenants=_tenants(table.tenants),
         gpu_speed_ppm=_speeds(table.gpu_speed, {group.gpu_type for group in groups}),
+        limits=with_values(tuple(map(rule_from_table, table.limits)), table.limit),
+        qos=tuple(Qos(each.name, within(f"qos {each.name}: priority", each.priority, 0, 2**32)) for each in table.qos),
     )
 
 
@@ -121,15 +138,28 @@ def _names(groups: list[NodeGroup], count: int) -> list[str]:
 
 
 def described(table: ClusterTable, cluster: Cluster) -> ClusterTable:
-    """Return the table with the cluster's partitions and tenants written out, also those derived from a trace."""
+    """Return the table with the cluster's partitions, tenants and limits written out, also those derived from files."""
     partitions = [PartitionTable(name=p.name, nodes=list(p.nodes), priority=p.priority) for p in cluster.partitions]
-    tenants = [
+    limits = list(map(table_from_rule, cluster.limits))
+    qos = [QosTable(name=each.name, priority=each.priority) for each in cluster.qos]
+    tenants = tables_of_tenants(cluster.tenants)
+    return structs.replace(table, partitions=partitions, tenants=tenants, limits=limits, limit={}, qos=qos)
+
+
+def tables_of_tenants(tenants: Iterable[Tenant]) -> list[TenantTable]:
+    """Return tenants as an experiment writes them."""
+    return [
         TenantTable(
-            name=t.name, weight=t.weight, guaranteed_gpus=t.guaranteed_gpus, limit_gpus=t.limit_gpus, borrow=t.borrow
+            name=t.name,
+            weight=t.weight,
+            guaranteed_gpus=t.guaranteed_gpus,
+            limit_gpus=t.limit_gpus,
+            borrow=t.borrow,
+            parent=t.parent,
+            users=dict(t.users),
         )
-        for t in cluster.tenants
+        for t in tenants
     ]
-    return structs.replace(table, partitions=partitions, tenants=tenants)
 
 
 def within(what: str, value: Any, least: float, most: float) -> Any:
@@ -245,7 +275,12 @@ def _tenants(tables: list[TenantTable]) -> tuple[Tenant, ...]:
         within(f"tenant {tenant.name}: weight", tenant.weight, 1, 10**9)
         for what, gpus in (("guaranteed_gpus", tenant.guaranteed_gpus), ("limit_gpus", tenant.limit_gpus)):
             within(f"tenant {tenant.name}: {what}", gpus or 0, 0, MOST_NODES * MOST_GPUS_A_NODE)
-    return tuple(Tenant(t.name, t.weight, t.guaranteed_gpus, t.limit_gpus, t.borrow) for t in tables)
+        for user, weight in tenant.users.items():
+            within(f"tenant {tenant.name}: weight of user {user}", weight, 1, 10**9)
+    return tuple(
+        Tenant(t.name, t.weight, t.guaranteed_gpus, t.limit_gpus, t.borrow, t.parent, tuple(t.users.items()))
+        for t in tables
+    )
 
 
 def _speeds(speeds: dict[str, float], types: set[str]) -> dict[str, int]:

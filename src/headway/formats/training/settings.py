@@ -51,6 +51,15 @@ class TraceTable(Struct, kw_only=True):
     """Empty: told by the beginning of the file."""
     map: str = ""
     """For any table: which column is what, e.g. gpus=num_gpus,submit=timestamp,work=duration."""
+    start: str = ""
+    """Jobs submitted from then on, a date of the site or a time since the first submission; what ran or waited then
+    is taken along and not measured."""
+    end: str = ""
+    """Jobs submitted before then."""
+    begins: str = ""
+    """The date of the first submission, of a trace that has no dates."""
+    zone: str = ""
+    """Where the site is: Europe/Berlin. Dates of a log that writes instants are shown there; else in UTC."""
     synthetic: Synthetic | None = None
     synergy: Synergy | None = None
     models: str = ""
@@ -140,6 +149,10 @@ class JobsMeasureTable(MeasureTable, kw_only=True):
     """4000:5000: of the jobs in submission order, numbered from 0, those from 4000 up to but not including 5000."""
     warmup: Span = ""
     """Jobs that are submitted before: a share of the jobs like 10%, or a time."""
+    price: list[str] | str = ""
+    """Of an hour of one GPU, by type: h100=3.2,a100=1.8."""
+    watts: list[str] | str = ""
+    """Of one GPU while a job holds it, by type: h100=700."""
 
 
 class Experiment(Struct, kw_only=True):

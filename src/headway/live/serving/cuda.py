@@ -169,6 +169,7 @@ class GpuRange:
         self.size_bytes = aligned(size_bytes, driver.granularity)
         self.address = driver.reserve(self.size_bytes)
         self._driver = driver
+        self.link = f"link of GPU {driver.index}"
         self._say = say
         self._handle: int | None = None
         self._host: mmap.mmap | None = None

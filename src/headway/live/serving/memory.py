@@ -5,7 +5,8 @@ runs out it evicts by itself what no batch uses. A model is loaded by whichever 
 """
 
 import gc
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from enum import Enum
 from threading import Condition
 from typing import Any
@@ -129,6 +130,21 @@ class Memory:
                 raise
         self.make_room()
         self._models[model].load()
+
+    @contextmanager
+    def held(self, models: Sequence[int]) -> Iterator[list[Any]]:
+        """Yield loaded models, which stay while the body runs; where there is no room, what nobody uses goes."""
+        try:
+            self.reserve(models)
+        except RefusedError:
+            self.make_room()
+            self.reserve(models)
+        try:
+            for model in models:
+                self.load(model)
+            yield self.values(models)
+        finally:
+            self.release(models)
 
     def missing(self, models: Iterable[int]) -> tuple[int, ...]:
         """Return the models that are not here, nor on their way."""

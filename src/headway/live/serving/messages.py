@@ -44,6 +44,8 @@ class Setup(Struct, frozen=True, array_like=True, tag=0):
     """Of the budget, what the server's books hold for models; 0: what the process leaves."""
     model_bytes: tuple[int, ...] = ()
     """By model: its bytes in the server's books; empty: as they come out."""
+    warm: bool = False
+    """Whether to run all tasks on their examples first."""
 
 
 class Run(Struct, frozen=True, array_like=True, tag=1):

@@ -20,6 +20,8 @@ class Options:
     """The device of each worker, in turn."""
     environments: tuple[dict[str, str], ...] = ({},)
     """What is set in the environment of each worker, in turn."""
+    warm: bool = False
+    """Whether workers run all tasks on their examples before they take requests."""
     cpus: tuple[tuple[int, ...], ...] = ((),)
     """The CPUs of each worker, in turn; empty: all."""
     context_bytes: int = 0

@@ -20,6 +20,8 @@ class Range(Protocol):
 
     size_bytes: int
     """What it takes while it is mapped."""
+    link: str
+    """What it is filled over, one model at a time on this machine; empty: nothing that others wait for."""
 
     def attach(self, source: Source) -> None:
         """Make ready to be filled from a source, once."""
@@ -42,6 +44,8 @@ class Range(Protocol):
 
 class CpuRange:
     """A range in the memory of this process."""
+
+    link = ""
 
     def __init__(self, size_bytes: int) -> None:
         self.size_bytes = -(-size_bytes // _PAGE) * _PAGE

@@ -5,6 +5,7 @@ built.
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, Protocol
 
 from headway.live.serving.host import Host
@@ -80,7 +81,8 @@ class Placed:
             with self._host.turn(self.name):
                 self._source = self._host.source(self.name, self._entries)
         if self._source is not None:
-            self._place.fill(self._source)
+            with self._host.turn(self._place.link) if self._place.link else nullcontext():
+                self._place.fill(self._source)
             return
         if (built := skeleton(self._build())) is None or built.entries != self._entries:
             raise TypeError(f"model {self.name}: its function built another model than before")

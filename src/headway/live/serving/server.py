@@ -119,6 +119,7 @@ class Server:
                 weights_folder=str(options.folder / "weights"),
                 booked_bytes=booked_bytes,
                 model_bytes=tuple(model.size_bytes for model in catalogue.models),
+                warm=options.warm,
             )
 
         environment = options.environments[index % len(options.environments)]

@@ -43,9 +43,10 @@ from headway.live.serving.messages import (
 )
 from headway.live.serving.payload import Packer
 from headway.live.serving.residents import Resident, Unprepared, prepared
+from headway.live.serving.warmup import warm_up
 from headway.live.serving.worker_batch import Batch, reason
 from headway.live.serving.worker_lanes import Lane
-from headway.program.pipeline import Model
+from headway.program.pipeline import Model, Task
 from headway.scenarios.app import App, read_app
 
 BEAT_SECONDS = 0.5
@@ -135,6 +136,23 @@ class Worker:
                 say(f"model {model.name} cannot be built: {reason(problem)}")
                 found[at] = Unprepared(model.name, prepare, declared_bytes)
         return [found[at] for at in range(len(models))]
+
+    def warm_up(self, app: App) -> None:
+        """Run all tasks of an application on their examples, then give the models back."""
+        numbers = {name: number for number, name in enumerate(self._setup.models)}
+
+        def call(task: Task, lists: list[list[Any]]) -> list[Any]:
+            models = [numbers[model.name] for model in task.models]
+            self._device.use_cpus(task.cpus)
+            with self._memory.held(models) as values:
+                results = task.run(*values, *lists)
+                if task.slices:
+                    self._device.wait()
+            return results
+
+        for line in warm_up(app.graphs, call):
+            say(line)
+        self._memory.make_room()
 
     def hello(self) -> None:
         """Say that the worker is ready."""
@@ -287,7 +305,10 @@ def _prepared(link: Link, setup: Order) -> Worker:
         raise RefusedError(f"{type(setup).__name__} came before Setup")
     if setup.cpus:
         os.sched_setaffinity(0, setup.cpus)
-    return Worker(link, setup, read_app(Path(setup.app)))
+    worker = Worker(link, setup, app := read_app(Path(setup.app)))
+    if setup.warm:
+        worker.warm_up(app)
+    return worker
 
 
 def _read(link: Link, setups: "SimpleQueue[Order]", workers: "SimpleQueue[Worker]") -> None:

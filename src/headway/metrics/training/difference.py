@@ -19,6 +19,8 @@ from headway.metrics.compare import Sample, change
 from headway.metrics.series import FloatArray, IntArray
 from headway.metrics.training.changes import changed
 from headway.metrics.training.ledger import Ledger
+from headway.metrics.training.sizes import gpu_type_of
+from headway.metrics.training.tenants import GROUPS
 from headway.metrics.training.timeline import timeline
 from headway.training.rows import Kind
 from headway.units import MILLISECOND, SECOND, WHOLE_GPU_MILLI
@@ -89,7 +91,7 @@ def as_json(difference: Difference, level: float = LEVEL) -> dict[str, Any]:
         "change": {key: change(whole["after"][key], value) for key, value in whole["before"].items()},
         "confidence": level or None,
         **_interval(difference, both, level),
-        "tenants": list(_tenants(difference, level)),
+        **{key: rows for group, key in GROUPS.items() if (rows := _members(difference, group, level)) is not None},
         "gain": _named(difference, np.argsort(-gains, kind="stable"), gains > 0),
         "lose": [*_never_run(difference), *_named(difference, np.argsort(gains, kind="stable"), gains < 0)],
     }
@@ -136,9 +138,14 @@ def _interval(difference: Difference, jobs: npt.NDArray[np.bool_], level: float)
     return {"jct_change_low": low, "jct_change_high": high}
 
 
-def _tenants(difference: Difference, level: float) -> list[dict[str, Any]]:
-    """Return a row a tenant that has a job to compare or one that is left out, by name."""
-    names, codes = difference.before.codes("tenant")
+def _members(difference: Difference, group: str, level: float) -> list[dict[str, Any]] | None:
+    """Return a row a tenant, user, … that has a job to compare or one that is left out, by name.
+
+    None where a group has no more than one member; tenants have their row in any case.
+    """
+    names, codes = _codes(difference.before, group)
+    if len(names) < 2 and group != "tenant":
+        return None
     left_out = np.zeros(len(codes), dtype=np.bool_)
     left_out[list(difference.left_out)] = True
     rows = []
@@ -149,12 +156,20 @@ def _tenants(difference: Difference, level: float) -> list[dict[str, Any]]:
             continue
         both = difference.both & theirs
         counts = {"jobs": int(theirs.sum()), "completed": int(both.sum()), "left_out": without}
-        row: dict[str, Any] = {"tenant": names[code], **counts}
+        row: dict[str, Any] = {group: names[code], **counts}
         for key in ("jct", "wait"):
             first, second = (_mean(_of(getattr(ledger, key), both)) for ledger in (difference.before, difference.after))
             row |= {f"{key}_before_s": first, f"{key}_after_s": second, f"{key}_change": change(second, first)}
         rows.append(row | _interval(difference, both, level))
     return rows
+
+
+def _codes(ledger: Ledger, group: str) -> tuple[list[Any], IntArray]:
+    if group != "gpu_type":
+        return ledger.codes(group)
+    values = [gpu_type_of(job) for job in ledger.jobs]
+    position = {name: index for index, name in enumerate(dict.fromkeys(values))}
+    return list(position), np.fromiter(map(position.__getitem__, values), np.int64, len(values))
 
 
 def _named(difference: Difference, order: IntArray, which: npt.NDArray[np.bool_]) -> list[dict[str, Any]]:

@@ -1,5 +1,6 @@
-"""Classify jobs by the GPUs that they ask for, for tables, figures and forecasts."""
+"""Classify jobs by the GPUs that they ask for, how many and of which type, for tables, figures and forecasts."""
 
+from headway.training.job import Job
 from headway.units import WHOLE_GPU_MILLI
 
 NO_GPU, PART = "no GPU", "part of a GPU"
@@ -26,3 +27,15 @@ def _between(most: int) -> str:
 
 SIZE_CLASSES = (NO_GPU, PART, *(_between(1 << power) for power in range(LARGEST_GPUS.bit_length())), LARGEST)
 """All of them, the narrowest first."""
+
+
+NOTHING = "–"
+"""Stands for a group without a name."""
+ANY_TYPE = "any type"
+
+
+def gpu_type_of(job: Job) -> str:
+    """Return which GPUs a job asks for: ``h100``, ``a100 or h100``, any type, or none."""
+    if not job.gpus:
+        return NO_GPU
+    return " or ".join(job.gpu_types) or ANY_TYPE

@@ -24,7 +24,7 @@ from headway.metrics.training.jobs import (
 )
 from headway.metrics.training.ledger import FIRST_ACTION, Ledger
 from headway.metrics.training.overload import overload
-from headway.metrics.training.tenants import jain, tenant_fairness
+from headway.metrics.training.tenants import GROUPS, jain, tenant_fairness
 from headway.metrics.training.timeline import Timeline, timeline
 from headway.metrics.training.window import Window, arrivals_of, span_of, still_growing
 from headway.training.cluster import Cluster
@@ -45,7 +45,7 @@ REPLICATION = Replication(
         *("seed", "digest", "stopped", "jobs", "jct_mean_s", "wait_mean_s", "gpu_utilisation", "makespan_s"),
         *("gpu_utilisation_while_arriving", "tail_s"),
     ),
-    groups={"tenants": "tenant", "partitions": "partition"},
+    groups={key: group for group, key in GROUPS.items()} | {"limits": "limit"},
 )
 """How the results of several seeds become one."""
 

@@ -1,4 +1,4 @@
-"""Make the tables of tenants and partitions, and compute Jain's index of fairness."""
+"""Make the tables of tenants, partitions, QOS, users and GPU types, and compute Jain's index of fairness."""
 
 import numpy as np
 import polars as pl
@@ -6,6 +6,16 @@ import polars as pl
 from headway.metrics.series import FloatArray
 from headway.metrics.training.jobs import gpu_seconds, job_table
 from headway.metrics.training.ledger import Ledger
+from headway.metrics.training.sizes import NOTHING, gpu_type_of
+
+GROUPS = {
+    "tenant": "tenants",
+    "partition": "partitions",
+    "qos": "qos",
+    "user": "users",
+    "gpu_type": "gpu_types",
+}
+"""What jobs are told apart by in results, and the key of the list of their members."""
 
 
 def by_tenant(ledger: Ledger, table: pl.DataFrame | None = None) -> pl.DataFrame:
@@ -16,9 +26,24 @@ def by_tenant(ledger: Ledger, table: pl.DataFrame | None = None) -> pl.DataFrame
     return grouped.insert_column(1, weight)
 
 
-def by_partition(ledger: Ledger, table: pl.DataFrame | None = None) -> pl.DataFrame:
-    """Return one row a partition that a job has named, by name; jobs that run anywhere stand under the empty name."""
-    return _grouped(job_table(ledger) if table is None else table, "partition")
+def by_group(ledger: Ledger, group: str, table: pl.DataFrame | None = None) -> pl.DataFrame:
+    """Return one row a member of one of ``GROUPS``, by name.
+
+    Jobs that name none stand under a dash; without a partition under an empty name.
+    """
+    jobs = job_table(ledger) if table is None else table
+    if group == "tenant":
+        return by_tenant(ledger, jobs)
+    return _grouped(jobs.drop(group, strict=False).with_columns(_labels(ledger, group, jobs["id"])), group)
+
+
+def _labels(ledger: Ledger, group: str, ids: pl.Series) -> pl.Series:
+    if group == "gpu_type":
+        names = [gpu_type_of(ledger.jobs[number]) for number in ids.to_list()]
+    else:
+        nothing = "" if group == "partition" else NOTHING
+        names = [getattr(ledger.jobs[number], group) or nothing for number in ids.to_list()]
+    return pl.Series(group, names, dtype=pl.String)
 
 
 def _grouped(table: pl.DataFrame, key: str) -> pl.DataFrame:

@@ -50,9 +50,16 @@ def check_texts(jobs: str, warmup: str | int | float) -> None:
         _length(str(warmup))
 
 
-def window_of(jobs: Sequence[Job], numbers: str, warmup: str | int | float) -> Window | None:
-    """Return the jobs to be measured: ``4000:5000``, or after a warm-up of ``10%`` or ``2d``; None for all."""
+def window_of(jobs: Sequence[Job], numbers: str, warmup: str | int | float, carried: int = 0) -> Window | None:
+    """Return the jobs to be measured: ``4000:5000``, or after a warm-up of ``10%`` or ``2d``; None for all.
+
+    Of the jobs that ran or waited before the run began, the first ``carried``, none is: numbers and shares count from
+    the first one after them.
+    """
     check_texts(numbers, warmup)
+    if carried:
+        chosen = window_of(jobs[carried:], numbers, warmup)
+        return Window(carried, len(jobs)) if chosen is None else Window(carried + chosen.first, carried + chosen.last)
     if numbers:
         first, last = _range(numbers)
         last = len(jobs) if last is None else last

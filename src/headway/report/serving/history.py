@@ -17,6 +17,7 @@ from headway.serving.fleet import Fleet
 from headway.serving.graph import Graph
 from headway.serving.request import Request
 from headway.serving.rows import UNANSWERED, Kind, unpack
+from headway.traces.build import no_collection
 
 PARTS = {
     "run": "computing",
@@ -79,9 +80,10 @@ class TaskHistory:
             Kind.FETCHED: self._on_fetched,
             Kind.INSTANCE_STARTED: self._on_fetched,
         }
-        for values in tape.of(*readers).tolist():
-            row = TapeRow(*values)
-            readers[row.kind](row)
+        with no_collection():
+            for values in tape.of(*readers).tolist():
+                row = TapeRow(*values)
+                readers[row.kind](row)
 
     def __iter__(self) -> Iterator[Attempt]:
         for tasks in self.tasks.values():

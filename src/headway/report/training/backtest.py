@@ -1,15 +1,21 @@
-"""Make the terminal tables of a backtest: errors of simulated starts, in all, by size and by partition."""
+"""Make the terminal tables of a backtest: errors of simulated starts, in all and by group, and what they come from."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from rich.table import Table
 
-from headway.metrics.training.backtest import Backtest, Errors
+from headway.metrics.training.backtest import GROUPS, Backtest, Errors
+from headway.metrics.training.verdict import Verdict
+from headway.report.formatting import percent
 from headway.report.terminal import framed
 from headway.units import format_duration, seconds
 
-_COLUMNS = ("jobs", "wait recorded", "simulated", "error median", "p90", "bias")
+_COLUMNS = ("jobs", "wait recorded", "simulated", "error median", "p90", "bias", "of all errors")
+_TITLES = {"qos": "QOS", "gpu_type": "GPU type"}
+MOST_ROWS = 10
+"""So many groups of a kind are shown, those with the largest errors; --json has all."""
 
 
 def errors_table(title: str, groups: Sequence[Errors], first: str) -> Table:
@@ -17,7 +23,8 @@ def errors_table(title: str, groups: Sequence[Errors], first: str) -> Table:
     table = framed([first], _COLUMNS, title)
     for group in groups:
         times = (group.wait_recorded_mean_s, group.wait_simulated_mean_s, group.error_p50_s, group.error_p90_s)
-        table.add_row(group.group, f"{group.jobs:,}", *(said(time) for time in times), signed(group.bias_s))
+        cells = (f"{group.jobs:,}", *(said(time) for time in times), signed(group.bias_s), percent(group.share, 0))
+        table.add_row(group.group, *cells)
     return table
 
 
@@ -33,14 +40,33 @@ def signed(time_s: float) -> str:
 
 
 def tables(backtests: Sequence[Backtest], names: Sequence[str]) -> Iterator[Table]:
-    """Yield all tables: policies side by side under these names, then those of the first by size and partition."""
+    """Yield all tables: policies side by side under these names, then those of the first by each kind of group."""
     whole = [replace(backtest.whole, group=name) for name, backtest in zip(names, backtests, strict=True)]
     yield errors_table("", whole, "policy")
     first = backtests[0]
     whose = f", {names[0]}" if len(backtests) > 1 else ""
-    yield errors_table(f"by size{whose}", first.by_size, "size")
-    if len(first.by_partition) > 1:
-        yield errors_table(f"by partition{whose}", first.by_partition, "partition")
+    for kind in GROUPS:
+        groups, called = first.groups[kind], _TITLES.get(kind, kind)
+        if len(groups) > 1 or kind == "size":
+            yield errors_table(f"by {called}{whose}{_which(groups)}", _largest(groups), called)
+
+
+def _largest(groups: Sequence[Errors]) -> Sequence[Errors]:
+    """Return the groups with the largest errors, in their own order; all where they are few."""
+    kept = sorted(groups, key=lambda each: -each.share)[:MOST_ROWS]
+    return [each for each in groups if each in kept]
+
+
+def _which(groups: Sequence[Errors]) -> str:
+    return f", the {MOST_ROWS} of {len(groups):,} with the largest errors" if len(groups) > MOST_ROWS else ""
+
+
+def reasons_table(rows: Sequence[Mapping[str, Any]], samples: int) -> Table:
+    """Return what waiting was for, as samples of the queue say."""
+    table = framed(["reason"], ["job-hours", "share"], f"waiting by reason, {samples:,} samples of squeue")
+    for row in rows[:MOST_ROWS]:
+        table.add_row(row["reason"], f"{row['job_hours']:,.1f}", percent(row["share"], 0))
+    return table
 
 
 def missed(backtest: Backtest) -> list[str]:
@@ -52,8 +78,8 @@ def missed(backtest: Backtest) -> list[str]:
     return [f"({' and '.join(parts)}; {backtest.jobs:,} jobs in all)"] if parts else []
 
 
-def verdict(backtest: Backtest) -> str:
-    """Return one sentence on what to believe."""
+def errors_line(backtest: Backtest) -> str:
+    """Return one sentence on how far off starts are."""
     if not backtest.compared:
         return "no job started in both: there is nothing to believe"
     half, most = said(backtest.whole.error_p50_s), said(backtest.whole.error_p90_s)
@@ -63,3 +89,21 @@ def verdict(backtest: Backtest) -> str:
         f"half of the {backtest.compared:,} jobs start within {half} of their recorded start, "
         f"nine of ten within {most}{rank}"
     )
+
+
+def verdict_lines(verdict: Verdict, has_reasons: bool) -> list[str]:
+    """Return the verdict, and where the errors come from."""
+    told = ["", f"verdict: {verdict.text}"]
+    if verdict.sources:
+        told.append("where the errors come from:")
+    for each in verdict.sources:
+        told.append(
+            f"  {percent(each.share, 0)} {each.by.replace('_', ' ')} {each.group} ({each.jobs:,} jobs, "
+            f"{signed(each.bias_s)} on average): {each.cause}; {each.remedy}"
+        )
+    if has_reasons:
+        told.append(
+            "(of the reasons of a job sacct keeps one, the last other than Priority and Resources: how long it waited "
+            "for it is not recorded)"
+        )
+    return told

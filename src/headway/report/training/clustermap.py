@@ -40,6 +40,8 @@ CLOSED_BY = {
 MOVED_HERE = 8
 """Set beside what closed a hold when a move opened it."""
 LONGEST_NAME = 80
+NO_GPUS = "without GPUs"
+KIND = "GPU type"
 _DOWN = {int(Kind.NODE_FAILED): 1, int(Kind.NODE_DRAINED): 2}
 
 
@@ -177,13 +179,19 @@ def tenants_by_work(jobs: Sequence[Job]) -> list[str]:
 
 
 def describe(cluster: Cluster) -> dict[str, Any]:
-    """Return the nodes, and the frames around them: partitions, then the levels of the topology, outermost first."""
+    """Return the nodes, and the frames around them, outermost first.
+
+    These are partitions, then types of GPUs where there are several, then the levels of the topology.
+    """
     names = [level.name for level in cluster.outer_levels]
+    kinds = [node.gpu_type if node.gpus else NO_GPUS for node in cluster.nodes]
+    several = len(set(kinds)) > 1
     partitions = [(partition.name, set(partition.nodes)) for partition in cluster.partitions]
     paths = []
     for position, node in enumerate(cluster.nodes):
         inside = ", ".join(name for name, members in partitions if position in members)
         path = [("partition", inside)] if partitions else []
+        path += [(KIND, kinds[position])] if several else []
         paths.append([*path, *zip(names, node.path, strict=True)])
     return {
         "nodes": [[node.name, node.gpus, node.gpu_type] for node in cluster.nodes],
@@ -202,5 +210,7 @@ def _frame(kind: str, name: str, nodes: list[int], paths: list[list[tuple[str, s
         if len(inside) > 1 or (level == "partition" and "" not in inside):
             frames = [_frame(level, name, members, paths, depth + 1) for name, members in inside.items()]
             return {**frame, "frames": frames}
+        if level == KIND and name:
+            frame["name"] = f"{name} · {next(iter(inside))}"
         depth += 1
     return {**frame, "nodes": nodes}

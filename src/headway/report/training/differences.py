@@ -6,6 +6,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from headway.metrics.training.tenants import GROUPS
 from headway.report.formatting import signed
 from headway.report.terminal import framed
 from headway.report.time_unit import in_unit, time_unit
@@ -40,8 +41,9 @@ _SHOWN = ((DAY, HOUR), (HOUR, MINUTE), (MINUTE, SECOND), (10 * SECOND, 10 * MILL
 def tables(difference: Row) -> Iterator[Table]:
     """Yield all of it: the whole, tenants where there are several, jobs that gain and jobs that lose."""
     yield _whole(difference)
-    if len(difference["tenants"]) > 1:
-        yield _tenants(difference)
+    for group, key in GROUPS.items():
+        if len(difference.get(key, ())) > 1:
+            yield _members(difference, group, key)
     for key, title in (("gain", "jobs that gain most"), ("lose", "jobs that lose most")):
         if difference[key]:
             yield _jobs(difference[key], title)
@@ -89,23 +91,28 @@ def _said(key: str, value: float | None, before: Row) -> str:
     return in_unit(value, *time_unit(before[key] or 0)) if key.endswith("_s") else f"{value:,}"
 
 
-def _tenants(difference: Row) -> Table:
-    rows: Sequence[Row] = difference["tenants"]
+def _members(difference: Row, group: str, key: str) -> Table:
+    rows: Sequence[Row] = difference[key]
     most = sorted(rows, key=lambda row: -int(row["jobs"] + row["left_out"]))[:MOST_TENANTS]
-    shown = sorted(most, key=lambda row: str(row["tenant"]))
+    shown = sorted(most, key=lambda row: str(row[group]))
     more = f", the {MOST_TENANTS} of {len(rows)} with most jobs" if len(rows) > MOST_TENANTS else ""
     sure = any(_range(row) for row in shown)
     of_jct = ["JCT before", "after", "change", *([_level(difference)] if sure else [])]
     gone = ["never run"] if any(row["left_out"] for row in shown) else []
     heads = ["jobs", *gone, *of_jct, "wait before", "after", "change"]
-    table = framed(["tenant"], heads, f"by tenant{more}")
-    units = {key: time_unit(max((row[f"{key}_before_s"] or 0) for row in shown)) for key in ("jct", "wait")}
+    called = group.replace("_", " ")
+    table = framed([called], heads, f"by {called}{more}")
+    units = {time: time_unit(max((row[f"{time}_before_s"] or 0) for row in shown)) for time in ("jct", "wait")}
     for row in shown:
-        cells: list[str | Text] = [str(row["tenant"]), f"{row['jobs']:,}", *([f"{row['left_out']:,}"] if gone else [])]
-        for key, unit in units.items():
-            cells += [in_unit(row[f"{key}_before_s"], *unit), in_unit(row[f"{key}_after_s"], *unit)]
-            cells.append(_change(row[f"{key}_change"], less_is_better=True))
-            cells += [_range(row)] if sure and key == "jct" else []
+        cells: list[str | Text] = [
+            str(row[group]) or "(any)",
+            f"{row['jobs']:,}",
+            *([f"{row['left_out']:,}"] if gone else []),
+        ]
+        for time, unit in units.items():
+            cells += [in_unit(row[f"{time}_before_s"], *unit), in_unit(row[f"{time}_after_s"], *unit)]
+            cells.append(_change(row[f"{time}_change"], less_is_better=True))
+            cells += [_range(row)] if sure and time == "jct" else []
         table.add_row(*cells)
     return table
 

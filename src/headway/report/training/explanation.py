@@ -26,7 +26,7 @@ from headway.sim.resume import Moment, resume
 from headway.training.actions import MigrateJob
 from headway.training.cluster import Cluster
 from headway.training.explain import Cause, why_waiting
-from headway.training.feasible import quota_refusal
+from headway.training.feasible import limit_refusal, quota_refusal
 from headway.training.job import Job
 from headway.training.jobstate import JobState
 from headway.training.openings import Opening, by_moves, by_preemption
@@ -314,6 +314,8 @@ def _started(moment: Moment, job: int, opening: Opening) -> bool:
 def _why_none(kind: str, state: TrainingState, js: JobState) -> str:
     if kind == MOVES:
         if state.quotas and (refusal := quota_refusal(js)) is not None:
+            return f"none: {refusal}"
+        if (refusal := limit_refusal(state, js)) is not None:
             return f"none: {refusal}"
         free = state.pool.free_among(js.eligible)
         if free < js.gpus:

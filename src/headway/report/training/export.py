@@ -4,25 +4,26 @@
 """
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
 from headway.core.tape import Tape
+from headway.formats.dates import Calendar
 from headway.metrics.series import IntArray, Series
 from headway.metrics.training.fragmentation import fragmentation
 from headway.metrics.training.host import at_first
 from headway.metrics.training.jobs import job_table
 from headway.metrics.training.ledger import Ledger
-from headway.metrics.training.tenants import by_tenant
+from headway.metrics.training.tenants import GROUPS, by_group
 from headway.metrics.training.timeline import timeline
 from headway.report.export import Written, write_pieces
 from headway.report.training.perfetto import ENDED, trace_events, waited_before
 from headway.report.training.slots import slots
 from headway.training.rows import WORD_BITS, Kind
-from headway.units import HOUR, REFERENCE_SPEED_PPM, SECOND, WHOLE_GPU_MILLI
+from headway.units import HOUR, REFERENCE_SPEED_PPM, SECOND, WHOLE_GPU_MILLI, seconds
 
 _ABOUT_NODES = (Kind.NODE_FAILED, Kind.NODE_RECOVERED, Kind.NODE_DRAINED)
 _ABOUT_NOBODY = (Kind.WOKE, Kind.WAKE_AT)
@@ -33,17 +34,32 @@ def write_perfetto(ledger: Ledger, path: Path, title: str = "", tell: Callable[[
     return write_pieces(path, trace_events(ledger, title, tell))
 
 
-def tables(ledger: Ledger, tape: Tape) -> dict[str, Callable[[], pl.DataFrame]]:
+def tables(ledger: Ledger, tape: Tape, calendar: Calendar | None = None) -> dict[str, Callable[[], pl.DataFrame]]:
     """Return every table by its name, made when it is asked for."""
     jobs = cache(lambda: job_table(ledger))
     return {
-        "jobs": lambda: jobs().join(_asked_for(ledger), on="id", how="left", maintain_order="left"),
+        "jobs": lambda: _dated(jobs().join(_asked_for(ledger), on="id", how="left", maintain_order="left"), calendar),
         "holds": lambda: hold_table(ledger),
         "tape": lambda: tape_table(ledger, tape),
         "timeline": lambda: timeline_table(ledger),
-        "tenants": lambda: by_tenant(ledger, jobs()),
+        **{key: partial(_of_group, ledger, group, jobs) for group, key in GROUPS.items()},
         "nodes": lambda: _nodes(ledger),
     }
+
+
+def _of_group(ledger: Ledger, group: str, jobs: Callable[[], pl.DataFrame]) -> pl.DataFrame:
+    return by_group(ledger, group, jobs())
+
+
+def _dated(table: pl.DataFrame, calendar: Calendar | None) -> pl.DataFrame:
+    """Return a table of jobs with the dates of the site beside its times, where there are any."""
+    if calendar is None:
+        return table
+    dates = [
+        pl.Series(name, [None if at is None else calendar.iso(seconds(at)) for at in table[f"{name}_s"]], pl.String)
+        for name in ("submit", "first_start", "end")
+    ]
+    return table.with_columns(dates)
 
 
 def _asked_for(ledger: Ledger) -> pl.DataFrame:

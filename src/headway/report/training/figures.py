@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from headway.formats.dates import Calendar
 from headway.metrics.series import FloatArray, Series
 from headway.report.downsample import cdf, rounded
 from headway.report.figures import Figure, layout_of, line_style
 from headway.report.formatting import axis_of, clipped
+from headway.report.training import trust
 from headway.report.training.causes import WaitCauses
 from headway.report.training.downsample import stretched, without_tail
 from headway.report.training.formatting import size_label, size_labels
@@ -23,6 +25,8 @@ COLOURS = 10
 """Colours of the palette that stand for something."""
 MOST_BARS = 16
 """Tenants with a bar of their own; the rest stand together."""
+MOST_WEEK_ENDS = 60
+"""Of more, none is shaded."""
 OTHERS = "all others"
 _DASHES = ("solid", "dash", "dot", "dashdot")
 _SHAPES = ("", "/", "x", ".")
@@ -42,6 +46,7 @@ _CAUSES = {
     CauseKind.ROUND: "policy decides later",
     CauseKind.HOST: "CPUs or memory short",
     CauseKind.PLACEMENT: "placement rule",
+    CauseKind.LIMIT: "held back by a limit",
 }
 _LONGEST = 32
 """Letters of the name of a run."""
@@ -129,14 +134,35 @@ def over_time(compared: Comparison) -> Figure:
             data.extend(_stretch(compared, index, series, (size, 100.0 if mark else 1.0), (shown, f"y{number}")))
         if mark:
             layout[f"yaxis{number}"] |= {"range": [0, 102], "ticksuffix": " %", "dtick": 50}
-    layout["xaxis"] = {
-        "title": {"text": f"{unit} since the run began"},
-        "anchor": f"y{len(panels)}",
-        "range": [0, max(shown, 1) / SECOND / size],
-        "minallowed": 0,
-        "maxallowed": max(whole, 1) / SECOND / size,
-    }
+    layout["xaxis"] = {"anchor": f"y{len(panels)}"}
+    if (dates := trust.calendar_of(compared)) is not None:
+        _put_dates(data, layout, dates, size, (max(shown, 1), max(whole, 1)))
+    else:
+        layout["xaxis"] |= {
+            "title": {"text": f"{unit} since the run began"},
+            "range": [0, max(shown, 1) / SECOND / size],
+            "minallowed": 0,
+            "maxallowed": max(whole, 1) / SECOND / size,
+        }
     return {"data": data, "layout": layout}
+
+
+def _put_dates(
+    data: list[dict[str, Any]], layout: dict[str, Any], dates: Calendar, size: float, ends: tuple[int, int]
+) -> None:
+    """Turn an axis of time into one of dates, with week-ends shaded."""
+    for line in data:
+        line["x"] = [dates.shown(round(at * size * SECOND)) for at in line["x"]]
+    first, shown, whole = (dates.shown(time) for time in (0, *ends))
+    limits = {"range": [first, shown], "minallowed": first, "maxallowed": whole}
+    layout["xaxis"] |= {"type": "date", "title": {"text": f"{dates.about()}; week-ends shaded"}, **limits}
+    rests = list(dates.week_ends(0, ends[1]))
+    if len(rests) > MOST_WEEK_ENDS:
+        return
+    box = {"type": "rect", "yref": "paper", "y0": 0, "y1": 1, "layer": "below", "line": {"width": 0}}
+    layout["shapes"] = [
+        {**box, "x0": dates.shown(since), "x1": dates.shown(until), "fillcolor": "@ink/0.06"} for since, until in rests
+    ]
 
 
 def shown_until(compared: Comparison) -> int:

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import polars as pl
 
 from headway.report import sections
-from headway.report.formatting import change, duration, durations, hours, percent, plain
-from headway.report.training import headline
+from headway.report.formatting import NOTHING, THIN, change, duration, hours, percent, plain
+from headway.report.time_unit import in_unit, time_unit
+from headway.report.training import headline, trust
 from headway.report.training.formatting import size_labels
 from headway.report.training.measured import Comparison, Measured
 
@@ -23,7 +24,7 @@ def hero(compared: Comparison) -> str:
         headline.facts(compared),
         headline.warnings(compared),
     )
-    return sections.hero(*told, pictures)
+    return sections.hero(*told, pictures, trust.verdict_box(compared))
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,8 @@ class Bar:
 def _bars(compared: Comparison) -> str:
     """Return bars of the mean time to completion: of each run, or of each size of job in one run."""
     if len(compared.runs) > 1:
-        lines, what = [_of_run(compared, index) for index in range(len(compared.runs))], "Mean time to completion"
+        lines = [*_of_past(compared), *(_of_run(compared, index) for index in range(len(compared.runs)))]
+        what = "Mean time to completion"
     elif compared.baseline.seeds:
         lines, what = [_of_run(compared, 0)], "Mean time to completion"
     else:
@@ -54,7 +56,8 @@ def _bars(compared: Comparison) -> str:
     if not known:
         return ""
     longest = max([*known, *(line.interval[1] for line in lines if line.interval), 1e-12])
-    told = durations([line.mean for line in lines])
+    unit = time_unit(max(known))  # that of the table below
+    told = [NOTHING if line.mean is None else in_unit(line.mean, *unit).replace(" ", THIN) for line in lines]
     rows = [_bar(line, 100 / longest, shown) for line, shown in zip(lines, told, strict=True)]
     level = f'<span class="swatch whisker">{percent(compared.baseline.level, 0)} interval</span>'
     return (
@@ -63,6 +66,12 @@ def _bars(compared: Comparison) -> str:
         f"{level if compared.baseline.level else ''}</figcaption>"
         f'<div class="rows">{"".join(rows)}</div></figure>'
     )
+
+
+def _of_past(compared: Comparison) -> list[Bar]:
+    """Return the bar of what really happened, where the log tells it."""
+    past = trust.past_of(compared)
+    return [] if past is None else [Bar("recorded <small>past</small>", past["jct_mean_s"], past["wait_mean_s"] or 0.0)]
 
 
 def _of_run(compared: Comparison, index: int) -> Bar:

@@ -1,5 +1,6 @@
 """Write the first sentences of a report: the answer, what was run, and what to be careful about."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from html import escape
@@ -23,6 +24,7 @@ from headway.report.formatting import (
     three_digits,
 )
 from headway.report.names import shortened
+from headway.report.training import trust
 from headway.report.training.measured import Comparison, Measured
 from headway.training.cluster import Cluster
 
@@ -32,6 +34,9 @@ _POINT = 0.01
 """Shares that differ by less are told once."""
 _MOST_NAMED = 8
 TOO_CLOSE = "too close to call"
+_SHORT = 32
+"""Letters of a name that is told in a sentence with the options of its parts."""
+_OPTIONS = re.compile(r"\([^()]*\)")
 _WHOLE = 400
 """Letters of a name that is told in full."""
 
@@ -44,7 +49,8 @@ def _times(share: float) -> str:
 
 def name(run: Measured) -> str:
     """Return the name of a run, in bold."""
-    return f"<b{in_full(run)}>{plain(run.label)}</b>"
+    short = _OPTIONS.sub("(…)", run.label) if len(run.label) > _SHORT else run.label
+    return f"<b{in_full(run, short)}>{plain(short)}</b>"
 
 
 def in_full(run: Measured, shown: str = "") -> str:
@@ -236,12 +242,22 @@ def facts(compared: Comparison) -> list[tuple[str, str]]:
         ("Trace", _each([_trace(run) for run in runs])),
         ("Jobs", _each([_jobs(run) for run in runs])),
         ("Cluster", _each([_cluster(run.stored.scene.cluster) for run in runs])),
+        *_dates(compared),
         ("Jobs arrive for", _spans([_arriving(run.numbers) for run in runs])),
         ("Last ends", f"{_spans([run.numbers.tail_s or 0.0 for run in runs])} later"),
         ("Policy" if len(runs) == 1 else "Policies", _each([plain(each) for each in policies])),
         *(divided if any(run.allocation for run in runs) else ()),
         ("Seeds" if any(run.seeds for run in runs) else "Seed", _each([_seeds(run) for run in runs])),
     ]
+
+
+def _dates(compared: Comparison) -> list[tuple[str, str]]:
+    """Return when the run began and ended, as the site's clock has it."""
+    dates = trust.calendar_of(compared)
+    if dates is None:
+        return []
+    last = max(run.ledger.horizon for run in compared.runs)
+    return [("Dates", f"{dates.short(0)} to {dates.short(last)} ({escape(dates.about())})")]
 
 
 def _each(values: list[str]) -> str:
@@ -299,8 +315,12 @@ def _cluster(cluster: Cluster) -> str:
         + ("without GPUs" if not gpus else f"× {gpus}" + ("" if kind == "gpu" else f" {plain(kind, 20)}"))
         for (gpus, kind), nodes in kinds.items()
     ]
-    shown = parts if len(parts) <= 3 else [*parts[:2], f"{len(parts) - 2} more kinds"]
-    return f"{count(cluster.gpus, 'GPU')}: {' + '.join(shown)}"
+    if len(parts) > _MOST_NAMED:  # by type alone
+        types = Counter[str]()
+        for (gpus, kind), nodes in kinds.items():
+            types["without GPUs" if not gpus else kind] += nodes * max(gpus, 1)
+        parts = [f"{number(each)} {plain(kind, 20)}" for kind, each in types.items()]
+    return f"{count(cluster.gpus, 'GPU')}: {' + '.join(parts)}"
 
 
 # --- what to be careful about ---------------------------------------------------------------------------------

@@ -51,7 +51,7 @@ def _of_requests(record: Record) -> Iterator[str]:
 
 def _counts(record: Record) -> Iterator[str]:
     what = "requests" if "requests" in record else "jobs"
-    yield f"  {'rows':<13} {record['rows']:,}: {record[what]:,} {what}, {record['dropped']:,} dropped"
+    yield f"  {'rows':<13} {record['rows']:,}: {record[what]:,} {what}, {record['dropped']:,} dropped{_held(record)}"
     yield f"  {'span':<13} {_time(record['span_s'])} from the first to the last submission"
 
 
@@ -183,6 +183,12 @@ def _odd(record: Record) -> Iterator[str]:
         yield ""
         yield "  To know"
         yield from (f"  - {line}" for line in told)
+
+
+def _held(record: Record) -> str:
+    """Return how many jobs the dropped rows stand for, where that is more than their number."""
+    jobs = record.get("dropped_jobs", record["dropped"])
+    return f" ({jobs:,} jobs)" if jobs > record["dropped"] else ""
 
 
 def _dropped(record: Record) -> Iterator[str]:

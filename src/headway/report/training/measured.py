@@ -1,6 +1,6 @@
 """Measure the runs of a report once each, and compute the differences between them with their intervals."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +12,7 @@ import polars as pl
 
 from headway.core.tape import Tape
 from headway.errors import InputError
+from headway.formats.training.past import Past
 from headway.formats.training.settings import Experiment
 from headway.metrics.bootstrap import Interval, mean_interval
 from headway.metrics.compare import Row, Sample, change, known, over_seeds
@@ -24,7 +25,7 @@ from headway.metrics.training.sizes import size_class
 from headway.metrics.training.summary import REPLICATION, Summary, from_json, of_ledger
 from headway.metrics.training.tenants import by_tenant
 from headway.metrics.training.timeline import Timeline, timeline
-from headway.metrics.training.window import Window, window_of
+from headway.metrics.training.window import Window
 from headway.plugins import as_named
 from headway.report.names import cut_distinct
 from headway.report.training.formatting import size_label
@@ -54,6 +55,13 @@ class Scene(Protocol):
     @property
     def jobs(self) -> tuple[Job, ...]:
         """Return the workload, in order of submission."""
+
+    @property
+    def past(self) -> Past:
+        """Return what the log says of the jobs besides."""
+
+    def window(self) -> Window | None:
+        """Return the jobs that are measured; None for all."""
 
     def policy(self) -> ComposedPolicy:
         """Return a fresh policy."""
@@ -87,6 +95,10 @@ class Stored(Protocol):
     def complete(self) -> bool:
         """Return whether the run came to its end."""
 
+    @property
+    def result(self) -> Mapping[str, Any]:
+        """Return the numbers that were stored beside the tape."""
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -105,6 +117,11 @@ class Measured:
     drawn: bool = False
     """Whether another seed would have given another run."""
 
+    @property
+    def result(self) -> Mapping[str, Any]:
+        """Return the numbers that were stored beside the tape; none of a run that was killed."""
+        return self.stored.result
+
     @cached_property
     def ledger(self) -> Ledger:
         """Return the tape, taken apart."""
@@ -113,8 +130,7 @@ class Measured:
     @cached_property
     def window(self) -> Window | None:
         """Return the jobs that the experiment wants measured; None for all."""
-        table = self.stored.scene.experiment.measure
-        return window_of(self.stored.scene.jobs, table.jobs, table.warmup)
+        return self.stored.scene.window()
 
     @property
     def level(self) -> float:

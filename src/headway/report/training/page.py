@@ -152,8 +152,10 @@ def _maps(compared: Comparison, parts: Parts) -> None:
             coarse.append(f"{plain(run.label)} every {duration(packed.tick / SECOND)}")
         left -= len(packed.text)
         parts.payloads.append(packed.text)
+        dates = run.stored.scene.past.calendar
         parts.maps[str(index)] = {
             "cluster": clustermap.describe(cluster),
+            **({} if dates is None else {"begins": f"{dates.shown(0).replace(' ', 'T')}Z"}),
             "payload": len(parts.payloads) - 1,
             "workload": workload,
         }

@@ -9,11 +9,12 @@ import polars as pl
 
 from headway.errors import printable
 from headway.metrics.training.summary import Summary
+from headway.metrics.training.tenants import GROUPS, by_group
 from headway.report.figures import Figure
 from headway.report.formatting import NOTHING, change, count, duration, durations, hours, number, percent, plain
 from headway.report.sections import figure, for_run, legend, row, table
 from headway.report.time_unit import time_unit
-from headway.report.training import headline
+from headway.report.training import headline, trust
 from headway.report.training.causes import WaitCauses
 from headway.report.training.figures import MOST_BARS
 from headway.report.training.formatting import size_labels
@@ -23,6 +24,8 @@ from headway.units import format_duration, seconds
 LONGEST_WAITS = 50
 _LONGEST_NAME = 400
 """Characters after which a full name is cut."""
+_TASK = r"^(\d+)_\d+$"
+"""The name of a task of a Slurm array."""
 MOST_TENANTS = 20
 """Rows of the tenants' table that are shown at first; the rest can be unfolded."""
 
@@ -36,7 +39,7 @@ def comparison(compared: Comparison) -> str:
     heads += ["fragm.", "preempt.", "moves", "lost GPU-h"]
     longest = max((run.numbers.jct_s.mean or 0.0 for run in compared.runs), default=0.0)
     waiting = max((run.numbers.wait_s.mean or 0.0 for run in compared.runs), default=0.0)
-    rows = []
+    rows = _past_rows(trust.past_of(compared), heads, longest, waiting)
     for index, run in enumerate(compared.runs):
         summary = run.numbers
         tail = "" if summary.tail_s is None else f"<small>tail {format_duration(seconds(summary.tail_s))}</small>"
@@ -65,7 +68,74 @@ def comparison(compared: Comparison) -> str:
         if run.name
     ]
     in_full = f'<ul class="note whole">{"".join(full_names)}</ul>' if full_names else ""
-    return table(heads, rows, "All runs side by side") + in_full
+    return table(heads, rows, "All runs side by side") + in_full + costs(compared)
+
+
+def _past_rows(past: Mapping[str, Any] | None, heads: Sequence[str], longest: float, waiting: float) -> list[str]:
+    """Return the row of what really happened, where the log tells it; what it does not tell is left empty."""
+    if past is None:
+        return []
+    told = {
+        "jobs": number(past["jobs"]),
+        "JCT mean": _in_unit_of(past["jct_mean_s"], longest),
+        "p50": _in_unit_of(past["jct_p50_s"], longest),
+        "p99": _in_unit_of(past["jct_p99_s"], longest),
+        "wait mean": _in_unit_of(past["wait_mean_s"], waiting),
+        "GPU use": percent(past["gpu_utilisation_while_arriving"]),
+    }
+    return [row("recorded <small>past</small>", [told.get(head, "") for head in heads[1:]])]
+
+
+def costs(compared: Comparison) -> str:
+    """Return what the GPUs that were held cost, by type, where prices or watts are given."""
+    if not any(run.result.get("costs") for run in compared.runs):
+        return ""
+    rows = []
+    for run in compared.runs:
+        for each in run.result.get("costs") or ():
+            cost, energy = each["cost"], each["energy_kwh"]
+            cells = [plain(each["gpu_type"], 20), hours(each["gpu_hours"])]
+            cells += [NOTHING if cost is None else f"{cost:,.2f}", NOTHING if energy is None else f"{energy:,.1f}"]
+            rows.append(row(plain(run.label, 80), cells))
+    return "<h3>What the GPUs that were held cost</h3>" + table(
+        ["run", "GPU type", "GPU-hours", "cost", "energy, kWh"], rows, "Cost and energy by type of GPU"
+    )
+
+
+def by_groups(compared: Comparison) -> str:
+    """Return mean waits by partition, QOS, user and GPU type, one column a run, the recorded past before them."""
+    past = trust.past_of(compared)
+    names = [plain(run.label, 30) for run in compared.runs]
+    told = []
+    for group, key in GROUPS.items():
+        frames = [by_group(run.ledger, group, run.table) for run in compared.runs]
+        members = [dict(zip(each[group].to_list(), each.iter_rows(named=True), strict=True)) for each in frames]
+        listed = sorted({name for each in members for name in each}, key=lambda name: _by_hours(members, name))
+        if group == "tenant" or len(listed) < 2:
+            continue
+        was = {str(each[group]): each["wait_mean_s"] for each in (past or {}).get(key, ())}
+        title = {"qos": "QOS", "gpu_type": "GPU type"}.get(group, group)
+        heads = [title, "jobs", "GPU-hours", *(["recorded"] if past else []), *names]
+        rows = [_member(name, members, was.get(name or "(any)"), past is not None) for name in listed]
+        shown = table(heads, rows[:MOST_TENANTS], f"Mean wait by {title}")
+        if len(rows) > MOST_TENANTS:
+            rest = table(heads, rows[MOST_TENANTS:], f"The others, mean wait by {title}")
+            shown += f"<details><summary>{count(len(rows) - MOST_TENANTS, 'more')}</summary>{rest}</details>"
+        told.append(f"<h3>Mean wait by {title}</h3>{shown}")
+    return "".join(told)
+
+
+def _by_hours(members: Sequence[Mapping[str, Any]], name: str) -> tuple[float, str]:
+    return -max(each[name]["gpu_hours"] for each in members if name in each), name
+
+
+def _member(name: str, members: Sequence[Mapping[str, Any]], was: float | None, has_past: bool) -> str:
+    here = [each[name] for each in members if name in each]
+    times = durations(
+        [*([was] if has_past else []), *(each[name]["wait_mean_s"] if name in each else None for each in members)]
+    )
+    held = max(each["gpu_hours"] for each in here)
+    return row(plain(name or "(any)", 40), [f"{max(each['jobs'] for each in here):,}", hours(held), *times])
 
 
 def _jobs_cell(summary: Summary) -> str:
@@ -162,16 +232,32 @@ def fairness(compared: Comparison) -> str:
     what = "tenant" if several else "size of job"
     rho = figure("rho", f"Mean finish-time fairness by {what}", f"ρ by {what}")
     wait = figure("group-wait", f"Mean wait by {what}", f"mean wait by {what}")
-    jain = [run.summary.jain_tenants if several else run.summary.jain_jobs for run in compared.runs]
-    shown = [NOTHING if index is None else f"{index:.3f}" for index in jain]
-    by_run = [f"{plain(run.label)} {index}" for run, index in zip(compared.runs, shown, strict=True)]
-    over = "GPU time that tenants received (over their weight)" if several else "ρ of jobs"
+    over, by_run = _jain(compared, several)
     index = (
         '<p class="note">ρ is the time a job took over the time it would have taken on an equal part of the cluster: '
-        f"above 1, worse off. Jain’s index over the {over}, 1 being equal for all: {', '.join(by_run)}.</p>"
+        f"above 1, worse off. Jain’s index over the {over}, 1 being equal for all: {by_run}.</p>"
     )
     tables = "".join(for_run(i, tenants(run)) for i, run in enumerate(compared.runs)) if several else ""
-    return f'<div class="pair">{rho}{wait}</div>{index}{tables}'
+    return f'<div class="pair">{rho}{wait}</div>{index}{by_groups(compared)}{tables}'
+
+
+def _jain(compared: Comparison, several: bool) -> tuple[str, str]:
+    """Return what Jain's index is over, and its value in each run.
+
+    What tenants receive is the same under any policy that completes all jobs: then it is that of ρ.
+    """
+    received = [_index(run.summary.jain_tenants) for run in compared.runs]
+    telling = several and (len(compared.runs) == 1 or len(set(received)) > 1)
+    shown = received if telling else [_index(run.summary.jain_jobs) for run in compared.runs]
+    over = "GPU time that tenants received (over their weight)" if telling else "ρ of jobs"
+    if len(set(shown)) == 1:
+        return over, shown[0] + (" in all runs" if len(shown) > 1 else "")
+    named = [f"{plain(run.label)} {index}" for run, index in zip(compared.runs, shown, strict=True)]
+    return over, ", ".join(named)
+
+
+def _index(value: float | None) -> str:
+    return NOTHING if value is None else f"{value:.3f}"
 
 
 def groups(compared: Comparison, column: str) -> list[str]:
@@ -202,10 +288,12 @@ def lost(compared: Comparison, drawn: Figure) -> str:
 
 
 def longest(run: Measured) -> str:
-    """Return the jobs that waited longest, and how to ask why."""
-    waiting = (
-        run.table.sort(["wait_s", "id"], descending=[True, False]).head(LONGEST_WAITS).filter(pl.col("wait_s") > 0)
-    )
+    """Return the jobs that waited longest, and how to ask why; of the tasks of an array the one that did."""
+    ordered = run.table.sort(["wait_s", "id"], descending=[True, False]).filter(pl.col("wait_s") > 0)
+    array = pl.coalesce(pl.col("name").str.extract(_TASK), pl.format("#{}", "id"))
+    folded = ordered.with_columns(array.alias("array")).with_columns(pl.len().over("array").alias("tasks"))
+    waiting = folded.unique("array", keep="first", maintain_order=True).head(LONGEST_WAITS)
+    dates = run.stored.scene.past.calendar
     if not len(waiting):
         return '<p class="note">No job waited.</p>'
     rows = []
@@ -214,7 +302,7 @@ def longest(run: Measured) -> str:
         cells = [
             plain(record["tenant"], 30),
             f"{record['width']:g}",
-            duration(record["submit_s"]),
+            duration(record["submit_s"]) if dates is None else dates.short(seconds(record["submit_s"])),
             f"<b>{duration(record['wait_s'])}</b>",
             duration(record["run_s"]),
             escape(record["outcome"]),
@@ -222,7 +310,8 @@ def longest(run: Measured) -> str:
         if run.shown_folder:
             command = f"headway story {quote(run.shown_folder)} {quote(job)}"
             cells.append(f"<code>{escape(printable(command))}</code>")
-        rows.append(row(plain(job, 40), cells))
+        more = f" <small>and {record['tasks'] - 1:,} more tasks of the array</small>" if record["tasks"] > 1 else ""
+        rows.append(row(plain(job, 40) + more, cells))
     heads = [
         "job",
         "tenant",

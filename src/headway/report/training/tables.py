@@ -11,6 +11,7 @@ from rich.text import Text
 from headway.errors import ExperimentError, unknown_name
 from headway.kernels.policies import registry as kernels
 from headway.metrics.training.changes import changes
+from headway.metrics.training.tenants import GROUPS as MEMBERS
 from headway.report.formatting import level_of, signed
 from headway.report.names import shortened
 from headway.report.terminal import fitted, framed
@@ -20,7 +21,9 @@ from headway.training.policies import registry
 from headway.units import format_duration, seconds
 
 Row = Mapping[str, Any]
-GROUPS = ("tenant", "partition", "level")
+GROUPS = ("tenant", "partition", "qos", "user", "gpu-type", "level", "limit")
+RECORDED = "recorded"
+"""What the past of the site is called beside runs."""
 _COLUMNS = (
     *("policy", "jobs", "JCT mean", "p50", "p99", "wait", "makespan", "tail", "GPU use", "fragm.", "preempt."),
     *("moves", "lost GPU-h", "jobs/s"),
@@ -53,9 +56,26 @@ def comparison(rows: Sequence[Row], leave_out: Sequence[str] = ()) -> Table:
     shown = {name: cells for name, cells in _columns(rows).items() if cells and name not in leave_out}
     words = [name for name in shown if name in ("variant", "policy")]
     table = framed(words, [name for name in shown if name not in words])
+    if past := next((row[RECORDED] for row in rows if row.get(RECORDED)), None):
+        table.add_row(*_past_cells(past, rows, list(shown), words))
     for cells in zip(*shown.values(), strict=True):
         table.add_row(*cells)
     return table
+
+
+def _past_cells(past: Row, rows: Sequence[Row], heads: Sequence[str], words: Sequence[str]) -> list[str]:
+    """Return the line of the recorded past; what the log does not tell is left empty."""
+    jct, wait = _unit(rows, "jct_mean_s"), _unit(rows, "wait_mean_s")
+    cells = {
+        words[0]: RECORDED,
+        "jobs": f"{past['jobs']:,}",
+        "JCT mean": in_unit(past["jct_mean_s"], *jct),
+        "p50": in_unit(past["jct_p50_s"], *jct),
+        "p99": in_unit(past["jct_p99_s"], *jct),
+        "wait": in_unit(past["wait_mean_s"], *wait),
+        "GPU use": _share(past["gpu_utilisation_while_arriving"]),
+    }
+    return [cells.get(head, "") for head in heads]
 
 
 def fitting(rows: Sequence[Row], width: int) -> tuple[Table, int]:
@@ -87,8 +107,8 @@ def _columns(rows: Sequence[Row]) -> dict[str, Sequence[Text | str]]:
     several = any(row.get("seeds", 1) > 1 for row in rows)
     divided = any(row.get("allocation") for row in rows)
     return {
-        "variant": [str(row.get("variant", "")) for row in rows] if any(row.get("variant") for row in rows) else [],
-        "policy": shortened([str(row["policy"]) for row in rows]),
+        "variant": _labels(rows),
+        "policy": _policies(rows),
         "jobs": plain["jobs"],
         "seeds": [str(row.get("seeds", 1)) for row in rows] if several else [],
         "JCT mean": plain["JCT mean"],
@@ -100,6 +120,17 @@ def _columns(rows: Sequence[Row]) -> dict[str, Sequence[Text | str]]:
         "memory": [_share(row.get("memory_utilisation_while_arriving")) for row in rows] if divided else [],
         **{name: plain[name] for name in _COLUMNS[9:]},
     }
+
+
+def _labels(rows: Sequence[Row]) -> list[str]:
+    """Return what runs are called, where one has a name; the others by their policy."""
+    if not any(row.get("variant") for row in rows):
+        return []
+    return [str(row.get("variant") or short) for row, short in zip(rows, _policies(rows), strict=True)]
+
+
+def _policies(rows: Sequence[Row]) -> list[str]:
+    return shortened([str(row["policy"]) for row in rows])
 
 
 def _against(rows: Sequence[Row]) -> tuple[str, list[float | None]]:
@@ -183,43 +214,94 @@ def check_groups(groups: Sequence[str]) -> None:
             raise ExperimentError(unknown_name("--by", group, GROUPS))
 
 
+def several(group: str) -> str:
+    """Return the key of the list of members of a group."""
+    return "limits" if group == "limit" else MEMBERS[_column(group)]
+
+
+def _column(group: str) -> str:
+    return group.replace("-", "_")
+
+
 def has_group(rows: Sequence[Row], group: str) -> bool:
     """Return whether the results say anything by this group."""
-    return group == "level" or any(row.get(f"{group}s") for row in rows)
+    return group == "level" or any(row.get(several(group)) for row in rows)
 
 
-def grouped(rows: Sequence[Row], group: str) -> Table:
-    """Return one line a tenant, partition or level, one column a run: mean JCT and its change, or fragmentation."""
-    titles = {"level": "fragmentation, mean over time", "tenant": "mean JCT", "partition": "mean JCT"}
-    table = Table(
-        title=f"{titles[group]} by {group}", title_justify="left", box=None, pad_edge=False, header_style="bold"
-    )
-    table.add_column(group, no_wrap=True)
-    if group != "level":
-        table.add_column("jobs", justify="right")
-    for name in shortened([str(row.get("variant") or row["policy"]) for row in rows]):
+def grouped(rows: Sequence[Row], group: str) -> list[Table]:
+    """Return tables with one line a member and one column a run: mean JCT and wait; fragmentation by level, or waiting
+    by limit."""
+    if group == "level":
+        table = _grouped_table("fragmentation, mean over time by level", group, rows)
+        for name, values in _levels(rows):
+            table.add_row(name, *map(_share, values))
+        return [table]
+    if group == "limit":
+        table = _grouped_table("job-hours waited by limit", group, rows)
+        for name, values in _limits(rows):
+            table.add_row(name, *(_hours(value, values[0]) for value in values))
+        return [table]
+    return [_members_table(rows, group, what, key) for what, key in (("JCT", "jct_mean_s"), ("wait", "wait_mean_s"))]
+
+
+def _grouped_table(title: str, group: str, rows: Sequence[Row], *more: str) -> Table:
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    table.add_column(group.replace("-", " "), no_wrap=True)
+    for name in (*more, *shortened([str(row.get("variant") or row["policy"]) for row in rows])):
         table.add_column(name, justify="right")
-    for name, jobs, values in _levels(rows) if group == "level" else _members(rows, group):
-        texts = [_share(value) if group == "level" else _hours(value, values[0]) for value in values]
-        table.add_row(name, *([] if jobs is None else [f"{jobs:,}"]), *texts)
     return table
 
 
-def _levels(rows: Sequence[Row]) -> Iterator[tuple[str, None, list[float | None]]]:
+def _members_table(rows: Sequence[Row], group: str, what: str, key: str) -> Table:
+    """Return the mean of one time by member; the recorded past, where it is known, stands before the runs."""
+    past = next((row[RECORDED] for row in rows if row.get(RECORDED)), None)
+    before = [] if past is None else [RECORDED]
+    title = f"mean {what} by {group.replace('-', ' ')}"
+    table = _grouped_table(title, group, rows, "jobs", *before)
+    was = {} if past is None else {str(each[_column(group)]): each for each in past[several(group)]}
+    for name, jobs, values in _members(rows, group, key):
+        first = values[0] if past is None else was.get(name, {}).get(key)
+        shown = [_hours(value, first) for value in values]
+        table.add_row(name, f"{jobs:,}", *([_hours(first, None)] if before else []), *shown)
+    return table
+
+
+def costs(rows: Sequence[Row]) -> Table:
+    """Return GPU-hours, cost and energy by type of GPU, a line a run and type."""
+    table = framed(["run", "GPU type"], ["GPU-hours", "cost", "energy"], "what the GPUs that were held cost")
+    names = shortened([str(row.get("variant") or row["policy"]) for row in rows])
+    for name, row in zip(names, rows, strict=True):
+        listed = row.get("costs") or ()
+        held = sum(each["gpu_hours"] for each in listed)
+        whole = {"gpu_type": "all", "cost": row.get("cost"), "energy_kwh": row.get("energy_kwh"), "gpu_hours": held}
+        for each in (*listed, *([whole] if len(listed) > 1 else [])):
+            spent, energy = each.get("cost"), each.get("energy_kwh")
+            cells = ("–" if spent is None else f"{spent:,.2f}", "–" if energy is None else f"{energy:,.1f} kWh")
+            table.add_row(name, each["gpu_type"], f"{each['gpu_hours']:,.1f}", *cells)
+    return table
+
+
+def _levels(rows: Sequence[Row]) -> Iterator[tuple[str, list[float | None]]]:
     for key in dict.fromkeys(key for row in rows for key in row):
         if key.startswith("fragmentation_") and key != "fragmentation_mean":
-            yield key.removeprefix("fragmentation_"), None, [row.get(key) for row in rows]
-    yield "fgd's measure", None, [row.get("fgd_fragmentation") for row in rows]
+            yield key.removeprefix("fragmentation_"), [row.get(key) for row in rows]
+    yield "fgd's measure", [row.get("fgd_fragmentation") for row in rows]
 
 
-def _members(rows: Sequence[Row], group: str) -> Iterator[tuple[str, int, list[float | None]]]:
+def _limits(rows: Sequence[Row]) -> Iterator[tuple[str, list[float | None]]]:
+    waited = [{each["limit"]: each["job_hours"] * 3600 for each in row.get("limits", ())} for row in rows]
+    for name in sorted({name for each in waited for name in each}):
+        yield name, [each.get(name, 0.0) for each in waited]
+
+
+def _members(rows: Sequence[Row], group: str, key: str) -> Iterator[tuple[str, int, list[float | None]]]:
     by_name: dict[str, list[Row | None]] = {}
     for position, row in enumerate(rows):
-        for member in row.get(f"{group}s", ()):
-            by_name.setdefault(str(member[group]), [None] * len(rows))[position] = member
+        for member in row.get(several(group), ()):
+            by_name.setdefault(str(member[_column(group)]), [None] * len(rows))[position] = member
     for name, members in sorted(by_name.items()):
         jobs = max(member["jobs"] for member in members if member)
-        yield name or "(any)", jobs, [member["jct_mean_s"] if member else None for member in members]
+        yield name or "(any)", jobs, [member[key] if member else None for member in members]
 
 
 def _hours(value: float | None, first: float | None) -> str:

@@ -9,6 +9,7 @@ from copy import copy
 from operator import attrgetter
 
 from headway.training.actions import Action, PreemptJob, StartJob, WakeAt
+from headway.training.counters import NEVER
 from headway.training.feasible import quota_refusal
 from headway.training.jobstate import JobState
 from headway.training.policies.allotted import Allotted, granted, taken_over
@@ -72,6 +73,7 @@ class ComposedPolicy:
         self._alone = migration is None and allocation is None
         self._plain = self._alone and not self.preempts and not self.refresh and not round_length
         """The backfill alone decides."""
+        self._limits_move = False
         self._woken_for = 0
         self._divided_at = 0
         """``tenures`` of the state when what jobs hold was last divided."""
@@ -93,7 +95,9 @@ class ComposedPolicy:
         # later.
         in_order = type(self.order).victims is Order.victims and not self._order_lanes and self._alone
         self._only_releases_help = not state.quotas and (not self.preempts or in_order)
-        self._plain = self._plain and not state.quotas  # where something may be reclaimed, jobs are stopped
+        self._limits_move = state.limits is not None and state.limits.moves
+        # Where something may be reclaimed, jobs are stopped; where a limit lets jobs go with time, it wakes up.
+        self._plain = self._plain and not state.quotas and not self._limits_move
         self.order.bind(state)
         self.divide_on(state)
 
@@ -141,6 +145,14 @@ class ComposedPolicy:
         if self._plain:
             self.blocked = None
             return self.backfill.decide(now, state, self) if state.queue.size else ()
+        return self._until_limits_open(now, state) if self._limits_move else self._chosen(now, state)
+
+    def _until_limits_open(self, now: int, state: TrainingState) -> Iterator[Action]:
+        yield from self._chosen(now, state)
+        if state.limits is not None and (time := state.limits.opens()) < NEVER:
+            yield from self._wake(now, time)
+
+    def _chosen(self, now: int, state: TrainingState) -> Iterable[Action]:
         if self.stopped:
             self.stopped = {}
         if not state.queue.size and not (state.running and self._looks_after_runs(state)):

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from headway.training.draft import Draft
-from headway.training.feasible import quota_refusal
+from headway.training.feasible import limit_refusal, quota_refusal
 from headway.training.jobstate import Account, JobState
 from headway.training.policies.parts import PlacementRule
 from headway.training.policies.releasing import Releasing, shortfall
@@ -49,8 +49,10 @@ def make_room(state: TrainingState, js: JobState, rule: PlacementRule, victims: 
 
 
 def fits(state: TrainingState, js: JobState, rule: PlacementRule) -> Placement | None:
-    """Return where a waiting job could start now if nobody came before it; None when nowhere, or for its quota."""
-    return None if state.quotas and quota_refusal(js) is not None else rule.place(state.pool, js)
+    """Return where a waiting job could start now if nobody came before it; None when nowhere or not allowed."""
+    if (state.quotas and quota_refusal(js) is not None) or (js.limits is not None and limit_refusal(state, js)):
+        return None
+    return rule.place(state.pool, js)
 
 
 def _spare(

@@ -2,6 +2,7 @@
 
 from hypothesis import given, strategies as st
 
+from headway.training.cluster import Tenant
 from headway.training.job import Job, workload
 from headway.training.policies.orders.fair_tree import fair_tree
 from headway.units import HOUR
@@ -51,3 +52,19 @@ def test_the_order_serves_the_user_who_used_less_within_an_account() -> None:
     jobs = workload([first, again, other])
     assert play(jobs, "multifactor(fair_tree=true)").first_starts == [0, 2, 1]
     assert play(jobs, "multifactor").first_starts == [0, 1, 2]
+
+
+def _tenants(*tenants: Tenant) -> dict[str, Tenant]:
+    return {tenant.name: tenant for tenant in tenants}
+
+
+def test_a_whole_branch_comes_before_another_whatever_stands_below() -> None:
+    tree = _tenants(Tenant("uni"), Tenant("lab"), Tenant("bio", parent="uni"), Tenant("chem", parent="uni"))
+    usage = {("bio", "a"): 5.0, ("chem", "b"): 0.0, ("lab", "c"): 4.0}
+    assert fair_tree(usage, {}, tree) == {("lab", "c"): 1.0, ("chem", "b"): 2 / 3, ("bio", "a"): 1 / 3}
+
+
+def test_users_may_use_as_their_shares_say_and_stand_beside_accounts_below() -> None:
+    tree = _tenants(Tenant("uni", users=(("a", 3), ("b", 1))), Tenant("bio", parent="uni"))
+    usage = {("uni", "a"): 3.0, ("uni", "b"): 2.0, ("bio", "c"): 1.5}
+    assert fair_tree(usage, {"bio": 1}, tree) == {("uni", "a"): 1.0, ("bio", "c"): 2 / 3, ("uni", "b"): 1 / 3}

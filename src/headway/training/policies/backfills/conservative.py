@@ -21,7 +21,7 @@ from headway.errors import ExperimentError
 from headway.training.actions import Action, PreemptJob, StartJob, WakeAt
 from headway.training.feasible import quota_refusal
 from headway.training.jobstate import JobState, Status
-from headway.training.policies.backfills.plan import Plan, Slot, reserved
+from headway.training.policies.backfills.plan import Plan, Slot, is_kept_out, reserved
 from headway.training.policies.backfills.profile import Parts
 from headway.training.policies.backfills.reservation import Future, run_time
 from headway.training.policies.backfills.walk import Blocked, guaranteed, walk
@@ -168,7 +168,7 @@ class Conservative(Backfill):
         """Return where a job starts whose reservation has begun: the placement's choice if that touches no other
         reservation, else the reserved nodes; None if these are not free."""
         js, profile = slot.js, self._plan.profile
-        if state.quotas and quota_refusal(js) is not None:
+        if is_kept_out(state, js):
             return None
         if not self._broken and (placement := policy.placement.place(state.pool, js)) is not None:
             if _parts(placement) == slot.parts:

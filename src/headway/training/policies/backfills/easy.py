@@ -7,7 +7,8 @@ or if the first one still finds a place at the shadow time with the later one ru
 Departures: the papers count processors of one pool; here a place is found on nodes, by the policy's own placement,
 both now and at the shadow time. When the place that the placement chooses would delay the first job, one off its
 reserved nodes is tried. There is one reservation for each set of partitions that share nodes. A job that its quota
-keeps out has none; one within its tenant's guarantee is not held back. Only the job that comes first may preempt.
+or a limit keeps out has none; one within its tenant's guarantee is not held back. Only the job that comes first may
+preempt.
 """
 
 from collections.abc import Hashable, Iterable, Iterator
@@ -63,7 +64,7 @@ class Easy(Backfill):
         else:
             policy.blocked = self._heads[0].js
             for js in arrived:
-                found = self._overtake(now, state, policy, js)
+                found = None if js.lane in state.queue.aside else self._overtake(now, state, policy, js)
                 if found is not None:
                     yield self._start(found)
         self._newest = max(self._newest, next(reversed(state.jobs), -1))
@@ -98,6 +99,8 @@ class Easy(Backfill):
             if job <= self._newest:
                 break
             js = state.jobs[job]
+            if js.lane in state.queue.aside:
+                continue
             against = self._against(state, js)
             if not against or any((js.key, js.id) < (head.js.key, head.js.id) for head in against):
                 return None

@@ -198,7 +198,13 @@ class Plan:
         """Plan jobs in order as long as one of their region could start now (None: nobody knows); yield who does."""
         if hopes is not None and not hopes:
             return
+        state, _ = self._seen
         for time, js in list(self.put_off.values()):
+            if time == now and is_kept_out(state, js):  # one that has just started may have used up a limit
+                del self.put_off[js.id]
+                if hopes is not None:
+                    hopes.planned(js.id, ())
+                continue
             if hopes is not None and not hopes.among(js):
                 continue
             del self.put_off[js.id]
@@ -209,14 +215,12 @@ class Plan:
             if hopes is not None:
                 parts = self.slots[js.id].parts if js.id in self.slots else js.placement
                 hopes.planned(js.id, parts)
-                if not hopes:
+                if not hopes and state.limits is None:
                     return
 
     def _place_now(self, now: int, js: JobState, policy: Admission) -> Placement | None:
         """Return where a job starts now; None when its reservation, made here, is for later."""
         state, rule = self._seen
-        if state.quotas and quota_refusal(js) is not None:
-            return None
         fresh = js.id in policy.stopped  # it starts at the next decision at the earliest
         placement = None if fresh else rule.place(state.pool, js)
         if placement is not None and self.profile.fits(js, placement, now, run_time(state, js, placement)):
@@ -270,6 +274,11 @@ def _alike(one: list[int], other: list[int]) -> int:
         else:
             high = middle
     return low
+
+
+def is_kept_out(state: TrainingState, js: JobState) -> bool:
+    """Return whether a limit or its quota keeps a waiting job out: it has no reservation."""
+    return js.lane in state.queue.aside or (state.quotas and quota_refusal(js) is not None)
 
 
 def reserved(state: TrainingState, js: JobState, parts: Parts, rule: PlacementRule) -> Placement | None:

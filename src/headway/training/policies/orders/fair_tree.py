@@ -4,43 +4,85 @@
 account rank before all those below the second; a user's factor is its rank over the number of users. Accounts that tie
 are looked at as one, with the users of all of them together, each by its part of its own account.
 
-Departures: two levels, accounts and their users, where Slurm's tree may be deeper; users have equal shares; only
-accounts and users that have submitted something are in the tree.
+Accounts may stand below accounts, and users have shares where the cluster's tenants say so.
+
+Departures: only accounts and users that have submitted something are in the tree, and accounts above them; a user that
+ties with an account beside it comes first.
 """
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
-from typing import TypeVar
+from typing import NamedTuple
+
+from headway.training.cluster import Tenant
 
 Who = tuple[str, str]
 """An account and one of its users."""
-Key = TypeVar("Key", str, tuple[str, str])
 
 
-def fair_tree(usage: Mapping[Who, float], weights: Mapping[str, int]) -> dict[Who, float]:
+class _Member(NamedTuple):
+    """What stands below an account: a user of it, or another account."""
+
+    account: str
+    user: str
+    is_user: bool
+
+
+def fair_tree(
+    usage: Mapping[Who, float], weights: Mapping[str, int], tenants: Mapping[str, Tenant] | None = None
+) -> dict[Who, float]:
     """Return the factor of each user of each account: 1 for the first, down to 1 over their number."""
-    accounts: dict[str, float] = {}
-    members = Counter(account for account, _ in usage)
-    for (account, _), used in usage.items():
-        accounts[account] = accounts.get(account, 0.0) + used
-    # What is used for each share is the inverse of Slurm's LevelFS, so that nothing used is 0 and not infinite.
-    order = {name: used / weights.get(name, 1) for name, used in accounts.items()}
-    left = len(usage)
-    factors: dict[Who, float] = {}
-    for tied in _groups(order):
-        users = {
-            who: used * members[who[0]] / accounts[who[0]] if accounts[who[0]] else 0.0
-            for who, used in usage.items()
-            if who[0] in tied
-        }
-        for same in _groups(users):
-            factors |= dict.fromkeys(same, left / len(usage))
+    return _Tree(usage, weights, tenants or {}).factors()
+
+
+class _Tree:
+    def __init__(self, usage: Mapping[Who, float], weights: Mapping[str, int], tenants: Mapping[str, Tenant]) -> None:
+        self._users = len(usage)
+        self._below: dict[str, dict[_Member, None]] = {}
+        self._used: dict[_Member, float] = {}
+        self._weights: dict[_Member, int] = {}
+        for (account, user), used in usage.items():
+            member = _Member(account, user, is_user=True)
+            own = dict(tenants[account].users) if account in tenants and tenants[account].users else {}
+            self._weights[member] = own.get(user, 1)
+            self._add(member, account, used)
+            while account:
+                above = tenants[account].parent if account in tenants else ""
+                self._weights[_Member(account, "", is_user=False)] = weights.get(account, 1)
+                self._add(_Member(account, "", is_user=False), above, used)
+                account = above
+
+    def _add(self, member: _Member, above: str, used: float) -> None:
+        self._below.setdefault(above, {})[member] = None
+        self._used[member] = self._used.get(member, 0.0) + used
+
+    def factors(self) -> dict[Who, float]:
+        left = self._users
+        found: dict[Who, float] = {}
+        for same in self._ranked([""]):
+            found |= dict.fromkeys(same, left / self._users)
             left -= len(same)
-    return factors
+        return found
+
+    def _ranked(self, accounts: Iterable[str]) -> Iterator[list[Who]]:
+        """Yield users in order, those that tie together; accounts that tie are looked at as one."""
+        levels = {member: self._level(member, above) for above in accounts for member in self._below.get(above, ())}
+        for tied in _groups(levels):
+            if users := [(member.account, member.user) for member in tied if member.is_user]:
+                yield users
+            if below := [member.account for member in tied if not member.is_user]:
+                yield from self._ranked(below)
+
+    def _level(self, member: _Member, above: str) -> float:
+        """Return what is used for each share: the inverse of Slurm's LevelFS, so that nothing used is 0."""
+        if not above:
+            return self._used[member] / self._weights[member]
+        whole = self._used[_Member(above, "", is_user=False)]
+        shares = sum(self._weights[each] for each in self._below[above])
+        return self._used[member] * shares / whole / self._weights[member] if whole else 0.0
 
 
-def _groups(levels: Mapping[Key, float]) -> list[list[Key]]:
-    """Return keys grouped by level, in order of their levels."""
+def _groups(levels: Mapping[_Member, float]) -> list[list[_Member]]:
+    """Return members grouped by level, in order of their levels."""
     ordered = sorted(levels, key=lambda key: (levels[key], key))
     return [list(same) for _, same in groupby(ordered, key=levels.__getitem__)]

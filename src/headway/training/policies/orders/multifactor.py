@@ -2,8 +2,9 @@
 
 Age grows to 1 over ``max_age``. Fair-share is 2^(-usage/share): a tenant's part of all GPU time used, decayed with
 ``half_life``, against its part of all weights. Size is the job's part of the cluster's GPUs (``favor_small`` turns it
-round). QOS and partition are their priorities against the largest one. Everything is computed anew every ``period``,
-as Slurm does; what jobs will use is never looked at, only what they have held.
+round). QOS and partition are their priorities against the largest one; those of QOSs stand in ``qos`` or, without it,
+in the cluster. Everything is computed anew every ``period``, as Slurm does; what jobs will use is never looked at, only
+what they have held.
 
 With ``fair_tree`` the fair-share factor is that of Slurm's Fair Tree over tenants and their users (its default), else
 the classic formula over tenants alone.
@@ -12,9 +13,10 @@ Departures: the size factor counts GPUs, where Slurm's counts nodes and CPUs; us
 default to those of the example in Slurm's manual, because Slurm's own default of 0 for all is fifo.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from headway.errors import ExperimentError
+from headway.training.cluster import Tenant
 from headway.training.jobstate import JobState, Status
 from headway.training.policies.orders.fair_tree import Who, fair_tree
 from headway.training.policies.orders.rounds import RoundOrder
@@ -78,6 +80,10 @@ class Multifactor(RoundOrder):
         """Read the totals and priorities of the cluster, to which the factors are relative."""
         self._state = state
         self._total = max(1, state.cluster.gpus * WHOLE_GPU_MILLI)
+        if not self.qos:
+            self._qos = _parts_of_largest({each.name: each.priority for each in state.cluster.qos})
+        self._tenants = {each.name: each for each in state.cluster.tenants}
+        self._shares = _shares(state.cluster.tenants)
         self._partitions = _parts_of_largest({p.name: p.priority for p in state.cluster.partitions})
         self._known: dict[int, tuple[Who, float]] = {}
         """Of each job: whose usage it adds to, and the part of its priority that does not change with time."""
@@ -146,14 +152,19 @@ class Multifactor(RoundOrder):
         whole = sum(self._usage.values())
         weights = sum(account.weight for account in state.accounts.values())
         return {
-            who: 2.0 ** -(usage / whole * weights / state.accounts[who[0]].weight) if whole else 1.0
+            who: 2.0 ** -(usage / whole / self._shares.get(who[0], state.accounts[who[0]].weight / weights))
+            if self._shares
+            else 2.0 ** -(usage / whole * weights / state.accounts[who[0]].weight)
+            if whole
+            else 1.0
             for who, usage in self._usage.items()
         }
 
     def _tree(self, state: TrainingState) -> dict[Who, float]:
         """Return the Fair Tree factor of each user that has submitted something."""
         usage = {who: 0.0 for who, _ in self._all_known(state)} | self._usage
-        return fair_tree(usage, {name: account.weight for name, account in state.accounts.items()})
+        weights = {name: account.weight for name, account in state.accounts.items()}
+        return fair_tree(usage, weights, self._tenants)
 
 
 def _parsed(levels: tuple[str, ...]) -> dict[str, int]:
@@ -164,6 +175,22 @@ def _parsed(levels: tuple[str, ...]) -> dict[str, int]:
             raise ExperimentError(f"multifactor(qos=...): {level!r} must be like high:1000")
         priorities[name.strip()] = int(value)
     return priorities
+
+
+def _shares(tenants: Sequence[Tenant]) -> dict[str, float]:
+    """Return each account's part of its siblings' weights times the part of its parent; none where there is no tree."""
+    if not any(tenant.parent for tenant in tenants):
+        return {}
+    siblings: dict[str, int] = {}
+    for tenant in tenants:
+        siblings[tenant.parent] = siblings.get(tenant.parent, 0) + tenant.weight
+    known = {tenant.name: tenant for tenant in tenants}
+
+    def part(name: str) -> float:
+        own = known[name]
+        return own.weight / siblings[own.parent] * (part(own.parent) if own.parent else 1.0)
+
+    return {name: part(name) for name in known}
 
 
 def _parts_of_largest(priorities: Mapping[str, int]) -> dict[str, float]:

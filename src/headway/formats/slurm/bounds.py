@@ -1,0 +1,131 @@
+"""Parse limits of QOSs and associations, as sacctmgr names and writes them."""
+
+from collections.abc import Iterator, Mapping
+
+from headway.errors import ExperimentError
+from headway.formats.slurm.cells import absent, size, span
+from headway.formats.slurm.records import Bound, Unread
+
+COUNTS = ("GrpJobs", "GrpSubmit", "MaxJobs", "MaxSubmit", "MaxJobsPU", "MaxSubmitPU", "MaxJobsPA", "MaxSubmitPA")
+TRES = ("GrpTRES", "MaxTRES", "MaxTRESPU", "MaxTRESPA")
+MINUTES = ("GrpTRESMins", "GrpTRESRunMins", "MaxTRESMins")
+WALLS = ("MaxWall",)
+UNFOLLOWED = {
+    "GrpJobsAccrue": "age grows for all waiting jobs",
+    "MaxJobsAccrue": "age grows for all waiting jobs",
+    "MaxJobsAccruePU": "age grows for all waiting jobs",
+    "MaxJobsAccruePA": "age grows for all waiting jobs",
+    "GrpWall": "wall time of a group is not counted",
+    "MaxTRESPerNode": "what a job holds of one node is not limited",
+    "MaxTRESRunMinsPU": "what one user's running jobs may still use is not limited",
+    "MaxTRESRunMinsPA": "what one account's running jobs may still use is not limited",
+    "MinTRES": "a job may ask for less",
+    "MinPrioThres": "every job is planned for",
+    "UsageThres": "no job is held for its usage",
+    "LimitFactor": "limits of associations are the same under every QOS",
+}
+"""Limits that are known and not followed, and what happens instead."""
+KNOWN = (*COUNTS, *TRES, *MINUTES, *WALLS)
+_LONG = {
+    "GrpSubmitJobs": "GrpSubmit",
+    "MaxSubmitJobs": "MaxSubmit",
+    "MaxJobsPerUser": "MaxJobsPU",
+    "MaxJobsPerAccount": "MaxJobsPA",
+    "MaxSubmitJobsPU": "MaxSubmitPU",
+    "MaxSubmitJobsPerUser": "MaxSubmitPU",
+    "MaxSubmitJobsPA": "MaxSubmitPA",
+    "MaxSubmitJobsPerAccount": "MaxSubmitPA",
+    "MaxTRESPJ": "MaxTRES",
+    "MaxTRESPerJob": "MaxTRES",
+    "MaxTRESPerUser": "MaxTRESPU",
+    "MaxTRESPerAccount": "MaxTRESPA",
+    "MaxTRESPN": "MaxTRESPerNode",
+    "MaxTRESMinsPJ": "MaxTRESMins",
+    "MaxTRESMinsPerJob": "MaxTRESMins",
+    "MaxTRESRunMinsPerUser": "MaxTRESRunMinsPU",
+    "MaxTRESRunMinsPerAccount": "MaxTRESRunMinsPA",
+    "MaxWallDurationPerJob": "MaxWall",
+    "MaxJobsAccruePerUser": "MaxJobsAccruePU",
+    "MaxJobsAccruePerAccount": "MaxJobsAccruePA",
+    "MinTRESPerJob": "MinTRES",
+    "MinTRESPJ": "MinTRES",
+    "MinPrioThreshold": "MinPrioThres",
+    "UsageThreshold": "UsageThres",
+}
+"""Other names of the same limits."""
+_OLD = {
+    f"{prefix}{word}{suffix}".lower(): (f"{prefix}TRES{kind}{suffix}", tres)
+    for prefix, suffix in (("Grp", ""), ("Max", ""), ("Max", "PU"), ("Max", "PerUser"))
+    for word, tres in (("CPUs", "cpu"), ("Nodes", "node"), ("Mem", "mem"), ("CPUMins", "cpu"), ("CPURunMins", "cpu"))
+    for kind in ("Mins" if word == "CPUMins" else "RunMins" if word == "CPURunMins" else "",)
+}
+"""``MaxCPUs`` is ``MaxTRES`` of ``cpu``."""
+SPELT = {name.lower(): name for name in (*KNOWN, *UNFOLLOWED)} | {other.lower(): name for other, name in _LONG.items()}
+"""The name of a limit by every way of writing it, in lower case."""
+_MOST = 10**15
+
+
+def canonical(name: str) -> str | None:
+    """Return the name of a limit as it is used here, whatever version wrote it; None for what is no limit."""
+    key = name.lower()
+    return SPELT.get(key) or (_OLD[key][0] if key in _OLD else None)
+
+
+def of_row(
+    cells: Mapping[str, str], place: str, where: tuple[tuple[str, str], ...]
+) -> tuple[list[Bound], list[Unread]]:
+    """Return the limits of a row, and those that are not followed."""
+    bounds: list[Bound] = []
+    unread: list[Unread] = []
+    for heading, cell in cells.items():
+        text = cell.strip()
+        if absent(text) or text == "-1":
+            continue
+        name = canonical(heading)
+        if name in UNFOLLOWED:
+            if name != "MinPrioThres" or text != "0":
+                unread.append(Unread(f"{name}={text}", where, UNFOLLOWED[name]))
+        elif name is not None:
+            tres = _OLD[heading][1] if heading in _OLD else ""
+            for bound in parsed(name, f"{tres}={text}" if tres else text, place):
+                if understood(bound.tres, name):
+                    bounds.append(bound)
+                else:
+                    unread.append(Unread(f"{name}={bound.tres}={bound.most}", where, f"{bound.tres} is not counted"))
+        elif heading.startswith(("max", "grp", "min")):
+            unread.append(Unread(f"{heading}={text}", where, "is a limit that is not known"))
+    return bounds, unread
+
+
+def understood(tres: str, name: str = "") -> bool:
+    """Return whether a trackable resource is counted here: GPUs, CPUs, memory, nodes; the time of GPUs and CPUs."""
+    plain = ("", "cpu", "gres/gpu") if name in MINUTES else ("", "cpu", "gres/gpu", "mem", "node")
+    return tres in plain or tres.startswith("gres/gpu:")
+
+
+def parsed(name: str, text: str, place: str) -> Iterator[Bound]:
+    """Yield what a cell of a limit says; -1 lifts it."""
+    if name in WALLS:
+        length = span(text)
+        if length is None:
+            raise ExperimentError(f"{place}: {name} {text!r} is not a time like 1-00:00:00")
+        yield Bound(name, "", length)
+    elif name in COUNTS:
+        yield Bound(name, "", _number(text, name, place))
+    else:
+        for part in text.split(","):
+            tres, equals, amount = part.strip().rpartition("=")
+            if not equals:
+                raise ExperimentError(f"{place}: {name} {text!r} is not a list like gres/gpu=8,cpu=400")
+            tres = tres.strip().lower() if not tres.lower().startswith("gres/gpu:") else f"gres/gpu:{tres[9:]}"
+            if amount.strip() == "-1":
+                continue
+            number = size(amount) if tres == "mem" and name in TRES else None
+            yield Bound(name, tres, _number(amount, name, place) if number is None else number)
+
+
+def _number(text: str, name: str, place: str) -> int:
+    plain = text.strip()
+    if not plain.isdecimal() or int(plain) > _MOST:
+        raise ExperimentError(f"{place}: {name} {plain!r} is not a whole number")
+    return int(plain)

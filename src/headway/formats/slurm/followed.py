@@ -1,0 +1,221 @@
+"""Bring together what files say about a Slurm site's rules, and list by name what of it is not followed."""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+
+from headway.errors import ExperimentError
+from headway.formats.slurm.accounts import Tree
+from headway.formats.slurm.records import Change, Qos, SiteRules, Unread
+from headway.formats.slurm.reservations import dated
+from headway.formats.slurm.rules import is_enforced, limits
+from headway.training.cluster import Tenant
+from headway.training.job import Job
+from headway.training.limits import LimitRule
+from headway.units import HOUR, counted
+
+_Kind = tuple[str, str, str, str]
+_LATEST = 2**62
+_REPEATED = frozenset({"DAILY", "WEEKLY", "WEEKDAY", "WEEKEND", "HOURLY"})
+FOLLOWED_FLAGS = ("denyonlimit", "overpartqos", "partitiontimelimit", "partitionmaxnodes", "nodecay", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """A site's rules as a cluster has them, and what is left of them."""
+
+    limits: tuple[LimitRule, ...] = ()
+    tenants: tuple[Tenant, ...] = ()
+    priorities: tuple[tuple[str, int], ...] = ()
+    """Of QOSs, by name."""
+    notes: tuple[str, ...] = ()
+    unread: tuple[Unread, ...] = ()
+
+
+def followed(site: SiteRules) -> Followed:
+    """Return what of a site's rules is followed, and what is not."""
+    _check_preemption(site.qos)
+    tree = Tree(site)
+    tenants = tree.tenants(site.shares)
+    rules = limits(site, tree)
+    notes = [*tree.notes, *_notes(site, tree, rules)]
+    priorities = tuple((qos.name, qos.priority) for qos in site.qos)
+    return Followed(rules, tenants, priorities, tuple(notes), tuple(_unread(site, tree)))
+
+
+def _check_preemption(qos: Sequence[Qos]) -> None:
+    """Refuse QOSs that preempt each other in a circle: nothing would ever run to its end."""
+    above = {each.name: each.preempts for each in qos}
+    for first in above:
+        ways = [[first]]
+        seen = {first}
+        while ways:
+            way = ways.pop()
+            for name in above.get(way[-1], ()):
+                if name == first and len(way) > 1:
+                    raise ExperimentError(f"QOS {first} preempts itself: {' preempts '.join([*way, first])}")
+                if name not in seen:
+                    seen.add(name)
+                    ways.append([*way, name])
+
+
+def _notes(site: SiteRules, tree: Tree, rules: Sequence[LimitRule]) -> Iterator[str]:
+    """Yield what a reader of results should know about the rules themselves."""
+    if (site.qos or site.associations) and "accountingstorageenforce" not in site.settings:
+        yield "AccountingStorageEnforce is not given (slurm.conf or scontrol show config): limits are taken as enforced"
+    elif not is_enforced(site) and (site.qos or site.associations):
+        given = site.settings["accountingstorageenforce"] or "none"
+        yield f"AccountingStorageEnforce={given}: the site enforces no limits, and none are followed"
+    known = {qos.name for qos in site.qos}
+    yield from _strays(site, tree, known)
+    for rule in rules:
+        if rule.most == 0:
+            yield f"{rule}: is 0: no job that counts there can start"
+
+
+def _strays(site: SiteRules, tree: Tree, known: set[str]) -> Iterator[str]:
+    allowed = {name for each in tree.associations for name in (*each.qos, each.default_qos) if name}
+    partition_qos = {each.qos: each.name for each in site.partitions if each.qos}
+    if tree.associations and known:
+        for name in sorted(known - allowed - set(partition_qos)):
+            yield f"QOS {name}: no association may use it"
+        for name in sorted(allowed - known):
+            yield f"QOS {name}: associations may use it, and it is not described"
+    for name, partition in partition_qos.items() if known else ():
+        if name not in known:
+            yield f"partition {partition}: its QOS {name} is not described: none of its limits is followed"
+        elif name in allowed:
+            yield f"QOS {name}: jobs that name it and jobs of partition {partition}, which has it, are counted apart"
+    for qos in site.qos:
+        for name in qos.preempts:
+            if name not in known:
+                yield f"QOS {qos.name}: preempts {name}, which is not described"
+
+
+def _unread(site: SiteRules, tree: Tree) -> Iterator[Unread]:
+    """Yield every rule that is not followed, with the jobs that it may concern."""
+    if is_enforced(site):
+        yield from (each for qos in site.qos for each in qos.unread)
+        own = [each for association in tree.associations if not association.user for each in association.unread]
+        told = {each.what for each in own}
+        yield from own
+        below = (each for association in tree.associations if association.user for each in association.unread)
+        yield from (each for each in below if each.what not in told)  # what an account has is printed of its users too
+    for qos in site.qos:
+        where = (("qos", qos.name),)
+        for flag in sorted(qos.flags - set(FOLLOWED_FLAGS)):
+            yield Unread(f"flag {flag} of QOS {qos.name}", where)
+        if qos.usage_factor != 1.0:
+            yield Unread(f"UsageFactor={qos.usage_factor:g} of QOS {qos.name}", where, "usage counts once")
+        if qos.preempts and site.settings.get("preempttype", "preempt/qos") == "preempt/qos":
+            victims = tuple(("qos", name) for name in qos.preempts)
+            yield Unread(f"preemption by QOS {qos.name}", victims, f"of {', '.join(qos.preempts)}")
+    yield from _of_partitions(site)
+    yield from _of_times(site)
+
+
+def _of_partitions(site: SiteRules) -> Iterator[Unread]:
+    tiers = {each.tier for each in site.partitions}
+    if len(tiers) > 1:
+        least = tuple(("partition", each.name) for each in site.partitions if each.tier < max(tiers))
+        levels = ", ".join(f"{each.name} {each.tier}" for each in site.partitions)
+        yield Unread("PriorityTier", least, f"partitions differ in it ({levels})")
+    for each in site.partitions:
+        if each.allowed:
+            names = ", ".join(key for key, _ in each.allowed)
+            yield Unread(f"{names} of partition {each.name}", (("partition", each.name),), "who may enter is not asked")
+
+
+def _of_times(site: SiteRules) -> Iterator[Unread]:
+    """Yield what holds for some time alone: nodes away, reservations, values that were others before."""
+    if site.aways:
+        hours = sum((each.end - each.start) / HOUR for each in site.aways if each.end is not None)
+        open_ones = sum(each.end is None for each in site.aways)
+        still = f" and {open_ones:,} still away" if open_ones else ""
+        last = max(_LATEST if each.end is None else each.end for each in site.aways)
+        span = (min(each.start for each in site.aways), last)
+        yield Unread(f"{len(site.aways):,} times a node was away", (), f"{hours:,.1f} node-hours{still}", span)
+    for each in site.reservations:
+        why = f"{counted(len(each.nodes), 'node')} from {dated(each.start)} to {dated(each.end)}"
+        yield Unread(f"reservation {each.name}", (), why, None if each.flags & _REPEATED else (each.start, each.end))
+    changed: dict[str, list[Change]] = {}
+    for change in site.changes:
+        changed.setdefault(change.what, []).append(change)
+    for what, changes in changed.items():
+        names = ", ".join(dict.fromkeys(name for change in changes for name in change.names))
+        last = max(each.at for each in changes)
+        kind, _, name = what.partition(" ")
+        where = (("qos", name),) if kind == "QOS" else ()
+        why = f"{names} until {dated(last)}: what holds since then is taken for all the time"
+        yield Unread(f"earlier values of {_named(what, site)}", where, why, (0, last))
+
+
+def _named(what: str, site: SiteRules) -> str:
+    """Return what was changed with the names of associations where the files tell their numbers."""
+    kind, _, numbers = what.partition(" ")
+    told = {each.id: "/".join(filter(None, (each.account, each.user))) for each in site.associations if each.id}
+    if kind != "association" or not told:
+        return what
+    return f"association {', '.join(told.get(number, number) for number in numbers.split(', '))}"
+
+
+@dataclass(frozen=True, slots=True)
+class Concern:
+    """A rule that is not followed, how many jobs it may concern and how long those waited in the record."""
+
+    rule: Unread
+    jobs: int
+    wait: int | None
+    """Nanoseconds; None where the record does not tell."""
+
+    def __str__(self) -> str:
+        why = f" ({self.rule.why})" if self.rule.why else ""
+        waited = "" if self.wait is None else f", which waited {self.wait / HOUR:,.0f} h in all"
+        return f"not followed: {self.rule.what}{why}: may concern {self.jobs:,} jobs{waited}"
+
+
+def concerns(
+    unread: Sequence[Unread],
+    jobs: Sequence[Job],
+    waits: Mapping[str, int],
+    tenants: Sequence[Tenant],
+    begins: int | None = None,
+) -> list[Concern]:
+    """Return what is not followed and concerns a job at all, the most waiting first.
+
+    Jobs are in order of submission; ``begins`` is their time 0 in nanoseconds since 1970, where it is known.
+    """
+    everybody, parents = _kinds(jobs, waits), {tenant.name: tenant.parent for tenant in tenants}
+    found = []
+    for each in unread:
+        kinds = everybody
+        if each.span is not None and begins is not None:
+            first, last = (bisect_left(jobs, at - begins, key=attrgetter("submit")) for at in each.span)
+            kinds = _kinds(jobs[first:last], waits)
+        chosen = [told for kind, told in kinds.items() if _chooses(each.where, kind, parents)]
+        if count := sum(jobs for jobs, _ in chosen):
+            found.append(Concern(each, count, sum(wait for _, wait in chosen) if waits else None))
+    return sorted(found, key=lambda concern: (-(concern.wait or 0), -concern.jobs))
+
+
+def _kinds(jobs: Sequence[Job], waits: Mapping[str, int]) -> dict[_Kind, tuple[int, int]]:
+    """Count jobs and what they waited, by whose they are and where they belong."""
+    kinds: dict[_Kind, tuple[int, int]] = {}
+    for job in jobs:
+        kind = (job.tenant, job.user, job.qos, job.partition)
+        count, wait = kinds.get(kind, (0, 0))
+        kinds[kind] = (count + 1, wait + waits.get(job.name, 0))
+    return kinds
+
+
+def _chooses(where: Sequence[tuple[str, str]], kind: _Kind, parents: Mapping[str, str]) -> bool:
+    tenant, user, qos, partition = kind
+    above = {tenant}
+    while tenant := parents.get(tenant, ""):
+        above.add(tenant)
+    values = {"account": above, "tenant": {kind[0]}, "user": {user}, "qos": {qos}, "partition": {partition}}
+    wanted: dict[str, set[str]] = {}
+    for key, value in where:
+        wanted.setdefault(key, set()).add(value)
+    return all(values[key] & names for key, names in wanted.items())

@@ -1,0 +1,165 @@
+"""Define the records of a Slurm site's rules: what sacctmgr, sshare and scontrol print, each as one row says it.
+
+Times are nanoseconds since 1970 in the zone of the file, spans nanoseconds, counts as Slurm counts them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import NamedTuple
+
+
+class Bound(NamedTuple):
+    """One limit: ``MaxTRESPU`` of ``gres/gpu`` is 24. ``tres`` is empty where the limit counts jobs or time."""
+
+    name: str
+    tres: str
+    most: int
+    """A number; bytes of memory, nanoseconds of wall time; minutes times a number where the name ends in ``Mins``."""
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.tres}".rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A setting that was read and is not followed, as it stands in the file."""
+
+    what: str
+    """``MaxJobsAccruePU=5``."""
+    where: tuple[tuple[str, str], ...] = ()
+    """Which jobs it concerns: pairs like ``("qos", "long")``, all of which hold; of one key any will do."""
+    why: str = ""
+    span: tuple[int, int] | None = None
+    """From when to when, where it is about some time alone: only jobs submitted in it are concerned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Qos:
+    """A quality of service: one row of ``sacctmgr show qos``."""
+
+    name: str
+    priority: int = 0
+    preempts: tuple[str, ...] = ()
+    preempt_mode: str = "cluster"
+    grace: int = 0
+    exempt: int | None = None
+    flags: frozenset[str] = frozenset()
+    """In lower case."""
+    usage_factor: float = 1.0
+    bounds: tuple[Bound, ...] = ()
+    unread: tuple[Unread, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Association:
+    """An account, or a user in it: one row of ``sacctmgr show assoc``."""
+
+    account: str
+    user: str = ""
+    partition: str = ""
+    cluster: str = ""
+    parent: str | None = None
+    """The account above an account; None where the file does not tell."""
+    shares: int | None = None
+    """None: as its parent (``Fairshare=parent``)."""
+    qos: tuple[str, ...] = ()
+    default_qos: str = ""
+    bounds: tuple[Bound, ...] = ()
+    unread: tuple[Unread, ...] = ()
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What an account or a user has used, decayed: one row of ``sshare``."""
+
+    account: str
+    user: str = ""
+    parent: str | None = None
+    shares: int | None = None
+    usage: float = 0.0
+    """RawUsage: seconds times billing units, decayed."""
+    tres_minutes: tuple[tuple[str, int], ...] = ()
+    """GrpTRESRaw, where it was printed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A limit, share or priority that somebody changed: one row of ``sacctmgr show transactions``."""
+
+    at: int
+    what: str
+    """``QOS long``, or ``association 15, 9`` by their numbers."""
+    names: tuple[str, ...]
+    """What was set: ``MaxTRESPU``, ``GrpJobs``, …"""
+
+
+@dataclass(frozen=True, slots=True)
+class Away:
+    """A node that took no jobs for a while: one row of ``sacctmgr show events``."""
+
+    node: str
+    start: int
+    end: int | None
+    """None: it was still away."""
+    state: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Nodes kept for some: one record of ``scontrol show reservation``."""
+
+    name: str
+    start: int
+    end: int
+    nodes: tuple[str, ...]
+    users: tuple[str, ...] = ()
+    accounts: tuple[str, ...] = ()
+    partition: str = ""
+    flags: frozenset[str] = frozenset()
+    whole: bool = True
+    """Whether it holds whole nodes; otherwise some cores or licences of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRules:
+    """What a partition allows: ``scontrol show partition``, or its line in slurm.conf."""
+
+    name: str
+    tier: int = 1
+    qos: str = ""
+    most_time: int = 0
+    """0: no limit."""
+    most_nodes: int = 0
+    preempt_mode: str = ""
+    grace: int = 0
+    allowed: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """``AllowAccounts``, ``DenyQos``, … with their names, where they are not ALL."""
+
+
+@dataclass(frozen=True, slots=True)
+class SiteRules:
+    """All that files say about the rules of one site."""
+
+    qos: tuple[Qos, ...] = ()
+    associations: tuple[Association, ...] = ()
+    shares: tuple[Share, ...] = ()
+    changes: tuple[Change, ...] = ()
+    aways: tuple[Away, ...] = ()
+    reservations: tuple[Reservation, ...] = ()
+    partitions: tuple[PartitionRules, ...] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Of slurm.conf or ``scontrol show config``, by name in lower case."""
+
+    def __bool__(self) -> bool:
+        return any(getattr(self, each.name) for each in fields(self))
+
+    def merged(self, other: "SiteRules") -> "SiteRules":
+        """Return what both say; of one setting the first counts."""
+        joined = {
+            each.name: (*getattr(self, each.name), *getattr(other, each.name))
+            for each in fields(self)
+            if each.name != "settings"
+        }
+        return replace(self, **joined, settings={**other.settings, **self.settings})

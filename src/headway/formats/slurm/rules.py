@@ -1,0 +1,172 @@
+"""Turn a Slurm site's rules into limits of the cluster: of several levels that define one limit the first holds.
+
+Slurm asks in this order: the QOS of the partition, the job's QOS (the other way round where that has OverPartQOS), the
+user's association, the accounts upward to the root. Group limits of associations hold at every account above, unless a
+QOS defines the same one. Time and number of nodes stay capped by the partition. Each limit on each resource is a slot
+of its own: a QOS that bounds CPUs leaves an account's bound on GPUs in force.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from headway.errors import ExperimentError
+from headway.formats.slurm.accounts import Tree
+from headway.formats.slurm.cells import span
+from headway.formats.slurm.records import Association, Bound, PartitionRules, Qos, SiteRules
+from headway.training.limits import LimitRule
+from headway.units import DAY, MINUTE
+
+OVER, PARTITION_QOS, JOB_QOS, LIFTED, ASSOCIATION = range(5)
+"""Levels; accounts upward follow."""
+ENFORCED = ("limits", "safe", "all")
+_NO_LIMIT = {"jobs": 10**9, "submitted": 10**9, "nodes": 10**9, "wall": 100_000 * DAY}
+_WORDS = {
+    "gres/gpu": ("gpus", 1000, "GRES", ""),
+    "cpu": ("cpus", 1000, "Cpu", "Limit"),
+    "mem": ("memory", 1, "Memory", ""),
+    "node": ("nodes", 1, "Node", "Limit"),
+}
+"""What a trackable resource is here, how it is counted, and its word in Slurm's reasons."""
+_COUNTED = {
+    "GrpJobs": ("jobs", "GrpJobsLimit"),
+    "GrpSubmit": ("submitted", "GrpSubmitJobsLimit"),
+    "MaxJobs": ("jobs", "MaxJobsLimit"),
+    "MaxSubmit": ("submitted", "MaxSubmitJobLimit"),
+    "MaxJobsPU": ("jobs", "MaxJobsPerUserLimit"),
+    "MaxSubmitPU": ("submitted", "MaxSubmitJobPerUserLimit"),
+    "MaxJobsPA": ("jobs", "MaxJobsPerAccount"),
+    "MaxSubmitPA": ("submitted", "MaxSubmitJobsPerAccount"),
+    "MaxWall": ("wall", "MaxWallDurationPerJobLimit"),
+}
+_SLOTS = {"MaxJobs": "MaxJobsPU", "MaxSubmit": "MaxSubmitPU"}
+"""An association's limit for each of its users gives way to a QOS's limit for each user."""
+_PER = {"PU": ("user",), "PA": ("account",)}
+_BARE = ("MaxJobsPA", "MaxSubmitPA", "MaxTRESPA")
+"""Whose reasons do not begin with QOS."""
+
+
+def limits(site: SiteRules, tree: Tree) -> tuple[LimitRule, ...]:
+    """Return the limits that a site enforces."""
+    if not is_enforced(site):
+        return ()
+    half_life = span(site.settings.get("prioritydecayhalflife") or "7-0") or 0
+    safe = "safe" in _enforce(site)
+    own = [rule for qos in site.qos for rule in _of_qos(qos, site, half_life, safe)]
+    parts = [rule for partition in site.partitions for rule in _of_partition(partition, site.qos)]
+    below = [rule for each in tree.associations for rule in _of_association(each, tree, site, half_life, safe)]
+    return (*own, *parts, *below)
+
+
+def is_enforced(site: SiteRules) -> bool:
+    """Return whether limits apply at all: AccountingStorageEnforce says so, or nobody says anything."""
+    return "accountingstorageenforce" not in site.settings or not _enforce(site).isdisjoint(ENFORCED)
+
+
+def _enforce(site: SiteRules) -> set[str]:
+    given = site.settings.get("accountingstorageenforce", "limits").lower()
+    return {part.strip() for part in given.split(",")}
+
+
+def _of_qos(qos: Qos, site: SiteRules, half_life: int, safe: bool) -> Iterator[LimitRule]:
+    """Yield the limits of a QOS: for jobs that name it, and for those in partitions that have it."""
+    level = OVER if "overpartqos" in qos.flags else JOB_QOS
+    partitions = tuple(("partition", each.name) for each in site.partitions if each.qos == qos.name)
+    decay = 0 if "nodecay" in qos.flags else half_life
+    for bound in qos.bounds:
+        per = _PER.get(bound.name[-2:], ("job",) if bound.name in ("MaxTRES", "MaxTRESMins") else ())
+        prefix = "" if bound.name in _BARE else "QOS"
+        for where, rank in (((("qos", qos.name),), level), (partitions, PARTITION_QOS)):
+            if not where:
+                continue
+            denies = "denyonlimit" in qos.flags
+            yield rule(bound, prefix, where, per, rank, f"QOS {qos.name}", denies, decay, safe)
+            if bound.name in ("MaxJobsPA", "MaxSubmitPA"):  # an association's limit for each user gives way to it too
+                resource, name = _COUNTED[bound.name]
+                slot = f"{bound.name[:-2]}PU {resource}"
+                yield LimitRule(
+                    f"{name} instead of that of associations", resource, _NO_LIMIT[resource], where, (), slot, LIFTED
+                )
+
+
+def _of_partition(partition: PartitionRules, qos: Iterable[Qos]) -> Iterator[LimitRule]:
+    """Yield the caps of a partition, which a QOS may lift by a flag."""
+    caps = (
+        ("wall", partition.most_time, "PartitionTimeLimit", ()),
+        ("nodes", partition.most_nodes, "PartitionNodeLimit", ("job",)),
+    )
+    flags = {"wall": "partitiontimelimit", "nodes": "partitionmaxnodes"}
+    for resource, most, name, per in caps:
+        if not most:
+            continue
+        where = (("partition", partition.name),)
+        yield LimitRule(name, resource, most, where, per, f"{name} {resource}", 1)
+        for lifting in qos:
+            if flags[resource] in lifting.flags:
+                both = (*where, ("qos", lifting.name))
+                yield LimitRule(f"{name} lifted", resource, _NO_LIMIT[resource], both, per, f"{name} {resource}", 0)
+
+
+def _of_association(each: Association, tree: Tree, site: SiteRules, half_life: int, safe: bool) -> Iterator[LimitRule]:
+    """Yield the limits of an account or of a user in it; what a user's row only repeats of its account is left out."""
+    where = tree.where(each, site.partitions)
+    for bound in each.bounds:
+        grouped = bound.name.startswith("Grp")
+        if not grouped and tree.repeats(each, bound):
+            continue
+        level = ASSOCIATION if grouped else ASSOCIATION + (tree.height(each.account) + 1 if not each.user else 0)
+        if bound.name in ("MaxTRES", "MaxTRESMins"):
+            per: tuple[str, ...] = ("job",)
+        else:
+            per = () if grouped or each.user else ("account", "user")
+        yield rule(bound, "Assoc", where, per, level, f"association {tree.told(each)}", False, half_life, safe)
+
+
+def rule(
+    bound: Bound,
+    prefix: str,
+    where: tuple[tuple[str, str], ...],
+    per: tuple[str, ...],
+    level: int,
+    whose: str,
+    denies: bool,
+    half_life: int,
+    safe: bool,
+) -> LimitRule:
+    """Return one limit as a rule; a limit of zero on time or nodes, under which nothing could run, is refused."""
+    resource, unit, word = _resource(bound, prefix)
+    if not bound.most and resource.partition(":")[0] not in ("gpus", "cpus", "memory", "jobs", "submitted"):
+        raise ExperimentError(f"{whose}: {bound} is 0: no job could ever start; -1 lifts a limit")
+    slot = f"{_SLOTS.get(bound.name, bound.name)} {resource}"
+    used = resource.partition(":")[0] in ("gpu_time", "cpu_time")
+    return LimitRule(
+        word,
+        resource,
+        bound.most * unit,
+        where,
+        per if resource != "wall" else (),
+        slot,
+        level,
+        denies,
+        half_life if used else 0,
+        0,
+        safe and used,
+    )
+
+
+def _resource(bound: Bound, prefix: str) -> tuple[str, int, str]:
+    """Return what a limit counts, in which unit, and what Slurm calls it when a job waits for it."""
+    if bound.name in _COUNTED:
+        resource, word = _COUNTED[bound.name]
+        return resource, 1, f"{prefix}{word}"
+    kind, colon, model = bound.tres.partition(":")
+    resource, unit, word, limit = _WORDS[kind]
+    if bound.name.endswith("Mins"):
+        running = "running_" if bound.name != "GrpTRESMins" else ""
+        timed = f"{running}{resource[:-1]}_time{colon}{model}"
+        cpu = "CPU" if bound.name.startswith("Grp") and word == "Cpu" else word
+        name = {"GrpTRESMins": f"Grp{cpu}Minutes", "GrpTRESRunMins": f"Grp{cpu}RunMinutes"}.get(bound.name)
+        return timed, MINUTE * 1000, f"{prefix}{name or f'Max{word}MinutesPerJob'}{limit}"
+    short = "Mem" if word == "Memory" and (prefix == "Assoc" or bound.name == "GrpTRES") else word
+    if bound.name == "GrpTRES":
+        return f"{resource}{colon}{model}", unit, f"{prefix}Grp{short}{'Limit' if short == 'Mem' else limit}"
+    per = {"MaxTRESPU": f"PerUser{limit}", "MaxTRESPA": "PerAccount"}.get(bound.name, f"PerJob{limit}")
+    return f"{resource}{colon}{model}", unit, f"{prefix}Max{short}{per}"

@@ -1,0 +1,34 @@
+"""Measure how long jobs waited behind limits: the tape is walked once, and who is held back is counted at each step.
+
+Who a limit holds back follows from the jobs that run and wait, whatever the policy: no policy is asked. Where several
+limits would stop a job, the first of them counts, in the order in which the cluster declares them.
+"""
+
+from headway.core.tape import Tape
+from headway.metrics.series import exact_sum
+from headway.metrics.training.ledger import Ledger
+from headway.metrics.training.waits import waits
+from headway.training.policies.registry import build
+from headway.training.replay import Walk
+from headway.units import HOUR
+
+
+def by_limit(ledger: Ledger, tape: Tape) -> list[dict[str, str | float]]:
+    """Return a row a limit that held jobs back: job-hours waited behind it, and their share of all waiting."""
+    waited: dict[str, int] = {}
+    walk = Walk(ledger.cluster, ledger.jobs, tape, build("fifo"))
+    last = 0
+    behind: list[tuple[str, int]] = []
+    for step in walk:
+        walk.act()
+        for address, count in behind:
+            waited[address] = waited.get(address, 0) + count * (step.time - last)
+        last = step.time
+        assert walk.state.limits is not None
+        behind = [(counter.rule.address, count) for counter, count in walk.state.limits.waiting_behind()]
+    stretches = waits(ledger, None)
+    total = exact_sum(stretches.end - stretches.start)
+    rows = sorted(waited.items(), key=lambda each: (-each[1], each[0]))
+    return [
+        {"limit": address, "job_hours": time / HOUR, "share": time / total if total else 0.0} for address, time in rows
+    ]

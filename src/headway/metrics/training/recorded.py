@@ -1,0 +1,75 @@
+"""Compute the recorded past of a site as numbers beside those of runs: what really happened to the measured jobs.
+
+A job that started counts with its real wait; it then ran for as long as the log says, so its JCT is exact. How full the
+cluster was is taken from the same starts, while measured jobs arrived.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from headway.metrics.series import IntArray
+from headway.metrics.training.backtest import labelled
+from headway.metrics.training.summary import spread
+from headway.metrics.training.tenants import GROUPS
+from headway.metrics.training.window import Window
+from headway.training.job import Job
+from headway.units import SECOND, WHOLE_GPU_MILLI
+
+_LABELS = {"tenant": "account"}
+"""What a group is called in ``labelled``, where that is another word."""
+
+
+def recorded_past(jobs: Sequence[Job], waits: Sequence[int], gpus: int, window: Window | None) -> dict[str, Any]:
+    """Return the numbers of the past, by the keys that runs have, and means by group; waits below 0 are not known."""
+    wait = np.array(waits, dtype=np.int64)
+    ran = np.fromiter((job.ends_after for job in jobs), np.int64, len(jobs))
+    chosen = np.zeros(len(jobs), dtype=np.bool_)
+    chosen[slice(None) if window is None else window.jobs] = True
+    submit = np.fromiter((job.submit for job in jobs), np.int64, len(jobs))
+    measured = submit[chosen]
+    known = chosen & (wait >= 0)
+    jct, waited = spread((wait + ran)[known], SECOND), spread(wait[known], SECOND)
+    labels = labelled(jobs, {})
+    edges = (int(measured[0]), int(measured[-1])) if len(measured) else (0, 0)
+    return {
+        "jobs": int(known.sum()),
+        "jct_mean_s": jct.mean,
+        "jct_p50_s": jct.p50,
+        "jct_p99_s": jct.p99,
+        "wait_mean_s": waited.mean,
+        "wait_p50_s": waited.p50,
+        "wait_p99_s": waited.p99,
+        "gpu_utilisation_while_arriving": _used(jobs, submit + wait, ran, wait >= 0, edges, gpus),
+        **{key: _by_group(labels[_LABELS.get(name, name)], name, wait, ran, known) for name, key in GROUPS.items()},
+    }
+
+
+def _used(
+    jobs: Sequence[Job], start: IntArray, ran: IntArray, known: Any, edges: tuple[int, int], gpus: int
+) -> float | None:
+    """Return the share of GPU time that was held between two instants."""
+    first, last = edges
+    if last <= first or not gpus:
+        return None
+    width = np.fromiter((job.width_milli for job in jobs), np.int64, len(jobs))
+    held = np.clip(np.minimum(start + ran, last) - np.maximum(start, first), 0, None)
+    return float((held.astype(np.float64) * width)[known].sum()) / (WHOLE_GPU_MILLI * gpus * (last - first))
+
+
+def _by_group(labels: Sequence[str], name: str, wait: IntArray, ran: IntArray, known: Any) -> list[Mapping[str, Any]]:
+    members: dict[str, list[int]] = {}
+    for at in np.flatnonzero(known).tolist():
+        members.setdefault(labels[at], []).append(at)
+    if len(members) < 2:
+        return []
+    return [
+        {
+            name: group,
+            "jobs": len(places),
+            "jct_mean_s": float((wait + ran)[places].mean()) / SECOND,
+            "wait_mean_s": float(wait[places].mean()) / SECOND,
+        }
+        for group, places in sorted(members.items())
+    ]

@@ -1,0 +1,181 @@
+"""Plain accounting of limits for the audit: who holds what under each rule, summed up anew whenever a job starts.
+
+It shares no code with ``holding`` and ``counters``, which only look at what changes.
+"""
+
+from collections.abc import Iterator
+from math import log
+
+from headway.training.cluster import Cluster
+from headway.training.job import Job
+from headway.training.limits import LimitRule
+
+
+class _Account:
+    """Jobs under one rule that are counted together."""
+
+    def __init__(self, rule: LimitRule) -> None:
+        self.rule = rule
+        self.alive: set[int] = set()
+        self.begun: set[int] = set()
+        """Those of them that have ever started."""
+        self.running: dict[int, tuple[int, int, int]] = {}
+        """What each running job holds, since when, and when its time limit ends it."""
+        self.past: float = rule.used
+        """What was used in runs that are over, as of ``at``; a whole number unless it decays."""
+        self.at = 0
+
+    def used(self, now: int) -> float:
+        half_life = self.rule.half_life
+        if not half_life:
+            return self.past + sum(held * (now - since) for held, since, _ in self.running.values())
+        runs = sum(self._grown(held, now - since) for held, since, _ in self.running.values())
+        return self.past * self._left(now - self.at) + runs
+
+    def _grown(self, held: int, span: int) -> float:
+        return held * self.rule.half_life / log(2) * (1 - self._left(span))
+
+    def _left(self, span: int) -> float:
+        return float(0.5 ** (span / self.rule.half_life))
+
+    def promised(self, now: int) -> int:
+        return sum(held * max(0, end - now) for held, _, end in self.running.values())
+
+    def stop(self, now: int, job: int) -> None:
+        held, since, _ = self.running.pop(job)
+        if self.rule.half_life:
+            self.past, self.at = self.past * self._left(now - self.at) + self._grown(held, now - since), now
+        else:
+            self.past += held * (now - since)
+
+
+class LimitBooks:
+    """All rules of a cluster, and what is held under each."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._rules = cluster.limits
+        self._above = {tenant.name: tenant.parent for tenant in cluster.tenants}
+        self._most_gpus = max(node.gpus for node in cluster.nodes)
+        self._accounts: dict[tuple[int, str], _Account] = {}
+        self._ends: dict[int, int] = {}
+
+    def arrive(self, job: Job) -> None:
+        """Enter a job that has come."""
+        for account, _ in self._of(job):
+            account.alive.add(job.id)
+
+    def leave(self, job: Job) -> None:
+        """Enter a job that is gone."""
+        for account, _ in self._of(job):
+            account.alive.discard(job.id)
+            account.begun.discard(job.id)
+
+    def start(self, now: int, job: Job, *, moved: bool) -> Iterator[str]:
+        """Enter a start, or that a running job moved; yield each limit that is exceeded by a start."""
+        if not moved:
+            self._ends[job.id] = now + (job.estimate or job.work)
+        for account, binds in self._of(job):
+            rule, held = account.rule, self._holds(account.rule, job)
+            if binds and held and not moved and (over := self._over(account, now, job)) is not None:
+                yield over
+            account.begun.add(job.id)
+            account.running[job.id] = held, now, self._ends[job.id]
+            if binds and rule.kind == "submitted" and len(account.begun) > rule.most:
+                yield f"{rule}: {len(account.begun)} jobs in the system have started, at most {rule.most} may be there"
+
+    def stop(self, now: int, job: Job) -> None:
+        """Enter that a job does not run any more."""
+        for account, _ in self._of(job):
+            if job.id in account.running:
+                account.stop(now, job.id)
+
+    def waits_for_ever(self, now: int, job: Job) -> bool:
+        """Return whether a limit keeps a waiting job from ever starting if nothing else happens."""
+        for account, binds in self._of(job):
+            rule = account.rule
+            if not binds:
+                continue
+            if rule.kind == "submitted":
+                if len(account.alive) > rule.most:
+                    return True
+            elif self._holds(rule, job) and self._over(account, now, job) is not None:
+                decays = rule.half_life and rule.most > self._needs(rule, job)
+                if not decays and not (rule.is_promised and rule.most >= self._needs(rule, job)):
+                    return True
+        return False
+
+    # --- one rule ---------------------------------------------------------------------------------------------
+
+    def _over(self, account: _Account, now: int, job: Job) -> str | None:
+        """Return by how much a rule is exceeded if the job, which is not counted yet, starts."""
+        rule, wanted = account.rule, self._needs(account.rule, job)
+        held: float = 0
+        if "job" not in rule.per and rule.kind not in ("wall", "submitted"):
+            if rule.kind in ("gpu_time", "cpu_time"):
+                held = account.used(now) + (account.promised(now) if rule.ahead else 0)
+            elif rule.kind.startswith("running_"):
+                held = account.promised(now)
+            else:
+                held = sum(each for each, _, _ in account.running.values())
+        elif rule.kind == "submitted":
+            return None
+        slack = 1 + rule.most * 1e-9 if rule.half_life else 0
+        return None if held + wanted <= rule.most + slack else f"{rule}: {held:g} + {wanted} exceeds {rule.most}"
+
+    def _needs(self, rule: LimitRule, job: Job) -> int:
+        held = self._holds(rule, job)
+        if rule.kind in ("gpu_time", "cpu_time") and not rule.ahead:
+            return 1
+        return held * (job.estimate or job.work) if rule.kind.endswith("_time") else held
+
+    def _holds(self, rule: LimitRule, job: Job) -> int:
+        resource, _, gpu_type = rule.resource.removeprefix("running_").partition(":")
+        if gpu_type and list(job.gpu_types) != [gpu_type]:
+            return 0
+        nodes = job.nodes or max(1, (job.gpus + self._most_gpus - 1) // max(1, self._most_gpus))
+        return {
+            "gpus": job.width_milli,
+            "gpu_time": job.width_milli,
+            "cpus": job.cpu_milli,
+            "cpu_time": job.cpu_milli,
+            "memory": job.memory_bytes,
+            "nodes": nodes,
+            "wall": job.estimate,
+        }.get(resource, 1)
+
+    # --- which apply ------------------------------------------------------------------------------------------
+
+    def _of(self, job: Job) -> list[tuple[_Account, bool]]:
+        """Return where a job counts, and whether that limit binds it or another of its slot comes before."""
+        chosen = [(place, rule) for place, rule in enumerate(self._rules) if self._applies(rule, job)]
+        accounts = []
+        for place, rule in chosen:
+            before = [other for _, other in chosen if other.slot == rule.slot and other.level < rule.level]
+            whose = "/".join(f"{key}={self._names(job)[key]}" for key in rule.per)
+            account = self._accounts.setdefault((place, whose), _Account(rule))
+            accounts.append((account, not rule.slot or not before))
+        return accounts
+
+    def _applies(self, rule: LimitRule, job: Job) -> bool:
+        for key in {key for key, _ in rule.where}:
+            valid = [value for other, value in rule.where if other == key]
+            if key == "account":
+                account = job.tenant
+                while account and account not in valid:
+                    account = self._above.get(account, "")
+                if not account:
+                    return False
+            elif self._names(job)[key] not in valid:
+                return False
+        return True
+
+    @staticmethod
+    def _names(job: Job) -> dict[str, str]:
+        return {
+            "account": job.tenant,
+            "tenant": job.tenant,
+            "user": job.user,
+            "qos": job.qos,
+            "partition": job.partition,
+            "job": str(job.id),
+        }

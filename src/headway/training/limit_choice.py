@@ -1,0 +1,42 @@
+"""Find which limits choose a job, which of them hold, and whose counter it adds to."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from headway.training.job import Job
+from headway.training.limits import LimitRule
+
+
+def choosing(rules: Iterable[LimitRule], job: Job, parents: Mapping[str, str]) -> list[tuple[int, LimitRule]]:
+    """Return the rules that choose a job, with their positions."""
+    accounts = set(_upward(job.tenant, parents))
+    return [(index, rule) for index, rule in enumerate(rules) if _chooses(rule, job, accounts)]
+
+
+def least_levels(rules: Iterable[LimitRule]) -> dict[str, int]:
+    """Return the least level of each slot among rules: only those of it hold, the others are set aside."""
+    least: dict[str, int] = {}
+    for rule in rules:
+        least[rule.slot] = min(rule.level, least.get(rule.slot, rule.level))
+    return least
+
+
+def _upward(account: str, parents: Mapping[str, str]) -> Iterator[str]:
+    while account:
+        yield account
+        account = parents.get(account, "")
+
+
+def _chooses(rule: LimitRule, job: Job, accounts: set[str]) -> bool:
+    wanted: dict[str, set[str]] = {}
+    for key, value in rule.where:
+        wanted.setdefault(key, set()).add(value)
+    return all(values & (accounts if key == "account" else {_value(job, key)}) for key, values in wanted.items())
+
+
+def _value(job: Job, key: str) -> str:
+    return str(getattr(job, "tenant" if key == "account" else key))
+
+
+def counted_for(rule: LimitRule, job: Job) -> tuple[str, ...]:
+    """Return whose counter of a rule a job adds to: its user, account, …; a rule about single jobs has one for all."""
+    return tuple(_value(job, key) for key in rule.per if key != "job")

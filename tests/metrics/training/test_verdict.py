@@ -1,0 +1,76 @@
+"""The verdict of a backtest: its rule, and what it names as the reason."""
+
+from dataclasses import replace
+
+import polars as pl
+import pytest
+
+from headway.metrics.training.backtest import GROUPS, Backtest, Errors
+from headway.metrics.training.verdict import NO, RELATIVE, UNKNOWN, YES, level_of, remedy_for, spread, verdict_of
+
+
+def errors(group: str, recorded: float, simulated: float, jobs: int = 100, **more: float | None) -> Errors:
+    return Errors(group, jobs, recorded, simulated, 0.0, 0.0, simulated - recorded, **more)  # type: ignore[arg-type]
+
+
+def made(whole: Errors, **groups: tuple[Errors, ...]) -> Backtest:
+    told = {name: groups.get(name, (replace(whole, group="–"),)) for name in GROUPS}
+    return Backtest("site", whole.jobs, whole.jobs, 0, 0, whole, told, pl.DataFrame())
+
+
+@pytest.mark.parametrize(
+    ("recorded", "simulated", "rank", "level"),
+    [
+        (1000, 1100, 0.9, YES),
+        (1000, 900, 0.9, YES),
+        (1000, 1101, 0.9, RELATIVE),
+        (1000, 1300, 0.5, RELATIVE),
+        (1000, 1301, 0.9, NO),
+        (1000, 1200, 0.49, NO),
+        (1000, 1000, 0.2, NO),
+        (10, 15, 0.0, YES),  # who hardly waits is not judged by seconds
+        (10, 600, 0.9, NO),
+    ],
+)
+def test_the_rule(recorded: float, simulated: float, rank: float, level: str) -> None:
+    assert level_of(errors("all", recorded, simulated, rank_correlation=rank)) == level
+
+
+def test_a_site_driven_by_its_qos_limits_is_not_trusted_without_them_and_they_are_named() -> None:
+    whole = errors("all", 80_000, 35_000, jobs=200, rank_correlation=0.4)
+    told = verdict_of(
+        made(
+            whole,
+            reason=(errors("–", 100, 90, share=0.1), errors("QOSMaxGRESPerUser", 160_000, 70_000, share=0.9)),
+            qos=(errors("long", 160_000, 70_000, share=0.9), errors("normal", 100, 100, share=0.1)),
+        )
+    )
+    assert told.level == NO
+    assert "Do not trust it" in told.text
+    assert "QOS limits (90 % of the error)" in told.text
+    assert told.sources[0].limits
+    assert "sacctmgr show qos" in told.sources[0].remedy
+    assert told.record()["sources"][0]["by"] == "reason"
+
+
+def test_a_group_that_is_off_is_named_although_the_whole_is_right() -> None:
+    whole = errors("all", 1000, 1020, jobs=200, rank_correlation=0.9)
+    long = errors("long", 5000, 1000, share=0.5, rank_correlation=0.3)
+    told = verdict_of(made(whole, qos=(long, errors("normal", 900, 920, share=0.5, rank_correlation=0.9))))
+    assert told.level == YES
+    assert told.doubtful == ("QOS long",)
+    assert "About QOS long: no." in told.text
+
+
+def test_nothing_in_common_is_no_verdict_and_a_known_one_holds_for_all() -> None:
+    nothing = verdict_of(replace(made(errors("all", 0, 0)), compared=0))
+    assert nothing.level == UNKNOWN
+    known = verdict_of(made(errors("all", 1000, 1000, rank_correlation=1.0)))
+    assert spread([{"verdict": nothing.record()}, {"verdict": known.record()}]) == known.record()
+    assert spread([{}]) is None
+
+
+def test_reasons_of_slurm_have_remedies() -> None:
+    for reason in ("QOSGrpGRES", "AssocGrpCPUMinutesLimit", "Dependency", "JobArrayTaskLimit", "BeginTime"):
+        assert remedy_for(reason) is not None
+    assert remedy_for("Priority") is None
