@@ -25,7 +25,7 @@ from headway.core.state import State
 from headway.core.tape import Tape
 from headway.core.tasks import Far
 from headway.errors import ExperimentError
-from headway.experiment.answer import Answer
+from headway.experiment.answer import Answer, Early
 from headway.experiment.flags import Flag
 
 if TYPE_CHECKING:
@@ -41,8 +41,6 @@ Experiment = TypeVar("Experiment", bound=Struct)
 Progress = Callable[[Far], None]
 """Told how far a run is, now and then."""
 Tell = Callable[[str, float], None]
-Early = Callable[[Sequence[str]], None] | None
-"""Told the first lines of an answer as soon as they are known."""
 """Told what is being done, and which share of all is done."""
 
 

@@ -11,10 +11,10 @@ from weakref import finalize
 
 from headway.core.replay import first_difference
 from headway.errors import ExperimentError, NoSuchRunError, TapeError, unknown_name
-from headway.experiment.answer import Answer
+from headway.experiment.answer import Answer, Early
 from headway.experiment.blame import own_code
 from headway.experiment.distance import distance
-from headway.experiment.domain import Early, Outcome, Row, StoredRun, View
+from headway.experiment.domain import Outcome, Row, StoredRun, View
 from headway.experiment.exports import Target, export
 from headway.experiment.files import Named
 from headway.experiment.folder import (

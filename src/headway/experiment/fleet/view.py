@@ -9,8 +9,8 @@ import numpy as np
 from rich.table import Table
 
 from headway.core.tape import Tape
-from headway.experiment.answer import Answer
-from headway.experiment.domain import Early, Outcome, Row, RunResult, Shown, StoredRun, Tell, View
+from headway.experiment.answer import Answer, Early
+from headway.experiment.domain import Outcome, Row, RunResult, Shown, StoredRun, Tell, View
 from headway.experiment.fleet import questions, whatif
 from headway.experiment.fleet.pairing import paired
 from headway.experiment.fleet.questions import request_number

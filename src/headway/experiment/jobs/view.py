@@ -10,8 +10,8 @@ import numpy as np
 from rich.table import Table
 
 from headway.errors import TapeError
-from headway.experiment.answer import Answer
-from headway.experiment.domain import Early, Outcome, Row, RunResult, Shown, StoredRun, Tell, View
+from headway.experiment.answer import Answer, Early
+from headway.experiment.domain import Outcome, Row, RunResult, Shown, StoredRun, Tell, View
 from headway.experiment.jobs import questions
 from headway.experiment.jobs.backtest import of_run
 from headway.experiment.jobs.scene import JobsScene
