@@ -122,7 +122,7 @@ def _cases(draw: st.DrawFn) -> tuple[str, World]:
              "multifactor(period=7s,max_age=60s,half_life=30s,fair_tree=true,size_weight=0)"]
         )
     )  # fmt: skip
-    depth, interval = draw(st.sampled_from([2, 5, 100])), draw(st.sampled_from([0, 1, 2, 4, 20]))
+    depth, interval = draw(st.sampled_from([1, 2, 5, 100])), draw(st.sampled_from([0, 1, 2, 4, 20]))
     placement = draw(st.sampled_from(["first-fit", "best-fit", "consolidate", "spread"]))
     return f"{order}+conservative(depth={depth},interval={interval}s)+{placement}", World(cluster, jobs)
 

@@ -213,7 +213,7 @@ def _in_order(state: TrainingState, policy: Admission, count: int) -> list[Entry
     if len(lanes) == 1:
         return list(next(iter(lanes)))[:count]
     if not state.quotas and type(policy.order).lane is Order.lane:
-        if count == 1:
+        if count == 1 and lanes:
             return [min(lane.head for lane in lanes)]
         return sorted(chain.from_iterable([list(lane)[:count] for lane in lanes]))[:count]
     ordered = merge(*(_keyed(state, policy, lane) for lane in lanes))
