@@ -11,7 +11,7 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any, NamedTuple
 
-from bench import readers
+from bench import readers, slurm_site
 
 Adapter = Any
 """The module ``bench/adapter.py`` of a checkout."""
@@ -79,6 +79,7 @@ class Runs:
 # --- jobs -----------------------------------------------------------------------------------------------------
 
 PHILLY = ({"path": "philly/philly.csv.gz", "format": "philly-csv"}, 82_247)
+SITE_JOBS = 20_000
 HELIOS = ({"path": "helios/helios_venus_gpu_jobs.csv.gz", "format": "helios-csv"}, 125_303)
 
 
@@ -118,11 +119,30 @@ def _training() -> Iterator[Case]:
         yield _jobs("helios", HELIOS, policy, first=20_000)
     failures = {"failures": {"mtbf": "30d", "repair": "4h"}, "costs": {"preemption": "60s"}}
     yield _jobs("helios with failures", HELIOS, "srtf", first=20_000, **failures)
+    yield _site(5_000, "its own policy, 5,000 jobs")
+    yield _site(SITE_JOBS, "its own policy, all jobs", long=True)
     yield _jobs("synthetic, 10,000 GPUs,", ({}, 100_000), "fifo", nodes=1250, trace=_drawn(100_000))
     for policy, floor in (("srtf", 12_000), ("las", 12_000), ("fifo+migrate", 3_000), ("srtf+migrate", 3_000)):
         yield _jobs("helios, all,", HELIOS, policy, floor=floor, long=True)
     yield _jobs("helios, all,", HELIOS, "fifo+easy", long=True)
     yield _jobs("synthetic 1M, 10,000 GPUs,", ({}, 1_000_000), "fifo", nodes=1250, long=True, trace=_drawn(1_000_000))
+
+
+def _site(jobs: int, title: str, *, long: bool = False) -> Case:
+    """The first jobs of a made-up Slurm site under the policy that its own slurm.conf describes."""
+
+    def prepare(adapter: Adapter, place: Place) -> Ready:
+        folder = place.scratch.parent / f"site-{SITE_JOBS}"
+        if not (folder / "slurm.conf").exists():
+            slurm_site.write(folder, SITE_JOBS)
+        document = {
+            "trace": {"path": str(folder / "sacct.txt")},
+            "cluster": {"file": [str(folder / "nodes.txt"), str(folder / "partitions.txt")]},
+            "policy": {"name": f"slurm:{folder / 'slurm.conf'}"},
+        }
+        return Runs(document, jobs)(adapter, place)
+
+    return Case(f"training/slurm site of 40 nodes, {title}", prepare, jobs, long=long)
 
 
 def _drawn(jobs: int) -> dict[str, Any]:

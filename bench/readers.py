@@ -236,13 +236,13 @@ def _any(row: Row) -> str:
 
 _ANY = "id;queue entered;began;ended;devices;state;team"
 _TOKENS = "TIMESTAMP,ContextTokens,GeneratedTokens"
-_SACCT = (SAMPLES / "sacct.txt").read_text().split("\n")[0]
+SACCT = (SAMPLES / "sacct.txt").read_text().split("\n")[0]
 _ACME, _HELIOS_LOG, _OPENB = (
     (SAMPLES / f"{name}.csv").read_text().split("\n")[0] for name in ("acme", "helios-log", "openb-pods")
 )
 _OWN = "submit_s,work_s,gpus,tenant,cpus,memory_bytes,estimate_s,priority,user,outcome,name"
 CASES: dict[str, tuple[str, Callable[[int], Iterator[str]]]] = {
-    "slurm: sacct with 3 steps a job": ("sacct.txt", _table(_SACCT, _sacct)),
+    "slurm: sacct with 3 steps a job": ("sacct.txt", _table(SACCT, _sacct)),
     "slurm: sacct --json": ("sacct.json", _sacct_json()),
     "slurm: scontrol show job -o": ("scontrol.txt", _scontrol()),
     "slurm: jobcomp/filetxt": ("jobcomp.txt", _table("", _record)),

@@ -81,7 +81,7 @@ COMMANDS = {
     ],
     "report": ["runs", "--out", "-o", "--baseline", "--title", "--force", "--open", "--trust"],
     "summary": ["folder", "--trust"],
-    "story": ["folder", "job", "--trust", "--json"],
+    "story": ["folder", "job", "--all", "--trust", "--json"],
     "explain": ["folder", "job", "--at", "--draws", "--trust", "--json"],
     "whatif": [
         *("folder", "--at", "--add-nodes", "--remove-nodes", "--policy", "--quota", "--limit", "--gpu-speed"),

@@ -11,7 +11,8 @@ from headway.core.scheduler import act, happen
 from headway.core.tape import Tape, TapeWriter
 from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.timeline import effective
-from headway.report.training.story import _JOB_KINDS, Running, _Timeline
+from headway.report.training.story import _JOB_KINDS, _Timeline
+from headway.report.training.stretches import Running
 from headway.sim.training import SimulatedCluster
 from headway.training.actions import Action, MigrateJob, PreemptJob, ReallocateJob, StartJob, WakeAt
 from headway.training.audit import audit

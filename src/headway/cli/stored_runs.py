@@ -1,6 +1,8 @@
 """Define the commands about stored runs: report, story, distance, explain, whatif, export, audit and replay."""
 
+import sys
 import webbrowser
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -59,6 +61,7 @@ def story(
             metavar="JOB",
         ),
     ] = None,
+    whole: Annotated[bool, typer.Option("--all", help="Every stretch of a long wait.")] = False,
     trust: TrustFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -71,7 +74,7 @@ def story(
         what = domain_of(stored.scene.experiment).subject
         known = f" ({stored.scene.subjects()})" if stored.scene.subjects() else ""
         raise ExperimentError(f"story of which {what}? Write headway story {folder} {what.upper()}{known}")
-    told = Run(stored).story(job)
+    told = Run(stored).story(job, whole=whole)
     for line in stored.scene.omissions("story"):
         console.note(line)
     show_answer(told, as_json)
@@ -133,7 +136,16 @@ def explain(
     headway explain runs/compass 17
     """
     run = Run(opened(folder, "what is there is explained", trust=trust, note=console.note))
-    show_answer(run.explain(job, at, draws), as_json)
+    said: list[str] = []
+
+    def early(lines: Sequence[str]) -> None:
+        said.extend(lines)
+        console.say(*lines)
+        sys.stdout.flush()
+
+    answer = run.explain(job, at, draws, early=None if as_json else early)
+    answer.shown = answer.shown[len(said) :]
+    show_answer(answer, as_json)
 
 
 _changed = partial(option, panel="Changes")

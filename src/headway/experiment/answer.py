@@ -1,10 +1,14 @@
 """Hold the answer to a question: plain values for a program, lines and tables for a person."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+
+Early = Callable[[Sequence[str]], None] | None
+"""Told the first lines of an answer as soon as they are known."""
 
 
 class Answer:

@@ -25,7 +25,7 @@ from headway.core.state import State
 from headway.core.tape import Tape
 from headway.core.tasks import Far
 from headway.errors import ExperimentError
-from headway.experiment.answer import Answer
+from headway.experiment.answer import Answer, Early
 from headway.experiment.flags import Flag
 
 if TYPE_CHECKING:
@@ -304,7 +304,7 @@ class View(ABC):
         """Return the figures of its page by name, each made when it is asked for, as plotly reads them."""
         return {}
 
-    def explain(self, stored: StoredRun, subject: str, at: str | None, draws: int | None) -> Any:
+    def explain(self, stored: StoredRun, subject: str, at: str | None, draws: int | None, early: Early = None) -> Any:
         """Say why something does not run at a time, or was late; ``subject`` is empty where none was named."""
         raise ExperimentError(
             "explain is about jobs that wait and requests of fleets; headway story tells of this run's"

@@ -11,7 +11,7 @@ from weakref import finalize
 
 from headway.core.replay import first_difference
 from headway.errors import ExperimentError, NoSuchRunError, TapeError, unknown_name
-from headway.experiment.answer import Answer
+from headway.experiment.answer import Answer, Early
 from headway.experiment.blame import own_code
 from headway.experiment.distance import distance
 from headway.experiment.domain import Outcome, Row, StoredRun, View
@@ -148,27 +148,28 @@ class Run(Tabled):
         """Return what can be shown of its scale."""
         return domain_of(self.stored.scene.experiment).view
 
-    def story(self, subject: Any) -> Answer:
-        """Tell what happened to one job, request or program."""
+    def story(self, subject: Any, *, whole: bool = False) -> Answer:
+        """Tell what happened to one job, request or program; ``whole``: every stretch of a long wait of a job."""
         with own_code(), explains_corrupt_tape(self.folder, self.stored.result):
             told = self.view.story(self.stored, str(subject))
-        return Answer(told.record(), told.lines())
+        return Answer(told.record(), getattr(told, "all_lines", told.lines)() if whole else told.lines())
 
     def distance(self, other: "Run | None" = None) -> Answer:
         """Say how far another run of the same workload is from this one; without another a live run's simulation."""
         with own_code():
             return distance(self.stored, None if other is None else other.stored)
 
-    def explain(self, subject: Any = None, at: Any = None, draws: int | None = None) -> Answer:
+    def explain(self, subject: Any = None, at: Any = None, draws: int | None = None, *, early: Early = None) -> Answer:
         """Say why a job does not run at a time and when to expect its start, or why a request of a fleet was late.
 
         A time is text, ``2h``, or a number of seconds. Of a fleet without a request: what made late requests late.
+        ``early`` is told the first lines, causes and remedies, before the expected start is worked out.
         """
         at = None if at is None else moment(at)
         if draws:
             whole(draws, "draws")
         with own_code():
-            told = self.view.explain(self.stored, "" if subject is None else str(subject), at, draws)
+            told = self.view.explain(self.stored, "" if subject is None else str(subject), at, draws, early)
         return Answer(told.record(), list(told.lines()))
 
     def whatif(self, at: Any = "", *, folder: str | Path | None = None, **changes: Any) -> Answer:

@@ -16,9 +16,10 @@ from headway.experiment.play import run
 from headway.formats import toml
 from headway.formats.training.settings import Experiment
 from headway.metrics.training.ledger import Ledger
-from headway.report.training.expected import LEAST_HISTORY, WorkDistribution, expected_start
+from headway.report.training.expected import LEAST_DRAWS, LEAST_HISTORY, WorkDistribution, expected_start
 from headway.report.training.explanation import Explanation, explain, moment_to_ask
-from headway.report.training.story import Waiting, story
+from headway.report.training.story import story
+from headway.report.training.stretches import Waiting
 from headway.sim.copies import Copies
 from headway.sim.resume import Moment, resume
 from headway.streams import small_stream
@@ -87,6 +88,31 @@ def test_a_full_node_is_explained_with_what_to_preempt_and_when_it_ends() -> Non
     assert found.expected.history == 40
     assert found.expected.p10 is not None
     assert found.expected.p10 > 60 * SECOND
+
+
+def test_causes_and_remedies_are_told_before_anything_is_continued() -> None:
+    world = World(uniform(1, 4), seconds_of((0, 30, 4), (1, 5, 4)))
+    tape = drive("fifo", world).tape
+    heard: list[object] = []
+    found = explain(
+        *(world.cluster, world.jobs, tape, build("fifo"), 1, 5 * SECOND),
+        draws=5,
+        first=lambda known: heard.append(known.lines()[:-1]),
+        drawing=lambda done, _: heard.append(done),
+    )
+    assert heard[1:] == [1, 2, 3, 4, 5]
+    assert heard[0] == found.first_lines() == found.lines()[: len(found.first_lines())]
+    assert any("preempt job 0" in line for line in found.first_lines())
+
+
+def test_no_continuation_is_begun_after_enough_effort_unless_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(uniform(1, 4), seconds_of((0, 30, 4), (1, 5, 4)))
+    tape = drive("fifo", world).tape
+    moment = moment_of(world, "fifo", tape, 5 * SECOND)
+    ledger = Ledger(tape.until(5 * SECOND), world.jobs, world.cluster)
+    monkeypatch.setattr("headway.report.training.expected.EFFORT_IN_ALL", 1)
+    assert expected_start(moment, 1, ledger).draws == LEAST_DRAWS
+    assert expected_start(moment, 1, ledger, draws=15).draws == 15
 
 
 def test_a_move_that_helps_is_told_with_where_it_goes() -> None:

@@ -7,7 +7,8 @@ from hypothesis import given, settings, strategies as st
 
 from headway.core.tape import Tape
 from headway.errors import TapeError
-from headway.report.training.story import Running, Story, Waiting, story
+from headway.report.training.story import SCREEN, Story, story
+from headway.report.training.stretches import Running, Waiting
 from headway.training.cluster import uniform
 from headway.training.job import Job, workload
 from headway.training.policies.registry import build
@@ -95,6 +96,16 @@ def test_instants_with_the_same_causes_are_one_stretch() -> None:
     assert causes == [["head-of-line", "capacity"], ["capacity"]]
     assert [(s.start, s.end) for s in tale.stretches][:2] == [(2 * SECOND, 10 * SECOND), (10 * SECOND, 15 * SECOND)]
     assert len(tale.lines(most=1)) < len(tale.lines())
+
+
+def test_a_long_story_is_one_screen_with_its_summary_first_and_shares_that_add_up() -> None:
+    world = World(uniform(1, 4), seconds_of((0, 500, 4), *((10 * n, 3, 4) for n in range(1, 26))))
+    tale = told(world, "srtf", drive("srtf", world).tape, 0)
+    assert len(tale.all_lines()) > SCREEN >= len(tale.lines())
+    assert tale.lines()[1] == tale.all_lines()[-1 - len(tale.waited_for())]
+    assert sum(tale.shares().values()) == tale.waited
+    assert any("--all" in line for line in tale.lines())
+    assert tale.record()["shares_of_wait_s"] == {name: time / SECOND for name, time in tale.shares().items()}
 
 
 def test_a_story_goes_as_far_as_its_tape() -> None:

@@ -16,7 +16,8 @@ from headway.training.job import Job, workload
 from headway.training.jobstate import Account, JobState
 from headway.training.policies.backfills.conservative import Conservative
 from headway.training.policies.backfills.easy import Easy
-from headway.training.policies.backfills.profile import NEVER, Profile
+from headway.training.policies.backfills.held import NEVER, Held
+from headway.training.policies.backfills.profile import Profile
 from headway.training.policies.backfills.reservation import copy_of, without
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.policies.parts import Reservation
@@ -365,7 +366,9 @@ def test_a_profile_knows_when_what_is_free() -> None:
         state.apply(0, JobArrived(one))
     for action in policy.decide(0, state):
         state.commit(0, action)
-    profile = Profile(0, state)
+    held = Held(state)
+    held.follow(0, state)
+    profile = Profile(held, state.pool.schedulable)
     wide = state.jobs[2]
     assert profile.on_one_node(wide, 0, 5 * SECOND) == (10 * SECOND, ((0, 4),))
     assert profile.reserve(wide, ((0, 4),), 10 * SECOND, 15 * SECOND)

@@ -9,7 +9,7 @@ import numpy as np
 from rich.table import Table
 
 from headway.core.tape import Tape
-from headway.experiment.answer import Answer
+from headway.experiment.answer import Answer, Early
 from headway.experiment.domain import Outcome, Row, RunResult, Shown, StoredRun, Tell, View
 from headway.experiment.fleet import questions, whatif
 from headway.experiment.fleet.pairing import paired
@@ -135,7 +135,7 @@ class FleetView(View):
         return story(*_parts(stored), request_number(stored, subject), scene.groups)
 
     def explain(
-        self, stored: StoredRun, subject: str, at: str | None, draws: int | None
+        self, stored: StoredRun, subject: str, at: str | None, draws: int | None, early: Early = None
     ) -> RequestExplanation | LateExplanation:
         """Say why a request was late; without one, what made late requests late."""
         return questions.explain(stored, subject, at, draws)

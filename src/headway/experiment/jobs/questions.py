@@ -36,6 +36,7 @@ def explain(
     time: int,
     draws: int | None = None,
     resuming: Resuming = None,
+    first: Callable[[Explanation], None] | None = None,
     drawing: Drawing = None,
 ) -> Explanation:
     """Say why a job does not run at a time, which moves would admit it, and when to expect its start."""
@@ -54,6 +55,7 @@ def explain(
             completions=scene.completions(),
             draws=draws,
             resuming=resuming,
+            first=first,
             drawing=drawing,
         )
     except TapeError:

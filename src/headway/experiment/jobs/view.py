@@ -1,6 +1,7 @@
 """Show runs of training jobs: their numbers, tables, stories and pages."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -9,7 +10,7 @@ import numpy as np
 from rich.table import Table
 
 from headway.errors import TapeError
-from headway.experiment.answer import Answer
+from headway.experiment.answer import Answer, Early
 from headway.experiment.domain import Outcome, Row, RunResult, Shown, StoredRun, Tell, View
 from headway.experiment.jobs import questions
 from headway.experiment.jobs.backtest import of_run
@@ -178,11 +179,23 @@ class JobsView(View):
         )
         return told if scene.calendar is None else Dated(told, scene.calendar)
 
-    def explain(self, stored: StoredRun, subject: str, at: str | None, draws: int | None) -> Explanation | Dated:
+    def explain(
+        self, stored: StoredRun, subject: str, at: str | None, draws: int | None, early: Early = None
+    ) -> Explanation | Dated:
         """Say why a job does not run at a time, which moves would admit it, and when to expect its start."""
         job = job_number(stored.scene.jobs, subject)
         time = questions.moment_of(stored, at, job)
-        with share_bar("explain") as tell:
+        dates = stored.scene.calendar
+        with ExitStack() as bar:
+            tell = bar.enter_context(share_bar("explain"))
+
+            def known(explanation: Explanation) -> None:
+                nonlocal tell
+                if early is not None:
+                    bar.close()  # lines are not printed between those of a bar
+                    lines = explanation.first_lines()
+                    early(lines if dates is None else Dated(explanation, dates).dated(lines))
+                    tell = bar.enter_context(share_bar("explain"))
 
             def resuming(now: int, _state: object) -> None:
                 tell(f"taking the run up: {format_duration(now)}", now / time if time else 1.0)
@@ -190,8 +203,7 @@ class JobsView(View):
             def drawing(done: int, count: int) -> None:
                 tell(f"going on: {done} of {count} continuations", done / count)
 
-            told = questions.explain(stored, job, time, draws, resuming, drawing)
-        dates = stored.scene.calendar
+            told = questions.explain(stored, job, time, draws, resuming, known, drawing)
         return told if dates is None else Dated(told, dates)
 
     def whatif(self, stored: StoredRun, at: str, folder: Path | None, changes: Mapping[str, Any]) -> Answer:

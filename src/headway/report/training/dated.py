@@ -31,7 +31,15 @@ class Dated:
 
     def lines(self) -> list[str]:
         """Return lines in which each time since the run began is a date."""
-        return [_CLOCK.sub(self._date, line) for line in self.told.lines()]
+        return self.dated(self.told.lines())
+
+    def all_lines(self) -> list[str]:
+        """Return all of them, of what has more than it shows by itself."""
+        return self.dated(getattr(self.told, "all_lines", self.told.lines)())
+
+    def dated(self, lines: Sequence[str]) -> list[str]:
+        """Return these lines with dates."""
+        return [_CLOCK.sub(self._date, line) for line in lines]
 
     def record(self) -> Any:
         """Return JSON with a date beside each time: ``start`` beside ``start_s``."""

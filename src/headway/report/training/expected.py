@@ -46,6 +46,12 @@ BLOCK_JOBS = 50
 """Arrivals are repeated in stretches of so many, which keeps bursts together."""
 AT_A_TIME = 100
 MOST_STEPS = 30_000
+"""Instants of one continuation."""
+EFFORT_IN_ALL = 4_000_000
+"""After so much, live jobs added up over all instants, no further continuation is begun, unless it was asked for."""
+EFFORT_AN_INSTANT = 50
+"""What an instant costs beside its live jobs, in live jobs."""
+LEAST_DRAWS = 5
 _LONGEST_TAIL = 20
 _FINISHES: dict[str, Any] = {"outcome": Outcome.FINISHES, "outcome_after": 0, "retries": 0}
 
@@ -98,10 +104,16 @@ def expected_start(
     arriving = _ArrivalSampler(moment, ledger)
     copies = Copies(moment)
     starts: list[int] = []
+    effort = 0
     with no_collection():
         for draw in range(count):
+            if draws is None and draw >= LEAST_DRAWS and effort >= EFFORT_IN_ALL:
+                count = draw
+                break
             random = small_stream(seed, f"expected/{job}/{draw}")
-            if (start := _start(copies.make(), job, lasting.again(random), arriving, random)) is not None:
+            start, took = _start(copies.make(), job, lasting.again(random), arriving, random)
+            effort += took
+            if start is not None:
                 starts.append(start)
             if progress is not None:
                 progress(draw + 1, count)
@@ -118,8 +130,8 @@ def _quantile(ordered: Sequence[int], count: int, part: float) -> int | None:
 
 def _start(
     moment: Moment, job: int, lasting: "WorkDistribution", arriving: "_ArrivalSampler", random: Random
-) -> int | None:
-    """Return when the job starts in one continuation."""
+) -> tuple[int | None, int]:
+    """Return when the job starts in one continuation, and what that took: live jobs added up over all instants."""
     executor, state = moment.executor, moment.state
     executor.replace_faults(None, (), cancel=lambda event: isinstance(event, NodeFailed))
     for js in list(state.jobs.values()):
@@ -127,11 +139,12 @@ def _start(
             moment.alter(lasting.redrawn(moment.time, js, random))
     coming = arriving.draw(lasting, random)
     moment.expect(list(islice(coming, AT_A_TIME)))
-    steps = 0
+    steps = effort = 0
 
     def enough(now: TrainingState) -> bool:
-        nonlocal steps
+        nonlocal steps, effort
         steps += 1
+        effort += EFFORT_AN_INSTANT + len(now.jobs)
         if now.to_come == 1:  # most continuations end before many have come
             moment.expect([*executor.to_come, *islice(coming, AT_A_TIME)])
         return job in now.running or job not in now.jobs or steps > MOST_STEPS
@@ -139,9 +152,9 @@ def _start(
     try:
         tape = moment.go_on(until=enough)
     except StalledRunError:
-        return None
+        return None, effort
     mine = np.flatnonzero((tape.column("kind") == Kind.START) & (tape.column("subject") == job))
-    return int(tape.column("time")[mine[0]]) if len(mine) else None
+    return (int(tape.column("time")[mine[0]]) if len(mine) else None), effort
 
 
 # --- how long jobs last ---------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ then asked whether it would start the job; the expected start is an interval ove
 from collections import Counter
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,8 @@ from headway.errors import TapeError
 from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.waits import waits
 from headway.report.training.expected import LEAST_HISTORY, Expected, expected_start
-from headway.report.training.story import clock, described, recorded_causes
+from headway.report.training.story import described
+from headway.report.training.stretches import clock, recorded_causes
 from headway.sim.copies import Copies
 from headway.sim.faults import Faults
 from headway.sim.resume import Moment, resume
@@ -98,6 +99,15 @@ class Explanation:
 
     def lines(self) -> list[str]:
         """Return it as lines for a terminal."""
+        lines = self.first_lines()
+        if self.status != "waiting":
+            return lines
+        if self.expected is not None:
+            lines += ["expected start", *(f"  {line}" for line in _forecast(self.expected, self.at))]
+        return [*lines, f"in the run it {self.recorded_told}"]
+
+    def first_lines(self) -> list[str]:
+        """Return the lines that are known before anything is continued: causes, and what would make room."""
         lines = [described(self.job), self.told]
         if self.status != "waiting":
             return lines
@@ -105,10 +115,7 @@ class Explanation:
         if self.fits_now:
             lines.append("  nothing is needed: it would fit")
         lines += [f"  {way.line()}" for way in self.ways]
-        lines += [f"  by {kind}: {why}" for kind, why in self.none.items()]
-        if self.expected is not None:
-            lines += ["expected start", *(f"  {line}" for line in _forecast(self.expected, self.at))]
-        return [*lines, f"in the run it {self.recorded_told}"]
+        return [*lines, *(f"  by {kind}: {why}" for kind, why in self.none.items())]
 
     def record(self) -> dict[str, Any]:
         """Return it as JSON: times in seconds since the run began."""
@@ -158,9 +165,13 @@ def explain(
     draws: int | None = None,
     seed: int = 0,
     resuming: Callable[[int, TrainingState], None] | None = None,
+    first: Callable[[Explanation], None] | None = None,
     drawing: Callable[[int, int], None] | None = None,
 ) -> Explanation:
-    """Explain a job at a time. ``policy`` is the one that wrote the tape, fresh; it is asked again along the way."""
+    """Explain a job at a time. ``policy`` is the one that wrote the tape, fresh; it is asked again along the way.
+
+    ``first`` is told all but the expected start as soon as that is known.
+    """
     if not 0 <= job < len(jobs):
         raise TapeError(f"job {job} is not in this run; its jobs are 0 to {len(jobs) - 1}")
     before = Ledger(tape.until(at), jobs, cluster)
@@ -178,7 +189,7 @@ def explain(
     js = moment.state.jobs[job]
     fits_now = fits(moment.state, js, copy(policy.placement)) is not None
     ways, none = ((), {}) if fits_now else _ways(moment, js)
-    return Explanation(
+    found = Explanation(
         jobs[job],
         policy.name,
         at,
@@ -189,9 +200,12 @@ def explain(
         fits_now,
         ways,
         none,
-        expected_start(moment, job, before, draws=draws, seed=seed, progress=drawing),
+        None,
         *_afterwards(Ledger(tape, jobs, cluster), job, at),
     )
+    if first is not None:
+        first(found)
+    return replace(found, expected=expected_start(moment, job, before, draws=draws, seed=seed, progress=drawing))
 
 
 # --- where the job is -----------------------------------------------------------------------------------------

@@ -175,6 +175,7 @@ class Admission(Protocol):
     order: Order
     backfill: "Backfill"
     placement: PlacementRule
+    migration: "Migration | None"
     preempts: bool
     blocked: JobState | None
     """The first job that could not start for want of resources, as the backfill found it in this decision."""

@@ -9,51 +9,37 @@ A GPU that is used in part counts as used until the last of its shares ends.
 """
 
 from bisect import bisect_left, bisect_right, insort
+from heapq import heappop, heappush
 
 import numpy as np
 import numpy.typing as npt
 
 from headway.training.jobstate import JobState
+from headway.training.policies.backfills.held import NEVER, Held
 from headway.training.pool import host_share, members
 from headway.training.resources import Placement
-from headway.training.state import TrainingState
 
-NEVER = 1 << 62
 Parts = tuple[tuple[int, int], ...]
 """Pairs of a node and a number of GPUs."""
 
 
 class Profile:
-    """The timelines of all nodes."""
+    """The timelines of all nodes: those of what running jobs hold, less what was reserved since."""
 
-    def __init__(self, now: int, state: TrainingState) -> None:
-        pool = state.pool
-        nodes = state.cluster.nodes
-        self._hosted = any(node.cpu_milli is not None or node.memory_bytes is not None for node in nodes)
-        self._schedulable = pool.schedulable
-        self._times = [[now] for _ in nodes]
-        self._gpus = [[count] for count in pool.free_count]
-        self._cpus = [[free] for free in pool.cpu_free]
-        self._memory = [[free] for free in pool.memory_free]
-        self._shared: dict[tuple[int, int], int] = {}
+    def __init__(self, held: Held, schedulable: int) -> None:
+        self._held = held
+        self._hosted = held.hosted
+        self._schedulable = schedulable
+        self._times = held.times.copy()
+        self._gpus = held.gpus.copy()
+        self._cpus = held.cpus.copy()
+        self._memory = held.memory.copy()
+        self.changed = 0
+        """Nodes, as a bit set, whose timelines are copies; those of the others are the ones of ``held``."""
+        self._shared = held.shared.copy()
         """When the last share of a GPU ends."""
-        self._earliest: dict[int, list[tuple[int, int]]] = {}
-        """By number of GPUs: (a time before which a node does not have as many, node), in order."""
-        self._earliest_of: dict[int, list[int]] = {}
-        for end, job in state.ends.of_rate(0):
-            self._release(state.running[job], max(end, now + 1))
-
-    def _release(self, js: JobState, end: int) -> None:
-        for node, mask in js.placement:
-            if js.gpu_milli < 1000:
-                gpu = (node, mask.bit_length() - 1)
-                known = self._shared.get(gpu)
-                self._shared[gpu] = end
-                if known is not None:
-                    self._change(node, known, end, -1, 0, 0)
-                    self._change(node, end, NEVER, 0, *host_share(js, mask.bit_count()))
-                    continue
-            self._change(node, end, NEVER, mask.bit_count(), *host_share(js, mask.bit_count()))
+        self._orders: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        """By nodes and number of GPUs: (a time before which a node does not have as many, node), in order."""
 
     # --- changing it ------------------------------------------------------------------------------------------
 
@@ -64,59 +50,51 @@ class Profile:
         if index == len(times) or times[index] != time:
             if index == 0:
                 raise AssertionError(f"a profile that begins at {times[0]} ns is asked about {time} ns")
+            for column in (self._gpus, self._cpus, self._memory):
+                column[node].insert(index, column[node][index - 1])
             times.insert(index, time)
-            self._gpus[node].insert(index, self._gpus[node][index - 1])
-            if self._hosted:
-                self._cpus[node].insert(index, self._cpus[node][index - 1])
-                self._memory[node].insert(index, self._memory[node][index - 1])
         return index
 
     def _change(self, node: int, start: int, end: int, gpus: int, cpu_milli: int, memory_bytes: int) -> bool:
         """Add these amounts from start to end; return whether nothing became negative."""
         if start >= end:
             return True
+        if not self.changed >> node & 1:
+            self.changed |= 1 << node
+            for column in (self._times, self._gpus, self._cpus, self._memory):
+                column[node] = column[node].copy()
         low = self._cut(node, start)
         high = len(self._times[node]) if end >= NEVER else self._cut(node, end)
         free = self._gpus[node]
         sound = True
-        for index in range(low, high):
-            free[index] += gpus
-            sound = sound and free[index] >= 0
+        if gpus:
+            free[low:high] = changed = [count + gpus for count in free[low:high]]
+            sound = min(changed) >= 0
         if self._hosted:
-            for index in range(low, high):
-                self._cpus[node][index] += cpu_milli
-                self._memory[node][index] += memory_bytes
-                sound = sound and self._cpus[node][index] >= 0 and self._memory[node][index] >= 0
+            for free, amount in ((self._cpus[node], cpu_milli), (self._memory[node], memory_bytes)):
+                if amount:
+                    free[low:high] = changed = [count + amount for count in free[low:high]]
+                    sound = sound and min(changed) >= 0
         if gpus > 0:  # what is taken only moves earliest times back, which is found out when one is looked at
-            for need, earliest in self._earliest_of.items():
-                if earliest[node] > start:
-                    self._reset(need, earliest, node, self._times[node][0])
+            self._orders.clear()
         return sound
 
-    def _reset(self, need: int, earliest: list[int], node: int, after: int) -> None:
-        order = self._earliest[need]
-        del order[bisect_left(order, (earliest[node], node))]
-        earliest[node] = self._first(node, need, after)
-        insort(order, (earliest[node], node))
-
-    def _first(self, node: int, need: int, after: int) -> int:
-        times, free = self._times[node], self._gpus[node]
-        index = max(0, bisect_right(times, after) - 1)
-        while index < len(times):
-            if free[index] >= need:
-                return max(times[index], after)
-            index += 1
-        return NEVER
+    def reset(self, nodes: int) -> None:
+        """Drop all reservations on these nodes."""
+        held = self._held
+        for node in members(nodes):
+            self._times[node], self._gpus[node] = held.times[node], held.gpus[node]
+            self._cpus[node], self._memory[node] = held.cpus[node], held.memory[node]
+        self.changed &= ~nodes
+        for key in [key for key in self._orders if key[0] & nodes]:
+            del self._orders[key]
 
     def forget(self, now: int) -> None:
-        """Drop the past of all timelines."""
-        for node, times in enumerate(self._times):
-            if (index := bisect_right(times, now) - 1) > 0:
-                for column in (times, self._gpus[node]):
-                    del column[:index]
-                if self._hosted:
-                    for column in (self._cpus[node], self._memory[node]):
-                        del column[:index]
+        """Drop the past of all timelines that were changed."""
+        for node in members(self.changed):
+            if (index := bisect_right(self._times[node], now) - 1) > 0:
+                for column in (self._times, self._gpus, self._cpus, self._memory):
+                    del column[node][:index]
 
     def reserve(self, js: JobState, parts: Parts, start: int, end: int, sign: int = -1) -> bool:
         """Take (or with +1 give back) whole GPUs from start to end; return whether they were free."""
@@ -147,67 +125,130 @@ class Profile:
             begin = start
             if js.gpu_milli < 1000:
                 begin = max(start, min(start + length, self._shared.get((node, mask.bit_length() - 1), 0)))
-                if self._when(node, 0, cpu_milli, memory_bytes, start, length) != start:
+                if not self.has_room(node, 0, cpu_milli, memory_bytes, start, length):
                     return False
                 cpu_milli = memory_bytes = 0
-            if self._when(node, count, cpu_milli, memory_bytes, begin, start + length - begin) != begin:
+            if not self.has_room(node, count, cpu_milli, memory_bytes, begin, start + length - begin):
                 return False
         return True
 
-    def _when(self, node: int, need: int, cpu_milli: int, memory_bytes: int, after: int, length: int) -> int:
-        """Return the first time from ``after`` on at which a node has these amounts for ``length``."""
+    def has_room(self, node: int, need: int, cpu_milli: int, memory_bytes: int, start: int, length: int) -> bool:
+        """Return whether a node has these amounts from ``start`` on for ``length``."""
+        return self._when(node, need, cpu_milli, memory_bytes, start, length)[1] == start
+
+    def _when(
+        self, node: int, need: int, cpu_milli: int, memory_bytes: int, after: int, length: int
+    ) -> tuple[int, int]:
+        """Return the first time from ``after`` on at which a node has so many GPUs, and the first at which it has all
+        these amounts for ``length``."""
         times, free = self._times[node], self._gpus[node]
+        count = len(times)
+        index = bisect_right(times, after) - 1
+        while free[index] < need:
+            index += 1
+            if index == count:
+                return NEVER, NEVER
+        start = first = times[index] if times[index] > after else after
         hosted = self._hosted and (cpu_milli or memory_bytes)
         cpus, memory = self._cpus[node], self._memory[node]
-        index = bisect_right(times, after) - 1
-        start, count = after, len(times)
         while True:
             if free[index] < need or (hosted and (cpus[index] < cpu_milli or memory[index] < memory_bytes)):
                 index += 1
                 if index == count:
-                    return NEVER
+                    return first, NEVER
                 start = times[index]
                 continue
             index += 1
             if index == count or times[index] >= start + length:
-                return start
+                return first, start
 
     def on_one_node(self, js: JobState, now: int, length: int) -> tuple[int, Parts]:
-        """Return the earliest start on one node, and the node with its GPUs."""
-        need = js.gpus
+        """Return the earliest start on one node, and the node with its GPUs; of equals the node that has the GPUs
+        first."""
+        need, when, cpu_milli, memory_bytes = js.gpus, self._when, js.cpu_milli, js.memory_bytes
         eligible = js.eligible & self._schedulable
-        if need not in self._earliest:
-            firsts = [self._first(node, need, now) for node in range(len(self._times))]
-            self._earliest_of[need] = firsts
-            self._earliest[need] = sorted((first, node) for node, first in enumerate(firsts))
-        order, earliest = self._earliest[need], self._earliest_of[need]
+        order = self._orders.get((eligible, need))
+        if order is None:
+            firsts = [(max(now, self._held.first(node, need)), node) for node in members(eligible)]
+            order = self._orders[eligible, need] = sorted(firsts)
         best, where, index = NEVER, -1, 0
         while index < len(order) and order[index][0] < best:
-            first, node = order[index]
-            if self._first(node, need, max(first, now)) != first:
-                self._reset(need, earliest, node, max(first, now))
-                continue
+            known, node = order[index]
+            first, start = when(node, need, cpu_milli, memory_bytes, known if known > now else now, length)
+            if first > known:
+                del order[index]
+                insort(order, (first, node))
+                if order[index][1] != node:
+                    continue
             index += 1
-            if eligible >> node & 1:
-                start = self._when(node, need, js.cpu_milli, js.memory_bytes, first, length)
-                if start < best:
-                    best, where = start, node
+            if start < best:
+                best, where = start, node
         return best, ((where, need),)
 
     def on_nodes(self, js: JobState, now: int, length: int, domain: int = -1) -> tuple[int, Parts]:
         """Return the earliest start over several nodes of a domain, and the GPUs on each: as few nodes as possible."""
         nodes = list(members(js.eligible & self._schedulable & domain))
+        if js.nodes > 1:
+            return self._on_equal_nodes(js, now, length, nodes)
         if not nodes:
             return NEVER, ()
         times = np.unique(np.array([now, *(t for node in nodes for t in self._times[node] if t > now)], dtype=np.int64))
         rooms = np.stack([self._rooms(js, node, times) for node in nodes], axis=1)
-        enough = np.flatnonzero(_total(js, rooms) >= js.gpus)
+        enough = np.flatnonzero(rooms.sum(axis=1) >= js.gpus)
         ends = np.searchsorted(times, times + min(length, NEVER - int(times[-1])), side="left")
         for row in enough.tolist():
             least = rooms[row : max(row + 1, int(ends[row]))].min(axis=0)
-            if int(_total(js, least[np.newaxis])[0]) >= js.gpus:
+            if int(least.sum()) >= js.gpus:
                 return int(times[row]), _divide(js, nodes, least.tolist())
         return NEVER, ()
+
+    def _on_equal_nodes(self, js: JobState, now: int, length: int, nodes: list[int]) -> tuple[int, Parts]:
+        """Return the earliest start with the same number of GPUs on each of so many nodes, those with least room."""
+        each = js.gpus // js.nodes
+        need = (each, *host_share(js, each))
+        firsts = sorted([(max(now, self._held.first(node, each)), node) for node in nodes], reverse=True)
+        waits: list[tuple[int, int]] = []
+        able: list[tuple[int, int]] = []
+        """(a time, node): until then the node could begin, from where it was found on."""
+        while firsts or (waits and waits[0][0] < NEVER):
+            while firsts and (not waits or firsts[-1][0] <= waits[0][0]):  # the others cannot begin sooner
+                first, node = firsts.pop()
+                heappush(waits, (self._when(node, *need, first, length)[1], node))
+            start = waits[0][0]
+            if start >= NEVER:
+                continue
+            while waits and waits[0][0] == start:
+                _, node = heappop(waits)
+                able.append((self._while(node, *need, start) - length, node))
+            for _, node in [wait for wait in able if wait[0] < start]:
+                heappush(waits, (self._when(node, *need, start, length)[1], node))
+            able = [wait for wait in able if wait[0] >= start]
+            if waits and waits[0][0] <= start:
+                continue
+            if len(able) >= js.nodes:
+                rooms = sorted((self._least_room(js, node, start, start + length), node) for _, node in able)
+                return start, tuple((node, each) for _, node in rooms[: js.nodes])
+        return NEVER, ()
+
+    def _while(self, node: int, need: int, cpu_milli: int, memory_bytes: int, start: int) -> int:
+        """Return until when a node has these amounts from ``start`` on."""
+        first = bisect_right(self._times[node], start) - 1
+        times, free, cpus, memory = self._times[node], self._gpus[node], self._cpus[node], self._memory[node]
+        for index in range(first, len(times)):
+            if free[index] < need or (self._hosted and (cpus[index] < cpu_milli or memory[index] < memory_bytes)):
+                return times[index]
+        return 2 * NEVER
+
+    def _least_room(self, js: JobState, node: int, start: int, end: int) -> int:
+        """Return how many of a job's GPUs a node can give all the time from start to end."""
+        low = bisect_right(self._times[node], start) - 1
+        span = slice(low, max(low + 1, bisect_left(self._times[node], end)))
+        room = min(self._gpus[node][span])
+        if self._hosted and js.cpu_milli:
+            room = min(room, min(self._cpus[node][span]) * js.gpus // js.cpu_milli)
+        if self._hosted and js.memory_bytes:
+            room = min(room, min(self._memory[node][span]) * js.gpus // js.memory_bytes)
+        return room
 
     def _rooms(self, js: JobState, node: int, times: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return how many of a job's GPUs a node can give at each time."""
@@ -221,21 +262,7 @@ class Profile:
         return at_times
 
 
-def _total(js: JobState, rooms: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the GPUs that a job could get in each row; with a fixed number of nodes, all it needs or -1."""
-    if js.nodes <= 1:
-        summed: npt.NDArray[np.int64] = rooms.sum(axis=1)
-        return summed
-    able = (rooms >= js.gpus // js.nodes).sum(axis=1)
-    counted: npt.NDArray[np.int64] = np.where(able >= js.nodes, js.gpus, -1)
-    return counted
-
-
 def _divide(js: JobState, nodes: list[int], room: list[int]) -> Parts:
-    if js.nodes > 1:
-        per_node = js.gpus // js.nodes
-        able = sorted((count, node) for node, count in zip(nodes, room, strict=True) if count >= per_node)
-        return tuple((node, per_node) for _, node in able[: js.nodes])
     left = js.gpus
     parts: list[tuple[int, int]] = []
     for count, node in sorted(((-count, node) for node, count in zip(nodes, room, strict=True))):

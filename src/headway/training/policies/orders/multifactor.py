@@ -13,7 +13,7 @@ Departures: the size factor counts GPUs, where Slurm's counts nodes and CPUs; us
 default to those of the example in Slurm's manual, because Slurm's own default of 0 for all is fifo.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from headway.errors import ExperimentError
 from headway.training.cluster import Tenant
@@ -74,6 +74,7 @@ class Multifactor(RoundOrder):
         self._factors: dict[Who, float] = {}
         self._fair: dict[Who, float] = {}
         self._fair_most = SCALE * fairshare_weight
+        self._age_most = SCALE * age_weight
 
     def bind(self, state: TrainingState) -> None:
         """Read the totals and priorities of the cluster, to which the factors are relative."""
@@ -84,39 +85,45 @@ class Multifactor(RoundOrder):
         self._tenants = {each.name: each for each in state.cluster.tenants}
         self._shares = _shares(state.cluster.tenants)
         self._partitions = _parts_of_largest({p.name: p.priority for p in state.cluster.partitions})
-        self._fixed: dict[tuple[int, str, str], float] = {}
+        self._known: dict[int, tuple[Who, float]] = {}
+        """Of each job: whose usage it adds to, and the part of its priority that does not change with time."""
 
     def key(self, now: int, js: JobState) -> Key:
         """Return minus the priority, in thousandths."""
         state = self._state
         if state.refreshed != self._calculated:
             self._calculate(state.refreshed, state)
-        job = js.job
-        kind = (js.width, job.qos, job.partition)
-        fixed = self._fixed.get(kind)
-        if fixed is None:
-            fixed = self._fixed[kind] = self._fixed_part(*kind)
-        age = now - job.submit
-        grown = SCALE * self.age_weight * age / self.max_age if age < self.max_age else SCALE * self.age_weight
-        return -int(grown + self._fair.get(self._who(js), self._fair_most) + fixed)
+        who, fixed = self._known.get(js.id) or self._know(js)
+        age = now - js.job.submit
+        grown = self._age_most * age / self.max_age if age < self.max_age else self._age_most
+        return -int(grown + self._fair.get(who, self._fair_most) + fixed)
 
-    def _fixed_part(self, width: int, qos: str, partition: str) -> float:
+    def _know(self, js: JobState) -> tuple[Who, float]:
+        """Return whose usage a job adds to (its tenant's, with the Fair Tree its user's), and the fixed part."""
+        who = js.job.tenant, js.job.user if self.fair_tree else ""
+        known = self._known[js.id] = who, self._fixed_part(js)
+        return known
+
+    def _all_known(self, state: TrainingState) -> Iterable[tuple[Who, float]]:
+        """Return what is known of all live jobs, in the order in which they came."""
+        if self._known.keys() != state.jobs.keys():  # it began with jobs that were there already
+            self._known = {job: self._known.get(job) or self._know(js) for job, js in state.jobs.items()}
+        return self._known.values()
+
+    def _fixed_part(self, js: JobState) -> float:
         """Return what size, QOS and partition add: the part that does not change with time."""
-        size = min(1.0, width / self._total)
+        size = min(1.0, js.width / self._total)
         return SCALE * (
             self.size_weight * (1.0 - size if self.favor_small else size)
-            + self.qos_weight * self._qos.get(qos, 0.0)
-            + self.partition_weight * self._partitions.get(partition, 0.0)
+            + self.qos_weight * self._qos.get(js.job.qos, 0.0)
+            + self.partition_weight * self._partitions.get(js.job.partition, 0.0)
         )
 
     def ended(self, now: int, js: JobState) -> None:
         """Count what a job that has ended held, from the next period on."""
-        who = self._who(js)
+        who, _ = self._known.get(js.id) or self._know(js)
+        del self._known[js.id]
         self._ended[who] = self._ended.get(who, 0) + js.attained
-
-    def _who(self, js: JobState) -> Who:
-        """Return the account whose usage a job adds to: its tenant, with the Fair Tree its user."""
-        return js.job.tenant, js.job.user if self.fair_tree else ""
 
     def factor(self, tenant: str, user: str = "") -> float:
         """Return the fair-share factor in this period: 1 if nothing was used; classically 0.5 at the share."""
@@ -125,10 +132,12 @@ class Multifactor(RoundOrder):
     def _calculate(self, now: int, state: TrainingState) -> None:
         """Decay what was used before, add what was held since, and derive each tenant's factor."""
         held = dict(self._ended)
-        for js in state.jobs.values():
-            if js.attained or js.status is Status.RUNNING:
-                who = self._who(js)
-                held[who] = held.get(who, 0) + js.attained_at(now)
+        running = Status.RUNNING
+        for (who, _), js in zip(self._all_known(state), state.jobs.values(), strict=True):
+            if js.status is running:
+                held[who] = held.get(who, 0) + js.attained + (now - js.since) * js.width
+            elif js.attained:
+                held[who] = held.get(who, 0) + js.attained
         decay = 0.5 ** ((now - max(0, self._calculated)) / self.half_life)
         for who, attained in held.items():
             fresh = attained - self._counted.get(who, 0)
@@ -153,7 +162,7 @@ class Multifactor(RoundOrder):
 
     def _tree(self, state: TrainingState) -> dict[Who, float]:
         """Return the Fair Tree factor of each user that has submitted something."""
-        usage = {self._who(js): 0.0 for js in state.jobs.values()} | self._usage
+        usage = {who: 0.0 for who, _ in self._all_known(state)} | self._usage
         weights = {name: account.weight for name, account in state.accounts.items()}
         return fair_tree(usage, weights, self._tenants)
 

@@ -1,0 +1,98 @@
+"""What running jobs hold, node by node and until when, kept from one plan to the next.
+
+A plan of reservations begins with what becomes free as running jobs end. Only the nodes on which a job has started or
+stopped since the last plan are looked at again. An end that is already past counts as just after now.
+"""
+
+from headway.training.pool import host_share
+from headway.training.resources import Placement
+from headway.training.state import TrainingState
+
+NEVER = 1 << 62
+
+
+class Held:
+    """One timeline a node: times, and from each time on the GPUs, CPUs and memory that are free."""
+
+    def __init__(self, state: TrainingState) -> None:
+        nodes = state.cluster.nodes
+        self.hosted = any(node.cpu_milli is not None or node.memory_bytes is not None for node in nodes)
+        self.times: list[list[int]] = [[] for _ in nodes]
+        """Each begins with -1: what is free now is free since ever. The lists are replaced, never changed."""
+        self.gpus: list[list[int]] = [[] for _ in nodes]
+        self.cpus: list[list[int]] = [[] for _ in nodes]
+        self.memory: list[list[int]] = [[] for _ in nodes]
+        self.shared: dict[tuple[int, int], int] = {}
+        """When the last share of a GPU ends, by node and GPU."""
+        self._jobs: dict[int, Placement] = {}
+        """Where the jobs run that it knows of."""
+        self._lease = 0
+        """The last one that it knows of."""
+        self._changes = -1
+        self._changed = set(range(len(nodes)))
+        """Nodes to look at the next time, whatever happens."""
+        self._firsts: list[dict[int, int]] = [{} for _ in nodes]
+
+    def follow(self, now: int, state: TrainingState) -> int:
+        """Take note of what has started and stopped since the last time; return the nodes that are others now."""
+        ends = state.ends.of_rate(0)
+        if state.changes == self._changes and not self._changed and not (ends and ends[0][0] <= now):
+            return 0
+        self._changes = state.changes
+        running, changed = state.running, self._changed
+        for job in self._jobs.keys() - running.keys():
+            changed.update([node for node, _ in self._jobs.pop(job)])
+        for js in reversed(running.values()):  # the last to start come last
+            if js.lease <= self._lease:
+                break
+            changed.update([node for node, _ in (*self._jobs.get(js.id, ()), *js.placement)])
+            self._jobs[js.id] = js.placement
+        self._lease = state.lease
+        late: set[int] = set()
+        for end, job in ends:
+            if end > now:
+                break
+            late.update([node for node, _ in state.running[job].placement])
+        changed |= late
+        for node in changed:
+            self._look_at(node, now, state)
+        self._changed = late  # these are clipped to the next instant each time
+        return sum([1 << node for node in changed])
+
+    def _look_at(self, node: int, now: int, state: TrainingState) -> None:
+        """Make the timeline of one node anew."""
+        pool = state.pool
+        released: dict[int, list[int]] = {}
+        shared = self.shared
+        for gpu in [gpu for gpu in shared if gpu[0] == node]:
+            del shared[gpu]
+        for js in state.on_node[node].values():
+            end = max(js.expected_end(), now + 1)
+            count = next(mask for place, mask in js.placement if place == node)
+            gpus, (cpu_milli, memory_bytes) = count.bit_count(), host_share(js, count.bit_count())
+            if js.gpu_milli < 1000:
+                gpu, gpus = (node, count.bit_length() - 1), 0
+                shared[gpu] = max(end, shared.get(gpu, 0))
+            amounts = released.setdefault(end, [0, 0, 0])
+            amounts[0] += gpus
+            amounts[1] += cpu_milli
+            amounts[2] += memory_bytes
+        for (place, _), end in shared.items():
+            if place == node:
+                released[end][0] += 1
+        times = sorted(released)
+        free = [(pool.free_count[node], pool.cpu_free[node], pool.memory_free[node])]
+        for time in times:
+            before, given = free[-1], released[time]
+            free.append((before[0] + given[0], before[1] + given[1], before[2] + given[2]))
+        self.times[node] = [-1, *times]
+        self.gpus[node], self.cpus[node], self.memory[node] = map(list, zip(*free, strict=True))
+        self._firsts[node] = {}
+
+    def first(self, node: int, need: int) -> int:
+        """Return from when on a node has so many GPUs if nothing else starts: -1 for at once."""
+        found = self._firsts[node].get(need)
+        if found is None:
+            pairs = zip(self.times[node], self.gpus[node], strict=True)
+            found = self._firsts[node][need] = next((time for time, free in pairs if free >= need), NEVER)
+        return found

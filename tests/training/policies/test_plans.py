@@ -1,0 +1,153 @@
+"""Reservations that are put off, or kept where nothing changed: the tape is that of planning everything every time."""
+
+from typing import Any
+
+from hypothesis import given, settings, strategies as st
+
+from headway.core.scheduler import Scheduler
+from headway.core.tape import Tape, TapeWriter
+from headway.sim.training import SimulatedCluster
+from headway.training.cluster import Cluster, Node, Partition
+from headway.training.job import Job, Outcome, workload
+from headway.training.limits import LimitRule
+from headway.training.policies.backfills.conservative import Conservative
+from headway.training.policies.backfills.plan import Plan
+from headway.training.policies.compose import ComposedPolicy
+from headway.training.policies.parts import Reservation
+from headway.training.policies.registry import build
+from headway.training.state import TrainingState
+from headway.units import SECOND
+from tests.drive import World
+from tests.strategies import worlds
+
+GIB = 2**30
+
+
+class Eager(Plan):
+    """The oracle: makes all reservations at once, and all of them anew each time."""
+
+    def _may_put_off(self, *_: Any) -> bool:
+        return False
+
+
+class Asking:
+    """A policy that is asked for its reservations after some decisions: that must not change what it does."""
+
+    def __init__(self, policy: ComposedPolicy, every: int) -> None:
+        self.policy, self.name, self._every = policy, policy.name, every
+        self.notes: list[tuple[int, dict[int, Reservation]]] = []
+        self._count = 0
+
+    def decide(self, now: int, state: TrainingState) -> Any:
+        yield from self.policy.decide(now, state)
+        self._count += 1
+        if self._every and self._count % self._every == 0 and state.queue.size:
+            self.notes.append((now, dict(self.policy.backfill.reservations)))
+
+
+def played(spec: str, world: World, *, eager: bool, every: int = 0) -> tuple[Tape, Asking]:
+    policy, cluster, jobs = build(spec), world.cluster, world.jobs
+    assert isinstance(policy.backfill, Conservative)
+    if eager:
+        policy.backfill._plan = Eager()
+    state = TrainingState(cluster, to_come=len(jobs), arrangement=policy, speed=world.speed(), costs=world.costs)
+    policy.bind(state)
+    asking, tape = Asking(policy, every), TapeWriter()
+    faults = world.faults() if world.faults is not None else None
+    Scheduler(state, asking, SimulatedCluster(jobs, state, faults), tape).run()
+    return tape.close(), asking
+
+
+@st.composite
+def sites(draw: st.DrawFn) -> Cluster:
+    """Two or three kinds of nodes in partitions of their own, and one partition that may join two of them."""
+    counts = draw(st.lists(st.integers(1, 3), min_size=1, max_size=3))
+    nodes, partitions = [], []
+    for kind, count in enumerate(counts):
+        gpus = draw(st.sampled_from([1, 2, 4, 4]))
+        partitions.append(Partition(f"p{kind}", tuple(range(len(nodes), len(nodes) + count)), priority=kind))
+        host = {"cpu_milli": 2000 * gpus, "memory_bytes": gpus * 4 * GIB} if draw(st.booleans()) else {}
+        nodes += [Node(f"n{kind}{index}", gpus, f"g{kind}", **host) for index in range(count)]
+    if draw(st.booleans()):
+        partitions.append(Partition("both", tuple(range(draw(st.integers(0, len(nodes) - 1)), len(nodes)))))
+    widest = max(node.gpus for node in nodes) * len(nodes) * 1000
+    rules = (
+        LimitRule("MaxGPUsPerUser", "gpus", widest, per=("user",)),
+        LimitRule("MaxJobsPerUser", "jobs", 2, per=("user",)),
+        LimitRule("GrpJobs", "jobs", 3, where=(("account", "a"),)),
+    )
+    limits = tuple(rule for rule in rules if draw(st.booleans()))
+    return Cluster(tuple(nodes), partitions=tuple(partitions), limits=limits)
+
+
+@st.composite
+def _job(draw: st.DrawFn, cluster: Cluster) -> Job:
+    partition = draw(st.sampled_from(cluster.partitions))
+    mine = [cluster.nodes[node] for node in partition.nodes]
+    least = min(node.gpus for node in mine)
+    count = draw(st.integers(1, len(mine)))
+    gpus, nodes = draw(st.integers(1, least)), draw(st.sampled_from([0, 1]))
+    if count > 1 and draw(st.booleans()):
+        gpus, nodes = gpus * count, draw(st.sampled_from([0, count]))
+    work = draw(st.integers(1, 40))
+    late = draw(st.integers(0, 5)) == 0
+    estimate = draw(st.integers(1, work)) if late else work * draw(st.integers(1, 4)) + draw(st.integers(0, 3))
+    fails = draw(st.integers(0, 4)) == 0
+    return Job(
+        0,
+        draw(st.integers(0, 60)) * SECOND,
+        work * SECOND,
+        gpus,
+        nodes=nodes,
+        estimate=estimate * SECOND,
+        partition=partition.name,
+        cpu_milli=gpus * draw(st.sampled_from([0, 500, 1000])),
+        memory_bytes=gpus * draw(st.sampled_from([0, GIB, 2 * GIB])),
+        tenant=draw(st.sampled_from("abc")),
+        user=draw(st.sampled_from("xyz")),
+        outcome=Outcome.FAILS if fails else Outcome.FINISHES,
+        outcome_after=max(1, work // 2) * SECOND if fails else 0,
+        retries=draw(st.integers(0, 2)) if fails else 0,
+        patience=draw(st.integers(1, 30)) * SECOND if draw(st.integers(0, 5)) == 0 else 0,
+    )
+
+
+@st.composite
+def _cases(draw: st.DrawFn) -> tuple[str, World]:
+    cluster = draw(sites())
+    jobs = workload(draw(st.lists(_job(cluster), min_size=4, max_size=30)))
+    order = draw(
+        st.sampled_from(
+            ["fifo", "sjf", "multifactor(period=5s,max_age=20s,half_life=15s)",
+             "multifactor(period=7s,max_age=60s,half_life=30s,fair_tree=true,size_weight=0)"]
+        )
+    )  # fmt: skip
+    depth, interval = draw(st.sampled_from([1, 2, 5, 100])), draw(st.sampled_from([0, 1, 2, 4, 20]))
+    placement = draw(st.sampled_from(["first-fit", "best-fit", "consolidate", "spread"]))
+    return f"{order}+conservative(depth={depth},interval={interval}s)+{placement}", World(cluster, jobs)
+
+
+@given(case=_cases())
+@settings(max_examples=200)
+def test_reservations_that_are_put_off_or_kept_leave_the_tape_as_it_was(case: tuple[str, World]) -> None:
+    spec, world = case
+    assert played(spec, world, eager=False)[0].digest == played(spec, world, eager=True)[0].digest
+
+
+@given(case=_cases(), every=st.integers(1, 3))
+@settings(max_examples=100)
+def test_reservations_are_those_of_planning_everything_whenever_they_are_asked_for(
+    case: tuple[str, World], every: int
+) -> None:
+    spec, world = case
+    lazy, asked = played(spec, world, eager=False, every=every)
+    eager, expected = played(spec, world, eager=True, every=every)
+    assert asked.notes == expected.notes
+    assert lazy.digest == eager.digest
+
+
+@given(world=worlds(estimated=True), order=st.sampled_from(["fifo", "multifactor(period=5s)", "srtf", "drf"]))
+@settings(max_examples=100)
+def test_so_it_is_with_failing_nodes_quotas_shares_of_gpus_preemption_and_costs(world: World, order: str) -> None:
+    spec = f"{order}+conservative(interval=2s)"
+    assert played(spec, world, eager=False)[0].digest == played(spec, world, eager=True)[0].digest
