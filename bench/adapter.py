@@ -188,7 +188,7 @@ def read_trace(path: Path, format: str, columns: str = "") -> int:
 
 def read_cluster(paths: Sequence[Path]) -> int:
     """Nodes of the cluster that some files describe together."""
-    table, _ = cluster_file.read([str(path) for path in paths])
+    table, *_ = cluster_file.read([str(path) for path in paths])
     return len(cluster_table.build(table).nodes)
 
 
