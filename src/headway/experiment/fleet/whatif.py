@@ -44,9 +44,9 @@ from headway.traces.serving_arrivals import chosen
 from headway.units import counted, format_duration
 
 SETTABLE = (
-    *("policy.", "failures.", "workload.slo", "serving.workers", "serving.memory", "serving.start", "serving.control"),
-    *("serving.push_interval", "serving.fidelity", "serving.profile", "serving.interference", "serving.programs."),
-    *("serving.controller", "serving.autoscale", "serving.startup", "serving.gpu_memory"),
+    *("policy.name", "failures.", "workload.slo", "serving.workers", "serving.memory", "serving.start"),
+    *("serving.control", "serving.push_interval", "serving.fidelity", "serving.profile", "serving.interference"),
+    *("serving.programs.", "serving.controller", "serving.autoscale", "serving.startup", "serving.gpu_memory"),
 )
 LOADS = (Fraction(1, 1000), Fraction(1000))
 
