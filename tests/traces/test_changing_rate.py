@@ -154,6 +154,8 @@ def test_a_run_shorter_than_a_cycle_is_told() -> None:
     assert "its 1,000 requests cover" in notes[0]
     times(notes=notes, arrivals="diurnal(peak=2,period=1m)", rate=2.0, requests=1000)
     assert len(notes) == 1
+    times(notes=notes, arrivals="diurnal(peak=2,period=24h)", rate=2.0, requests=1)
+    assert "its 1 request covers" in notes[1]
 
 
 def test_the_file_is_found_among_the_options() -> None:

@@ -224,7 +224,8 @@ def _incomplete(arrivals: str, cycle: Cycle, times: Times, rate: float) -> list[
     if times[-1] >= cycle.length:
         return []
     whole, own = format_duration(round(cycle.length)), len(times) * SECOND / times[-1]
-    covered = f"its {counted(len(times), 'request')} cover {100 * times[-1] / cycle.length:.3g} % of {whole}"
+    covers = f"{counted(len(times), 'request')} {'covers' if len(times) == 1 else 'cover'}"
+    covered = f"its {covers} {100 * times[-1] / cycle.length:.3g} % of {whole}"
     return [f"arrivals {arrivals}: {covered}: {own:.3g} a second, where the mean of all of it is {rate:.3g}"]
 
 

@@ -57,7 +57,7 @@ def test_a_fleet_begins_with_what_the_first_requests_need_or_with_what_it_is_tol
         ("queue(tasks=x)", "autoscale queue: option tasks=x is not a number"),
         ("queue(window=x)", "autoscale queue: option window 'x' is not understood"),
         ("queue(", "autoscaler 'queue(' is not understood: write it like utilisation(target=0.6)"),
-        ("queue(least=5,most=2)", "autoscale queue: least=5 is above most=2"),
+        ("queue(least=5,most=2)", "autoscale queue: least=5 is above most=2: lower least, or raise most"),
     ],
 )
 def test_bounds_beyond_the_fleet_are_refused_in_one_line(autoscale: str, said: str) -> None:

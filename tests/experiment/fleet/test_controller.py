@@ -36,7 +36,8 @@ from headway.serving.scalers.wrapper import Autoscaled
 from headway.serving.state import ServingState
 from headway.units import MICROSECOND, MILLISECOND
 
-SEARCHING = {"esg", "exact", "stagewise", "plan-once", "orion-dag", "fast-gshare", "aquatope", "infless", "headway"}
+SEARCHING = {"esg", "exact", "stagewise", "plan-once", "orion-dag", "fast-gshare", "infless", "headway"}
+"""Policies that search while they decide."""
 
 
 def main(words: list[str]) -> None:

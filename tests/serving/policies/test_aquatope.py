@@ -1,17 +1,19 @@
 """``aquatope``: its worked examples, its plan, its batches, its pool."""
 
 from collections.abc import Iterable
+from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from headway.errors import ExperimentError
+from headway.errors import ExperimentError, InputError
 from headway.serving.actions import Action
 from headway.serving.catalogue import Catalogue, Configuration, Function, Profile
 from headway.serving.fleet import Prices
 from headway.serving.graph import Graph, Task
 from headway.serving.policies.aquatope import Aquatope
 from headway.serving.policies.aquatope.optimise import Effort, Plan, Sample, Workflow, chosen, optimise
+from headway.serving.policies.aquatope.plans import parsed, written
 from headway.serving.policies.aquatope.policy import TARGETS, fill_waits
 from headway.serving.policies.aquatope.pool import PAST, Forecast
 from headway.serving.policies.aquatope.space import value_at
@@ -142,6 +144,69 @@ def test_after_four_targets_a_request_gets_the_plan_of_the_next_shorter() -> Non
     for target, like in ((500, 400), (299, 250), (100, 250), (10_000, 600)):
         assert policy.sizes(Request(0, 0, 5, 0, target * MS + 5)) is made[like]
     assert policy.sizes(Request(0, 0, 0, 0, 0)) is made[600]  # no deadline
+
+
+# --- plans that were searched before ------------------------------------------------------------------------------
+
+
+@given(
+    plans=st.dictionaries(
+        st.tuples(st.integers(0, 9), st.integers(1, 10**15) | st.just(NEVER)),
+        st.lists(st.builds(Configuration, *[st.integers(0, 99)] * 3), min_size=1, max_size=4),
+    )
+)
+def test_plans_are_read_back_as_they_were_written(plans: dict[tuple[int, int], list[Configuration]]) -> None:
+    assert parsed(written(plans)) == plans
+
+
+def searched(requests: Iterable[Request]) -> str:
+    return Aquatope().plans_for(world([]).state(central=True), list(requests))
+
+
+def test_with_the_plans_of_its_requests_nothing_is_searched_and_the_tape_is_the_same() -> None:
+    requests = [*steady(6, 20, 300), *(r._replace(id=6 + r.id, deadline=0) for r in steady(6, 400, 600))]
+    requests.sort(key=lambda request: request.arrival)
+    plans = searched(requests)
+    assert plans.startswith("0@300ms:1/1/1+1/1/2+1/1/1;0@none:")
+    before = drive("aquatope", world(requests))
+    with mock.patch("headway.serving.policies.aquatope.policy.optimise", side_effect=AssertionError("searched")):
+        after = drive(f"aquatope(plans={plans})", world(requests))
+    assert after.tape.digest == before.tape.digest
+
+
+def test_name_and_options_describe_the_policy_with_its_plans() -> None:
+    plans = searched(steady(1, 1, 300))
+    assert describe(build(f"aquatope(plans={plans})")) == f"aquatope(plans={plans})"
+    assert build(f"aquatope(plans={plans})").plans_for(world([]).state(central=True), steady(1, 1, 250)) == ""
+
+
+def test_a_target_that_was_not_foreseen_is_searched_and_is_no_state_of_a_decision() -> None:
+    policy = Aquatope(plans=searched(steady(1, 1, 300)))
+    run = drive(policy, world(steady(3, 400, 600)))
+    assert configurations(run) == configurations(drive("aquatope", world(steady(3, 400, 600))))
+    assert policy.states_evaluated == 0
+
+
+def test_plans_are_of_the_first_four_targets() -> None:
+    targets = (300, 600, 250, 400, 500, 300)
+    plans = searched(Request(at, 0, at, 0, at + target * MS) for at, target in enumerate(targets))
+    assert [target for _, target in parsed(plans)] == [target * MS for target in targets[:TARGETS]]
+
+
+@pytest.mark.parametrize(
+    ("plans", "line"),
+    [
+        ("0@300ms", "option plans: '0@300ms' is not understood; write graph@target:batch/cpus/slices+..., or leave"),
+        ("0@soon:1/1/1", "option plans: target of graph 0 'soon' is not understood"),
+        ("1@300ms:1/1/1+1/1/2+1/1/1", "option plans: those of graph 1 were made for other graphs or profiles; leave"),
+        ("0@300ms:1/1/1+1/1/2", "option plans: those of graph 0 were made for other graphs or profiles; leave plans"),
+        ("0@300ms:1/1/1+1/1/2+1/1/9", "option plans: those of graph 0 were made for other graphs or profiles"),
+    ],
+)
+def test_plans_that_are_of_something_else_are_refused(plans: str, line: str) -> None:
+    with pytest.raises(InputError) as raised:
+        build(f"aquatope(plans={plans})").bind(world([]).state(central=True))
+    assert str(raised.value).startswith(f"policy aquatope: {line}")
 
 
 # --- batches ------------------------------------------------------------------------------------------------------

@@ -154,7 +154,7 @@ def test_kinds_are_taken_cheapest_first_and_every_function_keeps_a_worker() -> N
         ("utilization", "unknown autoscaler"),
         ("utilisation(target=1.2)", "autoscale utilisation: option target=1.2 is not a number between 0.01 and 1"),
         ("utilisation(target=0)", "option target=0 is not a number between"),
-        ("queue(least=5,most=3)", "autoscale queue: least=5 is above most=3"),
+        ("queue(least=5,most=3)", "autoscale queue: least=5 is above most=3: lower least, or raise most"),
         ("headway(least=0)", "option least=0 is not a number of 1 or more"),
         ("queue(tasks=0)", "option tasks=0 is not a number of 0.01 or more"),
         ("headway(initial=9,most=4)", "initial=9 is not between least=1 and most=4"),

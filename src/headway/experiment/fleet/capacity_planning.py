@@ -18,7 +18,7 @@ from typing import Any
 
 from headway.errors import ExperimentError, unknown_name
 from headway.experiment.domain import RunResult, with_table
-from headway.experiment.fleet.scene import FleetScene
+from headway.experiment.fleet.scene import FleetScene, with_plans
 from headway.experiment.measured import numbers
 from headway.experiment.play import play
 from headway.formats.serving.settings import BY_RATE, ServingExperiment, split_arrivals
@@ -302,7 +302,7 @@ class Search:
             self.progress(what, 1 - _PROGRESS_LEFT ** (len(self.rows) + share))
 
         report(0.0)
-        scene = FleetScene(experiment, built, draw(experiment, built))
+        scene = with_plans(FleetScene(experiment, built, draw(experiment, built)))
         scene.policy().check_requests(scene.requests, built.catalogue.graphs)
         result = play(scene, progress=lambda far: report(far.share))
         if result.stopped:

@@ -14,7 +14,7 @@ from pathlib import Path
 from headway.core.tape import TapeWriter
 from headway.errors import ExperimentError
 from headway.experiment.domain import RunParts, RunResult, with_table
-from headway.experiment.fleet.scene import REQUESTS_NAME, FleetScene
+from headway.experiment.fleet.scene import REQUESTS_NAME, FleetScene, with_plans
 from headway.experiment.folder import claimed, store
 from headway.experiment.measured import numbers
 from headway.formats.serving.settings import ServingExperiment, check
@@ -53,7 +53,8 @@ def live_scene(
             raise ExperimentError(f"--gpu-memory {least:,} bytes: a process takes {context_bytes:,} of them for itself")
         resolved = with_table(resolved, "serving", gpu_memory=least - context_bytes)
         built = scenario_file.load(resolved)
-    return FleetScene(resolved, built, ())
+    expected = tuple(Request(0, graph, 0, 0, limit) for graph, limit in enumerate(deadlines(resolved, built)[0]))
+    return replace(with_plans(FleetScene(resolved, built, expected)), requests=())
 
 
 @contextmanager

@@ -15,8 +15,7 @@ from typing import Any
 from headway.errors import ProfileError
 from headway.experiment.fleet.live import live_scene, served
 from headway.experiment.fleet.serving import examples_of
-from headway.formats.run_settings import NamedPolicyTable
-from headway.formats.serving.settings import ServingExperiment, ServingTable
+from headway.formats.serving.settings import ServingExperiment, ServingPolicyTable, ServingTable
 from headway.live.serving.devices import devices_of
 from headway.live.serving.options import Options
 from headway.live.serving.server import Server
@@ -35,7 +34,7 @@ def overhead_of(path: Path, profile: Path, device: str) -> int:
         raise ProfileError(f"app {path}: no first task has an example that can be sent: give it one of JSON values")
     devices = devices_of(device or "auto")
     serving = ServingTable(scenario=str(path), profile=str(profile), workers=1)
-    experiment = ServingExperiment(serving=serving, policy=NamedPolicyTable(name="hash"))
+    experiment = ServingExperiment(serving=serving, policy=ServingPolicyTable(name="hash"))
     with tempfile.TemporaryDirectory(prefix="headway-overhead-") as folder:
         options = Options(app=path.resolve(), folder=Path(folder), devices=devices[:1])
         with served(live_scene(experiment, devices=options.devices), options) as server:

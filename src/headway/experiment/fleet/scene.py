@@ -196,8 +196,9 @@ class FleetScene(Scene):
 
 
 def policy_of(experiment: ServingExperiment) -> ServingPolicy:
-    """Return the policy that an experiment names, with the options of its fidelity."""
-    return build(resolve(experiment.policy.name, "fleet"), authors=experiment.serving.fidelity == "authors")
+    """Return the policy that an experiment names, with the options of its fidelity and the plans that were searched."""
+    name, plans = resolve(experiment.policy.name, "fleet"), experiment.policy.plans
+    return build(name, authors=experiment.serving.fidelity == "authors", defaults={"plans": plans} if plans else None)
 
 
 def prepare(experiment: ServingExperiment) -> FleetScene:
@@ -218,8 +219,14 @@ def prepare(experiment: ServingExperiment) -> FleetScene:
     built = initial.scaled(experiment, built, requests)
     scene = FleetScene(resolved, built, requests, (*notes, *([note] if note else ())), groups)
     scene.faults()
-    scene.state()
-    return with_decision_time(scene)
+    return with_decision_time(with_plans(scene))
+
+
+def with_plans(scene: FleetScene) -> FleetScene:
+    """Return the scene with what its policy finds before the run; raise where no run can begin."""
+    asked = with_table(scene.experiment, "policy", plans="")
+    plans = policy_of(asked).plans_for(scene.state(), scene.requests)
+    return replace(scene, experiment=with_table(asked, "policy", plans=plans))
 
 
 def with_decision_time(scene: FleetScene) -> FleetScene:

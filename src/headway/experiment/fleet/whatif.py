@@ -26,7 +26,7 @@ from headway.experiment.changes import (
 )
 from headway.experiment.domain import Progress, RunResult, StoredRun, with_table
 from headway.experiment.fleet import initial
-from headway.experiment.fleet.scene import FleetScene, with_decision_time
+from headway.experiment.fleet.scene import FleetScene, with_decision_time, with_plans
 from headway.experiment.folder import check_folder, claimed
 from headway.experiment.measured import numbers
 from headway.experiment.play import play
@@ -44,9 +44,9 @@ from headway.traces.serving_arrivals import chosen
 from headway.units import counted, format_duration
 
 SETTABLE = (
-    *("policy.", "failures.", "workload.slo", "serving.workers", "serving.memory", "serving.start", "serving.control"),
-    *("serving.push_interval", "serving.fidelity", "serving.profile", "serving.interference", "serving.programs."),
-    *("serving.controller", "serving.autoscale", "serving.startup", "serving.gpu_memory"),
+    *("policy.name", "failures.", "workload.slo", "serving.workers", "serving.memory", "serving.start"),
+    *("serving.control", "serving.push_interval", "serving.fidelity", "serving.profile", "serving.interference"),
+    *("serving.programs.", "serving.controller", "serving.autoscale", "serving.startup", "serving.gpu_memory"),
 )
 LOADS = (Fraction(1, 1000), Fraction(1000))
 
@@ -78,7 +78,8 @@ def plan(scene: FleetScene, changes: Mapping[str, Any]) -> Plan:
     made = replace(scene, experiment=experiment, built=built, requests=requests)
     made.policy().check_requests(requests, built.catalogue.graphs)  # what is wrong is said before anything runs
     made.faults()
-    made.state()
+    if experiment != scene.experiment:  # else the plans of the run hold, wherever they were searched
+        made = with_plans(made)
     return Plan(with_decision_time(made), tuple(told))
 
 

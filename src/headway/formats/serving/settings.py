@@ -125,6 +125,13 @@ class WorkloadTable(Struct, kw_only=True, forbid_unknown_fields=True):
     """Whether a rate above the capacity of the fleet is allowed."""
 
 
+class ServingPolicyTable(NamedPolicyTable, kw_only=True):
+    """Who decides, and what it has searched beforehand."""
+
+    plans: str = ""
+    """Its option of that name, where its search runs before the load. Headway writes it when a run is prepared."""
+
+
 class WorkerFailuresTable(Struct, kw_only=True, forbid_unknown_fields=True):
     """Worker failures; without ``mtbf`` and ``every`` workers do not fail."""
 
@@ -149,7 +156,7 @@ class ServingExperiment(Struct, kw_only=True, forbid_unknown_fields=True):
     scale: str = "fleet"
     serving: ServingTable = field(default_factory=ServingTable)
     workload: WorkloadTable = field(default_factory=WorkloadTable)
-    policy: NamedPolicyTable = field(default_factory=NamedPolicyTable)
+    policy: ServingPolicyTable = field(default_factory=ServingPolicyTable)
     failures: WorkerFailuresTable = field(default_factory=WorkerFailuresTable)
     run: RunTable = field(default_factory=RunTable)
     measure: ServingMeasureTable = field(default_factory=ServingMeasureTable)

@@ -32,6 +32,13 @@ class ServingPolicy(ABC):
     ) -> None:
         """Raise where an option contradicts the requests of a run; called before it."""
 
+    def plans_for(self, state: ServingState, requests: Sequence[Request]) -> str:
+        """Return what a search before the run finds for its requests: the policy's option ``plans``; empty: nothing.
+
+        Called once while a run is prepared. The result is kept in the experiment; it takes no time of the run.
+        """
+        return ""
+
     @property
     def states_evaluated(self) -> int:
         """Return how many states (configurations, or plans) its searches have evaluated since ``bind``."""

@@ -66,10 +66,12 @@ class Scaler(ABC):
         self.check("initial", self.initial, 0)
         self.check("every", self.every, 1)
         if self.most and self.least > self.most:
-            raise ExperimentError(f"autoscale {self.name}: least={self.least} is above most={self.most}")
+            wrong = f"least={self.least} is above most={self.most}"
+            raise ExperimentError(f"autoscale {self.name}: {wrong}: lower least, or raise most")
         if self.initial and not self.least <= self.initial <= (self.most or self.initial):
             bounds = f"between least={self.least} and most={self.most or 'all'}"
-            raise ExperimentError(f"autoscale {self.name}: initial={self.initial} is not {bounds}")
+            remedy = "change it, or leave it out for what the first requests need"
+            raise ExperimentError(f"autoscale {self.name}: initial={self.initial} is not {bounds}: {remedy}")
 
     def check(self, option: str, value: float, low: float, high: float = inf) -> None:
         """Raise where an option is not a number between two bounds."""

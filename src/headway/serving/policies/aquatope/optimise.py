@@ -66,7 +66,7 @@ class Workflow(NamedTuple):
     spreads: tuple[float, ...]
 
 
-@lru_cache(maxsize=64)  # a replay, or another seed of the workload, asks for the same search again
+@lru_cache(maxsize=64)  # another seed of the workload asks for the same search again
 def optimise(workflow: Workflow, target: int, seed: int, effort: Effort) -> Plan:
     """Return the best plan that was sampled; it depends on nothing but the arguments."""
     space = Space(workflow.tasks)

@@ -2,10 +2,10 @@
 
 Zhou, Zhang and Delimitrou, "AQUATOPE: QoS-and-Uncertainty-Aware Resource Management for Multi-stage Serverless
 Workflows", ASPLOS 2023. The search runs once for a graph and a target (its requests' time from arrival to deadline),
-on the profiles alone. It knows neither load nor queues. The plan is kept; online only the pool changes. Functions are
-dispatched as on OpenWhisk: first come, first served, on an idle process from the function's home worker on. Where none
-is idle, one is started on the first worker with room; the task waits beside it, or with ``hold`` keeps its CPUs and
-slices meanwhile.
+on the profiles alone: before the run, for the requests that are expected. It knows neither load nor queues. Its result
+is the option ``plans``; online only the pool changes. Functions are dispatched as on OpenWhisk: first come, first
+served, on an idle process from the function's home worker on. Where none is idle, one is started on the first worker
+with room; the task waits beside it, or with ``hold`` keeps its CPUs and slices meanwhile.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,6 +21,7 @@ from headway.serving.catalogue import Configuration
 from headway.serving.graph import Graph
 from headway.serving.policies.any_worker import SameSpeed, hosts_of, options_everywhere
 from headway.serving.policies.aquatope.optimise import Effort, Workflow, optimise
+from headway.serving.policies.aquatope.plans import parsed, written
 from headway.serving.policies.aquatope.pool import WarmPool
 from headway.serving.policies.fronts import NEVER, Option
 from headway.serving.policies.holding import Key, Wakes
@@ -68,8 +69,8 @@ class Aquatope(ServingPolicy):
     locality: bool = field(default=False, kw_only=True)
     deviations: float = field(default=2.0, kw_only=True)
     shrink: bool = field(default=True, kw_only=True)
-    states_evaluated: int = field(default=0, init=False)
-    """Plans that were sampled since ``bind``."""
+    plans: str = field(default="", kw_only=True)
+    """What the search found, as ``plans.py`` says. What is missing is searched when the first such request arrives."""
 
     def __post_init__(self) -> None:
         """Raise for an option that makes no sense."""
@@ -80,9 +81,25 @@ class Aquatope(ServingPolicy):
         if (samples := self.initial + self.rounds * self.proposals) > _MOST_SAMPLES:
             rule = f"at most {_MOST_SAMPLES} are allowed: lower initial, rounds or proposals"
             raise ExperimentError(f"policy {self.name}: {samples} samples of a workflow; {rule}")
+        parsed(self.plans)
+
+    def plans_for(self, state: ServingState, requests: Sequence[Request]) -> str:
+        """Return the plans of all graphs and targets of these requests, unless some are given."""
+        if self.plans:
+            return ""
+        self.bind(state)
+        for request in requests:
+            self.sizes(request)
+        return written(
+            {
+                (graph, target): [option.configuration for option in sizes.options]
+                for graph, known in enumerate(self._sizes)
+                for target, sizes in known.items()
+            }
+        )
 
     def bind(self, state: ServingState) -> None:
-        """Compute the options of each task; searches follow when the first request of a graph and target arrives."""
+        """Compute the options of each task, and take the plans that are given."""
         catalogue = state.catalogue
         count, functions = len(state.workers), len(catalogue.functions)
         self._orders = [
@@ -98,9 +115,11 @@ class Aquatope(ServingPolicy):
             )
             for graph in catalogue.graphs
         ]
-        self.states_evaluated = 0
         self._effort = Effort(self.initial, self.rounds, self.proposals, self.outliers, self.anew, self.penalty)
         self._sizes: list[dict[int, Sizes]] = [{} for _ in catalogue.graphs]
+        for (graph, target), sizes in parsed(self.plans).items():
+            options = self._given(graph, sizes)
+            self._sizes[graph][target] = Sizes(options, fill_waits(catalogue.graphs[graph], options, target))
         self._partial: dict[tuple[int, Option, int], Configuration] = {}
         self._wakes: Wakes[Key] = Wakes()
         self._speeds = SameSpeed()
@@ -108,6 +127,15 @@ class Aquatope(ServingPolicy):
 
     def _allowed(self, options: Sequence[Option]) -> Sequence[Option]:
         return options if self.batch else within_batch(options, 1)
+
+    def _given(self, graph: int, sizes: Sequence[Configuration]) -> tuple[Option, ...]:
+        """Return the options of a plan that is given; raise where the graph has none such."""
+        tasks = self._workflows[graph].tasks if graph < len(self._workflows) else ()
+        known = [{option.configuration: option for option in options} for options in tasks]
+        if len(known) != len(sizes) or not all(size in options for size, options in zip(sizes, known, strict=True)):
+            rule = "were made for other graphs or profiles; leave plans out, and they are searched"
+            raise ExperimentError(f"policy {self.name}: option plans: those of graph {graph} {rule}")
+        return tuple(options[size] for size, options in zip(sizes, known, strict=True))
 
     def sizes(self, request: Request) -> Sizes:
         """Return the plan for a request: of its graph, and of the time from its arrival to its deadline."""
@@ -118,8 +146,7 @@ class Aquatope(ServingPolicy):
         if len(known) >= TARGETS:
             return known[max((other for other in known if other <= target), default=min(known))]
         workflow = self._workflows[request.graph]
-        options, samples = optimise(workflow, target, self.seed, self._effort)
-        self.states_evaluated += len(samples)
+        options = optimise(workflow, target, self.seed, self._effort).options
         sizes = known[target] = Sizes(options, fill_waits(workflow.graph, options, target))
         return sizes
 
