@@ -112,15 +112,17 @@ class Plan:
 
     def renew(self, now: int, state: TrainingState, policy: Admission, first: list[Entry]) -> None:
         """Drop the reservations that may be others now; ``first`` are the jobs that are to have one, in order."""
-        if self._held is None or not state.speed.constant or state.divides:
-            self._held, self._orders = Held(state), {}
-        changed, self._touched, self._left = self._held.follow(now, state) | self._touched, 0, {}
+        held = self._held
+        if held is None or len(held.times) != len(state.cluster.nodes) or not state.speed.constant or state.divides:
+            self._held = held = Held(state)
+            self._orders = {}
+        changed, self._touched, self._left = held.follow(now, state) | self._touched, 0, {}
         self._waiting.follow(now, state)
         jobs, before = [job for _, job in first], self._order
         self._first, self._order = first, jobs
         if not self._orders or not self._may_put_off(state, policy):
             self.slots, self.put_off, self._starts, self._orders = {}, {}, [], {}
-            self.profile = Profile(self._held, state.pool.schedulable)
+            self.profile = Profile(held, state.pool.schedulable)
             return
         if not changed and jobs == before:
             return
