@@ -171,6 +171,27 @@ def test_a_report_keeps_the_order_of_a_comparison(here: Path, capsys: pytest.Cap
 
 
 def test_long_names_are_short_on_a_page_and_told_in_full_once(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    long = [
+        f"multifactor(fairshare_weight={share},size_weight=200,age_weight=10,qos_weight=0,partition_weight=0,max_age=3d)"
+        "+conservative(depth=200,interval=2m)+first-fit"
+        for share in (4000, 1)
+    ]
+    ended = compare(capsys, ",".join(["fifo", *long]), "--report", "page.html", "--picture", "bars.svg")
+    assert ended.status == 0, ended.err
+    short = labels(here / "page.html")
+    assert short[1].startswith("multifactor(")
+    assert "fairshare_weight=4000, …)+" in short[1]
+    assert "fairshare_weight=1, …)+" in short[2]
+    assert f"{short[1]} " in ended.out
+    text = (here / "page.html").read_text()
+    assert "size_weight=200" in text.partition('<ul class="note whole">')[2].partition("</ul>")[0]
+    titles = re.findall(r'<option value="1"[^>]* title="([^"]*)"', text)
+    assert titles
+    assert "size_weight=200" in titles[0]
+    assert (here / "bars.svg").read_text().count("<title>") == 3
+
+
+def test_runs_of_a_site_are_called_by_its_file(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name, share in (("a.conf", 4000), ("b.conf", 1)):
         (here / name).write_text(SLURM.format(share=share))
     ended = compare(
@@ -179,11 +200,10 @@ def test_long_names_are_short_on_a_page_and_told_in_full_once(here: Path, capsys
     assert ended.status == 0, ended.err
     short = labels(here / "page.html")
     assert short[0] == "fifo"
-    assert short[1].startswith("multifactor(fairshare_weight=4000, …)+")
-    assert short[2].startswith("multifactor(fairshare_weight=1, …)+")
+    assert short[1:] == ["slurm:a.conf", "slurm:b.conf"]
     assert f"{short[1]} " in ended.out
     text = (here / "page.html").read_text()
-    assert "size_weight=200" in text.partition('<ul class="note whole">')[2].partition("</ul>")[0]
+    assert text.count("size_weight=200") >= 2, "both formulas stand below the names of their files"
     titles = re.findall(r'<option value="1"[^>]* title="([^"]*)"', text)
     assert titles
     assert "size_weight=200" in titles[0]
@@ -191,7 +211,6 @@ def test_long_names_are_short_on_a_page_and_told_in_full_once(here: Path, capsys
         drawn = facts(here / "page.html")["figures"][figure]["data"]
         names = drawn[0]["y"] if figure == "causes-runs" else [each["name"] for each in drawn]
         assert len(set(names)) == 3
-    assert (here / "bars.svg").read_text().count("<title>") == 3
     full = json.loads((here / "runs" / "slurm_b.conf" / "result.json").read_text())["policy"]
     for wanted in (full, short[2], "slurm_b.conf"):
         assert call(capsys, "report", "runs", "-o", "again.html", "--baseline", wanted).status == 0

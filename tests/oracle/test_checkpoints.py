@@ -11,8 +11,8 @@ from headway.core.scheduler import act, happen
 from headway.core.tape import Tape, TapeWriter
 from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.timeline import effective
-from headway.report.training.story import _JOB_KINDS, _Timeline
-from headway.report.training.stretches import Running
+from headway.report.training.story import _JOB_KINDS
+from headway.report.training.stretches import Running, Timeline
 from headway.sim.training import SimulatedCluster
 from headway.training.actions import Action, MigrateJob, PreemptJob, ReallocateJob, StartJob, WakeAt
 from headway.training.audit import audit
@@ -252,7 +252,7 @@ def test_a_job_with_checkpoints_goes_on_as_if_every_nanosecond_were_played(case:
 
 def runs_of(tape: Tape, job: Job) -> list[Running]:
     """The runs that the story of a job tells."""
-    life = _Timeline(CLUSTER, job)
+    life = Timeline(CLUSTER, job)
     for row in tape:
         if row.subject == job.id and row.kind in _JOB_KINDS:
             life.add(row)

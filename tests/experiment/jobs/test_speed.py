@@ -35,8 +35,8 @@ def test_a_job_that_asks_for_more_cpus_than_any_node_has_runs_under_an_allocatio
     cluster = Cluster((FULL,))
     jobs = workload([Job(0, 0, 10**9, gpus=1, cpu_milli=64_000, name="greedy")])
     with pytest.raises(InfeasibleJobError, match="job greedy"):
-        feasible(cluster, jobs, build("fifo"), skip=False)
-    assert feasible(cluster, jobs, build("fifo+tune"), skip=False) == (jobs, ())
+        feasible(cluster, jobs, build("fifo"), skip=False, notes=[])
+    assert feasible(cluster, jobs, build("fifo+tune"), skip=False, notes=[]) == (jobs, ())
     alone = workload([Job(0, 0, 10**9, gpus=0, cpu_milli=64_000, name="cpus")])
     with pytest.raises(InfeasibleJobError, match="job cpus"):
-        feasible(cluster, alone, build("fifo+tune"), skip=False)
+        feasible(cluster, alone, build("fifo+tune"), skip=False, notes=[])

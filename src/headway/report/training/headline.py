@@ -55,7 +55,7 @@ def name(run: Measured) -> str:
 
 def in_full(run: Measured, shown: str = "") -> str:
     """Return a title attribute with the full name of a run, where a shorter one is shown."""
-    full = run.name or run.label
+    full = run.name or run.policy
     return "" if full == (shown or run.label) else f' title="{plain(full, _WHOLE)}"'
 
 
