@@ -49,7 +49,7 @@ def test_every_node_is_read(real_traces: Path, name: str) -> None:
 
 
 def test_every_pod_could_run_on_these_nodes(real_traces: Path) -> None:
-    table, _ = cluster_file.read([str(real_traces / "openb_v2023/openb_node_list_gpu_node.csv.gz")])
+    table, *_ = cluster_file.read([str(real_traces / "openb_v2023/openb_node_list_gpu_node.csv.gz")])
     jobs = load(real_traces / PODS).jobs
     assert not infeasible(cluster_table.build(table), jobs, BestFit().place)
 
