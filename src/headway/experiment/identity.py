@@ -114,7 +114,8 @@ def code_of(package: Path) -> str:
 def _sources(package: Path) -> Iterator[Path]:
     shipped = (path for folder in _SHIPPED for path in (package / folder).rglob("*") if path.is_file())
     for path in sorted({*package.rglob("*.py"), *shipped}):
-        if path.relative_to(package).parts[0] not in _WITHOUT:
+        folders = path.relative_to(package).parts[:-1]
+        if folders[:1] not in {(name,) for name in _WITHOUT} and "__pycache__" not in folders:
             yield path
 
 
