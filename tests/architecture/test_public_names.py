@@ -210,6 +210,7 @@ COMMANDS = {
             "--engine",
             "--address",
             "--worker-option",
+            "--scale",
         ),
         *("--port", "--host", "--no-http", "--token-file", "--most-body", "--folder", "--out", "-o", "--set"),
     ],

@@ -65,6 +65,10 @@ def start(
             "--worker-option", help="Of Ray, a worker: num_gpus=1, label_selector.zone=a.", metavar="KEY=VALUE"
         ),
     ] = None,
+    scale: Annotated[
+        list[str] | None,
+        typer.Option(help="Have Ray Serve choose the number of workers: min_replicas=1.", metavar="KEY=VALUE"),
+    ] = None,
     port: Annotated[int, typer.Option(help="Of HTTP; 0: any that is free.", min=0, max=65535)] = 8000,
     host: Annotated[str, typer.Option(help="Address of HTTP; any but loopback needs a token.")] = "127.0.0.1",
     no_http: Annotated[bool, typer.Option("--no-http", help="Serve programs of this user alone.")] = False,
@@ -92,7 +96,7 @@ def start(
     from headway.experiment.files import copied, typed
     from headway.experiment.fleet.serving import app_path, serve_app, serve_app_on_ray
 
-    ray_options = _ray_options(engine, address, worker_options or [])
+    ray_options, scaling = _ray_options(engine, address, {"--worker-option": worker_options, "--scale": scale})
     path = app_path(app_file)
     where = folder or path.stem
     doors = Doors(place_of(where), host, None if no_http else port, token_of(token_file), _body_bytes(body))
@@ -110,7 +114,7 @@ def start(
 
         on = ("cuda:0" if ray_options.get("num_gpus") else "cpu") if devices == AUTO else devices
         options = _options(path, where, on, warm)
-        cluster = Cluster(address, worker_options=ray_options)
+        cluster = Cluster(address, worker_options=ray_options, scaling=scaling)
         serve_app_on_ray(experiment, options, doors, cluster, kept, console.note)
     if kept is not None:
         console.note(f"kept in {kept}: headway report {kept}")
@@ -134,18 +138,24 @@ def _options(path: Path, folder: str, devices: str, warm: bool | None) -> Option
     return Options(app=path, folder=storage_of(folder), devices=chosen, warm=warmed, context_bytes=context_bytes)
 
 
-def _ray_options(engine: str, address: str, given: list[str]) -> dict[str, Any]:
-    """Return the options of workers on Ray, checked; a dot makes a table, and numbers are numbers."""
+def _ray_options(engine: str, address: str, given: dict[str, list[str] | None]) -> list[dict[str, Any]]:
+    """Return what each flag of Ray gives, checked."""
     if engine not in ENGINES:
         raise ServeError(unknown_name("--engine", engine, ENGINES))
-    if engine == LOCAL and (address or given):
-        raise ServeError(f"{'--address ' + address if address else '--worker-option'}: needs --engine ray")
+    flags = [f"--address {address}"] * bool(address) + [flag for flag, texts in given.items() if texts]
+    if engine == LOCAL and flags:
+        raise ServeError(f"{flags[0]}: needs --engine ray")
+    return [_pairs(flag, texts or []) for flag, texts in given.items()]
+
+
+def _pairs(flag: str, given: list[str]) -> dict[str, Any]:
+    """Return options by key; a dot makes a table, and numbers are numbers."""
     found: dict[str, Any] = {}
     for text in given:
         key, equals, value = text.partition("=")
         head, dot, rest = key.strip().partition(".")
         if not equals or not head or (dot and not rest):
-            raise ServeError(f"--worker-option {text}: write KEY=VALUE, as num_gpus=1 or label_selector.zone=a")
+            raise ServeError(f"{flag} {text}: write KEY=VALUE, as num_gpus=1 or label_selector.zone=a")
         where, name = (found.setdefault(head, {}), rest) if dot else (found, head)
         try:
             where[name] = float(value) if "." in value else int(value)

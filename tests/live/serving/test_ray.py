@@ -64,10 +64,10 @@ def address() -> Iterator[str]:
 class Started:
     """A server on Ray, started by the command."""
 
-    def __init__(self, folder: Path, address: str) -> None:
+    def __init__(self, folder: Path, address: str, *flags: str) -> None:
         self.place, self.run = folder / "place", folder / "run"
         words = ["serve", "start", APP, "--engine", "ray", "--address", address, "--workers", "3", "--port", "0"]
-        more = ["--gpu-memory", "1GB", "--folder", self.place, "--out", self.run]
+        more = ["--gpu-memory", "1GB", "--folder", self.place, "--out", self.run, *flags]
         command = [sys.executable, "-m", "headway", *words, *more]
         self.log = folder / "log"
         with self.log.open("w") as log:
@@ -116,6 +116,35 @@ def test_a_graph_is_answered_a_killed_replica_too_and_the_run_replays(tmp_path: 
         started.stop()
     run = open_run(started.run, trust=True)
     assert run.scene.experiment.serving.engine == "ray"
+    assert run.scene.audit(run.tape, complete=True) == []
+    again = run.scene.replay(run.tape, complete=True)
+    assert (difference := first_difference(run.tape, again, Kind, about)) is None, difference
+
+
+def test_serve_chooses_the_number_of_workers_and_no_request_is_lost(tmp_path: Path, address: str) -> None:
+    told = {"min_replicas": 1, "upscale_delay_s": 0.5, "downscale_delay_s": 2}
+    pairs = {**told, "look_back_period_s": 1, "metrics_interval_s": 0.2}
+    flags = (word for key, value in pairs.items() for word in ("--scale", f"{key}={value}"))
+    started = Started(tmp_path, address, *flags)
+
+    def up() -> int:
+        return sum(each["up"] for each in started.workers())
+
+    try:
+        assert up() == 1  # the least
+        with ThreadPoolExecutor(8) as many:
+            most, number = 1, 0
+            while most < 2:
+                orders = [{"n": number + each, "do": "sleep", "at": "read", "s": 0.05} for each in range(8)]
+                answers = list(many.map(lambda order: started.client.call("one", order), orders))
+                assert [answer["n"] for answer in answers] == [order["n"] for order in orders]
+                most, number = max(most, up()), number + 8
+                assert number < 8_000, started.log.read_text()
+        started.until(lambda: up() == 1)  # nothing to do
+        assert started.client.call("one", {"n": 9})["n"] == 9
+    finally:
+        started.stop()
+    run = open_run(started.run, trust=True)
     assert run.scene.audit(run.tape, complete=True) == []
     again = run.scene.replay(run.tape, complete=True)
     assert (difference := first_difference(run.tape, again, Kind, about)) is None, difference

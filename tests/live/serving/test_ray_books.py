@@ -67,6 +67,8 @@ def test_sizes_that_cannot_be_are_refused() -> None:
         (["--engine", "slurm"], "--engine 'slurm'"),
         (["--address", "auto"], "--address auto: needs --engine ray"),
         (["--worker-option", "num_gpus=1"], "--worker-option: needs --engine ray"),
+        (["--scale", "min_replicas=1"], "--scale: needs --engine ray"),
+        (["--engine", "ray", "--scale", "min_replicas"], "--scale min_replicas: write KEY=VALUE"),
         (["--engine", "ray", "--worker-option", "num_gpus"], "--worker-option num_gpus: write KEY=VALUE"),
         (["--engine", "ray", "--worker-option", "label_selector.=a"], "--worker-option label_selector.=a: write"),
     ],

@@ -84,8 +84,13 @@ def serve_app_on_ray(
         if listener is not None:
             about["url"] = url_of(doors.host, listener)
             doors = replace(doors, port=listener.getsockname()[1])
+    if cluster.scaling:
+        least = cluster.scaling.get("min_replicas", 1)
+        if not isinstance(least, int) or least < 1:
+            raise ServeError(f"--scale min_replicas={least}: a whole number from 1 on")
+        options = replace(options, least_workers=least)
     opening = partial(served_on_ray, experiment, options, None if out is None else out.absolute())
-    plan = Plan(opening, doors, about, examples_of(app))
+    plan = Plan(opening, doors, bool(cluster.scaling), about, examples_of(app))
     serve_on_ray(plan, replace(cluster, workers=len(scene.built.fleet.workers)), say)
 
 

@@ -12,13 +12,14 @@ from typing import Any
 
 import ray as ray_library
 from ray import serve as ray_serve
-from ray.serve.config import RequestRouterConfig
+from ray.serve import config as ray_config
 from ray.serve.deployment import Application
 
-from headway.errors import RequestError, ServeError
-from headway.live.ray.ingress import Ingress, Plan
+from headway.errors import RequestError, ServeError, unknown_name
+from headway.live.ray.ingress import WORKERS, Ingress, Plan
 from headway.live.ray.order_router import OrderRouter
 from headway.live.ray.replica import WorkerReplica
+from headway.live.ray.scaling import BUSY, wanted
 from headway.live.ray_pool import STORE_BYTES, check_answers
 from headway.live.serving.client import Client
 from headway.live.serving.place import Place
@@ -26,6 +27,7 @@ from headway.live.serving.serve import Say
 
 ray: Any = ray_library
 serve: Any = ray_serve  # their types hold for some of these calls only
+config: Any = ray_config
 LOCAL = ("", "local")
 _HERE = "127.0.0.1"
 _MOST_ORDERS = 1000
@@ -44,6 +46,8 @@ class Cluster:
     workers: int = 2
     worker_options: Mapping[str, Any] = field(default_factory=dict)
     """Of each worker, as Ray has them: num_cpus, num_gpus, resources, label_selector, runtime_env."""
+    scaling: Mapping[str, Any] = field(default_factory=dict)
+    """What Serve's autoscaler is told, min_replicas and others; nothing: the number of workers is fixed."""
 
 
 def serve_on_ray(plan: Plan, cluster: Cluster, say: Say) -> None:
@@ -104,10 +108,10 @@ def joined(cluster: Cluster) -> Iterator[None]:
 def application_of(plan: Plan, cluster: Cluster) -> Application:
     """Return the application of Serve: the ingress on this machine, and the workers."""
     a_router: Any = OrderRouter
-    router = RequestRouterConfig(request_router_class=a_router)
+    router = config.RequestRouterConfig(request_router_class=a_router)
     workers = serve.deployment(WorkerReplica).options(
-        name="workers",
-        num_replicas=cluster.workers,
+        name=WORKERS,
+        **_number_of_workers(cluster),
         max_ongoing_requests=_MOST_ORDERS,
         ray_actor_options=dict(cluster.worker_options),
         request_router_config=router,
@@ -128,6 +132,23 @@ def application_of(plan: Plan, cluster: Cluster) -> Application:
     )
     found: Application = ingress.bind(workers.bind(), plan)
     return found
+
+
+def _number_of_workers(cluster: Cluster) -> dict[str, Any]:
+    """Return what Serve is told about the number of replicas: a number, or how its autoscaler chooses it."""
+    if not cluster.scaling:
+        return {"num_replicas": cluster.workers}
+    known = sorted(set(config.AutoscalingConfig.model_fields) - {"max_replicas", "policy"})
+    for key in cluster.scaling:
+        if key not in known:
+            raise ServeError(unknown_name("--scale", key, known))
+    try:
+        told = {"target_ongoing_requests": BUSY, **cluster.scaling, "max_replicas": cluster.workers}
+        found = config.AutoscalingConfig(**told, policy=config.AutoscalingPolicy(policy_function=wanted))
+    except ValueError as problem:
+        said = [line.strip().partition(" [type=")[0] for line in str(problem).splitlines()]
+        raise ServeError(f"--scale: Serve does not take that: {(said[2:3] or said)[0]}") from None
+    return {"autoscaling_config": found}
 
 
 def _deploy(application: Application, name: str) -> None:

@@ -1,6 +1,7 @@
 """The server's end of workers that are replicas of Ray Serve: attach, send orders, notice when one is gone.
 
 Serve starts a replica in place of one that died. A worker that was lost is attached to one that no worker had before.
+Where Serve chooses the number of replicas, some workers have none: they wait until there are more than have a worker.
 """
 
 import asyncio
@@ -32,6 +33,7 @@ from headway.live.serving.messages import (
 from headway.live.serving.process import Engine
 
 _LOST = (RayError, RayServeException)
+_LOOK_S = 0.5
 _SERVE = "serve"
 """The namespace of Serve's actors."""
 _encode = msgspec.msgpack.Encoder().encode
@@ -40,7 +42,11 @@ _encode = msgspec.msgpack.Encoder().encode
 class Replicas:
     """The deployment of workers, and which replicas have had a worker."""
 
-    def __init__(self, handle: "DeploymentHandle[Any]") -> None:
+    def __init__(self, handle: "DeploymentHandle[Any]", running: Callable[[], int] | None = None) -> None:
+        """``running`` counts the replicas that run, where Serve chooses their number: a call that waits counts as
+        load there.
+        """
+        self._running, self._attached = running, 0
         self._take = handle.options(method_name="take")
         self._attach: Any = handle.options(method_name="attach", stream=True)
         self._used: set[str] = set()
@@ -50,6 +56,8 @@ class Replicas:
         """Return a replica that is no worker yet, and what it says unasked; waits until there is one."""
         async with self._turn:
             while True:
+                while self._running is not None and await asyncio.to_thread(self._running) <= self._attached:
+                    await asyncio.sleep(_LOOK_S)
                 stream: AsyncIterator[bytes] = aiter(
                     self._attach.remote(setup=_encode(setup), used=frozenset(self._used))
                 )
@@ -60,7 +68,12 @@ class Replicas:
                     continue
                 self._used.add(about.replica)
                 if about.free:
+                    self._attached += 1
                     return about, stream
+
+    def leave(self) -> None:
+        """Count a worker that lost its replica."""
+        self._attached -= 1
 
     async def take(self, replica: str, number: int, order: Order) -> bytes:
         """Return how an order ended."""
@@ -125,6 +138,8 @@ class ReplicaWorker:
                     self._hear(answer)
         except (*_LOST, ValueError) as problem:  # ValueError: the actor is gone already
             told = type(problem).__name__
+        if self._about is not None:
+            self._replicas.leave()
         self._about, self._actor, self.hello = None, None, None
         self._told = why or told
         if not self.stopping:
@@ -185,9 +200,9 @@ class ReplicaWorker:
             call.cancel()
 
 
-def ray_engine(handle: "DeploymentHandle[Any]") -> Engine:
-    """Return the engine whose workers are the replicas of a deployment."""
-    replicas = Replicas(handle)
+def ray_engine(handle: "DeploymentHandle[Any]", running: Callable[[], int] | None = None) -> Engine:
+    """Return the engine whose workers are the replicas of a deployment; see ``Replicas``."""
+    replicas = Replicas(handle, running)
 
     def connect(
         setup: Callable[[int], Setup],

@@ -21,6 +21,10 @@ from headway.live.serving.process import Engine
 from headway.live.serving.serve import Doors, Say, serve as serve_until_end
 from headway.live.serving.server import Server
 
+WORKERS = "workers"
+"""The name of the deployment of workers."""
+_RUNNING = "RUNNING"
+"""Of Serve's states of a replica."""
 _log = logging.getLogger("ray.serve")
 
 
@@ -31,6 +35,8 @@ class Plan:
     open: Callable[[Engine, Say], AbstractContextManager[Server]]
     """Makes the server, whose run is kept when the context ends."""
     doors: Doors
+    scaled: bool = False
+    """Whether Serve chooses the number of workers."""
     about: Mapping[str, Any] = field(default_factory=dict)
     examples: Mapping[str, Any] = field(default_factory=dict)
 
@@ -52,7 +58,8 @@ class Ingress:
 
     async def _serve(self, workers: "DeploymentHandle[Any]", opened: "asyncio.Future[Front]") -> None:
         plan = self._plan
-        with plan.doors.place.held(), plan.open(ray_engine(workers), _log.info) as server:
+        engine = ray_engine(workers, self._running_workers if plan.scaled else None)
+        with plan.doors.place.held(), plan.open(engine, _log.info) as server:
             await serve_until_end(
                 server,
                 plan.doors,
@@ -63,6 +70,12 @@ class Ingress:
                 on_open=opened.set_result,
             )
         await asyncio.to_thread(serve.delete, self._app_name, _blocking=False)
+
+    def _running_workers(self) -> int:
+        """Count the replicas of the workers that run."""
+        app = serve.status().applications.get(self._app_name)
+        found = app.deployments.get(WORKERS) if app is not None else None
+        return sum(n for state, n in found.replica_states.items() if state == _RUNNING) if found is not None else 0
 
     async def __del__(self) -> None:
         """End in good order where Serve ends the replica: it was deleted, or another takes its place."""

@@ -36,5 +36,7 @@ class Options:
     """
     most_open: int = 10_000
     """More open requests than this are refused."""
+    least_workers: int = 0
+    """The server is ready with so many; others come and go as whoever runs them decides. 0: all of them."""
     start_within_s: float = 300.0
     """For workers to import the application and to build its models."""

@@ -30,6 +30,7 @@ from headway.live.serving.options import Options
 from headway.live.serving.payload import Packer, Payload
 from headway.live.serving.process import Connection, Engine
 from headway.live.serving.refining import Refining
+from headway.live.serving.refusals import retry_after_s, unpacked
 from headway.live.serving.tally import LATE, Tally, answer_of, hung, status_of_worker, too_short, what_is_late
 from headway.serving.actions import Action
 from headway.serving.events import Event, WorkerFailed, WorkerRecovered
@@ -137,7 +138,8 @@ class Server:
         try:
             for worker in self.processes:
                 await worker.start()
-            while not all(worker.hello for worker in self.processes):
+            least = self.options.least_workers or len(self.processes)
+            while sum(worker.hello is not None for worker in self.processes) < least:
                 if any(count for count in self.tally.worker_ends.values()):
                     index = next(iter(self.tally.worker_ends))
                     told = self._problems.get(index, "what it said is above")
@@ -149,6 +151,10 @@ class Server:
             await self._stop_workers(0.0)
             raise
         self.ready = True
+        for index, worker in enumerate(self.processes):
+            if worker.hello is None:
+                self.fleet.happen(WorkerFailed(index))  # until it comes
+        self._ask_turn()
         self._keep(self._watch())
 
     async def drain(self) -> None:
@@ -192,12 +198,13 @@ class Server:
             return future
         if (reason := self._refusal()) is not None:
             self.tally.refused[graph] += 1
-            future.set_exception(RequestRefusedError(reason, self._retry_after_s()))
+            future.set_exception(RequestRefusedError(reason, retry_after_s(self.state)))
             return future
         try:
             packed = self._packer.pack(value)
         except Exception as problem:  # noqa: BLE001  # a value of the user's own, or shared memory is full
-            future.set_exception(self._unpacked(graph, problem))
+            self.tally.refused[graph] += isinstance(problem, OSError)
+            future.set_exception(unpacked(problem, retry_after_s(self.state)))
             return future
         now, given = self.clock(), deadline_ns if deadline_ns is not None else self._slos[number]
         due, who = now + given if given else 0, self.tenants.setdefault(tenant, len(self.tenants))
@@ -209,13 +216,6 @@ class Server:
         self.fleet.arrive(request, packed, lambda *end: self._on_end(request, future, *end))
         self._ask_turn()
         return future
-
-    def _unpacked(self, graph: str, problem: Exception) -> Exception:
-        """Return why an input cannot be handed to workers."""
-        if not isinstance(problem, OSError):
-            return ServeError(f"the input does not travel: {type(problem).__name__}: {problem}")
-        self.tally.refused[graph] += 1
-        return RequestRefusedError(f"no room in {payload.FOLDER}: {problem.strerror}", self._retry_after_s())
 
     def _entry(self) -> int:
         """Return the worker whose view decides about a request first: each in turn."""
@@ -229,11 +229,6 @@ class Server:
         if len(self.fleet.open) >= self.options.most_open:
             return f"{len(self.fleet.open):,} requests are open, as many as the server takes"
         return None
-
-    def _retry_after_s(self) -> float:
-        """Return how long the shortest queue takes, at least a second."""
-        queues = [worker.queued + worker.reserved for worker in self.state.workers if worker.up]
-        return max(1.0, min(queues, default=0) / SECOND)
 
     def _on_end(
         self, request: Request, future: "asyncio.Future[Any]", results: list[Payload] | None, reason: str
@@ -255,7 +250,7 @@ class Server:
         if reason == GIVEN_UP and (impossible := too_short(self.state, request)):
             reason = impossible
         if reason in (GIVEN_UP, _STOPS, self.failure):  # it may be sent again, also under its key
-            error = RequestRefusedError(reason, self._retry_after_s())
+            error = RequestRefusedError(reason, retry_after_s(self.state))
             tally.refused[name] += 1
         elif reason.startswith(LATE):
             error = RequestLateError(reason)
@@ -360,7 +355,8 @@ class Server:
             await asyncio.sleep(process.pause_s)
             try:
                 await process.start()
-                self._restarted[worker] = asyncio.get_running_loop().time() + self.options.start_within_s
+                if not self.options.least_workers:
+                    self._restarted[worker] = asyncio.get_running_loop().time() + self.options.start_within_s
                 return
             except OSError as problem:
                 self._log(f"worker {worker} cannot be started ({problem}): it is tried again")
