@@ -147,7 +147,7 @@ def _number_of_workers(cluster: Cluster) -> dict[str, Any]:
         found = config.AutoscalingConfig(**told, policy=config.AutoscalingPolicy(policy_function=wanted))
     except ValueError as problem:
         said = [line.strip().partition(" [type=")[0] for line in str(problem).splitlines()]
-        raise ServeError(f"--scale: Serve does not take that: {(said[2:3] or said)[0]}") from None
+        raise ServeError(f"--scale: Serve does not take that: {(said[1:2] or said)[0]}") from None
     return {"autoscaling_config": found}
 
 
