@@ -252,7 +252,7 @@ def test_a_job_with_checkpoints_goes_on_as_if_every_nanosecond_were_played(case:
 
 def runs_of(tape: Tape, job: Job) -> list[Running]:
     """The runs that the story of a job tells."""
-    life = Timeline(CLUSTER, job)
+    life = Timeline(CLUSTER, (job,), job)
     for row in tape:
         if row.subject == job.id and row.kind in _JOB_KINDS:
             life.add(row)

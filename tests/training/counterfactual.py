@@ -9,8 +9,9 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
+from headway.training.cause import Cause, CauseKind
 from headway.training.cluster import Node
-from headway.training.explain import Ahead, Cause, CauseKind, raise_quota
+from headway.training.explain import Ahead, raise_quota
 from headway.training.holding import LimitClass
 from headway.training.jobstate import JobState
 from headway.training.policies.compose import ComposedPolicy

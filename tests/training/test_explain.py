@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from headway.training.cause import Cause, CauseKind
 from headway.training.cluster import Cluster, Level, Node, Partition, Tenant, uniform
-from headway.training.explain import Cause, CauseKind, why_waiting
+from headway.training.explain import why_waiting
 from headway.training.job import Job, workload
 from headway.training.policies.registry import BACKFILLS, build
 from headway.training.replay import Walk

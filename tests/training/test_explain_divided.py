@@ -5,8 +5,9 @@ from copy import copy
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from headway.training.cause import CauseKind
 from headway.training.cluster import Cluster, Node
-from headway.training.explain import CauseKind, why_waiting
+from headway.training.explain import why_waiting
 from headway.training.job import Job
 from headway.training.openings import by_moves, by_preemption
 from headway.training.policies.preemption import fits

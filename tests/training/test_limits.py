@@ -10,8 +10,9 @@ from headway.errors import ExperimentError, InfeasibleActionError
 from headway.training.actions import StartJob
 from headway.training.admissible import infeasible
 from headway.training.audit import audit
+from headway.training.cause import CauseKind
 from headway.training.cluster import Cluster, Tenant, uniform
-from headway.training.explain import CauseKind, why_waiting
+from headway.training.explain import why_waiting
 from headway.training.holding import Limits
 from headway.training.job import Job, workload
 from headway.training.limit_choice import choosing, least_levels

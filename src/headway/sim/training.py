@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from headway.errors import ExperimentError
 from headway.sim.faults import Faults
-from headway.training.actions import Action, MigrateJob, PreemptJob, ReallocateJob, StartJob, WakeAt
+from headway.training.actions import Action, MigrateJob, ReallocateJob, StartJob, Stop, WakeAt
 from headway.training.events import (
     Event,
     JobArrived,
@@ -121,7 +121,7 @@ class SimulatedCluster:
                 self._wakes.add(time)
                 heappush(self._heap, (time, _WOKE, -1, -1, None))
         else:
-            assert isinstance(action, PreemptJob | ReallocateJob)  # jobs that end later or sooner come to ``follow``
+            assert isinstance(action, Stop | ReallocateJob)  # jobs that end later or sooner come to ``follow``
 
     def follow(self, now: int, caused: Respeeded) -> None:
         """Move the ends of running jobs; none comes before the next instant."""

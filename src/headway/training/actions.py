@@ -22,6 +22,29 @@ class PreemptJob(Struct, frozen=True, gc=False):
     job: int
 
 
+class RequeueJob(Struct, frozen=True, gc=False):
+    """Stop a running job for another one, as the cluster's rules allow; it waits again, from its beginning."""
+
+    job: int
+    by: int
+    """The job for which it goes."""
+
+
+class KillJob(Struct, frozen=True, gc=False):
+    """Stop a running job for another one, as the cluster's rules allow, for good."""
+
+    job: int
+    by: int
+
+
+class WarnJob(Struct, frozen=True, gc=False):
+    """Give a running job notice: at this time it is requeued or killed for another one; it holds all until then."""
+
+    job: int
+    by: int
+    until: int
+
+
 class MigrateJob(Struct, frozen=True, gc=False):
     """Move a running job to other GPUs, under a new lease; it stands still for the cost of the move."""
 
@@ -44,4 +67,5 @@ class WakeAt(Struct, frozen=True, gc=False):
     time: int
 
 
-Action: TypeAlias = StartJob | PreemptJob | MigrateJob | ReallocateJob | WakeAt
+Stop: TypeAlias = PreemptJob | RequeueJob | KillJob | WarnJob
+Action: TypeAlias = StartJob | Stop | MigrateJob | ReallocateJob | WakeAt

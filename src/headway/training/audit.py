@@ -2,11 +2,12 @@
 
 Everything is recomputed from the rows by the plain, slow accounting in ``books``: the holder of each GPU, the work
 delivered to each job, the time for which it must still make no progress (restoring a checkpoint, say). What is held
-under limits is summed up in ``limit_audit.py``. What a policy guarantees needs the policy too: quotas
+under limits is summed up in ``limit_audit.py``; the preemption that a cluster declares is checked in
+``preemption_audit.py``. What a policy guarantees needs the policy too: quotas
 (``guarantee_audit.py``) and proportional shares (``share_audit.py``).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from headway.core.audit import MOST_FINDINGS, Auditor, Finding, audited, row_ranks
 from headway.core.tape import Tape
@@ -26,6 +27,7 @@ from headway.training.guarantee_audit import unkept_promises
 from headway.training.job import Job, Outcome
 from headway.training.limit_audit import LimitBooks
 from headway.training.policies.compose import ComposedPolicy
+from headway.training.preemption_audit import STOPS, PreemptionBooks
 from headway.training.replay import grant_of, placement_of
 from headway.training.rows import Kind
 from headway.training.speed import Costs, SpeedModel
@@ -43,7 +45,7 @@ _RANKS: dict[int, int] = {
 _OUTCOMES: dict[int, Outcome] = {Kind.FAILED: Outcome.FAILS, Kind.CANCELLED: Outcome.CANCELLED}
 _START, _MIGRATE, _REALLOCATE = int(Kind.START), int(Kind.MIGRATE), int(Kind.REALLOCATE)
 _COST, _PAUSE = int(Kind.COST), int(Kind.PAUSE)
-_ACTIONS = (_START, Kind.PREEMPT, _MIGRATE, _REALLOCATE, Kind.WAKE_AT, Kind.REFUSED)
+_ACTIONS = (_START, Kind.PREEMPT, *STOPS, _MIGRATE, _REALLOCATE, Kind.WAKE_AT, Kind.REFUSED)
 
 
 def audit(
@@ -99,6 +101,8 @@ class _Clerk(Auditor):
         self._books = Books(cluster)
         self._limits = LimitBooks(cluster) if cluster.limits else None
         self._lives: dict[int, Life] = {}
+        self._alive: dict[int, Job] = {}
+        self._preemption = PreemptionBooks(cluster, self._alive) if cluster.preemption is not None else None
         self._arrived = bytearray(len(jobs))
         self._lease = 0
         self._emptied: set[int] = set()
@@ -118,6 +122,7 @@ class _Clerk(Auditor):
             Kind.NODE_DRAINED: self._on_node,
             Kind.STALE: self._on_stale,
             Kind.PREEMPT: self._on_preempt,
+            **dict.fromkeys(STOPS, self._on_stopped_for_another),
             Kind.EVICTED: self._on_evicted,
             Kind.RESPEED: self._on_respeed,
             Kind.QUEUED_AGAIN: self._on_queued_again,
@@ -143,6 +148,8 @@ class _Clerk(Auditor):
             for job in sorted(self._books.on_node[node]):
                 self._find("evict", f"job {job} still runs on node {node}, which went down")
         self._emptied.clear()
+        if self._preemption is not None:
+            self._find_unlawful(self._preemption.end_instant(self._now))
         if self._shared:
             for life in self._lives.values():
                 if life.lease and life.job.shared and life.placement[0] in self._shared:
@@ -162,6 +169,7 @@ class _Clerk(Auditor):
             self._find("arrival", f"job {job} arrives before it is submitted at {self._jobs[job].submit} ns")
         self._arrived[job] = 1
         self._lives[job] = Life(self._jobs[job])
+        self._alive[job] = self._jobs[job]
         if self._limits is not None:
             self._limits.arrive(self._jobs[job])
 
@@ -188,9 +196,13 @@ class _Clerk(Auditor):
             life.done = life.saved = life.debt = 0
             self._to_queue_again = job
         else:
-            del self._lives[job]
-            if self._limits is not None:
-                self._limits.leave(life.job)
+            self._end(life)
+
+    def _end(self, life: Life) -> None:
+        del self._lives[life.job.id]
+        del self._alive[life.job.id]
+        if self._limits is not None:
+            self._limits.leave(life.job)
 
     def _on_queued_again(self, row: list[int]) -> None:
         expected, self._to_queue_again = self._to_queue_again, None
@@ -235,11 +247,14 @@ class _Clerk(Auditor):
         if paid != owed:
             self._find("cost", f"job {job} {verb} and stands still for {paid} ns, it owes {owed}")
         life.lease, life.base, life.speed, life.debt, life.changed = lease, now + paid, speed, 0, now
+        life.since = now
         life.writing = 0
         life.placement = placement_of(rows)
         life.grant = grant_of(rows) or (life.asked if kind == _START else life.grant)
         self._find_all(self._books.wrong_place(life.job, life.placement), f"job {job} {verb}: ")
         self._find_all(self._books.take(life), f"job {job} {verb}: ")
+        if self._preemption is not None and kind == _START:
+            self._find_unlawful(self._preemption.start(now, job))
         if kind == _START and (over := self._books.over_quota(life.job)) is not None:
             self._find("quota", f"job {job} starts: {over}")
         if self._limits is not None:
@@ -270,6 +285,8 @@ class _Clerk(Auditor):
             self._books.give(life)
             if self._limits is not None:
                 self._limits.stop(now, life.job)
+            if self._preemption is not None:
+                self._preemption.stop(life.job.id)
             life.lease = 0
             self._touch(life)
 
@@ -298,6 +315,28 @@ class _Clerk(Auditor):
         self._stop(row[0], life)
         life.saved = life.done
         life.debt = self._costs.of_preemption(life.job)
+
+    def _on_stopped_for_another(self, row: list[int]) -> None:
+        life = self._running(row, "is preempted")
+        if life is None or self._preemption is None:
+            self._find("preempt", f"job {row[2]} is preempted, and the cluster declares no preemption")
+            return
+        now, kind, job, _, _, _, value = row
+        if not life.job.preemptible:
+            self._find("preempt", f"job {job} is preempted but is not preemptible")
+        self._find_unlawful(self._preemption.row(row, life.job, life.since, life.placement))
+        if kind == Kind.WARN:
+            return
+        life.settle(now)
+        if life.done != value:
+            self._find("service", f"job {job} was delivered {life.done} ns of work, the tape says {value}")
+        self._stop(now, life)
+        life.done = life.saved = life.debt = 0
+        if kind == Kind.KILL:
+            self._end(life)
+
+    def _find_unlawful(self, texts: Iterable[str]) -> None:
+        self._find_all(("preempt", text) for text in texts)
 
     def _on_evicted(self, row: list[int]) -> None:
         life = self._running(row, "is evicted")

@@ -19,7 +19,7 @@ class Life:
 
     __slots__ = (
         *("attempt", "base", "changed", "debt", "done", "every", "grant", "job", "lease", "placement", "saved"),
-        *("speed", "writing"),
+        *("since", "speed", "writing"),
     )
 
     def __init__(self, job: Job) -> None:
@@ -34,6 +34,8 @@ class Life:
         self.base = 0
         self.changed = -1
         """When it last started or moved, or what it holds was changed."""
+        self.since = 0
+        """When it last started or moved."""
         self.speed = 0
         self.done = 0
         self.saved = 0

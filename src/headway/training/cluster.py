@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from headway.errors import ExperimentError
 from headway.training.limits import LimitRule, check_rules, check_tree
+from headway.training.preemption_rules import Mode, Preemption, check_lists
 from headway.training.resources import UNCOUNTED, Grant
 
 
@@ -53,6 +54,12 @@ class Partition:
     name: str
     nodes: tuple[int, ...]
     priority: int = 0
+    tier: int = 1
+    """Its jobs are considered before all jobs of partitions with a lower one, whatever their priority."""
+    preempt_mode: Mode | None = None
+    """What becomes of its jobs that higher tiers preempt; None: as the cluster has it."""
+    grace: int = 0
+    """Nanoseconds that such a job keeps what it holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +84,18 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True)
 class Qos:
-    """A quality of service that jobs name, and its priority."""
+    """A quality of service that jobs name, its priority, and whom its jobs preempt."""
 
     name: str
     priority: int = 0
+    preempts: tuple[str, ...] = ()
+    """QOSs whose jobs its jobs may preempt, where the cluster preempts by QOS."""
+    preempt_mode: Mode | None = None
+    """What becomes of its own jobs that others preempt; None: as the cluster has it."""
+    grace: int = 0
+    """Nanoseconds that such a job keeps what it holds."""
+    exempt: int | None = None
+    """Nanoseconds that its jobs have run, at least, before they are preempted; None: as the cluster has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +110,8 @@ class Cluster:
     """Speed of a GPU type against the reference; types not named run at reference speed."""
     limits: tuple[LimitRule, ...] = ()
     qos: tuple[Qos, ...] = ()
+    preemption: Preemption | None = None
+    """None: nothing is preempted but by the policy itself."""
 
     def __post_init__(self) -> None:
         names = [level.name for level in self.levels]
@@ -124,6 +141,7 @@ class Cluster:
         self._check_quotas()
         check_tree({tenant.name: tenant.parent for tenant in self.tenants})
         check_rules(self.limits)
+        check_lists({each.name: each.preempts for each in self.qos})
 
     def _check_quotas(self) -> None:
         for tenant in self.tenants:

@@ -8,9 +8,9 @@ causes and let the policy decide again, which proves that the causes named here 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, field
-from enum import StrEnum
 
+from headway.training.cause import Cause, CauseKind
+from headway.training.explain_preemption import why_delayed, why_grace
 from headway.training.feasible import quota_refusal
 from headway.training.jobstate import JobState
 from headway.training.limit_text import told_with_holders
@@ -18,70 +18,9 @@ from headway.training.policies.allotted import Allotted
 from headway.training.policies.backfills.walk import guaranteed
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.pool import Pool, members
-from headway.training.queue import Entry, Key, Lane
+from headway.training.queue import Entry, Key, Lane, tier_of
 from headway.training.state import TrainingState
 from headway.units import WHOLE_GPU_MILLI, counted, format_duration, format_size
-
-
-class CauseKind(StrEnum):
-    """Kinds of causes for which a job waits."""
-
-    ROUND = "round"
-    """The policy decides only at a later time."""
-    QUOTA = "quota"
-    """Its tenant's quota does not allow it."""
-    HEAD_OF_LINE = "head-of-line"
-    """Jobs ahead of it hold it back, whether or not it would fit."""
-    RESERVATION = "reservation"
-    """It would fit now but delay a job that was promised its GPUs."""
-    ORDER = "order"
-    """Jobs ahead of it come first for what becomes free."""
-    NODES_DOWN = "nodes-down"
-    """It would fit on nodes that are down or drained."""
-    CAPACITY = "capacity"
-    """Fewer GPUs are free than it asks for."""
-    FRAGMENTATION = "fragmentation"
-    """Enough GPUs are free, but not together."""
-    HOST = "host"
-    """GPUs are free, but not the CPUs or the memory for it."""
-    PLACEMENT = "placement"
-    """GPUs are free, but the placement rule does not accept them."""
-    LIMIT = "limit"
-    """A limit on what its user, account or class may hold does not allow it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """One cause for which a job waits. Causes of one kind and level are the same cause with other numbers."""
-
-    kind: CauseKind
-    text: str
-    level: str = ""
-    """For fragmentation the topology level; for order ``quota`` if jobs of its tenant come first for its quota; for
-    round ``reservation`` if the policy keeps to a later reservation of the job itself; for a limit its name."""
-    jobs: tuple[int, ...] = ()
-    """The jobs that cause it: the first one ahead, the holders of reservations, or who holds what a limit counts."""
-    facts: dict[str, int] = field(default_factory=dict)
-    """The numbers in the text, by name."""
-    names: tuple[str, ...] = ()
-    """The names of these jobs in the trace; the number of a job without a name."""
-
-    @property
-    def identity(self) -> tuple[CauseKind, str]:
-        """Return kind and level: the cause apart from the numbers of the moment."""
-        return self.kind, self.level
-
-    @property
-    def title(self) -> str:
-        """Return kind and level as text: ``fragmentation at node``."""
-        if self.kind is CauseKind.FRAGMENTATION:
-            return f"{self.kind} at {self.level}"
-        if self.kind is CauseKind.LIMIT:
-            return f"{self.kind} {self.level}"
-        return str(self.kind)
-
-    def __str__(self) -> str:
-        return f"{self.title}: {self.text}"
 
 
 def why_waiting(now: int, state: TrainingState, policy: ComposedPolicy, js: JobState) -> tuple[Cause, ...]:
@@ -89,8 +28,12 @@ def why_waiting(now: int, state: TrainingState, policy: ComposedPolicy, js: JobS
 
     The policy's memory is not changed: a copy is asked.
     """
+    if (requeued := why_delayed(state, js)) is not None:
+        return (requeued,)
     policy = probe(policy)
     causes = [_round(now, policy)] if _between_rounds(now, policy) else []
+    if (grace := why_grace(state, js)) is not None:
+        causes.append(grace)
     refusal = quota_refusal(js) if state.quotas else None
     if refusal is not None:
         account = js.account
@@ -215,10 +158,11 @@ class Ahead:
         """Return the names of jobs in the trace; the number of a job without a name."""
         return tuple(self._state.jobs[job].job.name or str(job) for job in jobs)
 
-    def _rank(self, js: JobState) -> tuple[bool, Key]:
-        """Return the rank by which lanes are compared before keys: guaranteed jobs first, then the order's lane key."""
+    def _rank(self, js: JobState) -> tuple[bool, Key, Key]:
+        """Return the rank by which lanes are compared before keys: guaranteed first, then tier, then the lane key."""
         policy, state = self._policy, self._state
-        return state.quotas and not guaranteed(js), policy.order.lane_key(state, js)
+        tier = tier_of(js.key) if policy.ranks_lanes else 0
+        return state.quotas and not guaranteed(js), tier, policy.order.lane_key(state, js)
 
     def _shares_nodes(self, head: JobState) -> bool:
         partition = head.job.partition

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from headway.training.jobstate import JobState
+from headway.training.jobstate import JobState, Status
 from headway.training.limit_text import told
 from headway.training.pool import Demand, host_share, storage_share
 from headway.training.resources import Grant, Placement
@@ -20,6 +20,8 @@ def start_refusal(state: "TrainingState", job: int, placement: Placement, grant:
         return f"StartJob(job={job}): no such job is alive"
     if job in state.running:
         return f"StartJob(job={job}): runs already"
+    if state.preempting is not None and js.status is Status.DELAYED:
+        return f"StartJob(job={job}): was requeued and may not start before {js.aged_from} ns"
     if (
         grant is None and len(placement) == 1 and not state.quotas and js.limits is None
     ):  # the common case, in one expression

@@ -24,6 +24,8 @@ class Status(IntEnum):
 
     WAITING = 0
     RUNNING = 1
+    DELAYED = 2
+    """It was requeued, and may not start yet: it is in no queue."""
 
 
 _WAITING, _RUNNING = Status.WAITING, Status.RUNNING
@@ -59,9 +61,12 @@ class JobState:
 
     __slots__ = (
         "account",
+        "aged_from",
         "attained",
         "attempt",
+        "awaits",
         "base",
+        "by",
         "cpu_milli",
         "debt",
         "done",
@@ -76,6 +81,7 @@ class JobState:
         "key",
         "lane",
         "lease",
+        "leaves",
         "limits",
         "memory_bytes",
         "nodes",
@@ -136,6 +142,14 @@ class JobState:
         """What the next start has to stand still for."""
         self.attempt = 0
         self.preemptions = 0
+        self.aged_from = job.submit
+        """From when on its age counts: its submission, or when it could start again after it was requeued."""
+        self.leaves = 0
+        """When it goes at the latest: it was given notice for job ``by``; 0: it was not."""
+        self.by = -1
+        """The job for which it was given notice, or requeued last."""
+        self.awaits = 0
+        """Until when jobs that were given notice for it leave; 0: none were."""
         self.first_start = -1
         self.lane: Hashable = None
         self.key: Key = 0
@@ -202,5 +216,6 @@ class JobState:
         return left if speed == REFERENCE_SPEED_PPM else -(-left * REFERENCE_SPEED_PPM // speed)
 
     def expected_end(self) -> int:
-        """Return when it is believed to end if it runs on as it does."""
-        return self.base + self.time_left(self.speed)
+        """Return when it is believed to end if it runs on as it does; if it was given notice, when that is over."""
+        end = self.base + self.time_left(self.speed)
+        return min(end, self.leaves) if self.leaves else end

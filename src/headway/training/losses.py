@@ -77,7 +77,7 @@ def cancel_job(state: "TrainingState", now: int, event: JobCancelled) -> Respeed
     caused = None
     if js.status is Status.RUNNING:
         caused = state.stop(now, js)
-    else:
+    elif js.status is Status.WAITING:
         state.dequeue(js)
     state.journal((now, int(Kind.CANCELLED), js.id, event.lease, -1, 0, min(js.done, js.job.ends_after)))
     state.end(now, js)

@@ -9,7 +9,7 @@ candidate then costs the number of shapes, not the number of jobs.
 from bisect import bisect_left, insort
 from collections.abc import Hashable, Iterator
 from heapq import merge
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from headway.errors import ExperimentError
 
@@ -17,6 +17,25 @@ Key: TypeAlias = Any
 """Anything that can be compared with the other keys of one order: a number or a tuple of numbers."""
 Entry: TypeAlias = tuple[Key, int]
 """A key and the job's id."""
+
+
+class Tiered(NamedTuple):
+    """A key behind the tier of the job's partition, where tiers differ; the higher tier comes first."""
+
+    tier: int
+    """Minus the tier."""
+    own: Key
+
+
+def own_key(key: Key) -> Key:
+    """Return a key as the order made it, without a tier."""
+    return key.own if type(key) is Tiered else key
+
+
+def tier_of(key: Key) -> int:
+    """Return minus the tier that a key begins with; 0 where there are no tiers."""
+    return key.tier if type(key) is Tiered else 0
+
 
 _SLACK = 256
 _FEW = 64

@@ -15,7 +15,17 @@ from operator import itemgetter
 from headway.core.replay import decide_again, instants, rows_of
 from headway.core.tape import Tape
 from headway.errors import TapeError
-from headway.training.actions import Action, MigrateJob, PreemptJob, ReallocateJob, StartJob, WakeAt
+from headway.training.actions import (
+    Action,
+    KillJob,
+    MigrateJob,
+    PreemptJob,
+    ReallocateJob,
+    RequeueJob,
+    StartJob,
+    WakeAt,
+    WarnJob,
+)
 from headway.training.cluster import Cluster
 from headway.training.events import (
     Event,
@@ -38,7 +48,9 @@ from headway.training.state import TrainingState
 _START, _MIGRATE, _PREEMPT, _PLACE = int(Kind.START), int(Kind.MIGRATE), int(Kind.PREEMPT), int(Kind.PLACE)
 _GRANT, _STORAGE, _REALLOCATE = int(Kind.GRANT), int(Kind.STORAGE), int(Kind.REALLOCATE)
 _WAKE_AT, _STALE = int(Kind.WAKE_AT), int(Kind.STALE)
-_ACTIONS, _CONTINUES = (_START, _MIGRATE, _REALLOCATE, _PREEMPT, _WAKE_AT), (_PLACE, _GRANT, _STORAGE)
+_REQUEUE, _KILL, _WARN = int(Kind.REQUEUE), int(Kind.KILL), int(Kind.WARN)
+_ACTIONS = (_START, _MIGRATE, _REALLOCATE, _PREEMPT, _REQUEUE, _KILL, _WARN, _WAKE_AT)
+_CONTINUES = (_PLACE, _GRANT, _STORAGE)
 _ARRIVED, _FINISHED = int(Kind.ARRIVED), int(Kind.FINISHED)
 _OF_NODES = (Kind.NODE_FAILED, Kind.NODE_RECOVERED, Kind.NODE_DRAINED)
 
@@ -94,6 +106,10 @@ def _action(rows: list[list[int]]) -> Action:
         return StartJob(job, ((node, mask),))
     if kind == _PREEMPT:
         return PreemptJob(job)
+    if kind in (_REQUEUE, _KILL):
+        return (RequeueJob if kind == _REQUEUE else KillJob)(job, mask)
+    if kind == _WARN:
+        return WarnJob(job, mask, rows[0][6])
     if kind == _WAKE_AT:
         return WakeAt(rows[0][6])
     if kind == _REALLOCATE:

@@ -11,7 +11,17 @@ from enum import IntEnum
 from typing import assert_never
 
 from headway.core.tape import Row
-from headway.training.actions import Action, MigrateJob, PreemptJob, ReallocateJob, StartJob, WakeAt
+from headway.training.actions import (
+    Action,
+    KillJob,
+    MigrateJob,
+    PreemptJob,
+    ReallocateJob,
+    RequeueJob,
+    StartJob,
+    WakeAt,
+    WarnJob,
+)
 from headway.training.resources import Grant, Placement
 
 WORD_BITS = 62
@@ -36,6 +46,9 @@ class Kind(IntEnum):
     WAKE_AT = 23  # the time asked for
     REALLOCATE = 25  # speed in ppm; a GRANT row follows
     REFUSED = 24  # the kind of the action that was refused; its note says why
+    REQUEUE = 26  # work that is lost; detail is the job for which it was stopped
+    KILL = 27  # work delivered, and lost; detail is the job for which it was stopped
+    WARN = 28  # when it goes; detail is the job for which it will be stopped
     PLACE = 40  # which word of the mask
     COST = 41  # nanoseconds that the job just started stands still first
     EVICTED = 42  # work kept; detail is the work lost
@@ -46,6 +59,12 @@ class Kind(IntEnum):
     PAUSE = 47  # nanoseconds that a job stands still because what it holds was changed
 
 
+ENDS = (Kind.FINISHED, Kind.FAILED, Kind.CANCELLED, Kind.KILL)
+"""With which a job ends, unless a failed attempt is queued again."""
+REJOINS = (Kind.PREEMPT, Kind.REQUEUE, Kind.EVICTED)
+"""With which a running job waits again."""
+FOR_OTHERS = (Kind.PREEMPT, Kind.REQUEUE, Kind.KILL)
+"""With which a running job is stopped so that another one can start."""
 _NODES = (Kind.NODE_FAILED, Kind.NODE_RECOVERED, Kind.NODE_DRAINED)
 _NOBODY = (*_NODES, Kind.WOKE, Kind.WAKE_AT, Kind.STALE, Kind.REFUSED)
 JOB_KINDS = tuple(int(kind) for kind in Kind if kind not in _NOBODY)
@@ -85,6 +104,9 @@ def refused_row(now: int, action: Action) -> Row:
             return (now, int(Kind.REFUSED), action.job, 0, node, mask & WORD, int(kind))
         case PreemptJob():
             return (now, int(Kind.REFUSED), action.job, 0, -1, 0, int(Kind.PREEMPT))
+        case RequeueJob() | KillJob() | WarnJob():
+            kinds = {RequeueJob: Kind.REQUEUE, KillJob: Kind.KILL, WarnJob: Kind.WARN}
+            return (now, int(Kind.REFUSED), action.job, 0, -1, action.by, int(kinds[type(action)]))
         case ReallocateJob():
             return (now, int(Kind.REFUSED), action.job, 0, -1, 0, int(Kind.REALLOCATE))
         case WakeAt():

@@ -17,11 +17,11 @@ from headway.training.job import Job
 from headway.training.proportional_share import ProportionalShares
 from headway.training.replay import grant_of, placement_of
 from headway.training.resources import Grant, Placement
-from headway.training.rows import Kind
+from headway.training.rows import ENDS, REJOINS, Kind
 from headway.training.sensitivity import Matrix
 from headway.training.speed import SpeedModel
 
-_STOPS = (int(Kind.FINISHED), int(Kind.FAILED), int(Kind.CANCELLED), int(Kind.PREEMPT), int(Kind.EVICTED))
+_STOPS = tuple(map(int, (*ENDS, *REJOINS)))
 
 
 def slower_than_proportional(cluster: Cluster, jobs: Sequence[Job], tape: Tape, speed: SpeedModel) -> list[Finding]:

@@ -11,7 +11,7 @@ from typing import assert_never
 
 from headway.core.tape import Row
 from headway.training import losses
-from headway.training.actions import Action, MigrateJob, PreemptJob, ReallocateJob, StartJob, WakeAt
+from headway.training.actions import Action, MigrateJob, ReallocateJob, StartJob, Stop, WakeAt
 from headway.training.arrangement import Arrangement
 from headway.training.cluster import Cluster, Eligible
 from headway.training.counters import NEVER
@@ -32,16 +32,19 @@ from headway.training.holding import Limits
 from headway.training.job import Job
 from headway.training.jobstate import Account, JobState, Status, account_of
 from headway.training.pool import Pool
+from headway.training.precedence import tiered, tiers_of
+from headway.training.preempting import preempting_of
 from headway.training.queue import Entry, Queue, Ranked
 from headway.training.resources import UNCOUNTED, Grant, Placement
 from headway.training.respeed import Respeeded, reallocate, respeed_neighbours, speed_of
 from headway.training.rows import WORD, Kind, grant_rows, placement_rows, refused_row
 from headway.training.speed import Costs, SpeedModel
+from headway.training.stops import migrate, stop_for_another, stop_refusal
 from headway.units import REFERENCE_SPEED_PPM
 
 _ARRIVED, _FINISHED, _START = int(Kind.ARRIVED), int(Kind.FINISHED), int(Kind.START)
 _WAITING, _RUNNING = Status.WAITING, Status.RUNNING
-_PREEMPT, _MIGRATE, _COST = int(Kind.PREEMPT), int(Kind.MIGRATE), int(Kind.COST)
+_COST = int(Kind.COST)
 
 
 class TrainingState:
@@ -77,6 +80,7 @@ class TrainingState:
         self.accounts = {tenant.name: account_of(tenant) for tenant in cluster.tenants}
         self.quotas = any(min(account.limit, account.guaranteed) < UNCOUNTED for account in self.accounts.values())
         self.limits = Limits(cluster) if cluster.limits else None
+        self.preempting = preempting_of(cluster)
         self.changes = 0
         """Grows whenever resources are taken or given back."""
         self.releases = 0
@@ -90,11 +94,13 @@ class TrainingState:
         """Whether the policy divides CPUs, memory and storage: a job with GPUs then waits for what that one says."""
         self.grants = False
         """Whether any job was ever given something else than it asked for."""
-        self._lane, self._key, self._rekeys = arrangement.lane, arrangement.key, arrangement.rekeys
+        self._lane, self._rekeys = arrangement.lane, arrangement.rekeys
+        self._key = tiered(arrangement.key, tiers_of(cluster))
         self._ranks_running, self._ranks_ends = arrangement.ranks_running, arrangement.ranks_ends
         self._ranks = self._ranks_running or self._ranks_ends
         self._watches_ends = arrangement.watches_ends
         self._moves, self._parts = (each or self.limits is not None for each in (self._rekeys, self._watches_ends))
+        self._moves |= self.preempting is not None
         self._eligible = Eligible(cluster)
 
     # --- the contract -----------------------------------------------------------------------------------------
@@ -105,12 +111,14 @@ class TrainingState:
 
     def is_stuck(self) -> bool:
         """Return whether nothing runs, and limits hold back all that wait, whatever time passes."""
+        if self.preempting is not None and self.preempting.next() < NEVER:
+            return False
         return self.limits is not None and not (self.running or self.queue.size) and self.limits.opens() == NEVER
 
     def apply(self, now: int, event: Event) -> Respeeded | None:
         """Apply an event; return the running jobs whose speed it changed."""
         if self._moves:
-            self._pass_time(now)
+            self.pass_time(now)
         if isinstance(event, JobFinished):  # quicker than a pattern, and these two are almost all that happens
             return self._finished(now, event)
         if isinstance(event, JobArrived):
@@ -133,8 +141,10 @@ class TrainingState:
                 assert_never(event)
         return None
 
-    def _pass_time(self, now: int) -> None:
-        """Let time change what it changes by itself: whom limits hold back, and keys."""
+    def pass_time(self, now: int) -> None:
+        """Let time change what it changes by itself: whom limits hold back, who may start again, and keys."""
+        if self.preempting is not None and self.preempting.release(now, self):
+            self.changes += 1
         if self.limits is not None and self.limits.advance(now, self.queue):
             self.changes += 1
             self.releases += 1
@@ -145,12 +155,9 @@ class TrainingState:
         """Return why this action cannot be committed now; None when it can."""
         if isinstance(action, StartJob):
             return start_refusal(self, action.job, action.placement, action.grant)
+        if isinstance(action, Stop):
+            return stop_refusal(self, action)
         match action:
-            case PreemptJob():
-                js = self.running.get(action.job)
-                if js is None:
-                    return f"PreemptJob(job={action.job}): does not run"
-                return None if js.job.preemptible else f"PreemptJob(job={action.job}): is not preemptible"
             case MigrateJob():
                 return move_refusal(self, action.job, action.placement, action.grant)
             case ReallocateJob():
@@ -164,18 +171,11 @@ class TrainingState:
         """Commit an action that ``check`` allowed; return the running jobs whose speed it changed."""
         if isinstance(action, StartJob):
             return self._start(now, self.jobs[action.job], action.placement, action.grant)
+        if isinstance(action, Stop):
+            return stop_for_another(self, now, action)
         match action:
-            case PreemptJob():
-                js = self.running[action.job]
-                caused = self.stop(now, js)
-                js.saved = js.done
-                js.preemptions += 1
-                js.debt = self.costs.of_preemption(js.job)
-                self.journal((now, _PREEMPT, js.id, js.lease, -1, 0, js.done))
-                self.wait(now, js)
-                return caused
             case MigrateJob():
-                return self._migrate(now, self.running[action.job], action.placement, action.grant)
+                return migrate(self, now, self.running[action.job], action)
             case ReallocateJob():
                 return reallocate(self, now, self.running[action.job], action.grant)
             case WakeAt():
@@ -274,8 +274,12 @@ class TrainingState:
     def wait(self, now: int, js: JobState) -> None:
         """Put a job that was stopped back into the queue."""
         js.since = now
-        js.lane, js.key = self._lane(js), self._key(now, js)
+        self.put_in_order(now, js)
         self.enqueue(js)
+
+    def put_in_order(self, now: int, js: JobState) -> None:
+        """Give a job that is about to wait its lane and its key."""
+        js.lane, js.key = self._lane(js), self._key(now, js)
 
     def enqueue(self, js: JobState) -> None:
         """Let a job wait in its lane, or aside where a limit holds it back."""
@@ -298,12 +302,13 @@ class TrainingState:
             self.dequeue(js)
         if js.first_start < 0:
             js.first_start = now
+        js.awaits = 0
         debt, js.debt = js.debt, 0
-        caused = self._run(now, js, placement, grant, _START, debt)
+        caused = self.run(now, js, placement, grant, _START, debt)
         js.turn = js.lease
         return caused
 
-    def _run(
+    def run(
         self, now: int, js: JobState, placement: Placement, grant: Grant | None, kind: int, standstill: int
     ) -> Respeeded | None:
         """Occupy, take a new lease, set the speed, write it down; return the neighbours whose speed this changed."""
@@ -369,6 +374,8 @@ class TrainingState:
             js.done += ran if js.speed == REFERENCE_SPEED_PPM else ran * js.speed // REFERENCE_SPEED_PPM
         js.attained += (now - js.since) * js.width
         js.status = _WAITING
+        if js.leaves and self.preempting is not None:
+            self.preempting.stopped(js)
         del self.running[js.id]
         for node, _ in js.placement:
             del self.on_node[node][js.id]
@@ -384,16 +391,6 @@ class TrainingState:
         self.changes += 1
         self.releases += js.gpus or 1
         return respeed_neighbours(self, now, js) if self.speed.sharing_costs else None
-
-    def _migrate(self, now: int, js: JobState, placement: Placement, grant: Grant | None) -> Respeeded | None:
-        left_to_restore = max(0, js.base - max(now, js.writing))
-        if grant is None and self.grants:
-            grant = js.grant
-        left = self.stop(now, js)
-        js.saved = js.done
-        standstill = left_to_restore + self.costs.of_migration(js.job)
-        joined = self._run(now, js, placement, grant, _MIGRATE, standstill)
-        return [*(left or ()), *(joined or ())] or None
 
 
 def _nowhere(_: Row) -> None:

@@ -65,6 +65,7 @@ def transferred(
     for js in new.jobs.values():
         js.eligible = new.eligible(js.job.partition, js.job.gpu_types)
     _keep_limits(now, old, new)
+    _keep_preempting(old, new)
     for js in old.running.values():
         new.pool.take(js, js.placement)
         new.running[js.id] = js
@@ -77,7 +78,7 @@ def transferred(
         if js.status is Status.WAITING:
             if new.divides and js.gpus:
                 js.cpu_milli, js.memory_bytes, js.storage = policy.asks(js)
-            js.lane, js.key = policy.lane(js), policy.key(now, js)
+            new.put_in_order(now, js)
             new.enqueue(js)
     return new, caused or None
 
@@ -99,6 +100,16 @@ def _keep_limits(now: int, old: TrainingState, new: TrainingState) -> None:
         js.limits = None
     if new.limits is not None:
         new.limits.take_over(now, new.queue, new.jobs.values(), old.limits)
+
+
+def _keep_preempting(old: TrainingState, new: TrainingState) -> None:
+    """Keep notices and delays; where the new cluster declares no preemption, nobody has to go, and all may start."""
+    if new.preempting is not None:
+        return new.preempting.take_over(new, old.preempting)
+    for js in new.jobs.values():
+        js.leaves = js.awaits = 0
+        if js.status is Status.DELAYED:
+            js.status = Status.WAITING
 
 
 def _keep_accounts(old: TrainingState, new: TrainingState) -> None:

@@ -42,7 +42,7 @@ from headway.report.training.story import Story, story
 from headway.traces.slurm import NAME as SLURM
 from headway.training.job import Job
 from headway.training.policies.registry import describe
-from headway.training.rows import Kind
+from headway.training.rows import ENDS, Kind
 from headway.units import SECOND, format_duration
 
 MOST_GROUPS = 100
@@ -92,7 +92,7 @@ class JobsView(View):
         """Count the jobs that had arrived and ended."""
         kinds = result.tape.column("kind")
         arrived = int((kinds == Kind.ARRIVED).sum())
-        ended = int(((kinds == Kind.FINISHED) | (kinds == Kind.CANCELLED) | (kinds == Kind.FAILED)).sum())
+        ended = int(np.isin(kinds, ENDS).sum())
         return (
             f"{result.policy} stopped at {format_duration(result.reached)}: {arrived:,} of "
             f"{len(result.scene.jobs):,} jobs had arrived, {ended:,} had ended"

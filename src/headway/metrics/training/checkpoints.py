@@ -87,4 +87,4 @@ def _following(ledger: "Ledger", last: Stretch, before: int, of: int, kept: dict
     if before < 0 or ledger.hold_job[before] != ledger.hold_job[of]:
         return Stretch(job)
     closed_by = ledger.hold_closed_by[before]
-    return Stretch(job, 0 if closed_by == Kind.FAILED else kept.get(before, last.done))
+    return Stretch(job, 0 if closed_by in (Kind.FAILED, Kind.REQUEUE) else kept.get(before, last.done))

@@ -22,7 +22,7 @@ from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.sizes import gpu_type_of
 from headway.metrics.training.tenants import GROUPS
 from headway.metrics.training.timeline import timeline
-from headway.training.rows import Kind
+from headway.training.rows import FOR_OTHERS, Kind
 from headway.units import MILLISECOND, SECOND, WHOLE_GPU_MILLI
 
 MOST_JOBS = 10
@@ -124,7 +124,7 @@ def _side(
         "end_s": _seconds(_last_end(ledger, at)),
         "gpus": gpus,
         "gpu_utilisation": held.mean(at, until) / gpus if gpus and until > at else None,
-        "preemptions": int((late & (ledger.kind == Kind.PREEMPT)).sum()),
+        "preemptions": int((late & np.isin(ledger.kind, FOR_OTHERS)).sum()),
         "migrations": int((late & (ledger.kind == Kind.MIGRATE)).sum()),
         "evictions": int((late & (ledger.kind == Kind.EVICTED)).sum()),
         "node_failures": int((late & (ledger.kind == Kind.NODE_FAILED)).sum()),

@@ -7,12 +7,18 @@ import polars as pl
 from headway.metrics.series import FloatArray, IntArray, Series
 from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.timeline import living
-from headway.training.rows import Kind
+from headway.training.rows import FOR_OTHERS, Kind
 from headway.training.speed import Costs
 from headway.units import SECOND, WHOLE_GPU_MILLI
 
 SHORTEST_IDEAL_S = 10.0
 """The bounded slow-down counts a job as at least this long (Feitelson's threshold)."""
+_ENDED = {
+    Kind.FINISHED: "finished",
+    Kind.FAILED: "failed",
+    Kind.CANCELLED: "cancelled",
+    Kind.KILL: "preempted",
+}
 
 
 def job_table(ledger: Ledger) -> pl.DataFrame:
@@ -39,7 +45,7 @@ def job_table(ledger: Ledger) -> pl.DataFrame:
         _number("slowdown", slowdown(ledger), here),
         _number("bounded_slowdown", bounded_slowdown(ledger), here),
         _number("ftf", finish_time_fairness(ledger), here),
-        pl.Series("preemptions", ledger.counted(Kind.PREEMPT)[here]),
+        pl.Series("preemptions", ledger.counted(*FOR_OTHERS)[here]),
         pl.Series("migrations", ledger.counted(Kind.MIGRATE)[here]),
         pl.Series("evictions", ledger.counted(Kind.EVICTED)[here]),
         pl.Series("reallocations", ledger.counted(Kind.REALLOCATE)[here]),
@@ -52,10 +58,10 @@ def job_table(ledger: Ledger) -> pl.DataFrame:
 
 
 def outcomes(ledger: Ledger) -> npt.NDArray[np.str_]:
-    """Return the state of each job: finished, failed, cancelled, running, waiting; empty before it arrived."""
+    """Return the state of each job: finished, failed, cancelled, preempted (for good), running, waiting; empty before it arrived."""
     names = np.full(len(ledger.jobs), "waiting", dtype="<U9")
     names[ledger.hold_job[~ledger.hold_closed]] = "running"
-    for kind, name in ((Kind.FINISHED, "finished"), (Kind.FAILED, "failed"), (Kind.CANCELLED, "cancelled")):
+    for kind, name in _ENDED.items():
         names[ledger.ended_by == kind] = name
     names[~ledger.arrived] = ""
     return names
@@ -99,11 +105,13 @@ def lost_gpu_seconds(ledger: Ledger) -> FloatArray:
     """Return the GPU time of each job without lasting progress.
 
     That is standstill after a start, a move or a change of its resources, writing of periodic checkpoints, and work
-    lost to failed nodes.
+    lost to failed nodes, or to preemption that keeps none.
     """
     still = ledger.summed(ledger.hold_job, ledger.standstill)
-    evicted = ledger.rows(Kind.EVICTED)
-    return gpu_seconds(ledger, still + ledger.summed(ledger.subject[evicted], ledger.detail[evicted]))
+    evicted, stopped = ledger.rows(Kind.EVICTED), ledger.rows(Kind.REQUEUE, Kind.KILL)
+    lost = ledger.summed(ledger.subject[evicted], ledger.detail[evicted])
+    lost += ledger.summed(ledger.subject[stopped], ledger.value[stopped])
+    return gpu_seconds(ledger, still + lost)
 
 
 def preemptions_were_free(ledger: Ledger, costs: Costs) -> bool:

@@ -18,16 +18,15 @@ from headway.metrics.series import IntArray
 from headway.metrics.training.checkpoints import Written, written
 from headway.training.cluster import Cluster
 from headway.training.job import Job
-from headway.training.rows import WORD_BITS, Kind
+from headway.training.rows import ENDS, REJOINS, WORD_BITS, Kind
 
 FIRST_ACTION = int(Kind.START)
 """Kinds below this are events."""
 _OPENS = (Kind.START, Kind.MIGRATE)
-_ENDS = (Kind.FINISHED, Kind.FAILED, Kind.CANCELLED)
-_CLOSES = (*_ENDS, Kind.PREEMPT, Kind.EVICTED)
+_CLOSES = (*ENDS, *REJOINS)
 _OF_JOBS = (
     *(*_OPENS, *_CLOSES, Kind.ARRIVED, Kind.PLACE, Kind.COST, Kind.RESPEED, Kind.QUEUED_AGAIN),
-    *(Kind.REALLOCATE, Kind.GRANT, Kind.STORAGE, Kind.PAUSE),
+    *(Kind.REALLOCATE, Kind.GRANT, Kind.STORAGE, Kind.PAUSE, Kind.WARN),
 )
 _KINDS = 64
 
@@ -86,8 +85,8 @@ class Ledger:
         self.end = np.full(count, -1, dtype=np.int64)
         """When it left for good; -1 when it has not."""
         self.ended_by = np.zeros(count, dtype=np.int64)
-        """FINISHED, FAILED or CANCELLED; 0 for a job that has not ended."""
-        ends = self.rows(*_ENDS)
+        """FINISHED, FAILED, CANCELLED or KILL; 0 for a job that has not ended."""
+        ends = self.rows(*ENDS)
         self.end[self.subject[ends]] = self.time[ends]
         self.ended_by[self.subject[ends]] = self.kind[ends]
         again = self.rows(Kind.QUEUED_AGAIN)
@@ -100,9 +99,9 @@ class Ledger:
         """Work delivered by its last attempt and by those that failed: how long it takes alone at reference speed."""
         np.add.at(self.ideal, self.subject[ends], self.value[ends])
 
-    def counted(self, kind: Kind) -> IntArray:
-        """Count the rows of a kind, for each job."""
-        return np.bincount(self.subject[self.rows(kind)], minlength=len(self.jobs)).astype(np.int64)
+    def counted(self, *kinds: Kind) -> IntArray:
+        """Count the rows of some kinds, for each job."""
+        return np.bincount(self.subject[self.rows(*kinds)], minlength=len(self.jobs)).astype(np.int64)
 
     def summed(self, subjects: IntArray, values: IntArray) -> IntArray:
         """Return the sum of values for each job."""

@@ -29,7 +29,7 @@ from headway.metrics.training.timeline import Timeline, timeline
 from headway.metrics.training.window import Window, arrivals_of, span_of, still_growing
 from headway.training.cluster import Cluster
 from headway.training.job import Job
-from headway.training.rows import Kind
+from headway.training.rows import FOR_OTHERS, Kind
 from headway.units import SECOND
 
 NODE = "node"
@@ -48,6 +48,7 @@ REPLICATION = Replication(
     groups={key: group for group, key in GROUPS.items()} | {"limits": "limit"},
 )
 """How the results of several seeds become one."""
+_ACTIONS = [Kind.START, *FOR_OTHERS, Kind.WARN, Kind.MIGRATE, Kind.REALLOCATE, Kind.WAKE_AT]
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +166,7 @@ def of_ledger(ledger: Ledger, window: Window | None = None) -> Summary:
         to_come=len(ledger.jobs) - jobs,
         finished=int((ended_by == Kind.FINISHED).sum()),
         failed=int((ended_by == Kind.FAILED).sum()),
-        cancelled=int((ended_by == Kind.CANCELLED).sum()),
+        cancelled=int(np.isin(ended_by, (Kind.CANCELLED, Kind.KILL)).sum()),
         unfinished=int((ledger.arrived & ~ledger.ended)[chosen].sum()),
         completed=int(completed.sum()),
         jct_s=spread(ledger.jct[chosen][completed], SECOND),
@@ -180,7 +181,7 @@ def of_ledger(ledger: Ledger, window: Window | None = None) -> Summary:
         tail_s=(end - last) / SECOND,
         fragmentation={level: series.mean(start, end) for level, series in fragments.levels.items()},
         fgd_fragmentation=fragments.fgd.mean(start, end),
-        preemptions=int(ledger.counted(Kind.PREEMPT)[chosen].sum()),
+        preemptions=int(ledger.counted(*FOR_OTHERS)[chosen].sum()),
         migrations=int(ledger.counted(Kind.MIGRATE)[chosen].sum()),
         evictions=int(ledger.counted(Kind.EVICTED)[chosen].sum()),
         failed_attempts=int(ledger.counted(Kind.FAILED)[chosen].sum()),
@@ -192,7 +193,7 @@ def of_ledger(ledger: Ledger, window: Window | None = None) -> Summary:
         jain_jobs=jain(fairness[~np.isnan(fairness)]),
         refusals=_within(ledger, Kind.REFUSED, start, end) if window else int(kinds[Kind.REFUSED]),
         events=int(kinds[:FIRST_ACTION].sum()),
-        actions=int(kinds[[Kind.START, Kind.PREEMPT, Kind.MIGRATE, Kind.REALLOCATE, Kind.WAKE_AT]].sum()),
+        actions=int(kinds[_ACTIONS].sum()),
         overload=overload(ledger),
         growing=still_growing(ledger, window),
         reallocations=int(ledger.counted(Kind.REALLOCATE)[chosen].sum()),

@@ -10,7 +10,7 @@ import numpy as np
 from headway.metrics.series import IntArray, Series, from_changes, joined
 from headway.metrics.training.host import host
 from headway.metrics.training.ledger import Ledger
-from headway.training.rows import Kind
+from headway.training.rows import REJOINS, Kind
 from headway.units import REFERENCE_SPEED_PPM, WHOLE_GPU_MILLI
 
 
@@ -62,7 +62,7 @@ def timeline(ledger: Ledger) -> Timeline:
 
 def waiting(ledger: Ledger, weights: IntArray, unit: int = 1) -> Series:
     """Return the queue over time, each job counted with its weight."""
-    joins = ledger.rows(Kind.ARRIVED, Kind.PREEMPT, Kind.EVICTED, Kind.QUEUED_AGAIN)
+    joins = ledger.rows(Kind.ARRIVED, *REJOINS, Kind.QUEUED_AGAIN)
     leaves = ledger.rows(Kind.START, Kind.CANCELLED)
     leaves = leaves[(ledger.kind[leaves] == Kind.START) | (ledger.lease[leaves] == 0)]
     return joined(

@@ -7,9 +7,9 @@ import numpy as np
 from headway.metrics.series import IntArray
 from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.window import Window
-from headway.training.rows import Kind
+from headway.training.rows import REJOINS, Kind
 
-_JOINS = (Kind.ARRIVED, Kind.PREEMPT, Kind.EVICTED, Kind.QUEUED_AGAIN)
+_JOINS = (Kind.ARRIVED, *REJOINS, Kind.QUEUED_AGAIN)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

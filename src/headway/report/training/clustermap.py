@@ -34,6 +34,8 @@ CLOSED_BY = {
     int(Kind.FAILED): 2,
     int(Kind.CANCELLED): 3,
     int(Kind.PREEMPT): 4,
+    int(Kind.REQUEUE): 4,
+    int(Kind.KILL): 4,
     int(Kind.EVICTED): 5,
     int(Kind.MIGRATE): 6,
 }

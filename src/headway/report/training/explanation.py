@@ -24,11 +24,12 @@ from headway.sim.copies import Copies
 from headway.sim.faults import Faults
 from headway.sim.resume import Moment, resume
 from headway.training.actions import MigrateJob
+from headway.training.cause import Cause
 from headway.training.cluster import Cluster
-from headway.training.explain import Cause, why_waiting
+from headway.training.explain import why_waiting
 from headway.training.feasible import limit_refusal, quota_refusal
 from headway.training.job import Job
-from headway.training.jobstate import JobState
+from headway.training.jobstate import JobState, Status
 from headway.training.openings import Opening, by_moves, by_preemption
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.policies.preemption import fits
@@ -38,7 +39,12 @@ from headway.training.state import TrainingState
 from headway.units import HOUR, SECOND, WHOLE_GPU_MILLI, format_duration, to_seconds
 
 PREEMPTION, MOVES = "preemption", "moves"
-_ENDS = {Kind.FINISHED: "finished", Kind.FAILED: "failed", Kind.CANCELLED: "cancelled"}
+_ENDS = {
+    Kind.FINISHED: "finished",
+    Kind.FAILED: "failed",
+    Kind.CANCELLED: "cancelled",
+    Kind.KILL: "preempted",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +89,7 @@ class Explanation:
     policy: str
     at: int
     status: str
-    """waiting, running, to come, finished, failed or cancelled."""
+    """waiting, running, to come, finished, failed, cancelled or preempted (for good)."""
     told: str
     """The status in words, with times."""
     waiting_since: int | None = None
@@ -187,8 +193,9 @@ def explain(
         progress=resuming,
     )
     js = moment.state.jobs[job]
-    fits_now = fits(moment.state, js, copy(policy.placement)) is not None
-    ways, none = ((), {}) if fits_now else _ways(moment, js)
+    delayed = js.status is Status.DELAYED
+    fits_now = not delayed and fits(moment.state, js, copy(policy.placement)) is not None
+    ways, none = ((), {}) if fits_now or delayed else _ways(moment, js)
     found = Explanation(
         jobs[job],
         policy.name,

@@ -18,7 +18,7 @@ from headway.report.training.downsample import stretched, without_tail
 from headway.report.training.formatting import size_label, size_labels
 from headway.report.training.measured import FAILED, Comparison, Measured
 from headway.report.training.panels import panels_of
-from headway.training.explain import CauseKind
+from headway.training.cause import CauseKind
 from headway.units import SECOND
 
 COLOURS = 10
@@ -47,6 +47,8 @@ _CAUSES = {
     CauseKind.HOST: "CPUs or memory short",
     CauseKind.PLACEMENT: "placement rule",
     CauseKind.LIMIT: "held back by a limit",
+    CauseKind.GRACE: "victims have grace",
+    CauseKind.REQUEUED: "just requeued",
 }
 _LONGEST = 32
 """Letters of the name of a run."""

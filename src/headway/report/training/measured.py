@@ -38,6 +38,7 @@ from headway.training.speed import Costs, SpeedModel
 from headway.units import SECOND
 
 FAILED = "attempts that failed"
+REQUEUED = "work lost with a preemption"
 """Counted beside the lost GPU-hours, not among them: no policy can help it."""
 
 
@@ -252,7 +253,7 @@ class Measured:
         again = np.append(False, ledger.hold_job[1:] == ledger.hold_job[:-1])[: len(moved)]
         before = np.append(0, ledger.hold_closed_by[:-1])[: len(moved)]
         evicted = again & (before == Kind.EVICTED)
-        rows = ledger.rows(Kind.EVICTED)
+        rows, stopped = ledger.rows(Kind.EVICTED), ledger.rows(Kind.REQUEUE, Kind.KILL)
 
         def hours(jobs: IntArray, lengths: IntArray) -> float:
             return float(gpu_seconds(ledger, ledger.summed(jobs, lengths))[chosen].sum()) / 3600
@@ -267,6 +268,7 @@ class Measured:
             "standing still for other CPUs or memory": hours(ledger.hold_job, ledger.paused),
             "writing periodic checkpoints": hours(ledger.hold_job, ledger.writing),
             "work lost with a failed node": hours(ledger.subject[rows], ledger.detail[rows]),
+            **({REQUEUED: hours(ledger.subject[stopped], ledger.value[stopped])} if len(stopped) else {}),
             FAILED: float(failed_gpu_seconds(ledger)[chosen].sum()) / 3600,
         }
 

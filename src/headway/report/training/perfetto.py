@@ -19,7 +19,7 @@ from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.timeline import timeline
 from headway.report.trace_events import counter, instant, microseconds, named, ordered, whole_file
 from headway.report.training.slots import Slots, slots
-from headway.training.rows import Kind
+from headway.training.rows import FOR_OTHERS, Kind
 from headway.units import SECOND, WHOLE_GPU_MILLI
 
 CLUSTER_PID = 1
@@ -32,6 +32,8 @@ ENDED = {
     int(Kind.FAILED): "failed",
     int(Kind.CANCELLED): "cancelled",
     int(Kind.PREEMPT): "preempted",
+    int(Kind.REQUEUE): "requeued",
+    int(Kind.KILL): "preempted for good",
     int(Kind.EVICTED): "evicted",
     int(Kind.MIGRATE): "moved",
 }
@@ -176,7 +178,7 @@ def _moments(ledger: Ledger, held: Slots, threads: _Threads) -> Iterator[str]:
         yield instant(name, "p", int(ledger.time[row]), FIRST_NODE_PID + node, threads.first[node, 0])
     holds, slot_of = np.unique(held.hold, return_index=True)
     first_slot = dict(zip(holds.tolist(), slot_of.tolist(), strict=True))
-    kinds = (Kind.MIGRATE, Kind.PREEMPT, Kind.EVICTED)
+    kinds = (Kind.MIGRATE, Kind.EVICTED, *FOR_OTHERS)
     for hold in np.flatnonzero(np.isin(ledger.hold_closed_by, [int(kind) for kind in kinds])).tolist():
         if hold not in first_slot:
             continue  # over before any time passed

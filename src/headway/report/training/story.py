@@ -13,8 +13,9 @@ import numpy as np
 from headway.core.tape import Tape, TapeRow
 from headway.errors import TapeError
 from headway.report.training.stretches import Interval, Running, Timeline, Waiting, clock
+from headway.training.cause import Cause
 from headway.training.cluster import Cluster
-from headway.training.explain import Cause, why_waiting
+from headway.training.explain import why_waiting
 from headway.training.job import Job
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.replay import Walk
@@ -25,7 +26,7 @@ from headway.units import format_duration, to_seconds
 _JOB_KINDS = (
     *(Kind.ARRIVED, Kind.FINISHED, Kind.FAILED, Kind.CANCELLED),
     *(Kind.START, Kind.PREEMPT, Kind.MIGRATE, Kind.PLACE, Kind.COST, Kind.EVICTED, Kind.RESPEED, Kind.QUEUED_AGAIN),
-    *(Kind.REALLOCATE, Kind.GRANT, Kind.STORAGE, Kind.PAUSE),
+    *(Kind.REALLOCATE, Kind.GRANT, Kind.STORAGE, Kind.PAUSE, Kind.REQUEUE, Kind.KILL, Kind.WARN),
 )
 SCREEN = 24
 """Lines of a story unless all of it is asked for."""
@@ -40,7 +41,7 @@ class Story:
     policy: str
     stretches: tuple[Waiting | Running, ...]
     outcome: str
-    """finished, failed or cancelled; waits, runs or to come where the tape ends before that."""
+    """finished, failed, cancelled or preempted (for good); waits, runs or to come where the tape ends before that."""
 
     def lines(self, most: int = SCREEN) -> list[str]:
         """Return plain text for a terminal; of a story with more than ``most`` lines its summary, beginning and end."""
@@ -131,7 +132,7 @@ def story(
     if not 0 <= job_id < len(jobs):
         raise TapeError(f"job {job_id} is not in this run; its jobs are 0 to {len(jobs) - 1}")
     about_jobs = np.isin(tape.column("kind"), [int(kind) for kind in _JOB_KINDS])
-    life = Timeline(cluster, jobs[job_id])
+    life = Timeline(cluster, jobs, jobs[job_id])
     for row in tape.rows[(tape.column("subject") == job_id) & about_jobs].tolist():
         life.add(TapeRow(*row))
     runs, waits, outcome = life.close(int(tape.column("time")[-1]) if len(tape) else 0)

@@ -1,15 +1,16 @@
 """The stretches of a job's life: when it ran, where and how fast, and when it waited, from its own rows."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from headway.core.tape import TapeRow
 from headway.errors import TapeError
 from headway.report.training.formatting import holdings
+from headway.training.cause import Cause
 from headway.training.cluster import Cluster
-from headway.training.explain import Cause
 from headway.training.job import Job
 from headway.training.periodic import Stretch
+from headway.training.precedence import Precedence
 from headway.training.replay import placement_of
 from headway.training.resources import Grant
 from headway.training.rows import Kind
@@ -20,6 +21,8 @@ _STOPS = {
     Kind.FAILED: "failed",
     Kind.CANCELLED: "cancelled",
     Kind.PREEMPT: "preempted",
+    Kind.REQUEUE: "requeued",
+    Kind.KILL: "preempted",
     Kind.EVICTED: "evicted",
     Kind.MIGRATE: "migrated",
 }
@@ -57,7 +60,7 @@ class Running:
     standstill: int
     """How long it stood still first: to restore a checkpoint, or because what it holds was changed."""
     stopped: str = ""
-    """What ended it: finished, failed, cancelled, preempted, evicted, migrated, respeeded or reallocated; empty if
+    """What ended it: finished, failed, cancelled, preempted, requeued, evicted, migrated, respeeded or reallocated; empty if
     nothing did."""
     grant: Grant | None = None
     """What it was given besides GPUs; None: it holds what it asked for."""
@@ -65,6 +68,10 @@ class Running:
     """Where a reallocation began it: how fast it was until then."""
     writing: int = 0
     """How long it stood still to write periodic checkpoints."""
+    by: str = ""
+    """The job for which it was requeued, or preempted for good: ``job 17 of QOS high``."""
+    notice: int = 0
+    """How long before that it was given notice."""
 
     def lines(self) -> list[str]:
         """Return it as lines for a terminal."""
@@ -77,6 +84,10 @@ class Running:
         still = f", standing still for the first {format_duration(self.standstill)}" if self.standstill else ""
         wrote = f", {format_duration(self.writing)} of it to write checkpoints" if self.writing else ""
         stopped = f", {self.stopped}" if self.stopped else ""
+        if self.by:
+            lost = "starts from its beginning" if self.stopped == _STOPS[Kind.REQUEUE] else "for good"
+            noticed = f", {format_duration(self.notice)} after notice" if self.notice else ""
+            stopped = f", preempted by {self.by} ({lost}{noticed})"
         return [f"{_span(self.start, self.end)}  runs on {where}{held}{speed}{still}{wrote}{stopped}"]
 
     def record(self) -> dict[str, object]:
@@ -89,6 +100,7 @@ class Running:
             "standstill_s": to_seconds(self.standstill),
             "checkpoints_s": to_seconds(self.writing),
             "stopped": self.stopped or None,
+            **({"by": self.by, "notice_s": to_seconds(self.notice)} if self.by else {}),
             **_record_grant(self.grant),
         }
 
@@ -99,8 +111,11 @@ Interval = tuple[int, int | None]
 class Timeline:
     """When a job ran and when it waited, from its own rows."""
 
-    def __init__(self, cluster: Cluster, job: Job) -> None:
+    def __init__(self, cluster: Cluster, jobs: Sequence[Job], job: Job) -> None:
+        """``jobs`` are those of the run: who preempted the job is among them."""
         self._cluster = cluster
+        self._jobs = jobs
+        self._warned = 0
         self._pace = Stretch(job) if job.checkpoint and job.checkpoint_every else None
         """How its work goes on, where periodic checkpoints take time."""
         self._whole = 0
@@ -149,6 +164,15 @@ class Timeline:
             case Kind.PREEMPT | Kind.EVICTED:
                 self._stop(row, done=row.value)
                 self._wait(row.time)
+            case Kind.WARN:
+                self._warned = row.time
+            case Kind.REQUEUE | Kind.KILL if self._run is not None:
+                notice = row.time - self._warned if self._warned >= self._run.start else 0
+                self._run = replace(self._run, by=self._preemptor(row.detail), notice=notice)
+                self._stop(row, done=0)
+                self._wait(row.time)
+                if row.kind == Kind.KILL:
+                    self._waiting, self._outcome = None, _STOPS[Kind.KILL]
             case Kind.FINISHED | Kind.FAILED | Kind.CANCELLED:
                 self._stop(row, done=0)
                 self._outcome = _STOPS[Kind(row.kind)]
@@ -162,6 +186,12 @@ class Timeline:
         if self._waiting is not None:
             self._waits.append((self._waiting, None))
         return self._runs, self._waits, self._outcome
+
+    def _preemptor(self, job: int) -> str:
+        """Return a job, and by what it preempts, in words."""
+        other, rules = self._jobs[job], self._cluster.preemption
+        of = "" if rules is None else f" of {Precedence(self._cluster, rules).told(other)}"
+        return f"job {other.name or other.id}{of}"
 
     def _wait(self, time: int) -> None:
         self._waiting = time

@@ -17,8 +17,10 @@ from headway.training.policies.backfills.walk import guaranteed
 from headway.training.policies.parts import RESTART, Allocation, Backfill, Migration, Order, PlacementRule
 from headway.training.policies.preemption import borrowed, fits, make_room, open_to_preemption
 from headway.training.policies.releasing import shortfall
+from headway.training.policies.site_preemption import SitePreemption
+from headway.training.precedence import tiers_of
 from headway.training.proportional_share import ProportionalShares
-from headway.training.queue import Lane
+from headway.training.queue import Lane, tier_of
 from headway.training.resources import Grant, Placement
 from headway.training.state import TrainingState
 
@@ -54,6 +56,8 @@ class ComposedPolicy:
         self.allocation = allocation
         self.divides = allocation is not None
         self.preempts = order.preempts if preempts is None else preempts
+        self.ranks_lanes = False
+        """Whether lanes are compared by more than the keys of their heads."""
         self.own_quantum = order.quantum
         """As the order has it by itself."""
         self.quantum = order.quantum = order.quantum if quantum is None else quantum
@@ -74,6 +78,7 @@ class ComposedPolicy:
         self._plain = self._alone and not self.preempts and not self.refresh and not round_length
         """The backfill alone decides."""
         self._limits_move = False
+        self._site: SitePreemption | None = None
         self._woken_for = 0
         self._divided_at = 0
         """``tenures`` of the state when what jobs hold was last divided."""
@@ -88,6 +93,8 @@ class ComposedPolicy:
         self._tenant_lanes = state.quotas
         self._partition_lanes = bool(state.cluster.partitions)
         self._order_lanes = type(self.order).lane is not Order.lane
+        self.ranks_lanes = self._tenant_lanes or self._order_lanes
+        self._tiers = bool(tiers_of(state.cluster))
         lanes = (self.backfill.by_shape, self._tenant_lanes, self._partition_lanes, self._order_lanes)
         self._one_lane = not any(lanes)
         # A start takes free GPUs, which a job that preempts could have had: it never helps one that is blocked. Only
@@ -96,8 +103,9 @@ class ComposedPolicy:
         in_order = type(self.order).victims is Order.victims and not self._order_lanes and self._alone
         self._only_releases_help = not state.quotas and (not self.preempts or in_order)
         self._limits_move = state.limits is not None and state.limits.moves
+        self._site = None if state.preempting is None else SitePreemption(state.preempting)
         # Where something may be reclaimed, jobs are stopped; where a limit lets jobs go with time, it wakes up.
-        self._plain = self._plain and not state.quotas and not self._limits_move
+        self._plain = self._plain and not state.quotas and not self._limits_move and self._site is None
         self.order.bind(state)
         self.divide_on(state)
 
@@ -119,7 +127,8 @@ class ComposedPolicy:
             shape = (js.eligible, js.gpus, js.gpu_milli, js.nodes, js.cpu_milli, js.memory_bytes, js.storage)
             if not self._tenant_lanes and not self._order_lanes:
                 return shape
-            return shape, js.account.name, js.job.preemptible, self.order.lane(js)
+            partition = js.job.partition if self._tiers else ""
+            return shape, partition, js.account.name, js.job.preemptible, self.order.lane(js)
         if not self._tenant_lanes and not self._order_lanes:
             return js.job.partition if self._partition_lanes else ""
         return js.job.partition, js.account.name if self._tenant_lanes else "", self.order.lane(js)
@@ -145,15 +154,29 @@ class ComposedPolicy:
         if self._plain:
             self.blocked = None
             return self.backfill.decide(now, state, self) if state.queue.size else ()
-        return self._until_limits_open(now, state) if self._limits_move else self._chosen(now, state)
+        if self._site is None:
+            return self._until_limits_open(now, state) if self._limits_move else self._chosen(now, state)
+        return self._by_site(now, state, self._site)
 
     def _until_limits_open(self, now: int, state: TrainingState) -> Iterator[Action]:
         yield from self._chosen(now, state)
         if state.limits is not None and (time := state.limits.opens()) < NEVER:
             yield from self._wake(now, time)
 
+    def _by_site(self, now: int, state: TrainingState, site: SitePreemption) -> Iterator[Action]:
+        """What the cluster's rules of preemption ask for comes first; and once more for those who wait still."""
+        self.stopped = {}
+        yield from site.decide(now, state, self)
+        yield from self._until_limits_open(now, state)
+        before = state.changes
+        yield from site.decide(now, state, self)
+        if state.changes != before:
+            yield from self._until_limits_open(now, state)
+        if (time := site.next(now)) < NEVER:
+            yield from self._wake(now, time)
+
     def _chosen(self, now: int, state: TrainingState) -> Iterable[Action]:
-        if self.stopped:
+        if self.stopped and self._site is None:
             self.stopped = {}
         if not state.queue.size and not (state.running and self._looks_after_runs(state)):
             return ()
@@ -227,13 +250,13 @@ class ComposedPolicy:
         """The lanes by their heads, the one that comes first first; guaranteed jobs before borrowing ones."""
         lanes = list(state.queue.lanes.values())
         if len(lanes) > 1:
-            if not self._tenant_lanes and not self._order_lanes:
+            if not self.ranks_lanes:
                 lanes.sort(key=_head)
             else:
                 jobs, order = state.jobs, self.order
                 heads = [jobs[lane.head[1]] for lane in lanes]
                 places = [
-                    (not guaranteed(js), order.lane_key(state, js), lane.head, lane)
+                    (not guaranteed(js), tier_of(lane.head[0]), order.lane_key(state, js), lane.head, lane)
                     for js, lane in zip(heads, lanes, strict=True)
                 ]
                 places.sort()

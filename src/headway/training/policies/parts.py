@@ -17,7 +17,7 @@ from headway.training.actions import Action, ReallocateJob
 from headway.training.jobstate import JobState
 from headway.training.policies.placements.pick import one_node
 from headway.training.pool import Demand, Pool
-from headway.training.queue import Key, Lane
+from headway.training.queue import Key, Lane, own_key
 from headway.training.resources import Grant, Placement
 from headway.training.state import TrainingState
 from headway.units import DAY, HOUR, SECOND, WHOLE_GPU_MILLI
@@ -83,7 +83,7 @@ class Order(ABC):
         """Return (rate, offset): a running job's key at any time t is offset + rate * t."""
         if not self.key_moves_with_time and type(self).victims is Order.victims:
             self._refuse_moving(now, js)
-        return 0, js.key
+        return 0, own_key(js.key)
 
     def _refuse_moving(self, now: int, js: JobState) -> None:
         """Raise if the key of a job that runs moves with time: ``rank`` would leave it where it was when it waited."""
@@ -110,12 +110,13 @@ class Order(ABC):
         if self.key_moves_with_time:
             return self._behind(now, state, js)
         largest = state.ranked.largest(now)
-        return () if largest is None or largest <= js.key else self._after(now, state, js)
+        return () if largest is None or largest <= own_key(js.key) else self._after(now, state, js)
 
     def _after(self, now: int, state: TrainingState, js: JobState) -> Iterator[JobState]:
         """Yield those by their ranks."""
+        mine = own_key(js.key)
         for value, job in state.ranked.descending(now):
-            if value <= js.key:
+            if value <= mine:
                 return
             yield state.running[job]
 
@@ -124,8 +125,9 @@ class Order(ABC):
         if self._standing[0] != now:
             ranked = sorted((self.key(now, s), s.id) for s in state.running.values() if s.job.preemptible)
             self._standing = now, ranked
+        mine = own_key(js.key)
         for key, job in reversed(self._standing[1]):
-            if key <= js.key:
+            if key <= mine:
                 return
             if (victim := state.running.get(job)) is not None:
                 yield victim
@@ -231,6 +233,9 @@ class Backfill(ABC):
     @abstractmethod
     def decide(self, now: int, state: TrainingState, policy: Admission) -> Iterable[Action]:
         """Start what may start; ``blocked`` then names the first job that could not."""
+
+    def leaves(self, js: JobState) -> None:  # noqa: B027 - most remember nothing of it
+        """Take note that a waiting job is about to start that this backfill did not start."""
 
     def would_promise(self, now: int, state: TrainingState, policy: Admission) -> Iterable[int]:
         """With ``reserves``: the jobs to which it would promise GPUs if it were asked now for the first time, when all

@@ -15,6 +15,7 @@ from headway.training.feasible import limit_refusal, quota_refusal
 from headway.training.jobstate import Account, JobState
 from headway.training.policies.parts import PlacementRule
 from headway.training.policies.releasing import Releasing, shortfall
+from headway.training.queue import tier_of
 from headway.training.resources import Placement
 from headway.training.state import TrainingState
 
@@ -89,13 +90,16 @@ def open_to_preemption(
 ) -> Iterator[JobState]:
     """Of an order's victims, those past their quantum and not within another tenant's guarantee.
 
-    A job that its quota keeps out may take the place of its own tenant's jobs only.
+    A job that its quota keeps out may take the place of its own tenant's jobs only. Nobody takes that of a higher tier.
     """
+    mine = tier_of(js.key)
     own_only = state.quotas and quota_refusal(js) is not None
     beyond: dict[str, set[int]] = {}
     for victim in victims:
         if victim.since == now or (quantum and victim.base + quantum > now):
             continue  # a quantum begins when the checkpoint is loaded: a job that only loads would never get on
+        if tier_of(victim.key) < mine:
+            continue
         account = victim.account
         if state.quotas and account is not js.account:
             if own_only:

@@ -26,7 +26,7 @@ from headway.training.policies.backfills.profile import Parts
 from headway.training.policies.backfills.reservation import Future, run_time
 from headway.training.policies.backfills.walk import Blocked, guaranteed, walk
 from headway.training.policies.parts import Admission, Backfill, Order, Reservation
-from headway.training.queue import Entry, Lane
+from headway.training.queue import Entry, Lane, tier_of
 from headway.training.resources import Placement
 from headway.training.state import TrainingState
 from headway.units import MINUTE, Duration
@@ -88,6 +88,10 @@ class Conservative(Backfill):
             policy.blocked = self._first_blocked(state, policy)
         self._refreshed = state.refreshed
         self._future.note(state)
+
+    def leaves(self, js: JobState) -> None:
+        """Take note that a job with a reservation starts elsewhere."""
+        self._plan.leaves(js)
 
     def would_promise(self, now: int, state: TrainingState, policy: Admission) -> Iterable[int]:
         """Return the first ``depth`` jobs of the queue."""
@@ -217,11 +221,11 @@ def _in_order(state: TrainingState, policy: Admission, count: int) -> list[Entry
             return [min(lane.head for lane in lanes)]
         return sorted(chain.from_iterable([list(lane)[:count] for lane in lanes]))[:count]
     ordered = merge(*(_keyed(state, policy, lane) for lane in lanes))
-    return [entry for _, _, entry in islice(ordered, count)]
+    return [entry for *_, entry in islice(ordered, count)]
 
 
-def _keyed(state: TrainingState, policy: Admission, lane: Lane) -> Iterable[tuple[bool, object, Entry]]:
+def _keyed(state: TrainingState, policy: Admission, lane: Lane) -> Iterable[tuple[bool, object, object, Entry]]:
     first = state.jobs[lane.head[1]]
     later = state.quotas and not guaranteed(first)
     key = policy.order.lane_key(state, first)
-    return ((later, key, entry) for entry in lane)
+    return ((later, tier_of(entry[0]), key, entry) for entry in lane)

@@ -24,7 +24,7 @@ from headway.training.policies.backfills.reservation import Future, Shadow, run_
 from headway.training.policies.backfills.walk import guaranteed, open_lanes
 from headway.training.policies.parts import Admission, Backfill, Order, Reservation
 from headway.training.policies.preemption import fits
-from headway.training.queue import Key
+from headway.training.queue import Key, tier_of
 from headway.training.resources import Placement
 from headway.training.state import TrainingState
 
@@ -205,7 +205,7 @@ class Easy(Backfill):
             return None
         order: Key = (js.key, js.id)
         if state.quotas or _has_lanes(policy):
-            order = (not guaranteed(js), policy.order.lane_key(state, js), order)
+            order = (not guaranteed(js), tier_of(js.key), policy.order.lane_key(state, js), order)
         return _Candidate(order, js, placement, spared)
 
     def _spared(

@@ -55,6 +55,7 @@ class Plan:
         self._due = 0
         """No reservation that was put off begins before this time."""
         self._held: Held | None = None
+        self._notices = 0
         self._waiting = Waiting()
 
     def __len__(self) -> int:
@@ -113,9 +114,17 @@ class Plan:
     def renew(self, now: int, state: TrainingState, policy: Admission, first: list[Entry]) -> None:
         """Drop the reservations that may be others now; ``first`` are the jobs that are to have one, in order."""
         held = self._held
-        if held is None or len(held.times) != len(state.cluster.nodes) or not state.speed.constant or state.divides:
+        notices = 0 if state.preempting is None else state.preempting.notices
+        if (
+            held is None
+            or len(held.times) != len(state.cluster.nodes)
+            or not state.speed.constant
+            or state.divides
+            or notices != self._notices
+        ):
             self._held = held = Held(state)
             self._orders = {}
+        self._notices = notices
         changed, self._touched, self._left = held.follow(now, state) | self._touched, 0, {}
         self._waiting.follow(now, state)
         jobs, before = [job for _, job in first], self._order

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from headway.training.jobstate import JobState
 from headway.training.policies.orders.failed_searches import FailedSearches
 from headway.training.policies.parts import Order
-from headway.training.queue import Key
+from headway.training.queue import Key, own_key
 from headway.training.state import TrainingState
 from headway.units import MINUTE, Duration
 
@@ -48,7 +48,7 @@ class Las(Order):
 
     def victims(self, now: int, state: TrainingState, js: JobState) -> Iterable[JobState]:
         """Jobs that had their quantum and will have held more even when this one has had its own."""
-        enough = js.key + self.quantum * js.width
+        enough = own_key(js.key) + self.quantum * js.width
         if self._failed_searches.would_fail(now, state, js):
             return ()
         most = state.ranked.largest(now)

@@ -94,7 +94,7 @@ class Multifactor(RoundOrder):
         if state.refreshed != self._calculated:
             self._calculate(state.refreshed, state)
         who, fixed = self._known.get(js.id) or self._know(js)
-        age = now - js.job.submit
+        age = now - js.aged_from
         grown = self._age_most * age / self.max_age if age < self.max_age else self._age_most
         return -int(grown + self._fair.get(who, self._fair_most) + fixed)
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from headway.training.jobstate import JobState
 from headway.training.policies.parts import Order
+from headway.training.queue import own_key
 from headway.training.state import TrainingState
 
 
@@ -46,7 +47,7 @@ class RoundOrder(Order):
             return
         latest_start = now - self.refresh
         for running in reversed(self._ranked):
-            if not self.gives_way((js.key, js.id), running):
+            if not self.gives_way((own_key(js.key), js.id), running):
                 return
             victim = state.running.get(running[1])
             if victim is not None and victim.since <= latest_start:

@@ -23,7 +23,7 @@ from headway.errors import ExperimentError
 from headway.training.jobstate import JobState
 from headway.training.policies.orders.failed_searches import FailedSearches
 from headway.training.policies.parts import RESTART, Order
-from headway.training.queue import Key
+from headway.training.queue import Key, own_key
 from headway.training.state import TrainingState
 from headway.units import SECOND, WHOLE_GPU_MILLI, Duration
 
@@ -132,7 +132,7 @@ class Tiresias(Order):
             self._waits[js.id] = wait = _Wait(js.since, js.attained, waited, promoted_at)
         if wait.promoted_at and now >= wait.promoted_at:
             self._uncounted[js.id] = js.attained
-            self._promoted[js.id] = now, js.key
+            self._promoted[js.id] = now, own_key(js.key)
             self._waits[js.id] = wait._replace(before=js.since - now, promoted_at=0)
 
     def _waits_until(self, job: int, time: int) -> bool:
@@ -149,7 +149,7 @@ class Tiresias(Order):
     def victims(self, now: int, state: TrainingState, js: JobState) -> Iterable[JobState]:
         """Yield jobs of later queues, the last queue and in it the last job first; then those that were just
         demoted to the queue of the waiting job."""
-        bounds, mine = self._bounds, js.key[0]
+        bounds, mine = self._bounds, own_key(js.key)[0]
         self._update_demotions(now, state)
         most = state.ranked.largest(now)
         later = most is not None and mine < len(bounds) and most >= bounds[mine]

@@ -19,7 +19,7 @@ from headway.training.policies.allocations.synergy.greedy import Greedy
 from headway.training.policies.allocations.synergy.ties import Tied
 from headway.training.policies.orders.tetris import Tetris
 from headway.training.policies.parts import Order
-from headway.training.queue import Key
+from headway.training.queue import Key, own_key
 from headway.training.state import TrainingState
 
 
@@ -47,11 +47,12 @@ class Aligned(Tied, Tetris):
     def lane_key(self, state: TrainingState, js: JobState) -> Key:
         """Return a job's remaining work times demand over its alignment with what is free now."""
         aligned = self.packing.alignment(state, js)
-        return js.key[0] / aligned if aligned else inf
+        return own_key(js.key)[0] / aligned if aligned else inf
 
     def victims(self, now: int, state: TrainingState, js: JobState) -> Iterable[JobState]:
         """Yield running jobs with more remaining work times demand, the most first; their alignment does not count."""
+        mine = own_key(js.key)[0]
         for value, job in state.ranked.descending(now):
-            if value <= js.key[0]:
+            if value <= mine:
                 return
             yield state.running[job]

@@ -1,0 +1,187 @@
+"""Preemption as the cluster declares it (Slurm's preempt/qos and preempt/partition_prio), beside any order.
+
+Waiting jobs that may preempt somebody are looked at in their order, before the backfill and again after it. Victims are
+taken lowest QOS or tier first, of equals those on the fewest nodes first, until the job fits where it may run, beside
+what jobs ahead of it take of the free GPUs; whoever is not needed for that is spared. Victims without grace go at once
+and the job starts. To others notice is given: they hold their GPUs until it is over, and the job starts when they have
+gone. Jobs that leave anyway count as free from then on: nobody else is stopped for a job that they are enough for.
+
+Departures from Slurm: a victim is never stopped unless its GPUs are needed, and no number of attempts to reorder them
+(reorder_count) bounds that. The job starts in the instant in which its last victim has gone. Reservations of jobs
+ahead of it are not asked for. SUSPEND keeps the GPUs of the suspended job, so that no job gains any by it: it counts as
+no preemption.
+"""
+
+from collections.abc import Iterator
+from operator import attrgetter
+
+from headway.training.actions import Action, KillJob, RequeueJob, StartJob, WarnJob
+from headway.training.counters import NEVER
+from headway.training.feasible import placement_refusal
+from headway.training.jobstate import JobState, Status
+from headway.training.policies.parts import Admission
+from headway.training.policies.preemption import fits, make_room, open_to_preemption
+from headway.training.preempting import Preempting
+from headway.training.preemption_rules import Mode
+from headway.training.resources import Placement
+from headway.training.state import TrainingState
+
+_place_in_queue = attrgetter("key", "id")
+
+
+class SitePreemption:
+    """Decides who is stopped for whom, by the rules of the cluster."""
+
+    def __init__(self, book: Preempting) -> None:
+        self._book = book
+        self._precedence = book.precedence
+        self._newest = -1
+        self._able: dict[int, JobState] = {}
+        """Live jobs that may preempt somebody; those that ended meanwhile may be among them."""
+        self._tried: tuple[int, ...] = ()
+        """What the state was like when the jobs of these shapes were found unable to preempt."""
+        self._unable: set[tuple[object, ...]] = set()
+        self._again = NEVER
+        """When somebody who runs is exempt no longer."""
+
+    def decide(self, now: int, state: TrainingState, policy: Admission) -> Iterator[Action]:
+        """Stop those whose notice is over, and whom waiting jobs preempt now; start these."""
+        for js in self._book.due(now):
+            yield self._stop(js, js.by, policy)
+        self._follow(state)
+        while (actions := self._next(now, state, policy)) is not None:
+            for action in actions:
+                if isinstance(action, StartJob):
+                    policy.backfill.leaves(state.jobs[action.job])
+                yield action
+
+    def next(self, now: int) -> int:
+        """Return when to decide though nothing happens: a notice, a delay or an exempt time is over."""
+        return min(self._book.next(), self._again if self._again > now else NEVER)
+
+    # --- who may preempt --------------------------------------------------------------------------------------
+
+    def _follow(self, state: TrainingState) -> None:
+        """Take note of the jobs that have arrived since the last time."""
+        newest = next(reversed(state.jobs), -1)
+        for job in reversed(state.jobs):
+            if job <= self._newest:
+                break
+            js = state.jobs[job]
+            if self._precedence.below(js.job):
+                self._able[job] = js
+        self._newest = max(self._newest, newest)
+
+    def _waiting(self, state: TrainingState) -> list[JobState]:
+        """Return the jobs that wait and may preempt somebody, in order; limits hold none of them back."""
+        aside, jobs = state.queue.aside, state.jobs
+        gone = [job for job, js in self._able.items() if jobs.get(job) is not js]
+        for job in gone:
+            del self._able[job]
+        waiting = [js for js in self._able.values() if js.status is Status.WAITING and js.lane not in aside]
+        return sorted(waiting, key=_place_in_queue)
+
+    def _next(self, now: int, state: TrainingState, policy: Admission) -> list[Action] | None:
+        """Return what the first job that can preempt, or whose victims have gone, does; None when none can."""
+        present = (state.tenures, state.releases, self._book.notices, state.pool.schedulable)
+        if present != self._tried or self._again <= now:
+            self._tried, self._unable, self._again = present, set(), NEVER
+        offered = self._candidates(now, state)
+        if not offered and not any(js.awaits for js in self._able.values()):
+            return None
+        for js in self._waiting(state):
+            shape = (self._precedence.group(js.job), js.eligible, js.gpus, js.gpu_milli, js.nodes, js.grant, js.limits)
+            if shape in self._unable:
+                continue
+            if (actions := self._actions(now, state, policy, js, offered)) is not None:
+                return actions
+            if not js.awaits:
+                self._unable.add(shape)
+        return None
+
+    # --- whom it stops ----------------------------------------------------------------------------------------
+
+    def _candidates(self, now: int, state: TrainingState) -> list[JobState]:
+        """Return the running jobs that anybody may preempt now, those first that go first."""
+        below = frozenset().union(*(self._precedence.below(js.job) for js in self._able.values()))
+        found = []
+        for js in state.running.values():
+            if js.leaves or not js.job.preemptible or self._precedence.group(js.job) not in below:
+                continue
+            exempt = self._precedence.terms(js.job).exempt
+            if js.since + exempt > now:
+                self._again = min(self._again, js.since + exempt)
+            else:
+                found.append(js)
+        return sorted(found, key=self._precedence.order)
+
+    def _actions(
+        self, now: int, state: TrainingState, policy: Admission, js: JobState, offered: list[JobState]
+    ) -> list[Action] | None:
+        """Return what lets a job start, now or when notice is over; None when nothing does, or nothing is needed."""
+        if not js.awaits and fits(state, js, policy.placement) is not None:
+            return None
+        below = self._precedence.below(js.job)
+        own = [victim for victim in offered if self._precedence.group(victim.job) in below]
+        victims = list(open_to_preemption(now, state, js, own, 0))
+        if not victims and not js.awaits:
+            return None
+        placement, needed = self._room(state, policy, js, victims, behind=False)
+        if placement is not None and state.queue.size > 1:
+            placement, needed = self._room(state, policy, js, victims, behind=True)
+        if placement is None:
+            return None
+        return self._stops_and_start(now, state, policy, js, placement, needed)
+
+    def _room(
+        self, state: TrainingState, policy: Admission, js: JobState, victims: list[JobState], *, behind: bool
+    ) -> tuple[Placement | None, list[JobState]]:
+        """Return where a job fits when those have gone who leave anyway, and whom it has to stop for that; ``behind``:
+        beside the jobs ahead of it that fit."""
+        rule = policy.placement
+        with state.draft() as draft:
+            for leaving in self._book.warned.values():
+                draft.release(leaving)
+            for other in self._ahead(state, js) if behind else ():
+                if other.gpus <= state.pool.free_gpus and (placement := fits(state, other, rule)) is not None:
+                    draft.start(other, placement)
+            if (placement := fits(state, js, rule)) is not None:
+                return placement, []
+            room = make_room(state, js, rule, victims)
+            return room.placement, room.victims
+
+    def _ahead(self, state: TrainingState, js: JobState) -> list[JobState]:
+        mine, found = (js.key, js.id), []
+        for entry in state.queue.in_order():
+            if entry >= mine:
+                break
+            found.append(state.jobs[entry[1]])
+        return found
+
+    def _stops_and_start(
+        self,
+        now: int,
+        state: TrainingState,
+        policy: Admission,
+        js: JobState,
+        placement: Placement,
+        needed: list[JobState],
+    ) -> list[Action] | None:
+        grace = {victim.id: self._precedence.terms(victim.job).grace for victim in needed}
+        at_once = [victim for victim in needed if not grace[victim.id]]
+        warned = [victim for victim in needed if grace[victim.id]]
+        with state.draft() as draft:
+            for victim in at_once:
+                draft.release(victim)
+            starts = placement_refusal(state, js, placement) is None
+        if not needed and not starts:
+            return None  # those that it waits for have not gone yet
+        stops = [self._stop(victim, js.id, policy) for victim in at_once]
+        notices = [WarnJob(victim.id, js.id, now + grace[victim.id]) for victim in warned]
+        return [*stops, *notices, *([StartJob(js.id, placement)] if starts and not warned else [])]
+
+    def _stop(self, victim: JobState, by: int, policy: Admission) -> Action:
+        """Return the action by which a victim goes; if it waits again at once, it does not start in this decision."""
+        policy.stopped[victim.id] = victim
+        ends = self._precedence.terms(victim.job).mode is Mode.CANCEL
+        return (KillJob if ends else RequeueJob)(victim.id, by)
