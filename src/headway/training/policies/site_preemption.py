@@ -19,7 +19,7 @@ from headway.training.actions import Action, KillJob, RequeueJob, StartJob, Warn
 from headway.training.counters import NEVER
 from headway.training.feasible import placement_refusal
 from headway.training.jobstate import JobState, Status
-from headway.training.policies.parts import Admission
+from headway.training.policies.parts import RESTART, Admission
 from headway.training.policies.preemption import fits, make_room, open_to_preemption
 from headway.training.preempting import Preempting
 from headway.training.preemption_rules import Mode
@@ -86,10 +86,10 @@ class SitePreemption:
         present = (state.tenures, state.releases, self._book.notices, state.pool.schedulable)
         if present != self._tried or self._again <= now:
             self._tried, self._unable, self._again = present, set(), NEVER
-        offered = self._candidates(now, state)
-        if not offered and not any(js.awaits for js in self._able.values()):
+        if not (waiting := self._waiting(state)):
             return None
-        for js in self._waiting(state):
+        offered = self._candidates(now, state, waiting)
+        for js in waiting if offered or any(js.awaits for js in waiting) else ():
             shape = (self._precedence.group(js.job), js.eligible, js.gpus, js.gpu_milli, js.nodes, js.grant, js.limits)
             if shape in self._unable:
                 continue
@@ -101,15 +101,17 @@ class SitePreemption:
 
     # --- whom it stops ----------------------------------------------------------------------------------------
 
-    def _candidates(self, now: int, state: TrainingState) -> list[JobState]:
-        """Return the running jobs that anybody may preempt now, those first that go first."""
-        below = frozenset().union(*(self._precedence.below(js.job) for js in self._able.values()))
+    def _candidates(self, now: int, state: TrainingState, waiting: list[JobState]) -> list[JobState]:
+        """Return the running jobs that one of these may preempt now, those first that go first."""
+        below = frozenset().union(*(self._precedence.below(js.job) for js in waiting))
         found = []
         for js in state.running.values():
             if js.leaves or not js.job.preemptible or self._precedence.group(js.job) not in below:
                 continue
             exempt = self._precedence.terms(js.job).exempt
-            if js.since + exempt > now:
+            if js.since == now and exempt < RESTART:
+                self._again = min(self._again, now + RESTART)  # no instant undoes its own actions
+            elif js.since + exempt > now:
                 self._again = min(self._again, js.since + exempt)
             else:
                 found.append(js)
@@ -142,7 +144,7 @@ class SitePreemption:
         with state.draft() as draft:
             for leaving in self._book.warned.values():
                 draft.release(leaving)
-            for other in self._ahead(state, js) if behind else ():
+            for other in self._ahead(state, policy, js) if behind else ():
                 if other.gpus <= state.pool.free_gpus and (placement := fits(state, other, rule)) is not None:
                     draft.start(other, placement)
             if (placement := fits(state, js, rule)) is not None:
@@ -150,12 +152,15 @@ class SitePreemption:
             room = make_room(state, js, rule, victims)
             return room.placement, room.victims
 
-    def _ahead(self, state: TrainingState, js: JobState) -> list[JobState]:
+    def _ahead(self, state: TrainingState, policy: Admission, js: JobState) -> list[JobState]:
+        """Return the jobs ahead of one that may start before it, and that it would not preempt then."""
         mine, found = (js.key, js.id), []
         for entry in state.queue.in_order():
             if entry >= mine:
                 break
-            found.append(state.jobs[entry[1]])
+            other = state.jobs[entry[1]]
+            if other.id not in policy.stopped and not self._precedence.may(js.job, other.job):
+                found.append(other)
         return found
 
     def _stops_and_start(
