@@ -2,11 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from headway.core.tape import TapeRow
+from headway.core.tape import Tape, TapeRow, TapeWriter
 from headway.errors import ExperimentError
+from headway.metrics.training.jobs import job_table, lost_gpu_seconds
+from headway.metrics.training.ledger import Ledger
+from headway.metrics.training.summary import of_ledger
+from headway.report.training.story import story
+from headway.sim.resume import resume
 from headway.training.actions import KillJob, RequeueJob, WarnJob
 from headway.training.audit import audit
 from headway.training.cause import CauseKind
@@ -19,6 +25,7 @@ from headway.training.policies.registry import build
 from headway.training.preemption_rules import Mode, Preemption
 from headway.training.rows import Kind
 from headway.training.state import TrainingState
+from headway.training.transfer import renewed, transferred
 from headway.units import SECOND
 from tests.drive import Run, World, drive, state_at
 
@@ -94,7 +101,8 @@ def test_tiers_of_partitions_that_share_no_node_change_nothing(policy: str) -> N
     where = ["batch", "debug"] * 10
     jobs = [job(n, 30 + 7 * n % 50, 1 + n % 4, partition=each) for n, each in enumerate(where)]
     apart = [
-        ran(site(rules=None, nodes=2, partitions=tiers(1, high, shared=False)), *jobs, policy=policy) for high in (1, 10)
+        ran(site(rules=None, nodes=2, partitions=tiers(1, high, shared=False)), *jobs, policy=policy)
+        for high in (1, 10)
     ]
     assert apart[0].tape.digest == apart[1].tape.digest
 
@@ -239,7 +247,9 @@ def test_mode_and_grace_of_the_partition_hold_where_tiers_preempt() -> None:
         Partition("debug", (0,), tier=5),
     ]
     rules = replace(NOW, by="partition")
-    run = ran(site(rules=rules, partitions=partitions), job(0, 100, 4, partition="batch"), job(10, 10, 4, partition="debug"))
+    run = ran(
+        site(rules=rules, partitions=partitions), job(0, 100, 4, partition="batch"), job(10, 10, 4, partition="debug")
+    )
     assert spans(run) == [(0, 0, 15, "KILL"), (1, 15, 25, "FINISHED")]
 
 
@@ -285,3 +295,114 @@ def test_a_job_says_that_it_waits_for_grace_and_its_victim_by_whom_it_was_preemp
     (cause,) = why_waiting(70 * SECOND, state, policy, state.jobs[0])
     assert (cause.kind, cause.jobs) == (CauseKind.REQUEUED, (1,))
     assert str(cause) == "requeued: preempted by job 1 of QOS high: it may start again at 3m 05s"
+
+
+# --- the audit ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("other", "line"),
+    [
+        ({"rules": replace(NOW, exempt=41 * SECOND)}, "after 40000000000 ns, it is exempt for 41000000000"),
+        ({"rules": replace(NOW, again_after=SECOND * 40)}, "job 0 starts before 80000000000 ns"),
+        ({"rules": replace(NOW, mode=Mode.CANCEL)}, "by REQUEUE, its mode is cancel"),
+        ({"rules": replace(NOW, by="partition")}, "the tier of partition  is not above that of"),
+        ({"rules": None}, "the cluster declares no preemption"),
+        ({"qos": (replace(HIGH, preempts=()), LOW)}, "QOS high does not preempt low"),
+        ({"qos": (HIGH, replace(LOW, grace=SECOND))}, "its grace is 1000000000 ns"),
+    ],
+)
+def test_the_audit_finds_what_other_rules_would_not_allow(other: dict[str, Any], line: str) -> None:
+    run = ran(site(), job(0, 100, 4, "low"), job(40, 30, 4, "high"))
+    cluster = site(*other.pop("qos", ()), **other)
+    assert any(line in finding.text for finding in audit(cluster, run.jobs, run.tape)), line
+
+
+def test_the_audit_finds_a_notice_that_is_not_kept_and_a_victim_for_nobody() -> None:
+    cluster = site(HIGH, replace(LOW, grace=25 * SECOND))
+    run = ran(cluster, job(0, 100, 4, "low"), job(40, 30, 4, "high"))
+    late = [row for row in run.tape.rows.tolist() if row[1] not in (Kind.REQUEUE, Kind.START) or row[0] < 65 * SECOND]
+    late = [row for row in late if row[0] <= 65 * SECOND]
+    found = audit(cluster, run.jobs, tape_of(late))
+    assert any("job 0 still runs at 65000000000 ns; it was given notice for job 1" in each.text for each in found)
+    plain = ran(site(), job(0, 100, 4, "low"), job(40, 30, 4, "high"))
+    rows = [
+        row for row in plain.tape.rows.tolist() if not (row[1] == Kind.START and row[2] == 1) and row[0] <= 40 * SECOND
+    ]
+    found = audit(site(), plain.jobs, tape_of(rows))
+    assert any("others went for job 1, and it does not start" in each.text for each in found)
+
+
+def tape_of(rows: Sequence[Sequence[int]]) -> Tape:
+    """A tape of these rows."""
+    writer = TapeWriter()
+    for row in rows:
+        writer.append(tuple(row))  # type: ignore[arg-type]
+    return writer.close()
+
+
+# --- what people are told -----------------------------------------------------------------------------------------
+
+
+def test_the_story_names_who_preempted_the_job_and_what_became_of_it() -> None:
+    qos = (HIGH, replace(LOW, grace=25 * SECOND))
+    run = ran(site(*qos), job(0, 100, 4, "low", name="long"), job(40, 30, 4, "high", name="urgent"), policy="fifo")
+    cluster = site(*qos)
+    victim = "\n".join(story(cluster, run.jobs, run.tape, build("fifo"), 0).all_lines())
+    assert "preempted by job urgent of QOS high (starts from its beginning, 25s after notice)" in victim
+    urgent = "\n".join(story(cluster, run.jobs, run.tape, build("fifo"), 1).all_lines())
+    assert "grace: waits for grace of job long, until 1m 05s" in urgent
+
+
+def test_a_job_that_was_preempted_for_good_is_counted_as_such() -> None:
+    cluster = site(HIGH, replace(LOW, preempt_mode=Mode.CANCEL))
+    run = ran(cluster, job(0, 100, 4, "low"), job(40, 30, 4, "high"))
+    ledger = Ledger(run.tape, run.jobs, cluster)
+    table, summary = job_table(ledger), of_ledger(ledger)
+    assert table["outcome"].to_list() == ["preempted", "finished"]
+    assert table["preemptions"].to_list() == [1, 0]
+    assert table["lost_gpu_s"].to_list() == [160, 0]
+    assert (summary.finished, summary.cancelled, summary.unfinished, summary.preemptions) == (1, 1, 0, 1)
+    told = story(cluster, run.jobs, run.tape, build("fifo+fit"), 0)
+    assert told.outcome == "preempted"
+    assert any("preempted by job 1 of QOS high (for good)" in line for line in told.all_lines())
+
+
+def test_work_that_a_requeue_throws_away_is_lost() -> None:
+    run = ran(
+        site(), job(0, 100, 4, "low", checkpoint=5 * SECOND, checkpoint_every=10 * SECOND), job(40, 30, 4, "high")
+    )
+    ledger = Ledger(run.tape, run.jobs, site())
+    # Of 40 s it wrote for 10 s (after 10 s and 20 s of work) and worked for 30 s; then it begins anew.
+    (requeued,) = run.rows(Kind.REQUEUE)
+    assert requeued.value == 30 * SECOND
+    assert lost_gpu_seconds(ledger).tolist() == [4 * (30 + 10 + 9 * 5), 0]
+
+
+# --- a run that goes on under other rules -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("at_s", [41, 70])
+def test_a_run_that_goes_on_keeps_notices_and_delays(at_s: int) -> None:
+    cluster = site(HIGH, replace(LOW, grace=25 * SECOND), rules=Preemption())
+    run = ran(cluster, job(0, 100, 4, "low"), job(40, 30, 4, "high"), policy="fifo")
+    moment = resume(cluster, run.jobs, run.tape, at_s * SECOND, build("fifo"))
+    policy = renewed(moment.policy, build("fifo"))
+    moment.state, _ = transferred(at_s * SECOND, moment.state, replace(cluster), policy)
+    moment.policy = policy
+    moment.executor.move_to(moment.state)
+    rest = [row for row in run.tape.rows.tolist() if row[0] > at_s * SECOND and row[1] in (Kind.START, Kind.FINISHED)]
+    again = [row for row in moment.go_on().rows.tolist() if row[1] in (Kind.START, Kind.FINISHED)]
+    assert again == rest
+
+
+def test_without_the_rules_nobody_has_to_go_any_more() -> None:
+    cluster = site(HIGH, replace(LOW, grace=25 * SECOND), rules=Preemption())
+    run = ran(cluster, job(0, 100, 4, "low"), job(40, 30, 4, "high"), policy="fifo")
+    moment = resume(cluster, run.jobs, run.tape, 41 * SECOND, build("fifo"))
+    policy = renewed(moment.policy, build("fifo"))
+    moment.state, _ = transferred(41 * SECOND, moment.state, replace(cluster, preemption=None), policy)
+    moment.policy = policy
+    moment.executor.move_to(moment.state)
+    ends = {row[2]: row[0] / SECOND for row in moment.go_on().rows.tolist() if row[1] == Kind.FINISHED}
+    assert ends == {0: 100, 1: 130}

@@ -68,3 +68,38 @@ def test_a_loop_among_accounts_is_one_line(folder: Path) -> None:
     (folder / "qos.txt").write_text("Account|ParentName|QOS\na|b|long\nb|a|long\n")
     with pytest.raises(InputError, match="account a is below itself: a under b under a"):
         play(folder)
+
+
+SCAVENGED = (
+    "Name|Priority|Preempt|PreemptMode|GraceTime\nlong|10||requeue|00:00:00\nshort|100|long|cluster|00:00:00\n",
+    "PreemptType=preempt/qos\nPreemptMode={}\n",
+)
+
+
+def preempting(folder: Path, mode: str) -> Run:
+    """One job on all GPUs, and two minutes later one that preempts it."""
+    qos, settings = SCAVENGED
+    (folder / "qos.txt").write_text(qos if mode == "REQUEUE" else qos.replace("requeue", "cluster"))
+    (folder / "slurm.conf").write_text(CONF + settings.format(mode))
+    later = row(2, "short", 8).replace("2026-03-01T12:00:00", "2026-03-01T12:02:00")
+    (folder / "sacct.txt").write_text("\n".join([HEADER, row(1, "long", 8), later]) + "\n")
+    return play(folder)
+
+
+def test_a_qos_preempts_as_the_site_says_and_no_note_says_that_it_does_not(folder: Path) -> None:
+    run = preempting(folder, "REQUEUE")
+    table = run.table("jobs")
+    assert table["first_start_s"].to_list() == [0, 120]
+    assert table["end_s"].to_list() == [120 + 600 + 600, 720]
+    assert table["preemptions"].to_list() == [1, 0]
+    assert not any("preempt" in note.lower() for note in run.notes)
+
+
+def test_suspending_frees_no_gpu_so_that_the_other_job_waits(folder: Path) -> None:
+    run = preempting(folder, "SUSPEND,GANG")
+    table = run.table("jobs")
+    assert table["end_s"].to_list() == [600, 1200]
+    assert table["preemptions"].to_list() == [0, 0]
+    assert any(
+        note.startswith("PreemptMode=SUSPEND of the cluster: a suspended job keeps its GPUs") for note in run.notes
+    )

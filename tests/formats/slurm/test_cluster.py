@@ -194,9 +194,10 @@ def test_any_text_is_described_or_refused(text: str) -> None:
                 assert isinstance(source.cluster(text, "x"), Described)
 
 
-def test_nodes_come_in_the_order_of_their_weight_and_tiers_are_said_not_to_count() -> None:
+def test_nodes_come_in_the_order_of_their_weight_and_partitions_have_their_tiers() -> None:
     text = "NodeName=a Weight=10 CPUTot=1\nNodeName=b Weight=1 CPUTot=1\nNodeName=c Weight=10 CPUTot=1\n"
     parts = "PartitionName=x Nodes=a PriorityTier=1\nPartitionName=y Nodes=b PriorityTier=2\n"
     found = slurm_scontrol.cluster(text + parts, "test")
     assert [node.name for node in found.nodes] == ["b", "a", "c"]
-    assert any(each.what == "PriorityTier" for each in followed(found.rules).unread)
+    assert [(each.name, each.tier) for each in followed(found.rules).levels] == [("x", 1), ("y", 2)]
+    assert not followed(found.rules).unread

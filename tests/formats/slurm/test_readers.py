@@ -134,10 +134,10 @@ def test_slurm_conf_is_a_cluster_with_the_files_it_includes_and_lines_that_go_on
     assert [(node.name, node.gpus, node.gpu_type, node.cpu_milli) for node in cluster.nodes] == [
         ("n1", 4, "a100", 16_000), ("n2", 4, "a100", 16_000), ("n3", 4, "a100", 16_000), ("n4", 4, "h100", 16_000),
     ]  # fmt: skip
-    assert {part.name: (part.nodes, part.priority) for part in cluster.partitions} == {
-        "batch": ((0, 1, 2), 10), "debug": ((0, 1, 2, 3), 50),
+    assert {part.name: (part.nodes, part.priority, part.tier) for part in cluster.partitions} == {
+        "batch": ((0, 1, 2), 10, 1), "debug": ((0, 1, 2, 3), 50, 10),
     }  # fmt: skip
-    assert "PriorityTier" in [each.what for each in unread]
+    assert not any("Tier" in each.what for each in unread)
     text = conf.text_of(SAMPLES / "slurm.conf")
     assert conf.settings(text)["schedulerparameters"] == "bf_interval=60, bf_max_job_test=200"
 

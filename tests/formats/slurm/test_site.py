@@ -7,10 +7,19 @@ import pytest
 
 from headway.errors import ExperimentError
 from headway.formats.slurm.conf import settings as parse
-from headway.formats.slurm.site import EQUAL_SHARES, QOS_UNKNOWN, read, site, told
+from headway.formats.slurm.site import (
+    EQUAL_SHARES,
+    PREEMPTION_UNKNOWN,
+    QOS_UNKNOWN,
+    TIERS_UNKNOWN,
+    read,
+    site,
+    told,
+)
 from headway.plugins import anchored, resolve
-from headway.training.cluster import Qos, Tenant, uniform
+from headway.training.cluster import Partition, Qos, Tenant, uniform
 from headway.training.policies.registry import build
+from headway.training.preemption_rules import Preemption
 from headway.units import DAY, MINUTE
 
 CONF = """\
@@ -63,8 +72,7 @@ def test_sites_without_weights_or_backfill(text: str, name: str) -> None:
 
 
 def test_what_has_no_counterpart_is_said() -> None:
-    notes = site(parse("PreemptType=preempt/partition_prio\nPriorityWeightTRES=gres/gpu=100")).notes
-    assert any("preempt/partition_prio" in note for note in notes)
+    notes = site(parse("PriorityWeightTRES=gres/gpu=100")).notes
     assert any("gres/gpu=100" in note for note in notes)
     shown = (
         "PriorityFlags = SMALL_RELATIVE_TO_TIME,FAIR_TREE\nPriorityWeightAssoc = 5\nPriorityUsageResetPeriod = NONE\n"
@@ -120,12 +128,20 @@ def test_options_of_the_order_are_set_behind_the_file(tmp_path: Path) -> None:
         resolve(f"slurm:{path}(qos=high:1000")
 
 
-def test_tiers_in_the_file_are_said_not_to_be_followed(tmp_path: Path) -> None:
+def test_tiers_and_preemption_in_the_file_belong_to_the_cluster_and_that_is_said_where_it_lacks_them(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "parts.conf").write_text("PartitionName=a PriorityTier=1\nPartitionName=b PriorityTier=5\n")
-    (tmp_path / "slurm.conf").write_text(CONF + "Include parts.conf\n")
-    assert (
-        "PriorityTier differs between partitions (a 1, b 5) and is not followed" in read(tmp_path / "slurm.conf").notes
-    )
+    preempts = "PreemptType=preempt/partition_prio\nPreemptMode=REQUEUE\n"
+    (tmp_path / "slurm.conf").write_text(CONF + preempts + "Include parts.conf\n")
+    notes = read(tmp_path / "slurm.conf").notes
+    plain = uniform(1, 4)
+    assert {PREEMPTION_UNKNOWN, TIERS_UNKNOWN} <= set(told(notes, plain))
+    partitions = (Partition("a", (0,)), Partition("b", (0,), tier=5))
+    known = replace(plain, partitions=partitions, preemption=Preemption("partition"))
+    assert not {PREEMPTION_UNKNOWN, TIERS_UNKNOWN} & set(told(notes, known))
+    suspends = CONF + preempts.replace("REQUEUE", "SUSPEND,GANG")
+    assert PREEMPTION_UNKNOWN not in site(parse(suspends)).notes
 
 
 def test_notes_that_a_cluster_settles_are_left_out() -> None:

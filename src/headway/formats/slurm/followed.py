@@ -5,14 +5,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
-from headway.errors import ExperimentError
 from headway.formats.slurm.accounts import Tree
-from headway.formats.slurm.records import Change, Qos, SiteRules, Unread
+from headway.formats.slurm.preemption import (
+    Level,
+    is_used,
+    levels,
+    notes as about_preemption,
+    preemption,
+    qos_of,
+    unread as unread_of_preemption,
+)
+from headway.formats.slurm.records import Change, SiteRules, Unread
 from headway.formats.slurm.reservations import dated
 from headway.formats.slurm.rules import is_enforced, limits
-from headway.training.cluster import Tenant
+from headway.training.cluster import Qos, Tenant
 from headway.training.job import Job
 from headway.training.limits import LimitRule
+from headway.training.preemption_rules import Preemption, check_lists
 from headway.units import HOUR, counted
 
 _Kind = tuple[str, str, str, str]
@@ -27,37 +36,24 @@ class Followed:
 
     limits: tuple[LimitRule, ...] = ()
     tenants: tuple[Tenant, ...] = ()
-    priorities: tuple[tuple[str, int], ...] = ()
-    """Of QOSs, by name."""
+    qos: tuple[Qos, ...] = ()
+    levels: tuple[Level, ...] = ()
+    preemption: Preemption | None = None
     notes: tuple[str, ...] = ()
     unread: tuple[Unread, ...] = ()
 
 
 def followed(site: SiteRules) -> Followed:
     """Return what of a site's rules is followed, and what is not."""
-    _check_preemption(site.qos)
+    check_lists({each.name: each.preempts for each in site.qos})
+    preempts = preemption(site.settings, any(each.preempts for each in site.qos))
     tree = Tree(site)
     tenants = tree.tenants(site.shares)
     rules = limits(site, tree)
-    notes = [*tree.notes, *_notes(site, tree, rules)]
-    priorities = tuple((qos.name, qos.priority) for qos in site.qos)
-    return Followed(rules, tenants, priorities, tuple(notes), tuple(_unread(site, tree)))
-
-
-def _check_preemption(qos: Sequence[Qos]) -> None:
-    """Refuse QOSs that preempt each other in a circle: nothing would ever run to its end."""
-    above = {each.name: each.preempts for each in qos}
-    for first in above:
-        ways = [[first]]
-        seen = {first}
-        while ways:
-            way = ways.pop()
-            for name in above.get(way[-1], ()):
-                if name == first and len(way) > 1:
-                    raise ExperimentError(f"QOS {first} preempts itself: {' preempts '.join([*way, first])}")
-                if name not in seen:
-                    seen.add(name)
-                    ways.append([*way, name])
+    notes = (*tree.notes, *_notes(site, tree, rules), *about_preemption(site, preempts))
+    unread = (*_unread(site, tree), *unread_of_preemption(site, preempts))
+    declared = preempts if is_used(preempts, site) else None
+    return Followed(rules, tenants, qos_of(site), levels(site), declared, notes, unread)
 
 
 def _notes(site: SiteRules, tree: Tree, rules: Sequence[LimitRule]) -> Iterator[str]:
@@ -108,19 +104,11 @@ def _unread(site: SiteRules, tree: Tree) -> Iterator[Unread]:
             yield Unread(f"flag {flag} of QOS {qos.name}", where)
         if qos.usage_factor != 1.0:
             yield Unread(f"UsageFactor={qos.usage_factor:g} of QOS {qos.name}", where, "usage counts once")
-        if qos.preempts and site.settings.get("preempttype", "preempt/qos") == "preempt/qos":
-            victims = tuple(("qos", name) for name in qos.preempts)
-            yield Unread(f"preemption by QOS {qos.name}", victims, f"of {', '.join(qos.preempts)}")
     yield from _of_partitions(site)
     yield from _of_times(site)
 
 
 def _of_partitions(site: SiteRules) -> Iterator[Unread]:
-    tiers = {each.tier for each in site.partitions}
-    if len(tiers) > 1:
-        least = tuple(("partition", each.name) for each in site.partitions if each.tier < max(tiers))
-        levels = ", ".join(f"{each.name} {each.tier}" for each in site.partitions)
-        yield Unread("PriorityTier", least, f"partitions differ in it ({levels})")
     for each in site.partitions:
         if each.allowed:
             names = ", ".join(key for key, _ in each.allowed)

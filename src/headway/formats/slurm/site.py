@@ -14,9 +14,12 @@ from pathlib import Path
 from headway.errors import ExperimentError
 from headway.formats.slurm import conf
 from headway.formats.slurm.cells import span
+from headway.formats.slurm.preemption import preemption
 from headway.formats.slurm.records import PartitionRules
 from headway.formats.slurm.scontrol import partition_rules
 from headway.training.cluster import Cluster
+from headway.training.precedence import tiers_of
+from headway.training.preemption_rules import Mode
 from headway.units import DAY, SECOND
 
 _WEIGHTS = {
@@ -37,6 +40,14 @@ QOS_UNKNOWN = (
     "qos -P, or slurm:FILE(qos=high:1000/low:10)"
 )
 EQUAL_SHARES = "fair-share: accounts count equally unless associations, or cluster.tenants, give their shares"
+PREEMPTION_UNKNOWN = (
+    "preemption is a rule of the cluster: give this file with --cluster too, and sacctmgr show qos -P where QOSs "
+    "preempt; without them nothing is preempted"
+)
+TIERS_UNKNOWN = (
+    "PriorityTier differs between partitions: tiers are a rule of the cluster; give this file, or scontrol show "
+    "partition, with --cluster too; without it they do not count"
+)
 _FLAGS = ("NO_FAIR_TREE", "FAIR_TREE")
 """Priority flags that are followed."""
 
@@ -73,8 +84,13 @@ def with_options(policy: str, options: str) -> str:
 
 
 def told(notes: Iterable[str], cluster: Cluster) -> list[str]:
-    """Return the notes that hold for a cluster: one that knows QOS priorities or shares makes some needless."""
-    settled = {QOS_UNKNOWN: bool(cluster.qos), EQUAL_SHARES: bool(cluster.tenants)}
+    """Return the notes that hold for a cluster: one that knows QOSs, shares or tiers makes some needless."""
+    settled = {
+        QOS_UNKNOWN: bool(cluster.qos),
+        EQUAL_SHARES: bool(cluster.tenants),
+        PREEMPTION_UNKNOWN: cluster.preemption is not None,
+        TIERS_UNKNOWN: bool(tiers_of(cluster)),
+    }
     return [note for note in notes if not settled.get(note)]
 
 
@@ -82,12 +98,11 @@ def site(settings: Mapping[str, str], partitions: Sequence[PartitionRules] = ())
     """Return the policy that is nearest to a site's settings."""
     notes: list[str] = []
     policy = f"{_order(settings, notes)}{_backfill(settings)}"
-    preempts = settings.get("preempttype", "preempt/none")
-    if preempts != "preempt/none":
-        notes.append(f"PreemptType={preempts} is not followed: nothing is preempted")
+    rules = preemption(settings)
+    if rules is not None and rules.mode is not Mode.OFF:
+        notes.append(PREEMPTION_UNKNOWN)
     if len({each.tier for each in partitions}) > 1:
-        tiers = ", ".join(f"{each.name} {each.tier}" for each in partitions)
-        notes.append(f"PriorityTier differs between partitions ({tiers}) and is not followed")
+        notes.append(TIERS_UNKNOWN)
     notes.extend(f"{key}={value} is not followed" for key, value in _left(settings))
     return Site(f"{policy}+first-fit", tuple(notes))
 

@@ -24,11 +24,13 @@ from headway.formats.slurm import (
     sinfo as slurm_sinfo,
 )
 from headway.formats.slurm.followed import Followed, followed
+from headway.formats.slurm.preemption import Level
 from headway.formats.slurm.records import SiteRules, Unread
 from headway.formats.training import openb
 from headway.formats.training.cluster_records import Described, NodeRecord, PartitionRecord
-from headway.formats.training.cluster_table import ClusterTable, NodeGroup, PartitionTable, QosTable, tables_of_tenants
+from headway.formats.training.cluster_table import ClusterTable, NodeGroup, PartitionTable, tables_of_tenants
 from headway.formats.training.limit_table import table_from_rule
+from headway.formats.training.preemption_table import table_from_preemption, table_from_qos, written
 
 
 class Source(Protocol):
@@ -71,12 +73,23 @@ def read(paths: Sequence[str]) -> tuple[ClusterTable, tuple[str, ...], tuple[Unr
 
 def _ruled(table: ClusterTable, rules: Followed) -> ClusterTable:
     """Return a table with the rules of a site; what it says itself comes first."""
+    levels = {each.name: each for each in rules.levels}
     return structs.replace(
         table,
         limits=[*table.limits, *map(table_from_rule, rules.limits)],
         tenants=table.tenants or tables_of_tenants(rules.tenants),
-        qos=table.qos or [QosTable(name=name, priority=priority) for name, priority in rules.priorities],
+        qos=table.qos or list(map(table_from_qos, rules.qos)),
+        partitions=[_leveled(each, levels) for each in table.partitions],
+        preemption=table.preemption if table.preemption.by else table_from_preemption(rules.preemption),
     )
+
+
+def _leveled(table: PartitionTable, levels: dict[str, Level]) -> PartitionTable:
+    """Return a partition with the tier that the site gives it."""
+    level = levels.get(table.name)
+    if level is None or table.tier != PartitionTable(name="", nodes="").tier:
+        return table
+    return structs.replace(table, tier=level.tier, preempt_mode=str(level.mode or ""), grace=written(level.grace))
 
 
 def merged(described: Sequence[Described], base: ClusterTable) -> ClusterTable:

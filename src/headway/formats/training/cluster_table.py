@@ -8,7 +8,18 @@ from msgspec import Struct, field, structs
 
 from headway.errors import ExperimentError, InputError, unknown_name
 from headway.formats.training.limit_table import LimitTable, rule_from_table, table_from_rule, with_values
-from headway.training.cluster import Cluster, Level, Node, Partition, Qos, Tenant
+from headway.formats.training.preemption_table import (
+    PreemptionTable,
+    QosTable,
+    mode_of,
+    partition_fields,
+    preemption_from_table,
+    qos_from_table,
+    span,
+    table_from_preemption,
+    table_from_qos,
+)
+from headway.training.cluster import Cluster, Level, Node, Partition, Tenant
 from headway.units import REFERENCE_SPEED_PPM, parse_size
 
 MOST_NODES = 50_000
@@ -44,12 +55,15 @@ class NodeGroup(Struct, kw_only=True):
     """What the nodes are called, as many as there are; numbered if left out."""
 
 
-class PartitionTable(Struct, kw_only=True):
+class PartitionTable(Struct, kw_only=True, omit_defaults=True):
     """``nodes`` is a list of positions, or text like ``0-15,32``."""
 
     name: str
     nodes: list[int] | str
     priority: int = 0
+    tier: int = 1
+    preempt_mode: str = ""
+    grace: str = ""
 
 
 class TenantTable(Struct, kw_only=True):
@@ -62,13 +76,6 @@ class TenantTable(Struct, kw_only=True):
     borrow: bool = False
     parent: str = ""
     users: dict[str, int] = field(default_factory=dict)
-
-
-class QosTable(Struct, kw_only=True):
-    """A quality of service, which jobs name."""
-
-    name: str
-    priority: int = 0
 
 
 class ClusterTable(Struct, kw_only=True):
@@ -92,6 +99,7 @@ class ClusterTable(Struct, kw_only=True):
     limit: dict[str, float | str] = field(default_factory=dict)
     """Other amounts for limits, by name or address, for sweeps and variants; none: without it."""
     qos: list[QosTable] = field(default_factory=list)
+    preemption: PreemptionTable = field(default_factory=PreemptionTable)
     tenancy: str = "pool"
     sizing: str = "gpu-time"
     sharing_penalty: float = 0.0
@@ -118,11 +126,12 @@ def build(table: ClusterTable) -> Cluster:
     return Cluster(
         nodes=tuple(_node(names[i], group, i, outer, islands) for i, group in enumerate(kinds)),
         levels=levels,
-        partitions=tuple(Partition(p.name, _positions(p, count), p.priority) for p in table.partitions),
+        partitions=tuple(_partition(each, count) for each in table.partitions),
         tenants=_tenants(table.tenants),
         gpu_speed_ppm=_speeds(table.gpu_speed, {group.gpu_type for group in groups}),
         limits=with_values(tuple(map(rule_from_table, table.limits)), table.limit),
-        qos=tuple(Qos(each.name, within(f"qos {each.name}: priority", each.priority, 0, 2**32)) for each in table.qos),
+        qos=tuple(map(qos_from_table, table.qos)),
+        preemption=preemption_from_table(table.preemption, table.qos),
     )
 
 
@@ -139,11 +148,18 @@ def _names(groups: list[NodeGroup], count: int) -> list[str]:
 
 def described(table: ClusterTable, cluster: Cluster) -> ClusterTable:
     """Return the table with the cluster's partitions, tenants and limits written out, also those derived from files."""
-    partitions = [PartitionTable(name=p.name, nodes=list(p.nodes), priority=p.priority) for p in cluster.partitions]
-    limits = list(map(table_from_rule, cluster.limits))
-    qos = [QosTable(name=each.name, priority=each.priority) for each in cluster.qos]
-    tenants = tables_of_tenants(cluster.tenants)
-    return structs.replace(table, partitions=partitions, tenants=tenants, limits=limits, limit={}, qos=qos)
+    return structs.replace(
+        table,
+        partitions=[
+            PartitionTable(name=p.name, nodes=list(p.nodes), priority=p.priority, tier=p.tier, **partition_fields(p))
+            for p in cluster.partitions
+        ],
+        tenants=tables_of_tenants(cluster.tenants),
+        limits=list(map(table_from_rule, cluster.limits)),
+        limit={},
+        qos=list(map(table_from_qos, cluster.qos)),
+        preemption=table_from_preemption(cluster.preemption),
+    )
 
 
 def tables_of_tenants(tenants: Iterable[Tenant]) -> list[TenantTable]:
@@ -255,6 +271,18 @@ def positions(text: str, what: str) -> list[int]:
             raise ExperimentError(f"{what} {text!r} is not understood: write positions like 0-15,32")
         indices.extend(range(int(first), within(what, int(last or first), int(first), MOST_NODES) + 1))
     return indices
+
+
+def _partition(table: PartitionTable, count: int) -> Partition:
+    what = f"partition {table.name}"
+    return Partition(
+        table.name,
+        _positions(table, count),
+        table.priority,
+        within(f"{what}: tier", table.tier, 0, 65_533),
+        mode_of(table.preempt_mode, what),
+        span(table.grace, f"{what}: grace"),
+    )
 
 
 def _positions(partition: PartitionTable, count: int) -> tuple[int, ...]:

@@ -58,7 +58,8 @@ def job_table(ledger: Ledger) -> pl.DataFrame:
 
 
 def outcomes(ledger: Ledger) -> npt.NDArray[np.str_]:
-    """Return the state of each job: finished, failed, cancelled, preempted (for good), running, waiting; empty before it arrived."""
+    """Return the state of each job: finished, failed, cancelled, preempted (for good), running, waiting; empty for one
+    that has not arrived."""
     names = np.full(len(ledger.jobs), "waiting", dtype="<U9")
     names[ledger.hold_job[~ledger.hold_closed]] = "running"
     for kind, name in _ENDED.items():

@@ -60,8 +60,8 @@ class Running:
     standstill: int
     """How long it stood still first: to restore a checkpoint, or because what it holds was changed."""
     stopped: str = ""
-    """What ended it: finished, failed, cancelled, preempted, requeued, evicted, migrated, respeeded or reallocated; empty if
-    nothing did."""
+    """What ended it: finished, failed, cancelled, preempted, requeued, evicted, migrated, respeeded or reallocated;
+    empty if nothing did."""
     grant: Grant | None = None
     """What it was given besides GPUs; None: it holds what it asked for."""
     speed_before_ppm: int = 0
@@ -115,7 +115,7 @@ class Timeline:
         """``jobs`` are those of the run: who preempted the job is among them."""
         self._cluster = cluster
         self._jobs = jobs
-        self._warned = 0
+        self._warned = -1
         self._pace = Stretch(job) if job.checkpoint and job.checkpoint_every else None
         """How its work goes on, where periodic checkpoints take time."""
         self._whole = 0

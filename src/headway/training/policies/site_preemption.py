@@ -3,13 +3,13 @@
 Waiting jobs that may preempt somebody are looked at in their order, before the backfill and again after it. Victims are
 taken lowest QOS or tier first, of equals those on the fewest nodes first, until the job fits where it may run, beside
 what jobs ahead of it take of the free GPUs; whoever is not needed for that is spared. Victims without grace go at once
-and the job starts. To others notice is given: they hold their GPUs until it is over, and the job starts when they have
-gone. Jobs that leave anyway count as free from then on: nobody else is stopped for a job that they are enough for.
+and the job starts. To others notice is given first: they hold their GPUs until it is over. Jobs that leave anyway count
+as free from then on: nobody else is stopped for a job that they are enough for.
 
 Departures from Slurm: a victim is never stopped unless its GPUs are needed, and no number of attempts to reorder them
-(reorder_count) bounds that. The job starts in the instant in which its last victim has gone. Reservations of jobs
-ahead of it are not asked for. SUSPEND keeps the GPUs of the suspended job, so that no job gains any by it: it counts as
-no preemption.
+(reorder_count) bounds that. Victims without grace stay until those that have some are gone, and the job starts in that
+instant. Reservations of jobs ahead of it are not asked for. SUSPEND keeps the GPUs of the suspended job, so that no job
+gains any by it: it counts as no preemption.
 """
 
 from collections.abc import Iterator
@@ -172,18 +172,16 @@ class SitePreemption:
         placement: Placement,
         needed: list[JobState],
     ) -> list[Action] | None:
+        """Return notices for those who have grace; without any, the stops and the start, if nobody is in the way."""
         grace = {victim.id: self._precedence.terms(victim.job).grace for victim in needed}
-        at_once = [victim for victim in needed if not grace[victim.id]]
-        warned = [victim for victim in needed if grace[victim.id]]
+        if notices := [WarnJob(job, js.id, now + length) for job, length in grace.items() if length]:
+            return [*notices]
         with state.draft() as draft:
-            for victim in at_once:
+            for victim in needed:
                 draft.release(victim)
-            starts = placement_refusal(state, js, placement) is None
-        if not needed and not starts:
-            return None  # those that it waits for have not gone yet
-        stops = [self._stop(victim, js.id, policy) for victim in at_once]
-        notices = [WarnJob(victim.id, js.id, now + grace[victim.id]) for victim in warned]
-        return [*stops, *notices, *([StartJob(js.id, placement)] if starts and not warned else [])]
+            if placement_refusal(state, js, placement) is not None:
+                return None  # some that leave have not gone yet
+        return [*(self._stop(victim, js.id, policy) for victim in needed), StartJob(js.id, placement)]
 
     def _stop(self, victim: JobState, by: int, policy: Admission) -> Action:
         """Return the action by which a victim goes; if it waits again at once, it does not start in this decision."""
