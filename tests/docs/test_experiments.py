@@ -32,7 +32,7 @@ from headway.training.sensitivity import Matrix
 from tests.docs.pages import PAGES, ROOT, blocks, code, name, read, tables
 
 PAGE = read("docs/reference/experiments.md")
-MAIN, CLUSTER, LIMITS, DIVISION, VARIANTS, GPU = (block.text for block in blocks(PAGE, "toml"))
+MAIN, CLUSTER, LIMITS, TIERS, DIVISION, VARIANTS, GPU = (block.text for block in blocks(PAGE, "toml"))
 COMMENTED = re.compile(r"^# (?=\w+ = )", re.MULTILINE)
 ALL = sorted((ROOT / "experiments").glob("*.toml"))
 FILES, FLEETS = ([path for path in ALL if toml.read(path)["scale"] == scale] for scale in ("jobs", "fleet"))
@@ -70,7 +70,7 @@ def _given(value: Any, prefix: str = "") -> Iterator[str]:
 
 def _documents() -> list[toml.Document]:
     """The blocks of the page, and once more with what is commented out as an alternative."""
-    texts = (MAIN, CLUSTER, LIMITS, DIVISION, VARIANTS, COMMENTED.sub("", MAIN))
+    texts = (MAIN, CLUSTER, LIMITS, TIERS, DIVISION, VARIANTS, COMMENTED.sub("", MAIN))
     return [{"scale": "jobs"} | tomllib.loads(text) for text in texts]
 
 
