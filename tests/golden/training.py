@@ -107,8 +107,9 @@ def cases() -> Iterator[tuple[str, partial[str]]]:
         for policy in group:
             for world in worlds:
                 yield f"{world}/{policy}", partial(of_world, world, policy)
-    for policy in LIMITED:
-        yield f"limited/{policy}", partial(of_world, "limited", policy)
+    for world in ("limited", "preempting by qos", "preempting by tier"):
+        for policy in LIMITED:
+            yield f"{world}/{policy}", partial(of_world, world, policy)
     for name, document in documents():
         yield f"experiment/{name}", partial(of_document, document)
 

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 from headway.sim.faults import FailureModel, Faults, Maintenance
 from headway.streams import small_stream
-from headway.training.cluster import Cluster, Level, Node, Partition, Tenant, uniform
+from headway.training.cluster import Cluster, Level, Node, Partition, Qos, Tenant, uniform
 from headway.training.job import Job, Outcome, workload
 from headway.training.limits import LimitRule
+from headway.training.preemption_rules import Mode, Preemption
 from headway.training.speed import Costs
 from headway.units import HOUR, MINUTE, SECOND
 from tests.drive import World
@@ -103,4 +104,37 @@ def limited() -> World:
     return replace(world, cluster=uniform(6, 8, tenants=tenants, limits=rules), jobs=jobs)
 
 
-WORLDS = {"plain": plain, "mixed": mixed, "failing": failing, "serviced": serviced, "limited": limited}
+def tiered(by: str = "qos") -> World:
+    """The limited workload in partitions of two tiers, where QOSs, or tiers, preempt others with and without grace."""
+    world = limited()
+    jobs = tuple(
+        replace(job, qos=("scavenger", "long", "short")[job.id % 3], partition=("batch", "debug")[job.id % 4 == 0])
+        for job in world.jobs
+    )
+    partitions = (
+        Partition("batch", tuple(range(6)), grace=90 * SECOND),
+        Partition("debug", (3, 4, 5), tier=5),
+    )
+    qos = (
+        Qos("scavenger", 0, exempt=5 * MINUTE),
+        Qos("long", 10, ("scavenger",), Mode.CANCEL, grace=MINUTE),
+        Qos("short", 100, ("scavenger", "long")),
+    )
+    rules = Preemption(by, exempt=2 * MINUTE)
+    return replace(world, cluster=replace(world.cluster, partitions=partitions, qos=qos, preemption=rules), jobs=jobs)
+
+
+def by_tiers() -> World:
+    """The same where tiers preempt."""
+    return tiered("partition")
+
+
+WORLDS = {
+    "plain": plain,
+    "mixed": mixed,
+    "failing": failing,
+    "serviced": serviced,
+    "limited": limited,
+    "preempting by qos": tiered,
+    "preempting by tier": by_tiers,
+}
