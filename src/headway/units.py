@@ -141,6 +141,14 @@ def exact_duration(time: int) -> str:
     return "".join(texts) or "0s"
 
 
+def clock(time: int) -> str:
+    """Return a time since the run began, to the second, finer where it is: ``3d 04:05:06.5``."""
+    days, rest = divmod(time, DAY)
+    fraction = f".{rest % SECOND:09d}".rstrip("0") if rest % SECOND else ""
+    clock = f"{rest // HOUR:02d}:{rest % HOUR // MINUTE:02d}:{rest % MINUTE // SECOND:02d}{fraction}"
+    return f"{days}d {clock}" if days else clock
+
+
 def counted(number: int, what: str) -> str:
     """Return a number of something: ``1 job``, ``1,200 jobs``."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"

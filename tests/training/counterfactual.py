@@ -12,8 +12,8 @@ from typing import Any
 from headway.training.cause import Cause, CauseKind
 from headway.training.cluster import Node
 from headway.training.explain import Ahead, raise_quota
-from headway.training.holding import LimitClass
 from headway.training.jobstate import JobState
+from headway.training.limit_class import LimitClass
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.pool import Pool, host_share, members, storage_share
 from headway.training.proportional_share import proportional_per_gpu, scaled
@@ -49,6 +49,8 @@ def without(
         raise_quota(js)
     if CauseKind.LIMIT in kinds:
         _lift(world, asked, js, {cause.level for cause in named if cause.kind is CauseKind.LIMIT})
+    if CauseKind.RESERVED in kinds:
+        _unreserve(world, asked, js)
     if kinds & {CauseKind.HEAD_OF_LINE, CauseKind.ORDER, CauseKind.RESERVATION}:
         nodes = not any(cause.identity == (CauseKind.ORDER, "quota") for cause in named)
         ahead = Ahead(world, asked, js, quota=CauseKind.QUOTA in kinds, nodes=nodes)
@@ -68,6 +70,16 @@ def without(
     world.changes += 1
     world.releases += UNCOUNTED
     return world, asked
+
+
+def _unreserve(world: TrainingState, policy: ComposedPolicy, js: JobState) -> None:
+    """As if nothing were reserved for this job or against it."""
+    assert world.reserved is not None
+    world.dequeue(js)
+    world.reserved.begins.pop(js.id, None)
+    js.eligible = world.eligible(js.job.partition, js.job.gpu_types)
+    js.lane = policy.lane(js)
+    world.enqueue(js)
 
 
 def _lift(world: TrainingState, policy: ComposedPolicy, js: JobState, lifted: set[str]) -> None:

@@ -498,3 +498,15 @@ def test_the_classes_of_limits_are_found_once() -> None:
     assert first is again
     assert other is not first
     assert none is None
+
+
+def test_run_time_counts_whatever_a_job_holds() -> None:
+    rule = LimitRule("GrpWall", "wall_time", 100 * GPU_SECOND, per=("account",))
+    jobs = [job(0, 60, 1, tenant="a"), job(0, 60, 4, tenant="a"), job(70, 10, 1, tenant="a"), job(70, 10, tenant="b")]
+    assert starts(ran("fifo+fit", jobs, rule)) == {0: 0, 1: 0, 3: 70}  # 120 of 100 seconds are used
+
+
+def test_what_the_running_jobs_of_one_user_may_still_use_is_limited() -> None:
+    rule = LimitRule("RunMins", "running_gpu_time", 100 * GPU_SECOND, per=("user",))
+    jobs = [job(0, 50, 2, user="u"), job(0, 50, 1, user="u"), job(0, 50, 2, user="v")]
+    assert starts(ran("fifo+fit", jobs, rule)) == {0: 0, 1: 25, 2: 0}  # at 25 the first may still use 50

@@ -1,10 +1,11 @@
-"""Node failures, repairs and maintenance of a simulated run, drawn from named streams of the run's seed."""
+"""Node failures and repairs of a simulated run, drawn from named streams of the run's seed; maintenance and outages."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from headway.streams import small_stream
 from headway.training.events import NodeDrained, NodeFailed, NodeRecovered
+from headway.training.outages import Outage
 from headway.units import HOUR
 
 
@@ -28,45 +29,58 @@ class Maintenance:
 
 @dataclass(slots=True)
 class _Window:
-    """Maintenance of one node: no new jobs from ``start``, no jobs at all from ``emptied``, back at ``end``."""
+    """Maintenance or outage of a node: no new jobs from ``start``, none at all from ``emptied``, back at ``end``."""
 
     node: int
     start: int
     emptied: int
+    """``end``: jobs that run there run on."""
     end: int
+    fails: bool = False
+    """Whether it is emptied by a failure: jobs fall back to their last periodic checkpoints."""
+
+    def events(self) -> Iterator[tuple[int, NodeFailed | NodeRecovered | NodeDrained]]:
+        """Yield what happens to the node."""
+        if self.start < self.emptied:
+            yield self.start, NodeDrained(self.node)
+        if self.emptied < self.end:
+            yield self.emptied, NodeFailed(self.node) if self.fails else NodeDrained(self.node, evict=True)
+        yield self.end, NodeRecovered(self.node)
 
 
 class Faults:
-    """Node failures and maintenance in one run.
+    """Node failures, maintenance and outages in one run.
 
-    A node does not fail under maintenance, and a failed node is repaired by it. Where maintenance windows overlap, the
-    node is back when the last of them ends.
+    No failure is drawn for a node under maintenance or out of service, and a failed node is repaired by it. Where such
+    windows overlap, the node is back when the last of them ends.
     """
 
     def __init__(
-        self, nodes: int, seed: int, failures: FailureModel | None = None, maintenance: Sequence[Maintenance] = ()
+        self,
+        nodes: int,
+        seed: int,
+        failures: FailureModel | None = None,
+        maintenance: Sequence[Maintenance] = (),
+        outages: Sequence[Outage] = (),
     ) -> None:
         self._seed = seed
         self._failures = failures
         self._streams = [small_stream(seed, f"failures/{node}") for node in range(nodes)]
-        self._windows = _windows(maintenance)
+        self._windows = _windows(maintenance, outages)
         self._closed: list[list[tuple[int, int]]] = [[] for _ in range(nodes)]
-        """(start, end) of each node's maintenance, in order of time."""
+        """(start, end) of each node's maintenance and outages, in order of time."""
         for window in sorted(self._windows, key=lambda window: window.start):
             self._closed[window.node].append((window.start, window.end))
         self._repairs: dict[int, int] = {}
         """The time at which each failed node will be repaired."""
 
     def first(self) -> Iterator[tuple[int, NodeFailed | NodeRecovered | NodeDrained]]:
-        """Yield the node events known from the start: the first failure of each node, and all maintenance."""
+        """Yield the node events known from the start: the first failure of each node, all maintenance and outages."""
         if self._failures is not None:
             for node in range(len(self._streams)):
                 yield self._next_failure(0, node, self._failures.mtbf), NodeFailed(node)
         for window in self._windows:
-            if window.start < window.emptied:
-                yield window.start, NodeDrained(window.node)
-            yield window.emptied, NodeDrained(window.node, evict=True)
-            yield window.end, NodeRecovered(window.node)
+            yield from window.events()
 
     def after(
         self, now: int, event: NodeFailed | NodeRecovered | NodeDrained
@@ -76,6 +90,8 @@ class Faults:
         if self._failures is None or isinstance(event, NodeDrained):
             return None
         if isinstance(event, NodeFailed):
+            if any(start <= now < end for start, end in self._closed[node]):
+                return None
             self._repairs[node] = self._repaired(now, node, self._failures.repair)
             return self._repairs[node], NodeRecovered(node)
         if self._repairs.get(node) != now:
@@ -120,12 +136,18 @@ class Faults:
         return time
 
 
-def _windows(maintenance: Sequence[Maintenance]) -> list[_Window]:
-    """Return the maintenance windows of all nodes, in the given order; overlapping windows of one node are merged."""
+def _windows(maintenance: Sequence[Maintenance], outages: Sequence[Outage]) -> list[_Window]:
+    """Return the windows of all nodes, in the given order; overlapping windows of one node are merged."""
     given = [
         _Window(node, max(0, work.start - work.lead), work.start, work.start + work.length)
         for work in maintenance
         for node in work.nodes
+    ]
+    given += [
+        _Window(node, max(0, away.start), max(0, away.start) if away.down else away.end, away.end, away.down)
+        for away in outages
+        for node in away.nodes
+        if away.end > 0
     ]
     last: dict[int, _Window] = {}
     absorbed: set[int] = set()
@@ -134,6 +156,14 @@ def _windows(maintenance: Sequence[Maintenance]) -> list[_Window]:
         if before is None or before.end <= window.start:
             last[window.node] = window
         else:
-            before.emptied, before.end = min(before.emptied, window.emptied), max(before.end, window.end)
+            _merge(before, window)
             absorbed.add(id(window))
     return [window for window in given if id(window) not in absorbed]
+
+
+def _merge(window: _Window, later: _Window) -> None:
+    """Make one window of two that overlap: emptied as soon as one of them says so."""
+    emptied = [each for each in (window, later) if each.emptied < each.end]
+    window.end = max(window.end, later.end)
+    first = min(emptied, key=lambda each: each.emptied, default=None)
+    window.emptied, window.fails = (window.end, False) if first is None else (first.emptied, first.fails)

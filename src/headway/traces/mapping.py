@@ -51,7 +51,7 @@ _FIELDS = {
     "share": "communication",
     "flag": "preemptible",
     "state": "outcome",
-    "text": "name tenant user partition qos model gpu_types",
+    "text": "name tenant user partition qos model gpu_types reservation",
 }
 KINDS = {field: kind for kind, fields in _FIELDS.items() for field in fields.split()}
 """What may be mapped, and how its cells are read."""

@@ -77,6 +77,7 @@ _COLUMNS = (
     _Column("retries", "retries", "whole"),
     _Column("patience", "patience", "time"),
     _Column("model", "model", "text"),
+    _Column("reservation", "reservation", "text"),
     _Column("name", "name", "text"),
 )
 

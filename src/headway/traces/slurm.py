@@ -18,7 +18,7 @@ from headway.traces.sheet import Sheet
 from headway.traces.slurm_cells import FATES, Cells
 from headway.traces.slurm_merge import folded, without_steps
 from headway.traces.slurm_rows import HOLDINGS, ended, tasks, typed
-from headway.traces.slurm_submit import LINE, options, submitted
+from headway.traces.slurm_submit import LINE, options, submitted, with_reservations
 from headway.traces.slurm_tables import recognises as recognises, table
 from headway.traces.table import Table
 from headway.traces.trace import Dropped, Trace
@@ -81,7 +81,7 @@ def _read(path: Path, strict: bool) -> tuple[Trace, pl.DataFrame]:
     if not frame.height:
         raise TraceError(f"trace {path}: all {source.frame.height:,} rows are steps, of no job in the file")
     asked = options(frame)
-    frame = frame.drop(LINE, strict=False)  # the longest of all texts, and no other use of it
+    frame = with_reservations(frame).drop(LINE, strict=False)  # the longest of all texts, and no other use of it
     cells = Cells(frame)
     rows = typed(cells).with_columns(asked, source.lines.filter(own).alias("line")).with_row_index("position")
     rows, aside = _apart(folded(rows, notes), cells, path)
@@ -173,7 +173,8 @@ def _placed(rows: pl.DataFrame, notes: list[str]) -> pl.DataFrame:
 
 def _fields(rows: pl.DataFrame) -> dict[str, pl.Series]:
     same = ("work", "gpus", "nodes", "cpu_milli", "memory_bytes", "tenant", "user", "partition", "qos", "priority")
-    fields = {name: rows[name] for name in (*same, "estimate", "outcome", "outcome_after", "retries", "patience")}
+    ends = ("estimate", "outcome", "outcome_after", "retries", "patience", "reservation")
+    fields = {name: rows[name] for name in (*same, *ends)}
     return {"name": rows["id"], "submit": rows["arrival"], "gpu_types": rows["types"], **fields}
 
 

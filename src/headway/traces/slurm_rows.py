@@ -207,6 +207,7 @@ def _owners(cells: Cells) -> list[pl.Series]:
         cells.number("Priority", 2**62).fill_null(0).alias("priority"),
         cells.number("Restarts").fill_null(0).alias("restarts"),
         cells.text("Reason").fill_null("").alias("reason"),
+        cells.text("Reservation").fill_null("").alias("reservation"),
     ]
 
 

@@ -9,6 +9,7 @@ _HAPPENS = {
     "dependency": "followed as recorded: they arrive when they were eligible",
     "begin": "followed as recorded: they arrive when they were eligible",
     "exclusive": "followed: they hold what they were given",
+    "reservation": "followed where the reservation is described (scontrol show reservation)",
 }
 _NOT = "not followed"
 LINE = "SubmitLine"
@@ -31,6 +32,14 @@ def options(frame: pl.DataFrame) -> pl.Series:
         ).alias("options")
     )
     return found.scatter(likely.arg_true(), bits["options"])
+
+
+def with_reservations(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows with the reservation of each submission where accounting does not print it."""
+    if "Reservation" in frame.columns or LINE not in frame.columns or frame[LINE].null_count() == frame.height:
+        return frame
+    named = frame[LINE].str.replace(WRAPPED, "").str.extract(rf"\s{OPTIONS['reservation']}(?:\s|$)", 1)
+    return frame.with_columns(named.alias("Reservation")) if named.null_count() < frame.height else frame
 
 
 def submitted(rows: pl.DataFrame) -> list[str]:

@@ -66,6 +66,7 @@ _KEYS = {
     "NodeList": "NodeList",
     "Restarts": "Restarts",
     "Reason": "Reason",
+    "Reservation": "Reservation",
 }
 """Where ``scontrol show job`` and jobcomp/filetxt keep what ``sacct`` calls otherwise."""
 

@@ -55,9 +55,11 @@ def _over_limit(limits: Limits, job: Job) -> Infeasible | None:
     """Return that a limit never lets the job start, even when nobody holds anything; None where none does."""
     group = limits.class_of(job)
     for counter, amount in group.bounds if group is not None else ():
-        helps = counter.rule.half_life and amount < counter.most
-        if counter.level(0) + amount > counter.most and not helps:
-            return Infeasible(job, f"limit {told(counter, 0, amount)}", counter.rule.denies)
+        rule = counter.rule
+        most = rule.most_at(job.submit) if rule.denies else rule.highest
+        helps = rule.half_life and amount < most
+        if counter.level(0) + amount > most and not helps:
+            return Infeasible(job, f"limit {told(counter, 0, amount)}", rule.denies)
     return None
 
 

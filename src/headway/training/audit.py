@@ -2,8 +2,8 @@
 
 Everything is recomputed from the rows by the plain, slow accounting in ``books``: the holder of each GPU, the work
 delivered to each job, the time for which it must still make no progress (restoring a checkpoint, say). What is held
-under limits is summed up in ``limit_audit.py``; the preemption that a cluster declares is checked in
-``preemption_audit.py``. What a policy guarantees needs the policy too: quotas
+under limits is summed up in ``limit_audit.py``, what is reserved in ``reservation_audit.py``; the preemption that a
+cluster declares is checked in ``preemption_audit.py``. What a policy guarantees needs the policy too: quotas
 (``guarantee_audit.py``) and proportional shares (``share_audit.py``).
 """
 
@@ -29,6 +29,7 @@ from headway.training.limit_audit import LimitBooks
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.preemption_audit import STOPS, PreemptionBooks
 from headway.training.replay import grant_of, placement_of
+from headway.training.reservation_audit import ReservationBooks
 from headway.training.rows import Kind
 from headway.training.speed import Costs, SpeedModel
 
@@ -100,6 +101,7 @@ class _Clerk(Auditor):
         self._completions = completions
         self._books = Books(cluster)
         self._limits = LimitBooks(cluster) if cluster.limits else None
+        self._reserved = ReservationBooks(cluster) if cluster.reservations else None
         self._lives: dict[int, Life] = {}
         self._alive: dict[int, Job] = {}
         self._preemption = PreemptionBooks(cluster, self._alive) if cluster.preemption is not None else None
@@ -257,6 +259,9 @@ class _Clerk(Auditor):
             self._find_unlawful(self._preemption.start(now, job))
         if kind == _START and (over := self._books.over_quota(life.job)) is not None:
             self._find("quota", f"job {job} starts: {over}")
+        if self._reserved is not None:
+            for broken in self._reserved.start(now, life, owed, life.placement, moved=kind == _MIGRATE):
+                self._find("reservation", f"job {job} {verb}: {broken}")
         if self._limits is not None:
             for exceeded in self._limits.start(now, life.job, moved=kind == _MIGRATE):
                 self._find("limit", f"job {job} starts: {exceeded}")

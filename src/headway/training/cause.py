@@ -33,6 +33,8 @@ class CauseKind(StrEnum):
     """Jobs were given notice for it, and have not gone yet."""
     REQUEUED = "requeued"
     """It was requeued for another job, and may not start yet."""
+    RESERVED = "reserved"
+    """Nodes are kept for others, or its own advance reservation has not begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,8 @@ class Cause:
     text: str
     level: str = ""
     """For fragmentation the topology level; for order ``quota`` if jobs of its tenant come first for its quota; for
-    round ``reservation`` if the policy keeps to a later reservation of the job itself; for a limit its name."""
+    round ``reservation`` if the policy keeps to a later reservation of the job itself; for a limit or an advance
+    reservation its name."""
     jobs: tuple[int, ...] = ()
     """The jobs that cause it: the first one ahead, the holders of reservations, or who holds what a limit counts."""
     facts: dict[str, int] = field(default_factory=dict)
@@ -61,7 +64,7 @@ class Cause:
         """Return kind and level as text: ``fragmentation at node``."""
         if self.kind is CauseKind.FRAGMENTATION:
             return f"{self.kind} at {self.level}"
-        if self.kind is CauseKind.LIMIT:
+        if self.kind in (CauseKind.LIMIT, CauseKind.RESERVED):
             return f"{self.kind} {self.level}"
         return str(self.kind)
 

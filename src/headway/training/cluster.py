@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 
 from headway.errors import ExperimentError
 from headway.training.limits import LimitRule, check_rules, check_tree
+from headway.training.outages import Outage, check_outages
 from headway.training.preemption_rules import Mode, Preemption, check_lists
+from headway.training.reservations import AdvanceReservation, check_reservations
 from headway.training.resources import UNCOUNTED, Grant
 
 
@@ -80,6 +82,9 @@ class Tenant:
     """The account above it; empty: none. Limits of an account count what all accounts below it hold."""
     users: tuple[tuple[str, int], ...] = ()
     """Weights of its users for fair share; those not named have 1."""
+    used: tuple[tuple[str, int], ...] = ()
+    """GPU time that its users had used when the run began, decayed until then, for fair share: thousandths of a GPU
+    times nanoseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +101,8 @@ class Qos:
     """Nanoseconds that such a job keeps what it holds."""
     exempt: int | None = None
     """Nanoseconds that its jobs have run, at least, before they are preempted; None: as the cluster has it."""
+    usage_factor: float = 1.0
+    """What its jobs hold counts so many times for fair share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +119,8 @@ class Cluster:
     qos: tuple[Qos, ...] = ()
     preemption: Preemption | None = None
     """None: nothing is preempted but by the policy itself."""
+    reservations: tuple[AdvanceReservation, ...] = ()
+    outages: tuple[Outage, ...] = ()
 
     def __post_init__(self) -> None:
         names = [level.name for level in self.levels]
@@ -142,6 +151,9 @@ class Cluster:
         check_tree({tenant.name: tenant.parent for tenant in self.tenants})
         check_rules(self.limits)
         check_lists({each.name: each.preempts for each in self.qos})
+        nodes = [node.name for node in self.nodes]
+        check_reservations(self.reservations, nodes)
+        check_outages(self.outages, nodes)
 
     def _check_quotas(self) -> None:
         for tenant in self.tenants:
@@ -202,6 +214,8 @@ def uniform(
     partitions: tuple[Partition, ...] = (),
     tenants: tuple[Tenant, ...] = (),
     limits: tuple[LimitRule, ...] = (),
+    reservations: tuple[AdvanceReservation, ...] = (),
+    outages: tuple[Outage, ...] = (),
 ) -> Cluster:
     """A cluster of equal nodes; ``nodes_per_group`` lists the outer levels, e.g. ``[("zone", 40), ("rack", 8)]``."""
     if nodes < 1 or gpus_per_node < 0:
@@ -228,4 +242,6 @@ def uniform(
         partitions=partitions,
         tenants=tenants,
         limits=limits,
+        reservations=reservations,
+        outages=outages,
     )

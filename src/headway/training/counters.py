@@ -12,7 +12,7 @@ from headway.training.job import Job
 from headway.training.limits import LimitRule
 
 if TYPE_CHECKING:
-    from headway.training.holding import LimitClass
+    from headway.training.limit_class import LimitClass
 
 NEVER = 1 << 62
 _LOOK_AGAIN = 1_000_000_000
@@ -36,6 +36,8 @@ def weight(rule: LimitRule, job: Job, largest: int) -> int:
             return job.gpus * job.gpu_milli
         case "cpus" | "cpu_time" | "running_cpu_time":
             return job.cpu_milli
+        case "wall_time" | "running_wall_time":
+            return 1000
         case "memory":
             return job.memory_bytes
         case "nodes":

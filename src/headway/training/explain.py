@@ -19,7 +19,9 @@ from headway.training.policies.backfills.walk import guaranteed
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.pool import Pool, members
 from headway.training.queue import Entry, Key, Lane, tier_of
+from headway.training.reserved import is_inside
 from headway.training.state import TrainingState
+from headway.training.unavailable import away_until, reserved_cause
 from headway.units import WHOLE_GPU_MILLI, counted, format_duration, format_size
 
 
@@ -46,7 +48,7 @@ def why_waiting(now: int, state: TrainingState, policy: ComposedPolicy, js: JobS
         if (held_back := _held_back(ahead, _overdue(now, state, policy, js) if fits else (), fits)) is not None:
             causes.append(held_back)
         if not fits:
-            causes.append(_shortage(state, policy, js))
+            causes.append(reserved_cause(now, state, policy.placement, js) or _shortage(now, state, policy, js))
         if not causes:
             causes.append(_own_reservation(now, policy, js) or _round(now, policy))
         if fits and refusal is not None and len(causes) == 1:
@@ -175,6 +177,8 @@ class Ahead:
             return True
         if quotas and (guaranteed(js) or quota_refusal(head) is not None):
             return False
+        if is_inside(self._state, js) or is_inside(self._state, head):
+            return False
         return bool(self._state.eligible(head.job.partition, ()) & self._state.eligible(js.job.partition, ()))
 
     def _count(self, lane: Lane, head: JobState) -> int:
@@ -256,12 +260,13 @@ def _round(now: int, policy: ComposedPolicy) -> Cause:
 # --- what is missing ----------------------------------------------------------------------------------------------
 
 
-def _shortage(state: TrainingState, policy: ComposedPolicy, js: JobState) -> Cause:
+def _shortage(now: int, state: TrainingState, policy: ComposedPolicy, js: JobState) -> Cause:
     """Return the cause for which the placement rule finds no place."""
     pool = state.pool
     if (away := js.eligible & ~pool.schedulable) and _fits_on(pool, policy, js, away):
         names = [state.cluster.nodes[node].name for node in members(away)]
         text = f"it would fit with {', '.join(names[:3])}{' and others' if len(names) > 3 else ''} in service"
+        text += away_until(now, state.cluster, away)
         return Cause(CauseKind.NODES_DOWN, text, facts={"nodes": len(names)})
     if (any(js.grant) or state.divides) and _fits_without_host(pool, policy, js):
         return _host(js)

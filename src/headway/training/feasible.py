@@ -164,6 +164,8 @@ def _not_allowed(state: "TrainingState", js: JobState | TentativeDemand, node: i
     name = state.cluster.nodes[node].name
     if js.eligible >> node & 1:
         return f"node {name} is down or drained"
+    if state.reserved is not None and state.eligible(js.job.partition, js.job.gpu_types) >> node & 1:
+        return f"node {name} is reserved for others before it would end, or not in its own reservation now"
     job = js.job
     return (
         f"node {name} is not in partition {job.partition or 'any'} with GPU types {', '.join(job.gpu_types) or 'any'}"

@@ -14,6 +14,8 @@ from headway.training.counters import NEVER, Counter, Submitted, Used, added, co
 from headway.training.job import Job
 from headway.training.jobstate import JobState, Status
 from headway.training.limit_choice import choosing, counted_for, least_levels
+from headway.training.limit_class import LimitClass
+from headway.training.limit_times import LimitTimes
 from headway.training.limits import LimitRule
 from headway.training.queue import Entry, Queue
 
@@ -25,58 +27,13 @@ _Mark: TypeAlias = tuple[int, tuple[str, ...]]
 """The position of a rule, and whose counter of it."""
 
 
-class LimitClass:
-    """Jobs to which the same limits apply with the same amounts."""
-
-    __slots__ = ("alive", "also", "book", "bounds", "held_by", "names", "number", "submitted", "weights")
-
-    def __init__(
-        self,
-        book: "Limits",
-        number: int,
-        bounds: tuple[tuple[Counter, int], ...],
-        weights: tuple[int, ...],
-        also: tuple[tuple[Counter, int, int], ...] = (),
-    ) -> None:
-        self.book = book
-        self.number = number
-        self.bounds = bounds
-        """Counters, and what has to be free under each for a job to start."""
-        self.also = also
-        """Counters of rules that another of their slot sets aside: its jobs count there, with what and how much in each
-        nanosecond, and are not held back for it."""
-        self.weights = weights
-        """What a running job holds of each, or adds in each nanosecond."""
-        self.held_by: Counter | None = None
-        """The limit that holds back those that wait; None where none does."""
-        self.names: dict[Hashable, int] = {}
-        """Lanes in which jobs of the class wait, and how many in each."""
-        self.submitted = tuple(counter for counter, _ in bounds if isinstance(counter, Submitted))
-        self.alive = (*self.submitted, *(counter for counter, _, _ in also if isinstance(counter, Submitted)))
-        """Counters of jobs in the system: those that bind, and those in which its jobs only count."""
-
-    def __repr__(self) -> str:
-        held = [(str(counter.rule), counter.of, counter.held, amount) for counter, amount in self.bounds]
-        return f"LimitClass({self.number}, {held}, held_by={self.held_by and str(self.held_by.rule)})"
-
-    def refusing(self, now: int) -> Counter | None:
-        """Return the first limit that would be exceeded if one of its jobs started now."""
-        for counter, amount in self.bounds:
-            if counter.level(now) + amount > counter.most:
-                return counter
-        return None
-
-    def amount(self, counter: Counter) -> int:
-        """Return what one of its jobs would add to a counter."""
-        return next(amount for each, amount in self.bounds if each is counter)
-
-
 class Limits:
     """All limits of a cluster: which apply to whom, what is held, who is held back."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.now = 0
         self._rules = cluster.limits
+        self._times = LimitTimes(cluster.limits)
         self._parents = {tenant.name: tenant.parent for tenant in cluster.tenants}
         self._largest = max(1, *(node.gpus for node in cluster.nodes))
         self._rules_of: dict[tuple[str, ...], list[tuple[int, LimitRule, bool]]] = {}
@@ -99,7 +56,7 @@ class Limits:
             if not amount:
                 continue
             alone = "job" in rule.per or rule.kind == "wall"
-            if alone and (amount <= rule.most or not binds):
+            if alone and ((amount <= rule.most and not rule.changes) or not binds):
                 continue
             held = weight(rule, job, self._largest)
             marks.append(((index, counted_for(rule, job)), amount, held, binds))
@@ -131,6 +88,7 @@ class Limits:
         if counter is None:
             index, of = mark
             counter = self.counters[mark] = counter_of(self._rules[index], of)
+            counter.most = self._rules[index].most_at(self.now)
         return counter
 
     def refusing(self, js: JobState) -> Counter | None:
@@ -152,6 +110,8 @@ class Limits:
     def take_over(self, now: int, queue: Queue, jobs: Iterable[JobState], old: "Limits | None") -> None:
         """Enter the jobs of a run that goes on under other limits; what was used under a rule stays used."""
         self.now = now
+        for _ in self._times.due(now):
+            """Counters begin with what is in force."""
         if old is not None:
             self._ends = old._ends
             places = {(rule.address, rule.resource): index for index, rule in enumerate(self._rules)}
@@ -204,14 +164,18 @@ class Limits:
         for counter in found.alive:
             counter.held -= 1
         for counter in found.alive:
-            for job in list(counter.outside):
-                if counter.held >= counter.most:
-                    break
-                other = self.outside[job]
-                if self._come_in(other):
-                    queue.remove(other.lane, (other.key, job))
-                    assert isinstance(other.lane, tuple)
-                    self.enqueue(queue, other, other.lane[0])
+            self._let_in(queue, counter)
+
+    def _let_in(self, queue: Queue, counter: Submitted) -> None:
+        """Let jobs come into the system for which there is room now, in the order in which they came."""
+        for job in list(counter.outside):
+            if counter.held >= counter.most:
+                break
+            other = self.outside[job]
+            if self._come_in(other):
+                queue.remove(other.lane, (other.key, job))
+                assert isinstance(other.lane, tuple)
+                self.enqueue(queue, other, other.lane[0])
 
     def enqueue(self, queue: Queue, js: JobState, lane: Hashable) -> None:
         """Let a job with limits wait, in a lane of its class."""
@@ -335,9 +299,24 @@ class Limits:
             return False
         self.now = now
         changed = False
+        for index, most in self._times.due(now):
+            changed = self._set(queue, index, most) or changed
         for counter in list(self.timed):
             changed = self._fill(queue, counter) or changed
             changed = self._empty(queue, counter) or changed
+        return changed
+
+    def _set(self, queue: Queue, index: int, most: int) -> bool:
+        """Make another amount the most under a rule; return whether anybody was held back or let go."""
+        changed = False
+        for (rule, _), counter in self.counters.items():
+            if rule == index:
+                counter.most = most
+                changed = self._fill(queue, counter) or changed
+                changed = self._empty(queue, counter) or changed
+                if isinstance(counter, Submitted) and counter.outside:
+                    self._let_in(queue, counter)
+                    changed = True
         return changed
 
     def holders(self, counter: Counter, running: Iterable[JobState]) -> dict[JobState, int]:
@@ -361,11 +340,13 @@ class Limits:
     @property
     def moves(self) -> bool:
         """Return whether time alone can hold somebody back, or let him go."""
-        return any(rule.is_used or rule.is_promised for rule in self._rules)
+        return any(rule.is_used or rule.is_promised or rule.changes for rule in self._rules)
 
     def opens(self) -> int:
         """Return when somebody who is held back fits by time alone; ``NEVER`` where nobody does."""
-        times = (counter.opens(self.now, amount) for counter in self.timed for amount in counter.shut)
+        times = [counter.opens(self.now, amount) for counter in self.timed for amount in counter.shut]
+        if (change := self._times.next()) < NEVER and next(self.waiting_behind(), None) is not None:
+            times.append(change)
         return min(times, default=NEVER)
 
     def _fill(self, queue: Queue, counter: Counter) -> bool:

@@ -73,6 +73,8 @@ class Job:
     """Cancelled if it has never started this long after its submission; 0 means it waits for ever."""
     model: str = ""
     """What it trains, for profiles of sensitivity."""
+    reservation: str = ""
+    """The advance reservation that it runs in; empty: none."""
 
     @property
     def width_milli(self) -> int:

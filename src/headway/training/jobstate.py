@@ -16,7 +16,7 @@ from headway.training.resources import UNCOUNTED, Grant, Placement
 from headway.units import REFERENCE_SPEED_PPM
 
 if TYPE_CHECKING:
-    from headway.training.holding import LimitClass
+    from headway.training.limit_class import LimitClass
 
 
 class Status(IntEnum):

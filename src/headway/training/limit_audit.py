@@ -49,6 +49,15 @@ class _Account:
             self.past += held * (now - since)
 
 
+def _most(rule: LimitRule, now: int) -> int:
+    """Return the amount of a rule at a time: that of its last change by then."""
+    most = rule.most
+    for time, amount in rule.changes:
+        if time <= now:
+            most = amount
+    return most
+
+
 class LimitBooks:
     """All rules of a cluster, and what is held under each."""
 
@@ -80,8 +89,9 @@ class LimitBooks:
                 yield over
             account.begun.add(job.id)
             account.running[job.id] = held, now, self._ends[job.id]
-            if binds and rule.kind == "submitted" and len(account.begun) > rule.most:
-                yield f"{rule}: {len(account.begun)} jobs in the system have started, at most {rule.most} may be there"
+            most = max([rule.most, *(most for _, most in rule.changes)])  # who is in the system stays there
+            if binds and rule.kind == "submitted" and len(account.begun) > most:
+                yield f"{rule}: {len(account.begun)} jobs in the system have started, at most {most} may be there"
 
     def stop(self, now: int, job: Job) -> None:
         """Enter that a job does not run any more."""
@@ -92,15 +102,15 @@ class LimitBooks:
     def waits_for_ever(self, now: int, job: Job) -> bool:
         """Return whether a limit keeps a waiting job from ever starting if nothing else happens."""
         for account, binds in self._of(job):
-            rule = account.rule
+            rule, most = account.rule, _most(account.rule, now)
             if not binds:
                 continue
             if rule.kind == "submitted":
-                if len(account.alive) > rule.most:
+                if len(account.alive) > most:
                     return True
             elif self._holds(rule, job) and self._over(account, now, job) is not None:
-                decays = rule.half_life and rule.most > self._needs(rule, job)
-                if not decays and not (rule.is_promised and rule.most >= self._needs(rule, job)):
+                decays = rule.half_life and most > self._needs(rule, job)
+                if not decays and not (rule.is_promised and most >= self._needs(rule, job)):
                     return True
         return False
 
@@ -111,7 +121,7 @@ class LimitBooks:
         rule, wanted = account.rule, self._needs(account.rule, job)
         held: float = 0
         if "job" not in rule.per and rule.kind not in ("wall", "submitted"):
-            if rule.kind in ("gpu_time", "cpu_time"):
+            if rule.kind in ("gpu_time", "cpu_time", "wall_time"):
                 held = account.used(now) + (account.promised(now) if rule.ahead else 0)
             elif rule.kind.startswith("running_"):
                 held = account.promised(now)
@@ -119,12 +129,13 @@ class LimitBooks:
                 held = sum(each for each, _, _ in account.running.values())
         elif rule.kind == "submitted":
             return None
-        slack = 1 + rule.most * 1e-9 if rule.half_life else 0
-        return None if held + wanted <= rule.most + slack else f"{rule}: {held:g} + {wanted} exceeds {rule.most}"
+        most = _most(rule, now)
+        slack = 1 + most * 1e-9 if rule.half_life else 0
+        return None if held + wanted <= most + slack else f"{rule}: {held:g} + {wanted} exceeds {most}"
 
     def _needs(self, rule: LimitRule, job: Job) -> int:
         held = self._holds(rule, job)
-        if rule.kind in ("gpu_time", "cpu_time") and not rule.ahead:
+        if rule.kind in ("gpu_time", "cpu_time", "wall_time") and not rule.ahead:
             return 1
         return held * (job.estimate or job.work) if rule.kind.endswith("_time") else held
 
@@ -138,6 +149,7 @@ class LimitBooks:
             "gpu_time": job.width_milli,
             "cpus": job.cpu_milli,
             "cpu_time": job.cpu_milli,
+            "wall_time": 1000,
             "memory": job.memory_bytes,
             "nodes": nodes,
             "wall": job.estimate,

@@ -60,6 +60,8 @@ def quantity(rule: LimitRule, amount: int) -> str:
     if kind == "memory":
         return f"{format_size(amount)} of memory"
     if kind.endswith("_time"):
+        if "wall" in kind:
+            return f"{_bare(rule, amount)} hours of run time"
         return f"{_bare(rule, amount)} {gpus if 'gpu' in kind else 'CPU'}-hours"
     number = _bare(rule, amount)
     return f"{number} {units[kind]}{'' if number == '1' else 's'}"

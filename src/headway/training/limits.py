@@ -11,7 +11,7 @@ from headway.errors import ExperimentError, unknown_name
 
 HELD = ("gpus", "cpus", "memory", "nodes", "jobs", "submitted", "wall")
 """What is counted while a job holds it; ``submitted`` while it lives; ``wall`` is a job's own time limit."""
-TIMED = ("gpu_time", "cpu_time")
+TIMED = ("gpu_time", "cpu_time", "wall_time")
 """What grows as jobs run; with ``running_`` before it, what running jobs may still use up to their time limits."""
 RESOURCES = (*HELD, *TIMED, *(f"running_{name}" for name in TIMED))
 TYPED = ("gpus", "gpu_time", "running_gpu_time")
@@ -19,6 +19,10 @@ TYPED = ("gpus", "gpu_time", "running_gpu_time")
 SELECTORS = ("account", "tenant", "user", "qos", "partition")
 """``account`` chooses jobs of an account and of all below it, ``tenant`` those of one account alone."""
 COUNTED_PER = ("account", "user", "qos", "partition", "job")
+
+
+NO_LIMIT = 1 << 62
+"""An amount that nothing exceeds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +46,25 @@ class LimitRule:
     denies: bool = False
     """Whether a job that exceeds it alone is rejected; otherwise it waits for ever."""
     half_life: int = 0
-    """Of ``gpu_time`` and ``cpu_time``: after so long half of what was used counts; 0: all of it, for ever."""
+    """Of ``TIMED`` ones: after so long half of what was used counts; 0: all of it, for ever."""
     used: int = 0
     """Of these: what was used before the run began."""
     ahead: bool = False
     """Of these: what running jobs may still use, and the job itself, must fit too before it starts."""
+    changes: tuple[tuple[int, int], ...] = ()
+    """(time, amount), in order of time: from then on this is the most. What is held beyond it stays held."""
 
     def __post_init__(self) -> None:
         resource, colon, kind = self.resource.partition(":")
         if resource not in RESOURCES or (colon and (resource not in TYPED or not kind)):
             raise ExperimentError(f"{self}: {unknown_name('resource', self.resource, (*RESOURCES, 'gpus:TYPE'))}")
         least = 1 if self.resource in ("wall", "nodes") or self.is_promised else 0
-        if self.most < least:
-            raise ExperimentError(f"{self}: a limit of {self.most} on {self.resource} must be at least {least}")
+        for most in (self.most, *(most for _, most in self.changes)):
+            if most < least:
+                raise ExperimentError(f"{self}: a limit of {most} on {self.resource} must be at least {least}")
+        times = [time for time, _ in self.changes]
+        if times != sorted(set(times)) or (times and times[0] <= 0):
+            raise ExperimentError(f"{self}: its changes must come one after the other, each after the run began")
         for given, valid, what in ((dict(self.where), SELECTORS, "where"), (self.per, COUNTED_PER, "per")):
             for name in given:
                 if name not in valid:
@@ -88,6 +98,15 @@ class LimitRule:
     def gpu_type(self) -> str:
         """Return the GPU type that it is about; empty: any."""
         return self.resource.partition(":")[2]
+
+    def most_at(self, now: int) -> int:
+        """Return the most at a time."""
+        return next((most for time, most in reversed(self.changes) if time <= now), self.most)
+
+    @property
+    def highest(self) -> int:
+        """Return the most that it ever is."""
+        return max(self.most, *(most for _, most in self.changes)) if self.changes else self.most
 
     @property
     def is_used(self) -> bool:

@@ -1,14 +1,34 @@
 """Jobs that fail or are cancelled; nodes that fail, are drained and recover: how they change the state and the jobs."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
-from headway.training.events import JobCancelled, JobFailed
+from headway.training.events import JobCancelled, JobFailed, NodeDrained, NodeFailed, NodeRecovered
 from headway.training.jobstate import Status
 from headway.training.respeed import Respeeded
 from headway.training.rows import Kind
 
 if TYPE_CHECKING:
     from headway.training.state import TrainingState
+
+
+def lose(
+    state: "TrainingState", now: int, event: JobFailed | JobCancelled | NodeFailed | NodeRecovered | NodeDrained
+) -> Respeeded | None:
+    """Apply such an event; return the running jobs whose speed it changed."""
+    match event:
+        case JobFailed():
+            return fail_job(state, now, event)
+        case JobCancelled():
+            return cancel_job(state, now, event)
+        case NodeFailed():
+            return fail(state, now, event.node)
+        case NodeDrained():
+            return drain(state, now, event.node, evict=event.evict)
+        case NodeRecovered():
+            recover(state, now, event.node)
+            return None
+        case _:
+            assert_never(event)
 
 
 def fail(state: "TrainingState", now: int, node: int) -> Respeeded | None:

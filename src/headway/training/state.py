@@ -16,17 +16,7 @@ from headway.training.arrangement import Arrangement
 from headway.training.cluster import Cluster, Eligible
 from headway.training.counters import NEVER
 from headway.training.draft import Draft
-from headway.training.events import (
-    Event,
-    JobArrived,
-    JobCancelled,
-    JobFailed,
-    JobFinished,
-    NodeDrained,
-    NodeFailed,
-    NodeRecovered,
-    Woke,
-)
+from headway.training.events import Event, JobArrived, JobFinished, Woke
 from headway.training.feasible import grant_refusal, move_refusal, start_refusal
 from headway.training.holding import Limits
 from headway.training.job import Job
@@ -35,6 +25,7 @@ from headway.training.pool import Pool
 from headway.training.precedence import tiered, tiers_of
 from headway.training.preempting import preempting_of
 from headway.training.queue import Entry, Queue, Ranked
+from headway.training.reserved import ReservedNodes, SetAside, set_aside
 from headway.training.resources import UNCOUNTED, Grant, Placement
 from headway.training.respeed import Respeeded, reallocate, respeed_neighbours, speed_of
 from headway.training.rows import WORD, Kind, grant_rows, placement_rows, refused_row
@@ -81,6 +72,7 @@ class TrainingState:
         self.quotas = any(min(account.limit, account.guaranteed) < UNCOUNTED for account in self.accounts.values())
         self.limits = Limits(cluster) if cluster.limits else None
         self.preempting = preempting_of(cluster)
+        self.reserved = ReservedNodes(cluster) if cluster.reservations else None
         self.changes = 0
         """Grows whenever resources are taken or given back."""
         self.releases = 0
@@ -99,8 +91,8 @@ class TrainingState:
         self._ranks_running, self._ranks_ends = arrangement.ranks_running, arrangement.ranks_ends
         self._ranks = self._ranks_running or self._ranks_ends
         self._watches_ends = arrangement.watches_ends
-        self._moves, self._parts = (each or self.limits is not None for each in (self._rekeys, self._watches_ends))
-        self._moves |= self.preempting is not None
+        self._moves = any((self._rekeys, self.limits, self.preempting, self.reserved))
+        self._parts = self._watches_ends or self.limits is not None
         self._eligible = Eligible(cluster)
 
     # --- the contract -----------------------------------------------------------------------------------------
@@ -113,7 +105,9 @@ class TrainingState:
         """Return whether nothing runs, and limits hold back all that wait, whatever time passes."""
         if self.preempting is not None and self.preempting.next() < NEVER:
             return False
-        return self.limits is not None and not (self.running or self.queue.size) and self.limits.opens() == NEVER
+        if self.limits is None or self.running or self.queue.size or (self.reserved and self.reserved.begins):
+            return False
+        return self.limits.opens() == NEVER
 
     def apply(self, now: int, event: Event) -> Respeeded | None:
         """Apply an event; return the running jobs whose speed it changed."""
@@ -124,22 +118,10 @@ class TrainingState:
         if isinstance(event, JobArrived):
             self._arrived(now, event.job)
             return None
-        match event:
-            case Woke():
-                self.journal((now, int(Kind.WOKE), -1, 0, -1, 0, 0))
-            case JobFailed():
-                return losses.fail_job(self, now, event)
-            case JobCancelled():
-                return losses.cancel_job(self, now, event)
-            case NodeFailed():
-                return losses.fail(self, now, event.node)
-            case NodeRecovered():
-                losses.recover(self, now, event.node)
-            case NodeDrained():
-                return losses.drain(self, now, event.node, evict=event.evict)
-            case _:
-                assert_never(event)
-        return None
+        if isinstance(event, Woke):
+            self.journal((now, int(Kind.WOKE), -1, 0, -1, 0, 0))
+            return None
+        return losses.lose(self, now, event)
 
     def pass_time(self, now: int) -> None:
         """Let time change what it changes by itself: whom limits hold back, who may start again, and keys."""
@@ -148,6 +130,8 @@ class TrainingState:
         if self.limits is not None and self.limits.advance(now, self.queue):
             self.changes += 1
             self.releases += 1
+        if self.reserved is not None:
+            self.reserved.advance(now, self)
         if self._rekeys and self.arrangement.key_due(now, self.refreshed):
             self.rekey(now)
 
@@ -195,10 +179,21 @@ class TrainingState:
     def rekey(self, now: int) -> None:
         """Give every waiting job its key anew, for orders whose keys move with time."""
         self.refreshed = now
+        held = list(set_aside(self))
+        for js in held:
+            self.dequeue(js)
         if self.limits is not None:
-            for js in (waiting := [js for js in self.jobs.values() if js.status is _WAITING]):
+            waiting = [js for js in self.jobs.values() if js.status is _WAITING and js not in held]
+            for js in waiting:
                 js.lane, js.key = self._lane(js), self._key(now, js)
-            return self.limits.relane(self.queue, waiting)
+            self.limits.relane(self.queue, waiting)
+        else:
+            self._refill(now)
+        for js in held:
+            js.lane, js.key = self._lane(js), self._key(now, js)
+            self.enqueue(js)
+
+    def _refill(self, now: int) -> None:
         lanes: dict[Hashable, list[Entry]] = {}
         for _, job in self.queue.in_order():
             js = self.jobs[job]
@@ -231,16 +226,19 @@ class TrainingState:
         js = self.jobs[job.id] = JobState(job, account, self._eligible[job.partition, job.gpu_types], now)
         if self.divides and job.gpus:
             js.cpu_milli, js.memory_bytes, js.storage = self.arrangement.asks(js)
+        if self.reserved is not None:
+            self.reserved.look(now, js, js.eligible)
         self.to_come -= 1
         # A function kept in an attribute gets a local name: for self.journal(...) Python looks for a method first.
         journal, lane_of, key_of = self.journal, self._lane, self._key
         journal((now, _ARRIVED, job.id, 0, -1, 0, 0))
         js.lane = lane = lane_of(js)
         js.key = key = key_of(now, js)
-        if self.limits is None:
+        if self.limits is not None:
+            self.limits.arrive(js)
+        if js.limits is None and self.reserved is None:
             self.queue.add(lane, (key, job.id))
         else:
-            self.limits.arrive(js)
             self.enqueue(js)
 
     def _finished(self, now: int, event: JobFinished) -> Respeeded | None:
@@ -274,6 +272,8 @@ class TrainingState:
     def wait(self, now: int, js: JobState) -> None:
         """Put a job that was stopped back into the queue."""
         js.since = now
+        if self.reserved is not None:
+            self.reserved.look(now, js, self._eligible[js.job.partition, js.job.gpu_types])
         self.put_in_order(now, js)
         self.enqueue(js)
 
@@ -282,15 +282,18 @@ class TrainingState:
         js.lane, js.key = self._lane(js), self._key(now, js)
 
     def enqueue(self, js: JobState) -> None:
-        """Let a job wait in its lane, or aside where a limit holds it back."""
-        if js.limits is None:
+        """Let a job wait in its lane, or aside where a limit or its reservation holds it back."""
+        if self.reserved is not None and js.id in self.reserved.begins:
+            js.lane = SetAside(js.lane)
+            self.queue.add_aside(js.lane, (js.key, js.id))
+        elif js.limits is None:
             self.queue.add(js.lane, (js.key, js.id))
         else:
             js.limits.book.enqueue(self.queue, js, js.lane)
 
     def dequeue(self, js: JobState) -> None:
         """Take a job out of the queue, or from where it was held back."""
-        if js.limits is None:
+        if js.limits is None or isinstance(js.lane, SetAside):
             self.queue.remove(js.lane, (js.key, js.id))
         else:
             js.limits.book.dequeue(self.queue, js)

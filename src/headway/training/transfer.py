@@ -71,6 +71,9 @@ def transferred(
         new.running[js.id] = js
         for node, _ in js.placement:
             new.on_node[node][js.id] = js
+    if new.reserved is not None:
+        for js in new.running.values():
+            js.eligible = new.reserved.allowed(now, js, js.eligible).nodes
     caused = [js for js in new.running.values() if _keep_running(now, new, js)]
     if new.divides and old.speed.sensitivity is None:
         caused += _give_dues(now, new)
@@ -78,6 +81,8 @@ def transferred(
         if js.status is Status.WAITING:
             if new.divides and js.gpus:
                 js.cpu_milli, js.memory_bytes, js.storage = policy.asks(js)
+            if new.reserved is not None:
+                new.reserved.look(now, js, js.eligible)
             new.put_in_order(now, js)
             new.enqueue(js)
     return new, caused or None

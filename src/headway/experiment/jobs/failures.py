@@ -47,9 +47,9 @@ def check_failures(model: FailureModel | None, cluster: Cluster, jobs: Sequence[
         )
 
 
-def faults_of(experiment: Experiment, nodes: int) -> Faults | None:
-    """Return failures and maintenance, or None where nothing was asked for."""
-    table = experiment.failures
+def faults_of(experiment: Experiment, cluster: Cluster) -> Faults | None:
+    """Return failures, maintenance and outages, or None where nothing was asked for."""
+    table, nodes = experiment.failures, len(cluster.nodes)
     model = failure_model(table)
     works = []
     for work in table.maintenance:
@@ -58,4 +58,6 @@ def faults_of(experiment: Experiment, nodes: int) -> Faults | None:
             cluster_table.within("maintenance nodes", node, 0, nodes - 1)
         start, length = span(work.start, "maintenance start"), span(work.length, "maintenance length", least=1)
         works.append(Maintenance(tuple(listed), start, length, span(work.lead, "maintenance lead")))
-    return Faults(nodes, experiment.run.seed, model, works) if model is not None or works else None
+    if model is None and not works and not cluster.outages:
+        return None
+    return Faults(nodes, experiment.run.seed, model, works, cluster.outages)

@@ -27,10 +27,10 @@ def with_leave(
     for job in jobs:
         found = limits.class_of(job) if job.name in ran else None
         for counter, amount in found.bounds if found is not None else ():
-            if amount > counter.most and counter.rule in declared:
+            if amount > counter.rule.highest and counter.rule in declared:
                 beyond.setdefault(counter.rule, []).append(amount)
     for rule, amounts in beyond.items():
-        most = f"{quantity(rule, rule.most)} to {quantity(rule, max(amounts))}"
+        most = f"{quantity(rule, rule.highest)} to {quantity(rule, max(amounts))}"
         notes.append(f"{counted(len(amounts), 'job')} ran beyond {rule}: raised from {most}")
-    raised = (replace(rule, most=max(beyond[rule])) if rule in beyond else rule for rule in cluster.limits)
+    raised = (replace(rule, most=max(beyond[rule]), changes=()) if rule in beyond else rule for rule in cluster.limits)
     return replace(cluster, limits=tuple(raised)) if beyond else cluster

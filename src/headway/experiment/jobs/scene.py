@@ -37,6 +37,7 @@ from headway.experiment.jobs.speed import (
     unknown_models,
     unknown_programs,
 )
+from headway.experiment.jobs.times import in_reservations, with_times
 from headway.files import write_whole
 from headway.formats.dates import Calendar
 from headway.formats.run_settings import check_measure
@@ -44,6 +45,7 @@ from headway.formats.slurm.followed import concerns
 from headway.formats.slurm.records import Unread
 from headway.formats.slurm.site import told
 from headway.formats.training import cluster_file, cluster_table
+from headway.formats.training.dated_table import shifted
 from headway.formats.training.past import NEVER, Past
 from headway.formats.training.settings import Experiment, PolicyTable
 from headway.metrics.training.cost import rates
@@ -137,7 +139,7 @@ class JobsScene(Scene):
 
     def faults(self) -> Faults | None:
         """Draw the failures of nodes anew from the seed, so the same each time."""
-        return faults_of(self.experiment, len(self.cluster.nodes))
+        return faults_of(self.experiment, self.cluster)
 
     def begin(self) -> Moment:
         """Make the cluster before anything has happened."""
@@ -233,7 +235,7 @@ def checked(experiment: Experiment) -> tuple[Experiment, tuple[str, ...], tuple[
     policy = policy_of(experiment)
     costs_of(experiment, facts_of(experiment))
     check_division(experiment, cluster, policy)
-    faults_of(experiment, len(cluster.nodes))
+    faults_of(experiment, cluster)
     for key in ("price", "watts"):
         rates(getattr(measure, key), f"--{key}", cluster)
     return experiment, about, unread, cluster, policy
@@ -245,13 +247,16 @@ def prepare(experiment: Experiment) -> JobsScene:
     table, measure = experiment.trace, experiment.measure
     made = arrivals(*source(table, cluster.gpus), table.load, table.estimates, table.models, experiment.run.seed)
     jobs, notes = made.jobs, [*about, *made.notes]
+    experiment, cluster = with_times(experiment, cluster, made, notes)
     if table.leave_out:
         jobs = without(jobs, set(table.leave_out))
         notes.append(f"{len(made.jobs) - len(jobs):,} jobs left out by name")
     cluster, jobs = divide(cluster, jobs, experiment.cluster.tenancy, experiment.cluster.sizing)
     jobs = anywhere(cluster, jobs, notes)
     cluster = with_leave(cluster, experiment.cluster, jobs, made.waits, notes)
+    jobs = in_reservations(cluster, jobs, notes)
     jobs, skipped = feasible(cluster, jobs, policy, table.skip_infeasible, notes)
+    cluster = shifted(cluster, _first_left(made, {*table.leave_out, *skipped}))
     check_span(jobs, cluster)
     check_failures(failure_model(experiment.failures), cluster, jobs)
     notes += [*unknown_models(experiment, jobs), *unknown_programs(experiment, jobs)]
@@ -266,8 +271,12 @@ def prepare(experiment: Experiment) -> JobsScene:
 
 def _begins(made: Arrivals, gone: set[str]) -> Calendar | None:
     """Return the date of time 0 of the jobs that are left."""
-    first = next((job.submit for job in made.jobs if label(job) not in gone), 0)
-    return None if made.calendar is None else made.calendar.shifted(first)
+    return None if made.calendar is None else made.calendar.shifted(_first_left(made, gone))
+
+
+def _first_left(made: Arrivals, gone: set[str]) -> int:
+    """Return when the first of the jobs that are left was submitted."""
+    return next((job.submit for job in made.jobs if label(job) not in gone), 0)
 
 
 def _past(made: Arrivals, jobs: Sequence[Job], dates: Calendar | None, notes: Sequence[str]) -> Past:

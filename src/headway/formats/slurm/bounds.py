@@ -8,17 +8,14 @@ from headway.formats.slurm.records import Bound, Unread
 
 COUNTS = ("GrpJobs", "GrpSubmit", "MaxJobs", "MaxSubmit", "MaxJobsPU", "MaxSubmitPU", "MaxJobsPA", "MaxSubmitPA")
 TRES = ("GrpTRES", "MaxTRES", "MaxTRESPU", "MaxTRESPA")
-MINUTES = ("GrpTRESMins", "GrpTRESRunMins", "MaxTRESMins")
-WALLS = ("MaxWall",)
+MINUTES = ("GrpTRESMins", "GrpTRESRunMins", "MaxTRESMins", "MaxTRESRunMinsPU", "MaxTRESRunMinsPA")
+WALLS = ("MaxWall", "GrpWall")
 UNFOLLOWED = {
     "GrpJobsAccrue": "age grows for all waiting jobs",
     "MaxJobsAccrue": "age grows for all waiting jobs",
     "MaxJobsAccruePU": "age grows for all waiting jobs",
     "MaxJobsAccruePA": "age grows for all waiting jobs",
-    "GrpWall": "wall time of a group is not counted",
     "MaxTRESPerNode": "what a job holds of one node is not limited",
-    "MaxTRESRunMinsPU": "what one user's running jobs may still use is not limited",
-    "MaxTRESRunMinsPA": "what one account's running jobs may still use is not limited",
     "MinTRES": "a job may ask for less",
     "MinPrioThres": "every job is planned for",
     "UsageThres": "no job is held for its usage",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from headway.formats.slurm.accounts import Tree
+from headway.formats.slurm.history import with_history
 from headway.formats.slurm.preemption import (
     Level,
     is_used,
@@ -15,18 +16,16 @@ from headway.formats.slurm.preemption import (
     qos_of,
     unread as unread_of_preemption,
 )
-from headway.formats.slurm.records import Change, SiteRules, Unread
+from headway.formats.slurm.records import Bound, Change, SiteRules, Unread
 from headway.formats.slurm.reservations import dated
 from headway.formats.slurm.rules import is_enforced, limits
 from headway.training.cluster import Qos, Tenant
 from headway.training.job import Job
 from headway.training.limits import LimitRule
 from headway.training.preemption_rules import Preemption, check_lists
-from headway.units import HOUR, counted
+from headway.units import HOUR
 
 _Kind = tuple[str, str, str, str]
-_LATEST = 2**62
-_REPEATED = frozenset({"DAILY", "WEEKLY", "WEEKDAY", "WEEKEND", "HOURLY"})
 FOLLOWED_FLAGS = ("denyonlimit", "overpartqos", "partitiontimelimit", "partitionmaxnodes", "nodecay", "")
 
 
@@ -35,6 +34,7 @@ class Followed:
     """A site's rules as a cluster has them, and what is left of them."""
 
     limits: tuple[LimitRule, ...] = ()
+    """Their changes are in nanoseconds since 1970, in the zone of the files."""
     tenants: tuple[Tenant, ...] = ()
     qos: tuple[Qos, ...] = ()
     levels: tuple[Level, ...] = ()
@@ -47,11 +47,12 @@ def followed(site: SiteRules) -> Followed:
     """Return what of a site's rules is followed, and what is not."""
     check_lists({each.name: each.preempts for each in site.qos})
     preempts = preemption(site.settings, any(each.preempts for each in site.qos))
+    site, left = with_history(site)
     tree = Tree(site)
     tenants = tree.tenants(site.shares)
     rules = limits(site, tree)
     notes = (*tree.notes, *_notes(site, tree, rules), *about_preemption(site, preempts))
-    unread = (*_unread(site, tree), *unread_of_preemption(site, preempts))
+    unread = (*_unread(site, tree, left), *unread_of_preemption(site, preempts))
     declared = preempts if is_used(preempts, site) else None
     return Followed(rules, tenants, qos_of(site), levels(site), declared, notes, unread)
 
@@ -89,7 +90,7 @@ def _strays(site: SiteRules, tree: Tree, known: set[str]) -> Iterator[str]:
                 yield f"QOS {qos.name}: preempts {name}, which is not described"
 
 
-def _unread(site: SiteRules, tree: Tree) -> Iterator[Unread]:
+def _unread(site: SiteRules, tree: Tree, left: Sequence[Change]) -> Iterator[Unread]:
     """Yield every rule that is not followed, with the jobs that it may concern."""
     if is_enforced(site):
         yield from (each for qos in site.qos for each in qos.unread)
@@ -100,12 +101,18 @@ def _unread(site: SiteRules, tree: Tree) -> Iterator[Unread]:
         yield from (each for each in below if each.what not in told)  # what an account has is printed of its users too
     for qos in site.qos:
         where = (("qos", qos.name),)
+        yield from _of_before(f"QOS {qos.name}", qos.bounds, where)
         for flag in sorted(qos.flags - set(FOLLOWED_FLAGS)):
             yield Unread(f"flag {flag} of QOS {qos.name}", where)
-        if qos.usage_factor != 1.0:
-            yield Unread(f"UsageFactor={qos.usage_factor:g} of QOS {qos.name}", where, "usage counts once")
+        if qos.usage_factor != 1.0 and any(bound.name == "GrpTRESMins" for bound in qos.bounds):
+            why = "it counts for fair share, and not for GrpTRESMins"
+            yield Unread(f"UsageFactor={qos.usage_factor:g} of QOS {qos.name}", where, why)
+    for association in tree.associations:
+        yield from _of_before(
+            f"association {tree.told(association)}", association.bounds, tree.where(association, site.partitions)
+        )
     yield from _of_partitions(site)
-    yield from _of_times(site)
+    yield from _of_times(site, left)
 
 
 def _of_partitions(site: SiteRules) -> Iterator[Unread]:
@@ -115,20 +122,10 @@ def _of_partitions(site: SiteRules) -> Iterator[Unread]:
             yield Unread(f"{names} of partition {each.name}", (("partition", each.name),), "who may enter is not asked")
 
 
-def _of_times(site: SiteRules) -> Iterator[Unread]:
-    """Yield what holds for some time alone: nodes away, reservations, values that were others before."""
-    if site.aways:
-        hours = sum((each.end - each.start) / HOUR for each in site.aways if each.end is not None)
-        open_ones = sum(each.end is None for each in site.aways)
-        still = f" and {open_ones:,} still away" if open_ones else ""
-        last = max(_LATEST if each.end is None else each.end for each in site.aways)
-        span = (min(each.start for each in site.aways), last)
-        yield Unread(f"{len(site.aways):,} times a node was away", (), f"{hours:,.1f} node-hours{still}", span)
-    for each in site.reservations:
-        why = f"{counted(len(each.nodes), 'node')} from {dated(each.start)} to {dated(each.end)}"
-        yield Unread(f"reservation {each.name}", (), why, None if each.flags & _REPEATED else (each.start, each.end))
+def _of_times(site: SiteRules, left: Sequence[Change]) -> Iterator[Unread]:
+    """Yield values that were others before, as far as that is not followed."""
     changed: dict[str, list[Change]] = {}
-    for change in site.changes:
+    for change in left:
         changed.setdefault(change.what, []).append(change)
     for what, changes in changed.items():
         names = ", ".join(dict.fromkeys(name for change in changes for name in change.names))
@@ -137,6 +134,15 @@ def _of_times(site: SiteRules) -> Iterator[Unread]:
         where = (("qos", name),) if kind == "QOS" else ()
         why = f"{names} until {dated(last)}: what holds since then is taken for all the time"
         yield Unread(f"earlier values of {_named(what, site)}", where, why, (0, last))
+
+
+def _of_before(whose: str, bounds: Sequence[Bound], where: tuple[tuple[str, str], ...]) -> Iterator[Unread]:
+    """Yield limits that were changed, for the time before the first change that is known."""
+    for bound in bounds:
+        if bound.history:
+            first = bound.history[0][0]
+            why = "it was changed then, and from what is not told: taken as since then"
+            yield Unread(f"{bound} of {whose} before {dated(first)}", where, why, (0, first))
 
 
 def _named(what: str, site: SiteRules) -> str:

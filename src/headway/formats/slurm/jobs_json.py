@@ -15,7 +15,7 @@ from headway.errors import InputError
 
 TEXTS = (
     *("JobID", "Cluster", "State", "Partition", "QOS", "Account", "User", "ReqTRES", "AllocTRES"),
-    *("ReqGRES", "JobGRES", "TaskGRES", "NodeList", "Reason"),
+    *("ReqGRES", "JobGRES", "TaskGRES", "NodeList", "Reason", "Reservation"),
 )
 """Columns of text; those in ``*GRES`` are for each node, for the job and for each task."""
 NUMBERS = (
@@ -78,6 +78,10 @@ class _State(msgspec.Struct, gc=False):
     reason: str | None = None
 
 
+class _Named(msgspec.Struct, gc=False):
+    name: str | None = None
+
+
 class _Required(msgspec.Struct, gc=False):
     cpus: _Number = msgspec.field(default=None, name="CPUs")
 
@@ -110,6 +114,8 @@ class _Job(msgspec.Struct, gc=False):
     state: _State | None = None
     job_state: str | list[str] | None = None
     state_reason: str | None = None
+    reservation: _Named | str | None = None
+    resv_name: str | None = None
     tres: msgspec.Raw = msgspec.Raw()
     """``_Resources`` as text: most jobs ask for the same as some other, and each different text is read once."""
     tres_req_str: str | None = None
@@ -217,6 +223,7 @@ def _texts(jobs: list[_Job]) -> dict[str, Column]:
         "JobGRES": [job.tres_per_job for job in jobs],
         "TaskGRES": [job.tres_per_task for job in jobs],
         "Reason": [(job.state.reason if job.state else None) or job.state_reason for job in jobs],
+        "Reservation": [_reservation(job) for job in jobs],
         "NodeList": [job.nodes if isinstance(job.nodes, str) else _list(job.nodes) for job in jobs],
     }
 
@@ -251,6 +258,11 @@ def _filled(texts: Sequence[str | None], jobs: list[_Job], *others: str) -> Sequ
 def _state(job: _Job) -> str | None:
     told = (job.state.current if job.state else None) or job.job_state
     return (told[0] if told else None) if isinstance(told, list) else told
+
+
+def _reservation(job: _Job) -> str | None:
+    told = job.reservation
+    return (told.name if isinstance(told, _Named) else told) or job.resv_name
 
 
 def _list(nodes: Any) -> str | None:

@@ -69,7 +69,7 @@ def qos_of(site: SiteRules) -> tuple[Qos, ...]:
     for each in site.qos:
         preempts = tuple(name for name in each.preempts if name in known)
         mode = _own_mode(site, each.preempt_mode)
-        found.append(Qos(each.name, each.priority, preempts, mode, each.grace, each.exempt))
+        found.append(Qos(each.name, each.priority, preempts, mode, each.grace, each.exempt, each.usage_factor))
     return tuple(found)
 
 

@@ -15,6 +15,8 @@ class Bound(NamedTuple):
     tres: str
     most: int
     """A number; bytes of memory, nanoseconds of wall time; minutes times a number where the name ends in ``Mins``."""
+    history: tuple[tuple[int, int], ...] = ()
+    """(since when, amount) of earlier ones and of this one, in order of time; -1: no limit then."""
 
     def __str__(self) -> str:
         return f"{self.name} {self.tres}".rstrip()
@@ -92,6 +94,8 @@ class Change:
     """``QOS long``, or ``association 15, 9`` by their numbers."""
     names: tuple[str, ...]
     """What was set: ``MaxTRESPU``, ``GrpJobs``, …"""
+    values: tuple[tuple[str, str], ...] = ()
+    """What of it to, as the database writes it: ``'1=400,1001=28'``, ``NULL``, ``5``."""
 
 
 @dataclass(frozen=True, slots=True)

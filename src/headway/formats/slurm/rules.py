@@ -6,13 +6,14 @@ QOS defines the same one. Time and number of nodes stay capped by the partition.
 of its own: a QOS that bounds CPUs leaves an account's bound on GPUs in force.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 
 from headway.errors import ExperimentError
 from headway.formats.slurm.accounts import Tree
 from headway.formats.slurm.cells import span
 from headway.formats.slurm.records import Association, Bound, PartitionRules, Qos, SiteRules
-from headway.training.limits import LimitRule
+from headway.training.limits import NO_LIMIT, TIMED, LimitRule
 from headway.units import DAY, MINUTE
 
 OVER, PARTITION_QOS, JOB_QOS, LIFTED, ASSOCIATION = range(5)
@@ -36,6 +37,7 @@ _COUNTED = {
     "MaxJobsPA": ("jobs", "MaxJobsPerAccount"),
     "MaxSubmitPA": ("submitted", "MaxSubmitJobsPerAccount"),
     "MaxWall": ("wall", "MaxWallDurationPerJobLimit"),
+    "GrpWall": ("wall_time", "GrpWallLimit"),
 }
 _SLOTS = {"MaxJobs": "MaxJobsPU", "MaxSubmit": "MaxSubmitPU"}
 """An association's limit for each of its users gives way to a QOS's limit for each user."""
@@ -133,14 +135,21 @@ def rule(
 ) -> LimitRule:
     """Return one limit as a rule; a limit of zero on time or nodes, under which nothing could run, is refused."""
     resource, unit, word = _resource(bound, prefix)
-    if not bound.most and resource.partition(":")[0] not in ("gpus", "cpus", "memory", "jobs", "submitted"):
+    amounts = [(at, most * unit if most >= 0 else NO_LIMIT) for at, most in bound.history]
+    if 0 in (bound.most, *(most for _, most in amounts)) and resource.partition(":")[0] not in (
+        "gpus",
+        "cpus",
+        "memory",
+        "jobs",
+        "submitted",
+    ):
         raise ExperimentError(f"{whose}: {bound} is 0: no job could ever start; -1 lifts a limit")
     slot = f"{_SLOTS.get(bound.name, bound.name)} {resource}"
-    used = resource.partition(":")[0] in ("gpu_time", "cpu_time")
+    used = resource.partition(":")[0] in TIMED
     return LimitRule(
         word,
         resource,
-        bound.most * unit,
+        amounts[0][1] if amounts else bound.most * unit,
         where,
         per if resource != "wall" else (),
         slot,
@@ -149,21 +158,33 @@ def rule(
         half_life if used else 0,
         0,
         safe and used,
+        _changes(amounts),
     )
+
+
+def _changes(amounts: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Return when a limit came to another amount; of several at one time the last counts."""
+    last = dict(amounts)
+    return tuple((at, most) for (_, before), (at, most) in pairwise(last.items()) if most != before)
 
 
 def _resource(bound: Bound, prefix: str) -> tuple[str, int, str]:
     """Return what a limit counts, in which unit, and what Slurm calls it when a job waits for it."""
     if bound.name in _COUNTED:
         resource, word = _COUNTED[bound.name]
-        return resource, 1, f"{prefix}{word}"
+        return resource, 1000 if resource == "wall_time" else 1, f"{prefix}{word}"
     kind, colon, model = bound.tres.partition(":")
     resource, unit, word, limit = _WORDS[kind]
     if bound.name.endswith("Mins"):
         running = "running_" if bound.name != "GrpTRESMins" else ""
         timed = f"{running}{resource[:-1]}_time{colon}{model}"
         cpu = "CPU" if bound.name.startswith("Grp") and word == "Cpu" else word
-        name = {"GrpTRESMins": f"Grp{cpu}Minutes", "GrpTRESRunMins": f"Grp{cpu}RunMinutes"}.get(bound.name)
+        name = {
+            "GrpTRESMins": f"Grp{cpu}Minutes",
+            "GrpTRESRunMins": f"Grp{cpu}RunMinutes",
+            "MaxTRESRunMinsPU": f"Max{word}RunMinutesPerUser",
+            "MaxTRESRunMinsPA": f"Max{word}RunMinutesPerAccount",
+        }.get(bound.name)
         return timed, MINUTE * 1000, f"{prefix}{name or f'Max{word}MinutesPerJob'}{limit}"
     short = "Mem" if word == "Memory" and (prefix == "Assoc" or bound.name == "GrpTRES") else word
     if bound.name == "GrpTRES":

@@ -12,11 +12,13 @@ from headway.formats.slurm import bounds as limits
 from headway.formats.slurm.cells import absent, span
 from headway.formats.slurm.printed import Row, headings, rows
 from headway.formats.slurm.records import Association, Away, Change, Qos, Share, SiteRules
-from headway.formats.slurm.reservations import instant
+from headway.formats.slurm.reservations import dated, instant
 from headway.formats.training.cluster_records import Described
 
 _ROOT = "root"
 _COLUMNS = {"min_prio_thresh": "MinPrioThres", "max_wall_pj": "MaxWall", "max_wall_duration_per_job": "MaxWall"}
+_VALUE = re.compile(r"(?:^|, )(\w+) ?= ?(?:if \([^,()]*, )?(NULL|-?\d+(?:\.\d+)?|'[^']*')")
+"""What a column of the database was set to: ``max_jobs=NULL``, ``grp_tres = if (id_assoc=4, '1001=16', grp_tres)``."""
 _ENDINGS = (("_jobs", ""), ("_per_user", "_pu"), ("_pj", ""))
 
 
@@ -137,7 +139,8 @@ def _changes(table: Iterator[Row]) -> Iterator[Change]:
         keys = re.findall(r"(?:^|, )(\w+) ?= ?", re.sub(r"'[^']*'", "", info))
         names = tuple(dict.fromkeys(name for key in keys if (name := _set(key))))
         if names:
-            yield Change(_instant(row, "time") or 0, _whose(action, row.text("where")), names)
+            values = tuple((name, text) for key, text in _VALUE.findall(info) if (name := _set(key)))
+            yield Change(_instant(row, "time") or 0, _whose(action, row.text("where")), names, values)
 
 
 def _set(column: str) -> str | None:
@@ -163,7 +166,13 @@ def _aways(table: Iterator[Row]) -> Iterator[Away]:
     for row in table:
         node, start = row.text("nodename"), _instant(row, "timestart")
         if node and start is not None:
-            yield Away(node, start, _instant(row, "timeend"), row.text("state"), row.text("reason"))
+            end = _instant(row, "timeend")
+            if end is not None and end < start:
+                raise ExperimentError(
+                    f"{row.place}: node {node} is back at {dated(end)}, before it went, {dated(start)}"
+                )
+            if end != start:
+                yield Away(node, start, end, row.text("state"), row.text("reason"))
 
 
 _READERS = {

@@ -48,6 +48,7 @@ TIERS_UNKNOWN = (
     "PriorityTier differs between partitions: tiers are a rule of the cluster; give this file, or scontrol show "
     "partition, with --cluster too; without it they do not count"
 )
+NO_USAGE = "fair-share: usage starts at none; --cluster sshare.txt of sshare -a -l -P begins with that"
 _FLAGS = ("NO_FAIR_TREE", "FAIR_TREE")
 """Priority flags that are followed."""
 
@@ -90,6 +91,7 @@ def told(notes: Iterable[str], cluster: Cluster) -> list[str]:
         EQUAL_SHARES: bool(cluster.tenants),
         PREEMPTION_UNKNOWN: cluster.preemption is not None,
         TIERS_UNKNOWN: bool(tiers_of(cluster)),
+        NO_USAGE: any(tenant.used for tenant in cluster.tenants),
     }
     return [note for note in notes if not settled.get(note)]
 
@@ -141,7 +143,7 @@ def _order(settings: Mapping[str, str], notes: list[str]) -> str:
     if weights["fairshare_weight"]:
         if "no_fair_tree" not in settings.get("priorityflags", "").lower():
             options.append("fair_tree=true")
-        notes.extend((EQUAL_SHARES, "fair-share: usage starts at none"))
+        notes.extend((EQUAL_SHARES, NO_USAGE))
     if weights["qos_weight"]:
         notes.append(QOS_UNKNOWN)
     return f"multifactor({','.join(options)})"

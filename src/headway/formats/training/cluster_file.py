@@ -25,12 +25,28 @@ from headway.formats.slurm import (
 )
 from headway.formats.slurm.followed import Followed, followed
 from headway.formats.slurm.preemption import Level
-from headway.formats.slurm.records import SiteRules, Unread
+from headway.formats.slurm.records import Share, SiteRules, Unread
+from headway.formats.slurm.reservations import dated
+from headway.formats.slurm.times import site_times
+from headway.formats.slurm.usage import used_before
 from headway.formats.training import openb
 from headway.formats.training.cluster_records import Described, NodeRecord, PartitionRecord
-from headway.formats.training.cluster_table import ClusterTable, NodeGroup, PartitionTable, tables_of_tenants
-from headway.formats.training.limit_table import table_from_rule
+from headway.formats.training.cluster_table import (
+    ClusterTable,
+    NodeGroup,
+    PartitionTable,
+    node_names,
+    tables_of_tenants,
+)
+from headway.formats.training.limit_table import (
+    LimitChangeTable,
+    LimitTable,
+    table_from_rule,
+    written as amount_written,
+)
 from headway.formats.training.preemption_table import table_from_preemption, table_from_qos, written
+from headway.training.limits import LimitRule
+from headway.units import exact_duration
 
 
 class Source(Protocol):
@@ -67,8 +83,16 @@ def read(paths: Sequence[str]) -> tuple[ClusterTable, tuple[str, ...], tuple[Unr
     for each in described:
         site = site.merged(each.rules)
     rules = followed(site)
-    notes = (*(note for each in described for note in each.notes), *rules.notes)
-    return _ruled(merged(described, base), rules), notes, rules.unread
+    table = _ruled(merged(described, base), rules)
+    table, usage = _with_usage(table, site.shares)
+    times = site_times(site.aways, site.reservations, node_names(table))
+    table = structs.replace(
+        table,
+        outages=[*table.outages, *times.outages],
+        reservations=[*table.reservations, *times.reservations],
+    )
+    notes = (*(note for each in described for note in each.notes), *rules.notes, *times.notes, *usage)
+    return table, notes, (*rules.unread, *times.unread)
 
 
 def _ruled(table: ClusterTable, rules: Followed) -> ClusterTable:
@@ -76,7 +100,7 @@ def _ruled(table: ClusterTable, rules: Followed) -> ClusterTable:
     levels = {each.name: each for each in rules.levels}
     return structs.replace(
         table,
-        limits=[*table.limits, *map(table_from_rule, rules.limits)],
+        limits=[*table.limits, *map(_dated_limit, rules.limits)],
         tenants=table.tenants or tables_of_tenants(rules.tenants),
         qos=table.qos or list(map(table_from_qos, rules.qos)),
         partitions=[_leveled(each, levels) for each in table.partitions],
@@ -90,6 +114,30 @@ def _leveled(table: PartitionTable, levels: dict[str, Level]) -> PartitionTable:
     if level is None or table.tier != PartitionTable(name="", nodes="").tier:
         return table
     return structs.replace(table, tier=level.tier, preempt_mode=str(level.mode or ""), grace=written(level.grace))
+
+
+def _with_usage(table: ClusterTable, shares: Sequence[Share]) -> tuple[ClusterTable, list[str]]:
+    """Return the table with what accounts had used before, unless it says that itself; and a note on it."""
+    cpus, gpus = (sum(group.nodes * amount for group, amount in amounts) for amounts in _amounts(table))
+    used, note = used_before(shares, cpus / max(1, gpus))
+    if not note or any(tenant.used for tenant in table.tenants):
+        return table, []
+    tenants = [
+        structs.replace(tenant, used={user: exact_duration(time) for user, time in used.get(tenant.name, {}).items()})
+        for tenant in table.tenants
+    ]
+    return structs.replace(table, tenants=tenants), [note]
+
+
+def _amounts(table: ClusterTable) -> tuple[list[tuple[NodeGroup, int]], list[tuple[NodeGroup, int]]]:
+    with_gpus = [group for group in table.node_groups if group.gpus]
+    return [(group, group.cpus or 0) for group in with_gpus], [(group, group.gpus) for group in with_gpus]
+
+
+def _dated_limit(rule: LimitRule) -> LimitTable:
+    """Return the table of a site's limit, whose changes have dates."""
+    changes = [LimitChangeTable(at=dated(at), most=amount_written(rule.resource, most)) for at, most in rule.changes]
+    return structs.replace(table_from_rule(replace(rule, changes=())), changes=changes)
 
 
 def merged(described: Sequence[Described], base: ClusterTable) -> ClusterTable:

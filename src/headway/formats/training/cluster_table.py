@@ -7,6 +7,14 @@ from typing import Any
 from msgspec import Struct, field, structs
 
 from headway.errors import ExperimentError, InputError, unknown_name
+from headway.formats.training.dated_table import (
+    OutageTable,
+    ReservationTable,
+    outages_from,
+    reservations_from,
+    tables_of_outages,
+    tables_of_reservations,
+)
 from headway.formats.training.limit_table import LimitTable, rule_from_table, table_from_rule, with_values
 from headway.formats.training.preemption_table import (
     PreemptionTable,
@@ -20,7 +28,7 @@ from headway.formats.training.preemption_table import (
     table_from_qos,
 )
 from headway.training.cluster import Cluster, Level, Node, Partition, Tenant
-from headway.units import REFERENCE_SPEED_PPM, parse_size
+from headway.units import REFERENCE_SPEED_PPM, exact_duration, parse_duration, parse_size
 
 MOST_NODES = 50_000
 MOST_GPUS_A_NODE = 100_000
@@ -76,6 +84,8 @@ class TenantTable(Struct, kw_only=True):
     borrow: bool = False
     parent: str = ""
     users: dict[str, int] = field(default_factory=dict)
+    used: dict[str, str] = field(default_factory=dict)
+    """GPU time that its users had used when the run began, decayed until then."""
 
 
 class ClusterTable(Struct, kw_only=True):
@@ -100,6 +110,8 @@ class ClusterTable(Struct, kw_only=True):
     """Other amounts for limits, by name or address, for sweeps and variants; none: without it."""
     qos: list[QosTable] = field(default_factory=list)
     preemption: PreemptionTable = field(default_factory=PreemptionTable)
+    outages: list[OutageTable] = field(default_factory=list)
+    reservations: list[ReservationTable] = field(default_factory=list)
     tenancy: str = "pool"
     sizing: str = "gpu-time"
     sharing_penalty: float = 0.0
@@ -132,7 +144,15 @@ def build(table: ClusterTable) -> Cluster:
         limits=with_values(tuple(map(rule_from_table, table.limits)), table.limit),
         qos=tuple(map(qos_from_table, table.qos)),
         preemption=preemption_from_table(table.preemption, table.qos),
+        outages=outages_from(table.outages, names),
+        reservations=reservations_from(table.reservations, names),
     )
+
+
+def node_names(table: ClusterTable) -> list[str]:
+    """Return what the nodes of a table are called."""
+    groups = table.node_groups or [_only_group(table)]
+    return _names(groups, sum(group.nodes for group in groups))
 
 
 def _names(groups: list[NodeGroup], count: int) -> list[str]:
@@ -159,6 +179,8 @@ def described(table: ClusterTable, cluster: Cluster) -> ClusterTable:
         limit={},
         qos=list(map(table_from_qos, cluster.qos)),
         preemption=table_from_preemption(cluster.preemption),
+        outages=tables_of_outages(cluster),
+        reservations=tables_of_reservations(cluster),
     )
 
 
@@ -173,6 +195,7 @@ def tables_of_tenants(tenants: Iterable[Tenant]) -> list[TenantTable]:
             borrow=t.borrow,
             parent=t.parent,
             users=dict(t.users),
+            used={user: exact_duration(time // 1000) for user, time in t.used},
         )
         for t in tenants
     ]
@@ -306,7 +329,16 @@ def _tenants(tables: list[TenantTable]) -> tuple[Tenant, ...]:
         for user, weight in tenant.users.items():
             within(f"tenant {tenant.name}: weight of user {user}", weight, 1, 10**9)
     return tuple(
-        Tenant(t.name, t.weight, t.guaranteed_gpus, t.limit_gpus, t.borrow, t.parent, tuple(t.users.items()))
+        Tenant(
+            t.name,
+            t.weight,
+            t.guaranteed_gpus,
+            t.limit_gpus,
+            t.borrow,
+            t.parent,
+            tuple(t.users.items()),
+            tuple((user, parse_duration(time, what=f"tenant {t.name}: used") * 1000) for user, time in t.used.items()),
+        )
         for t in tables
     )
 

@@ -7,8 +7,18 @@ from typing import Any
 from msgspec import Struct, field
 
 from headway.errors import ExperimentError, InputError, unknown_name
-from headway.training.limits import LimitRule
+from headway.formats.dates import is_date
+from headway.training.limits import NO_LIMIT, LimitRule
 from headway.units import exact_duration, parse_duration, parse_size
+
+NONE = "none"
+
+
+class LimitChangeTable(Struct, kw_only=True):
+    """Another amount from a time on: a length since the run began, or a date of the site."""
+
+    at: str | int | float
+    most: float | str
 
 
 class LimitTable(Struct, kw_only=True, omit_defaults=True):
@@ -25,6 +35,7 @@ class LimitTable(Struct, kw_only=True, omit_defaults=True):
     half_life: str = ""
     used: str = ""
     ahead: bool = False
+    changes: list[LimitChangeTable] = field(default_factory=list)
 
 
 def rule_from_table(table: LimitTable) -> LimitRule:
@@ -42,6 +53,17 @@ def rule_from_table(table: LimitTable) -> LimitRule:
         parse_duration(table.half_life, what=f"limit {table.name}: half_life") if table.half_life else 0,
         amount(table.name, table.resource, table.used) if table.used else 0,
         table.ahead,
+        _changes(table),
+    )
+
+
+def _changes(table: LimitTable) -> tuple[tuple[int, int], ...]:
+    """Return the changes of a limit whose times are known."""
+    what = f"limit {table.name}: changes"
+    return tuple(
+        (parse_duration(str(each.at), what=what), amount(table.name, table.resource, each.most))
+        for each in table.changes
+        if not is_date(str(each.at))
     )
 
 
@@ -62,6 +84,9 @@ def table_from_rule(rule: LimitRule) -> LimitTable:
         half_life=exact_duration(rule.half_life) if rule.half_life else "",
         used=str(written(rule.resource, rule.used)) if rule.used else "",
         ahead=rule.ahead,
+        changes=[
+            LimitChangeTable(at=exact_duration(time), most=written(rule.resource, most)) for time, most in rule.changes
+        ],
     )
 
 
@@ -74,7 +99,7 @@ def with_values(rules: Sequence[LimitRule], values: Mapping[str, float | str | N
         if value is None or value == "none":
             del made[place]
         else:
-            made[place] = replace(rule, most=amount(rule.name, rule.resource, value))
+            made[place] = replace(rule, most=amount(rule.name, rule.resource, value), changes=())
     return tuple(made)
 
 
@@ -95,6 +120,8 @@ def amount(name: str, resource: str, given: float | str) -> int:
     """Return what people write of a resource in units of the core: ``32``, ``500GB``, ``2d``, ``1000h`` of GPU time."""
     kind, what = resource.partition(":")[0], f"limit {name}: {resource}"
     text = str(given)
+    if text == NONE:
+        return NO_LIMIT
     if kind == "memory":
         return parse_size(text, what=what)
     if kind == "wall" or kind.endswith("_time"):
@@ -116,6 +143,8 @@ def amount(name: str, resource: str, given: float | str) -> int:
 def written(resource: str, most: int) -> float | str:
     """Return an amount of a resource as people write it; ``amount`` reads it back."""
     kind = resource.partition(":")[0]
+    if most >= NO_LIMIT:
+        return NONE
     if kind == "memory":
         return f"{most}B"
     if kind == "wall":

@@ -18,6 +18,7 @@ class QosTable(Struct, kw_only=True, omit_defaults=True):
     """requeue, cancel or off; empty: as ``cluster.preemption`` has it."""
     grace: str = ""
     exempt: str = ""
+    usage_factor: float = 1.0
 
 
 class PreemptionTable(Struct, kw_only=True, omit_defaults=True):
@@ -43,6 +44,8 @@ def qos_from_table(table: QosTable) -> Qos:
     what = f"qos {table.name}"
     if not 0 <= table.priority <= 2**32:
         raise ExperimentError(f"{what}: priority {table.priority} must lie in 0 to {2**32:,}")
+    if not 0 <= table.usage_factor <= 1000:
+        raise ExperimentError(f"{what}: usage_factor {table.usage_factor} must lie in 0 to 1000")
     return Qos(
         table.name,
         table.priority,
@@ -50,6 +53,7 @@ def qos_from_table(table: QosTable) -> Qos:
         mode_of(table.preempt_mode, what),
         span(table.grace, f"{what}: grace"),
         span(table.exempt, f"{what}: exempt") if table.exempt else None,
+        table.usage_factor,
     )
 
 
@@ -62,6 +66,7 @@ def table_from_qos(qos: Qos) -> QosTable:
         preempt_mode=str(qos.preempt_mode or ""),
         grace=written(qos.grace),
         exempt="" if qos.exempt is None else exact_duration(qos.exempt),
+        usage_factor=qos.usage_factor,
     )
 
 

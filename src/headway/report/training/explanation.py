@@ -19,7 +19,7 @@ from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.waits import waits
 from headway.report.training.expected import LEAST_HISTORY, Expected, expected_start
 from headway.report.training.story import described
-from headway.report.training.stretches import clock, recorded_causes
+from headway.report.training.stretches import recorded_causes
 from headway.sim.copies import Copies
 from headway.sim.faults import Faults
 from headway.sim.resume import Moment, resume
@@ -36,7 +36,7 @@ from headway.training.policies.preemption import fits
 from headway.training.rows import Kind
 from headway.training.speed import Costs, SpeedModel
 from headway.training.state import TrainingState
-from headway.units import HOUR, SECOND, WHOLE_GPU_MILLI, format_duration, to_seconds
+from headway.units import HOUR, SECOND, WHOLE_GPU_MILLI, clock, format_duration, to_seconds
 
 PREEMPTION, MOVES = "preemption", "moves"
 _ENDS = {

@@ -49,6 +49,7 @@ _CAUSES = {
     CauseKind.LIMIT: "held back by a limit",
     CauseKind.GRACE: "victims have grace",
     CauseKind.REQUEUED: "just requeued",
+    CauseKind.RESERVED: "nodes reserved in advance",
 }
 _LONGEST = 32
 """Letters of the name of a run."""

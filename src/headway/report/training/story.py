@@ -12,7 +12,7 @@ import numpy as np
 
 from headway.core.tape import Tape, TapeRow
 from headway.errors import TapeError
-from headway.report.training.stretches import Interval, Running, Timeline, Waiting, clock
+from headway.report.training.stretches import Interval, Running, Timeline, Waiting
 from headway.training.cause import Cause
 from headway.training.cluster import Cluster
 from headway.training.explain import why_waiting
@@ -21,7 +21,7 @@ from headway.training.policies.compose import ComposedPolicy
 from headway.training.replay import Walk
 from headway.training.rows import Kind
 from headway.training.speed import Costs, SpeedModel
-from headway.units import format_duration, to_seconds
+from headway.units import clock, format_duration, to_seconds
 
 _JOB_KINDS = (
     *(Kind.ARRIVED, Kind.FINISHED, Kind.FAILED, Kind.CANCELLED),

@@ -14,7 +14,7 @@ from headway.training.precedence import Precedence
 from headway.training.replay import placement_of
 from headway.training.resources import Grant
 from headway.training.rows import Kind
-from headway.units import DAY, HOUR, MINUTE, REFERENCE_SPEED_PPM, SECOND, format_duration, to_seconds
+from headway.units import REFERENCE_SPEED_PPM, clock, format_duration, to_seconds
 
 _STOPS = {
     Kind.FINISHED: "finished",
@@ -247,14 +247,6 @@ def recorded_causes(causes: Iterable[Cause]) -> list[dict[str, object]]:
         {"kind": str(c.kind), "level": c.level or None, "text": c.text, "jobs": list(c.names), **c.facts}
         for c in causes
     ]
-
-
-def clock(time: int) -> str:
-    """Return a time since the run began, to the second, finer where it is: ``3d 04:05:06.5``."""
-    days, rest = divmod(time, DAY)
-    fraction = f".{rest % SECOND:09d}".rstrip("0") if rest % SECOND else ""
-    clock = f"{rest // HOUR:02d}:{rest % HOUR // MINUTE:02d}:{rest % MINUTE // SECOND:02d}{fraction}"
-    return f"{days}d {clock}" if days else clock
 
 
 def _record_grant(grant: Grant | None) -> dict[str, object]:

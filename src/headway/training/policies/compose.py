@@ -21,6 +21,7 @@ from headway.training.policies.site_preemption import SitePreemption
 from headway.training.precedence import tiers_of
 from headway.training.proportional_share import ProportionalShares
 from headway.training.queue import Lane, tier_of
+from headway.training.reserved import Inside, moves_with_time, opens
 from headway.training.resources import Grant, Placement
 from headway.training.state import TrainingState
 
@@ -95,6 +96,7 @@ class ComposedPolicy:
         self._order_lanes = type(self.order).lane is not Order.lane
         self.ranks_lanes = self._tenant_lanes or self._order_lanes
         self._tiers = bool(tiers_of(state.cluster))
+        self._reserved = state.reserved
         lanes = (self.backfill.by_shape, self._tenant_lanes, self._partition_lanes, self._order_lanes)
         self._one_lane = not any(lanes)
         # A start takes free GPUs, which a job that preempts could have had: it never helps one that is blocked. Only
@@ -102,7 +104,7 @@ class ComposedPolicy:
         # later.
         in_order = type(self.order).victims is Order.victims and not self._order_lanes and self._alone
         self._only_releases_help = not state.quotas and (not self.preempts or in_order)
-        self._limits_move = state.limits is not None and state.limits.moves
+        self._limits_move = moves_with_time(state)
         self._site = None if state.preempting is None else SitePreemption(state.preempting)
         # Where something may be reclaimed, jobs are stopped; where a limit lets jobs go with time, it wakes up.
         self._plain = self._plain and not state.quotas and not self._limits_move and self._site is None
@@ -121,6 +123,12 @@ class ComposedPolicy:
 
     def lane(self, js: JobState) -> Hashable:
         """Jobs that can be compared by their keys alone, and block each other."""
+        if self._reserved is not None and js.id in self._reserved.inside:
+            return Inside(js.job.reservation, self._lane_outside(js))
+        return self._lane_outside(js)
+
+    def _lane_outside(self, js: JobState) -> Hashable:
+        """The same of jobs that run in no reservation."""
         if self._one_lane:
             return ""
         if self.backfill.by_shape:
@@ -160,7 +168,7 @@ class ComposedPolicy:
 
     def _until_limits_open(self, now: int, state: TrainingState) -> Iterator[Action]:
         yield from self._chosen(now, state)
-        if state.limits is not None and (time := state.limits.opens()) < NEVER:
+        if (time := opens(now, state)) < NEVER:
             yield from self._wake(now, time)
 
     def _by_site(self, now: int, state: TrainingState, site: SitePreemption) -> Iterator[Action]:

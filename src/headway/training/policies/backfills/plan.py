@@ -197,6 +197,7 @@ class Plan:
         pool, ends = state.pool, state.ends.of_rate(0)
         return (
             state.speed.constant
+            and state.reserved is None
             and not (policy.preempts or state.quotas or state.divides)
             and policy.migration is None
             and type(policy.order).lane is Order.lane
@@ -295,8 +296,9 @@ def is_kept_out(state: TrainingState, js: JobState) -> bool:
 def reserved(state: TrainingState, js: JobState, parts: Parts, rule: PlacementRule) -> Placement | None:
     """Return the placement of a reservation; None when its GPUs are not free."""
     pool = state.pool
+    open_nodes = pool.schedulable & js.eligible
     for node, count in parts:
-        if not pool.schedulable >> node & 1 or pool.free_count[node] < count or not pool.host_fits(js, node, count):
+        if not open_nodes >> node & 1 or pool.free_count[node] < count or not pool.host_fits(js, node, count):
             return None
     placement = tuple((node, gpus_of(pool, node, count)) for node, count in parts)
     return placement if rule.allows(js, placement) else None

@@ -13,6 +13,7 @@ from headway.training.jobstate import JobState
 from headway.training.policies.parts import PlacementRule
 from headway.training.pool import Pool
 from headway.training.queue import Key
+from headway.training.reserved import version_of
 from headway.training.resources import Placement
 from headway.training.state import TrainingState
 from headway.units import REFERENCE_SPEED_PPM
@@ -21,11 +22,11 @@ from headway.units import REFERENCE_SPEED_PPM
 class Future:
     """A snapshot of the expected ends of running jobs at a backfill's last decision."""
 
-    __slots__ = ("_changes", "_ends", "_schedulable")
+    __slots__ = ("_changes", "_ends", "_reserved", "_schedulable")
 
     def __init__(self) -> None:
         self._ends: list[tuple[Key, int]] = []
-        self._schedulable = 0
+        self._schedulable = self._reserved = 0
         self._changes = -1
 
     def same(self, state: TrainingState) -> bool:
@@ -34,7 +35,7 @@ class Future:
 
     def holds(self, now: int, state: TrainingState) -> bool:
         """Return whether all went as expected since the snapshot: jobs that ended were to end by now, none is late."""
-        if self._schedulable != state.pool.schedulable:
+        if self._schedulable != state.pool.schedulable or self._reserved != version_of(state):
             return False
         ends, before = state.ends.of_rate(0), self._ends
         if ends and ends[0][0] <= now:
@@ -45,6 +46,7 @@ class Future:
         """Take a new snapshot."""
         self._ends = state.ends.of_rate(0).copy()
         self._schedulable = state.pool.schedulable
+        self._reserved = version_of(state)
         self._changes = state.changes
 
 

@@ -13,6 +13,7 @@ from headway.training.feasible import quota_refusal
 from headway.training.jobstate import JobState
 from headway.training.policies.parts import Admission
 from headway.training.queue import Lane
+from headway.training.reserved import is_inside
 from headway.training.state import TrainingState
 from headway.units import WHOLE_GPU_MILLI
 
@@ -106,7 +107,7 @@ def _many_lanes(now: int, state: TrainingState, policy: Admission, memory: Block
     for lane in open_lanes(state, policy, closed):
         js = jobs[lane.head[1]]
         shared = territory and territory & state.eligible(js.job.partition, ())
-        if shared and not (state.quotas and guaranteed(js)):
+        if shared and not (state.quotas and guaranteed(js)) and not is_inside(state, js):
             closed.add(lane.name)
             continue
         if not memory.still(lane, version):
@@ -120,7 +121,7 @@ def _many_lanes(now: int, state: TrainingState, policy: Admission, memory: Block
         closed.add(lane.name)
         if not state.quotas or quota_refusal(js) is None:
             policy.blocked = policy.blocked or js
-            if strict:
+            if strict and not is_inside(state, js):
                 territory |= state.eligible(js.job.partition, ())
 
 

@@ -83,6 +83,13 @@ class Multifactor(RoundOrder):
         if not self.qos:
             self._qos = _parts_of_largest({each.name: each.priority for each in state.cluster.qos})
         self._tenants = {each.name: each for each in state.cluster.tenants}
+        self._counts = {each.name: each.usage_factor for each in state.cluster.qos if each.usage_factor != 1.0}
+        """Of QOSs whose jobs count more or less than once."""
+        for tenant in state.cluster.tenants:
+            for user, time in tenant.used:
+                who = tenant.name, user if self.fair_tree else ""
+                self._usage[who] = self._usage.get(who, 0.0) + time
+                self._ended[who] = 0
         self._shares = _shares(state.cluster.tenants)
         self._partitions = _parts_of_largest({p.name: p.priority for p in state.cluster.partitions})
         self._known: dict[int, tuple[Who, float]] = {}
@@ -123,7 +130,7 @@ class Multifactor(RoundOrder):
         """Count what a job that has ended held, from the next period on."""
         who, _ = self._known.get(js.id) or self._know(js)
         del self._known[js.id]
-        self._ended[who] = self._ended.get(who, 0) + js.attained
+        self._ended[who] = self._ended.get(who, 0) + self._counted_as(js, js.attained)
 
     def factor(self, tenant: str, user: str = "") -> float:
         """Return the fair-share factor in this period: 1 if nothing was used; classically 0.5 at the share."""
@@ -135,9 +142,9 @@ class Multifactor(RoundOrder):
         running = Status.RUNNING
         for (who, _), js in zip(self._all_known(state), state.jobs.values(), strict=True):
             if js.status is running:
-                held[who] = held.get(who, 0) + js.attained + (now - js.since) * js.width
+                held[who] = held.get(who, 0) + self._counted_as(js, js.attained + (now - js.since) * js.width)
             elif js.attained:
-                held[who] = held.get(who, 0) + js.attained
+                held[who] = held.get(who, 0) + self._counted_as(js, js.attained)
         decay = 0.5 ** ((now - max(0, self._calculated)) / self.half_life)
         for who, attained in held.items():
             fresh = attained - self._counted.get(who, 0)
@@ -146,6 +153,11 @@ class Multifactor(RoundOrder):
         self._calculated = now
         self._factors = self._tree(state) if self.fair_tree else self._classic(state)
         self._fair = {who: factor * self._fair_most for who, factor in self._factors.items()}
+
+    def _counted_as(self, js: JobState, attained: int) -> int:
+        """Return what a job has used, as its QOS counts it."""
+        factor = self._counts.get(js.job.qos) if self._counts else None
+        return attained if factor is None else round(attained * factor)
 
     def _classic(self, state: TrainingState) -> dict[Who, float]:
         """Return 2 to the minus usage over share, for each tenant."""
