@@ -61,7 +61,10 @@ def test_it_decays_from_the_beginning_of_the_run_also_of_who_has_submitted_nothi
 
 
 def test_jobs_of_a_qos_count_as_often_as_its_usage_factor_says() -> None:
-    cluster = replace(uniform(1, 8, tenants=(Tenant("a"), Tenant("b"))), qos=(Qos("free", 1, 0.0), Qos("dear", 1, 4.0)))
+    cluster = replace(
+        uniform(1, 8, tenants=(Tenant("a"), Tenant("b"))),
+        qos=(Qos("free", usage_factor=0.0), Qos("dear", usage_factor=4.0)),
+    )
     jobs = [of("a", 0, 100, qos="free"), of("b", 0, 50), of("b", 1, 10), of("a", 2, 10)]
     assert ran(cluster, jobs, tree=False).starts[3] < ran(cluster, jobs, tree=False).starts[2]
     jobs = [of("a", 0, 20, qos="dear"), of("b", 0, 50), of("a", 1, 10), of("b", 2, 10)]
