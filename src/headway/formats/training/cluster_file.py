@@ -7,7 +7,7 @@ module with ``describes(text)`` and ``cluster(text, where)``; it is listed in ``
 import gzip
 import zlib
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Protocol
@@ -24,6 +24,7 @@ from headway.formats.slurm import (
     sinfo as slurm_sinfo,
 )
 from headway.formats.slurm.followed import Followed, followed
+from headway.formats.slurm.modify import Rules, modified
 from headway.formats.slurm.preemption import Level
 from headway.formats.slurm.records import SiteRules, Unread
 from headway.formats.training import openb
@@ -31,6 +32,7 @@ from headway.formats.training.cluster_records import Described, NodeRecord, Part
 from headway.formats.training.cluster_table import ClusterTable, NodeGroup, PartitionTable, tables_of_tenants
 from headway.formats.training.limit_table import table_from_rule
 from headway.formats.training.preemption_table import table_from_preemption, table_from_qos, written
+from headway.training.limits import LimitRule
 
 
 class Source(Protocol):
@@ -54,24 +56,48 @@ SOURCES: tuple[Source, ...] = (
 )
 
 
-def read(paths: Sequence[str]) -> tuple[ClusterTable, tuple[str, ...], tuple[Unread, ...]]:
-    """Return the cluster that files describe together, what to know about them, and which rules are not followed."""
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What files say about a cluster."""
+
+    table: ClusterTable
+    notes: tuple[str, ...] = ()
+    """What to know about them."""
+    unread: tuple[Unread, ...] = ()
+    """Rules of a site that are not followed."""
+    site: SiteRules = field(default_factory=SiteRules)
+    """The rules of a Slurm site, with the changes that were asked for."""
+    changed: tuple[str, ...] = ()
+    """What those change, a line each."""
+    set_limits: frozenset[LimitRule] = frozenset()
+    """Limits that are as somebody set them for this run."""
+
+
+def read(paths: Sequence[str], rules: Rules | None = None) -> Read:
+    """Return the cluster that files describe together, with changes of a Slurm site's rules."""
     tables = [_table(Path(path)) for path in paths if path.endswith(".toml")]
     described = [_described(path) for path in paths if not path.endswith(".toml")]
     if len(tables) > 1:
         raise ExperimentError("cluster files: only one of them may be a TOML file")
     base = tables[0] if tables else ClusterTable()
-    if not described:
-        return base, (), ()
     site = SiteRules()
     for each in described:
         site = site.merged(each.rules)
-    rules = followed(site)
-    notes = (*(note for each in described for note in each.notes), *rules.notes)
-    return _ruled(merged(described, base), rules), notes, rules.unread
+    keys = dict.fromkeys((*base.rules, *(rules or {})))
+    after = modified(site, {key: {**base.rules.get(key, {}), **(rules or {}).get(key, {})} for key in keys})
+    if not described:
+        return Read(base)
+    now = followed(after.site)
+    before = followed(site) if after.told else now
+    notes = (*(note for each in described for note in each.notes), *now.notes)
+    table, was = (ruled(merged(described, structs.replace(base, rules={})), each) for each in (now, before))
+    if after.told and table == was:
+        notes = (*notes, f"{after.told[0]}: that is not followed, and changes nothing here")
+    set_limits = frozenset(now.limits) - frozenset(before.limits)
+    return Read(table, notes, now.unread, after.site, after.told, set_limits)
 
 
-def _ruled(table: ClusterTable, rules: Followed) -> ClusterTable:
+def ruled(table: ClusterTable, rules: Followed) -> ClusterTable:
     """Return a table with the rules of a site; what it says itself comes first."""
     levels = {each.name: each for each in rules.levels}
     return structs.replace(
