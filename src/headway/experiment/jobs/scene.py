@@ -1,7 +1,7 @@
 """Prepare a run of training jobs: from the tables of an experiment to a cluster, jobs and a policy."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
@@ -240,7 +240,7 @@ def checked(experiment: Experiment) -> tuple[Experiment, cluster_file.Read, Clus
     faults_of(experiment, len(cluster.nodes))
     for key in ("price", "watts"):
         rates(getattr(measure, key), f"--{key}", cluster)
-    return experiment, replace(read, notes=notes), cluster, policy
+    return experiment, read._replace(notes=notes), cluster, policy
 
 
 def prepare(experiment: Experiment) -> JobsScene:

@@ -224,7 +224,7 @@ def _tried(search: Search, several: Sequence[Chosen], window: int) -> list[Trial
 def play_one(
     task: tuple[int, Experiment, tuple[Aim, ...]], progress: Progress | None
 ) -> tuple[int, tuple[Sample, ...]] | None:
-    """Play one combination, in whatever process: jobs measured, and each aim. None when it was stopped before its end."""
+    """Play one combination, in whatever process: jobs measured, and each aim; None when it was stopped."""
     _, experiment, aims = task
     with own_code():
         result = run(experiment, progress)

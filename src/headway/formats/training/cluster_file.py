@@ -7,10 +7,10 @@ module with ``describes(text)`` and ``cluster(text, where)``; it is listed in ``
 import gzip
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from msgspec import structs
 
@@ -56,8 +56,7 @@ SOURCES: tuple[Source, ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(NamedTuple):
     """What files say about a cluster."""
 
     table: ClusterTable
@@ -65,7 +64,7 @@ class Read:
     """What to know about them."""
     unread: tuple[Unread, ...] = ()
     """Rules of a site that are not followed."""
-    site: SiteRules = field(default_factory=SiteRules)
+    site: SiteRules = SiteRules()
     """The rules of a Slurm site, with the changes that were asked for."""
     changed: tuple[str, ...] = ()
     """What those change, a line each."""
@@ -83,6 +82,9 @@ def read(paths: Sequence[str], rules: Rules | None = None) -> Read:
     site = SiteRules()
     for each in described:
         site = site.merged(each.rules)
+    base = structs.replace(
+        base, limits=[*base.limits, *(table_from_rule(x) for each in described for x in each.limits)]
+    )
     keys = dict.fromkeys((*base.rules, *(rules or {})))
     after = modified(site, {key: {**base.rules.get(key, {}), **(rules or {}).get(key, {})} for key in keys})
     if not described:
@@ -94,7 +96,8 @@ def read(paths: Sequence[str], rules: Rules | None = None) -> Read:
     if after.told and table == was:
         notes = (*notes, f"{after.told[0]}: that is not followed, and changes nothing here")
     set_limits = frozenset(now.limits) - frozenset(before.limits)
-    return Read(table, notes, now.unread, after.site, after.told, set_limits)
+    unread = (*(rule for each in described for rule in each.unread), *now.unread)
+    return Read(table, notes, unread, after.site, after.told, set_limits)
 
 
 def ruled(table: ClusterTable, rules: Followed) -> ClusterTable:
@@ -172,10 +175,12 @@ def _described(path: str) -> Described:
         if source.describes(text):
             whole = slurm_conf.included(text, Path(path), "cluster") if source is slurm_conf else text
             return source.cluster(whole, f"cluster {path}")
+    if text.lstrip("-\n ").startswith("apiVersion:"):
+        raise ExperimentError(f"cluster {path}: is YAML: print it once more with kubectl get … -o json")
     raise ExperimentError(
         f"cluster {path}: is none of the files that describe a cluster (scontrol show node -o, sinfo -N, "
-        "scontrol show partition, slurm.conf, sacctmgr show qos -P, kubectl get nodes -o json, an openb node list, "
-        "TOML)"
+        "scontrol show partition, slurm.conf, sacctmgr show qos -P, kubectl get nodes -o json, "
+        "kubectl get resourcequota -A -o json, an openb node list, TOML)"
     )
 
 
