@@ -42,7 +42,7 @@ from tests.drive import World, drive, seconds_of
 from tests.metrics.training.runs import Recorded, recorded
 
 ROOT = Path(__file__).resolve().parents[3]
-TABLES = ("jobs", "holds", "tape", "timeline", "tenants", "partitions", "qos", "users", "gpu_types", "nodes")
+TABLES = ("jobs", "holds", "tape", "timeline", "tenants", "partitions", "qos", "users", "gpu_types", "limits", "nodes")
 
 
 def ledger_of(run: Recorded) -> Ledger:
