@@ -105,7 +105,7 @@ def test_a_run_answers_every_question(work: Any, tmp_path: Path) -> None:
     run = hw.simulate(work, "srtf+easy", preemption_cost="10s")
     assert run.row["policy"] == "srtf+easy"
     groups = ["tenants", "partitions", "qos", "users", "gpu_types"]
-    assert run.tables() == ["jobs", "holds", "tape", "timeline", *groups, "limits", "nodes"]
+    assert run.tables() == ["jobs", "holds", "tape", "timeline", *groups, "nodes"]
     assert run.jobs()["jct_s"].mean() == pytest.approx(run.row["jct_mean_s"])
     assert run.tenants()["tenant"].to_list() == ["x", "y"]
     assert run.timeline()["time_s"][0] == 0

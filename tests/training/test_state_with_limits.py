@@ -1,6 +1,6 @@
 """The training state under limits, against a naive model: what is refused, who is held back, what is counted.
 
-The machine is that of ``test_state``. Limits that change with time are in ``test_limits`` and in the audit of drawn runs.
+The machine is that of ``test_state``. Limits that change with time are in ``test_limits`` and in audits of drawn runs.
 """
 
 from dataclasses import replace

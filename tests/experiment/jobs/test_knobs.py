@@ -135,6 +135,18 @@ def test_a_qos_that_no_association_has_is_said(folder: Path) -> None:
     assert "QOS spare: no association may use it" in hw.simulate(work(folder)).notes
 
 
+def test_the_page_says_how_long_jobs_waited_behind_each_limit(folder: Path) -> None:
+    policies = [f"slurm:{folder}/slurm.conf", "fifo"]
+    found = hw.compare(work(folder, qos="long.MaxTRESPU=gres/gpu=4"), policies)
+    found.report(folder / "page.html")
+    text = (folder / "page.html").read_text(encoding="utf-8")
+    table = text.partition("<h3>Job-hours waited behind limits</h3>")[2].partition("</table>")[0]
+    assert "QOSMaxGRESPerUser@qos:long" in table
+    waited = found.rows[0]["limits"][0]["job_hours"]
+    assert f"{waited:,.0f}" in table
+    assert "of all waiting" in table
+
+
 # --- sweeps and what-ifs ----------------------------------------------------------------------------------------------
 
 
