@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         simulate as simulate,
         sweep as sweep,
         synthetic as synthetic,
+        tune as tune,
         work as work,
     )
     from headway.errors import HeadwayError as HeadwayError
@@ -36,7 +37,7 @@ _NAMES = {
     **dict.fromkeys(
         (
             *("Work", "backtest", "compare", "environment", "fleet", "gpu", "jobs", "open", "plan", "predict", "run"),
-            *("simulate", "sweep", "synthetic", "work"),
+            *("simulate", "sweep", "synthetic", "tune", "work"),
         ),
         "api",
     ),

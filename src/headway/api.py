@@ -197,6 +197,40 @@ def backtest_all(
     return backtests.answer(document, python_input.policy_names(policies), config, csv, squeue)
 
 
+def tune(
+    work: Work,
+    knobs: str | Iterable[str],
+    lower: str,
+    keep: str | Iterable[str] = (),
+    *,
+    test_from: str = "",
+    processes: int = 1,
+    **settings: Any,
+) -> Answer:
+    """Search rules of a Slurm site for an aim, ``wait of QOS normal``, and test what is found on a later window.
+
+    A knob is ``qos long.MaxTRESPU=gres/gpu=16|24|32``. What is to be kept, ``wait of QOS long 5%``, may rise by that.
+    """
+    return _ended(tune_all(work, knobs, lower, keep, test_from, processes, **settings))
+
+
+def tune_all(
+    work: Work,
+    knobs: str | Iterable[str],
+    lower: str,
+    keep: str | Iterable[str],
+    test_from: str,
+    processes: int,
+    **settings: Any,
+) -> Answer:
+    """Search rules of a site, until it is stopped."""
+    from headway.experiment.jobs import tuning
+
+    turned, kept = ([each] if isinstance(each, str) else list(each) for each in (knobs, keep))
+    document = copied(_settled(work, settings).document)
+    return tuning.answer(document, turned, lower, kept, test_from, python_input.whole(processes, "processes"))
+
+
 def plan(
     graph: str | PathLike[str],
     *,

@@ -17,7 +17,7 @@ from headway.experiment.registry import DOMAINS, domain
 API = [
     *("AsyncClient", "CachedDataset", "HeadwayError", "Work", "backtest", "client", "compare", "environment"),
     *("fleet", "gpu", "graph", "jobs", "model", "open", "plan", "predict", "run", "simulate", "step"),
-    *("steps", "sweep", "synthetic", "task", "work"),
+    *("steps", "sweep", "synthetic", "task", "tune", "work"),
 ]
 RUN_NAMES = [
     *(
@@ -47,6 +47,7 @@ BAD = ["--skip-bad-rows", "--no-skip-bad-rows"]
 SKIPPED = ["--skip-infeasible", "--no-skip-infeasible", "--strict", "--no-strict", *BAD]
 COSTS = ["--preemption-cost", "--failures"]
 WINDOW = ["--from", "--to"]
+RULES = ["--qos", "--partition", "--preempt", "--shares"]
 JOBS = [
     *(
         *WINDOW,
@@ -62,6 +63,7 @@ JOBS = [
         "--migration",
     ),
     *("--migration-cost", "--round", "--allocation", "--cpus-per-node", "--memory-per-node", "--profiles", "--models"),
+    *RULES,
 ]
 REQUESTS = ["--requests", "--arrivals", "--slo", "--prompt-tokens", "--output-tokens", "--setting"]
 FLEET = [
@@ -84,7 +86,7 @@ COMMANDS = {
     "story": ["folder", "job", "--all", "--trust", "--json"],
     "explain": ["folder", "job", "--at", "--draws", "--trust", "--json"],
     "whatif": [
-        *("folder", "--at", "--add-nodes", "--remove-nodes", "--policy", "--quota", "--limit", "--gpu-speed"),
+        *("folder", "--at", "--add-nodes", "--remove-nodes", "--policy", "--quota", "--limit", *RULES, "--gpu-speed"),
         *("--upgrade", "--failures", "--load", "--add-workers", "--remove-workers", "--memory", "--slo", "--start"),
         *("--set", "--skip-infeasible", "--out", "--report", "--csv", "--trust", "--json"),
     ],
@@ -112,6 +114,11 @@ COMMANDS = {
     "jobs backtest": [
         *("trace", "--config", "--policies", *CLUSTER, *WINDOW, "--format", "--map", *SKIPPED, "--measure-jobs"),
         *("--warmup", "--squeue", "--csv", "--json", "--set"),
+    ],
+    "jobs tune": [
+        *("trace", "--knob", "--lower", "--keep", "--test-from", "--cluster", *WINDOW, "--format", "--map"),
+        *("--estimates", *SKIPPED, "--warmup", *RULES, "--policy", "--seeds", "--confidence", "--seed"),
+        *("--processes", "--json", "--set"),
     ],
     "fleet simulate": [
         *(

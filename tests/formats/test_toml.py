@@ -31,6 +31,17 @@ def test_a_wrong_key_is_one_line_that_names_it(document: dict[str, Any], line: s
     assert str(caught.value).startswith("e.toml: ")
 
 
+def test_a_name_with_dots_stands_in_quotes() -> None:
+    document: dict[str, Any] = {}
+    toml.put(document, 'cluster.rules."qos a.b".MaxTRESPU', 1)
+    toml.put(document, "cluster.nodes", 2)
+    assert document == {"cluster": {"rules": {"qos a.b": {"MaxTRESPU": 1}}, "nodes": 2}}
+    again: dict[str, Any] = {}
+    for key, value in toml.leaves(document):
+        toml.put(again, key, value)
+    assert again == document
+
+
 def test_override_takes_toml_or_plain_text() -> None:
     document: toml.Document = {"policy": {"name": "fifo"}}
     for text in ("policy.name=srtf", "a.b.c=3", "x=[1, 2]", "y=true", "z=1.5", 'q="quoted"'):

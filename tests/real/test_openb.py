@@ -38,7 +38,7 @@ def test_pods_that_never_ran_wait_as_long_as_they_did(real_traces: Path) -> None
 
 @pytest.mark.parametrize("name", NODES)
 def test_every_node_is_read(real_traces: Path, name: str) -> None:
-    table, notes, _ = cluster_file.read([str(real_traces / name)])
+    table, notes, *_ = cluster_file.read([str(real_traces / name)])
     cluster = cluster_table.build(table)
     assert len(cluster.nodes) == NODES[name]
     assert cluster.gpus == 6_212

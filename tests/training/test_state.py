@@ -55,6 +55,10 @@ class StateMachine(RuleBasedStateMachine):
         """(job, lease) that are no more."""
         self.now = 0
 
+    def _eligible(self) -> list[int]:
+        """Waiting jobs that a policy is shown."""
+        return sorted(self.waiting)
+
     def _pass(self, seconds: int) -> None:
         self.now += seconds * SECOND + 1
 
@@ -205,8 +209,9 @@ class StateMachine(RuleBasedStateMachine):
         state, pool = self.state, self.state.pool
         assert set(state.running) == set(self.leases)
         assert {job: js.lease for job, js in state.running.items()} == self.leases
-        assert sorted(job for _, job in state.queue.in_order()) == sorted(self.waiting)
-        assert state.queue.size == len(self.waiting)
+        eligible = self._eligible()
+        assert sorted(job for _, job in state.queue.in_order()) == eligible
+        assert state.queue.size == len(eligible)
         assert state.over() == (not self.coming and not self.waiting and not self.leases)
         free = self.naive.left()
         buckets = [0] * len(pool.buckets)

@@ -11,6 +11,7 @@ from headway.cli import (  # noqa: F401 - each adds its commands
     sharing,
     stored_runs,
     traces,
+    tune,
 )
 from headway.cli.app import app
 from headway.cli.kernel_profiles import kernels, profile

@@ -131,7 +131,7 @@ def _add_sweep(group: typer.Typer, scale: Domain, work: list[Parameter]) -> None
     def sweep(given: Given) -> None:
         if given["engine"] not in ENGINES:
             raise ExperimentError(unknown_name("--engine", given["engine"], ENGINES))
-        axes = {"out", *(flag.name for flag in scale.axes)}
+        axes = {"out", *(flag.name for flag in scale.axes), *(flag.name for flag in scale.flags if flag.choices)}
         document = _given_work(scale, {name: each for name, each in given.items() if name not in axes}).document
         _run_sweep(scale, document, _axes(scale, given), given)
 
@@ -147,6 +147,9 @@ def _axes(scale: Domain, given: Given) -> Axes:
     for flag in scale.axes:
         if given[flag.name] is not None:
             axes[flag.key] = _numbers(given[flag.name], flag)
+    for flag in scale.flags:
+        if flag.choices is not None and given[flag.name]:
+            axes |= flag.choices(given[flag.name])
     for text in given["vary"] or ():
         key, equals, values = text.partition("=")
         if not equals or not key.strip() or not values.strip():

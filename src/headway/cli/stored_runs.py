@@ -149,6 +149,7 @@ def explain(
 
 
 _changed = partial(option, panel="Changes")
+_KEYED = "NAME.KEY=VALUE"
 
 
 @command(
@@ -168,6 +169,10 @@ _changed = partial(option, panel="Changes")
         _changed(
             "limit", list[str] | None, "The most of a tenant's GPUs, or of a limit; or none.", metavar="NAME=VALUE"
         ),
+        _changed("qos", list[str] | None, "A limit or key of a Slurm QOS: long.MaxTRESPU=gres/gpu=32.", metavar=_KEYED),
+        _changed("partition", list[str] | None, "A key of a Slurm partition: debug.PriorityTier=2.", metavar=_KEYED),
+        _changed("preempt", list[str] | None, "How a QOS is preempted: scavenger=off.", metavar="NAME=HOW"),
+        _changed("shares", list[str] | None, "Shares of an account: bio=40.", metavar="ACCOUNT=SHARES"),
         _changed("gpu_speed", list[str] | None, "Speed of a type against the reference.", metavar="TYPE=SPEED"),
         _changed("upgrade", list[str] | None, "Replace GPUs of one type by another.", metavar="OLD=NEW"),
         _changed("failures", str | None, "mtbf=30d,repair=4h for one node, or off.", metavar="MEANS|off"),

@@ -5,7 +5,7 @@ Python and ``costs.preemption`` in an experiment file. Whatever has no flag is s
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +34,8 @@ class Flag:
     """And these may be."""
     least: float | None = None
     most: float | None = None
+    choices: Callable[[Any], Mapping[str, list[Any]]] | None = None
+    """Of keys that the value itself names: reads it into values to choose from, by key. A sweep takes several."""
 
     @property
     def option(self) -> str:
@@ -53,6 +55,10 @@ def document_of(flags: Iterable[Flag], given: Mapping[str, Any]) -> toml.Documen
             continue
         if isinstance(value, str) and not value.strip():
             raise ExperimentError(f"{flag.option} is empty: give it a value, or leave it out")
+        if flag.choices is not None:
+            for key, each in one_of_each(flag.option, flag.choices(value)).items():
+                toml.put(document, key, each)
+            continue
         if flag.several and isinstance(value, str):
             value = split_policies(value, "a,b", flag.name)
         if flag.needs and isinstance(value, str):
@@ -60,6 +66,14 @@ def document_of(flags: Iterable[Flag], given: Mapping[str, Any]) -> toml.Documen
             _check_keys(flag, value)
         put(document, flag.key, [value] if flag.kind is list and isinstance(value, str) else value)
     return document
+
+
+def one_of_each(option: str, found: Mapping[str, list[Any]]) -> dict[str, Any]:
+    """Return the value of each key that a flag names; several are for those who try several."""
+    for key, values in found.items():
+        if len(values) > 1:
+            raise ExperimentError(f"{option}: {key} has {len(values)} values; sweep and jobs tune take several")
+    return {key: values[0] for key, values in found.items()}
 
 
 def _check_keys(flag: Flag, given: Mapping[str, Any]) -> None:

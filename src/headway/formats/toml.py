@@ -21,6 +21,8 @@ from headway.formats.toml_text import write as write
 
 Document = dict[str, Any]
 StructT = TypeVar("StructT", bound=msgspec.Struct)
+_DOT = re.compile(r'\.(?=(?:[^"]*"[^"]*")*[^"]*$)')
+"""A dot that does not stand in quotes."""
 
 
 def read(path: Path, what: str = "experiment") -> Document:
@@ -70,8 +72,8 @@ def override(document: Document, assignment: str) -> None:
 
 
 def put(document: Document, key: str, value: Any) -> None:
-    """Set a dotted key; tables on the way are made."""
-    *tables, last = key.split(".")
+    """Set a dotted key; tables on the way are made. A name with dots in it stands in quotes: ``shares."a.b"``."""
+    *tables, last = (name.strip('"') for name in _DOT.split(key))
     at = document
     for name in tables:
         at = at.setdefault(name, {})
@@ -80,13 +82,18 @@ def put(document: Document, key: str, value: Any) -> None:
     at[last] = value
 
 
+def quoted(name: str) -> str:
+    """Return a name as it stands in a dotted key: in quotes where it has dots itself."""
+    return f'"{name}"' if "." in name else name
+
+
 def leaves(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the dotted keys of a table and their values."""
     for key, value in table.items():
         if isinstance(value, Mapping):
-            yield from leaves(value, f"{prefix}{key}.")
+            yield from leaves(value, f"{prefix}{quoted(key)}.")
         else:
-            yield f"{prefix}{key}", value
+            yield f"{prefix}{quoted(key)}", value
 
 
 def typed(document: Document, kind: type[StructT], where: str) -> StructT:

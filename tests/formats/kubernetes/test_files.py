@@ -130,7 +130,7 @@ def test_a_file_that_is_no_list_of_objects_is_refused_in_one_line(data: bytes, m
 
 
 def test_the_sample_becomes_a_cluster_with_pools_as_partitions() -> None:
-    table, notes, _ = cluster_file.read([str(SAMPLES / "nodes.json")])
+    table, notes, *_ = cluster_file.read([str(SAMPLES / "nodes.json")])
     built = cluster_table.build(table)
     assert [(node.name, node.gpus, node.gpu_type, node.cpu_milli) for node in built.nodes] == [
         ("gpu-0", 8, "a100-sxm4-80gb", 63_000),

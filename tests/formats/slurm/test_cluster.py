@@ -22,7 +22,7 @@ NODE = (
 
 
 def _sample(*names: str) -> tuple[cluster_table.ClusterTable, tuple[str, ...]]:
-    table, notes, _ = cluster_file.read([str(SAMPLES / name) for name in names])
+    table, notes, *_ = cluster_file.read([str(SAMPLES / name) for name in names])
     return table, notes
 
 

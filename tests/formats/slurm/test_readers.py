@@ -130,7 +130,7 @@ def test_a_partition_has_a_tier_a_qos_and_caps() -> None:
 
 
 def test_slurm_conf_is_a_cluster_with_the_files_it_includes_and_lines_that_go_on() -> None:
-    table, _, unread = cluster_file.read([str(SAMPLES / "slurm.conf")])
+    table, _, unread, *_ = cluster_file.read([str(SAMPLES / "slurm.conf")])
     cluster = cluster_table.build(table)
     assert [(node.name, node.gpus, node.gpu_type, node.cpu_milli) for node in cluster.nodes] == [
         ("n1", 4, "a100", 16_000), ("n2", 4, "a100", 16_000), ("n3", 4, "a100", 16_000), ("n4", 4, "h100", 16_000),
@@ -156,7 +156,7 @@ def test_rules_alone_need_nodes(tmp_path: Path) -> None:
     with pytest.raises(ExperimentError, match="they name no node; add a file with the nodes"):
         cluster_file.read([str(SAMPLES / "qos.txt")])
     (tmp_path / "c.toml").write_text("nodes = 2\ngpus_per_node = 4\n")
-    table, _, _ = cluster_file.read([str(tmp_path / "c.toml"), str(SAMPLES / "qos.txt")])
+    table, *_ = cluster_file.read([str(tmp_path / "c.toml"), str(SAMPLES / "qos.txt")])
     assert (table.nodes, table.qos[0].name, table.limits[0].name) == (2, "normal", "QOSMaxGRESPerUser")
 
 

@@ -49,7 +49,7 @@ def _read(folder: Path, text: str) -> str:
     path = folder / "cluster.txt"
     path.write_text(text, encoding="utf-8")
     try:
-        table, _, _ = cluster_file.read([str(path)])
+        table, *_ = cluster_file.read([str(path)])
         cluster_table.build(table)
     except InputError as refused:
         return str(refused)

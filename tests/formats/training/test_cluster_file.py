@@ -56,7 +56,7 @@ def test_partitions_without_nodes_are_no_cluster() -> None:
 def test_a_toml_file_is_a_cluster_with_or_without_its_heading(tmp_path: Path) -> None:
     for text in ("nodes = 4\ngpus_per_node = 8\n", "[cluster]\nnodes = 4\ngpus_per_node = 8\n"):
         (tmp_path / "c.toml").write_text(text)
-        table, notes, _ = read([str(tmp_path / "c.toml")])
+        table, notes, *_ = read([str(tmp_path / "c.toml")])
         assert (table.nodes, table.gpus_per_node, notes) == (4, 8, ())
 
 

@@ -20,7 +20,7 @@ def test_nodes_keep_their_names_types_and_sizes() -> None:
 
 
 def test_the_file_is_recognised_and_becomes_a_cluster() -> None:
-    table, notes, _ = cluster_file.read([str(SAMPLES / "openb-nodes.csv")])
+    table, notes, *_ = cluster_file.read([str(SAMPLES / "openb-nodes.csv")])
     built = cluster_table.build(table)
     assert [(node.name, node.gpus, node.gpu_type) for node in built.nodes] == [
         ("sample-node-0", 8, "T4"),

@@ -5,8 +5,9 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
+from headway.metrics.training import remedies
 from headway.metrics.training.backtest import GROUPS, Backtest, Errors
-from headway.metrics.training.verdict import NO, RELATIVE, UNKNOWN, YES, level_of, remedy_for, spread, verdict_of
+from headway.metrics.training.verdict import NO, RELATIVE, UNKNOWN, YES, level_of, spread, verdict_of
 
 
 def errors(group: str, recorded: float, simulated: float, jobs: int = 100, **more: float | None) -> Errors:
@@ -72,5 +73,40 @@ def test_nothing_in_common_is_no_verdict_and_a_known_one_holds_for_all() -> None
 
 def test_reasons_of_slurm_have_remedies() -> None:
     for reason in ("QOSGrpGRES", "AssocGrpCPUMinutesLimit", "Dependency", "JobArrayTaskLimit", "BeginTime"):
-        assert remedy_for(reason) is not None
-    assert remedy_for("Priority") is None
+        assert remedies.for_reason(reason) is not None
+    assert remedies.for_reason("Priority") is None
+
+
+def test_nobody_is_told_to_give_what_was_given() -> None:
+    reasons = ("QOSGrpGRES", "AssocGrpGRES", "PartitionTimeLimit", "ReqNodeNotAvail", "NodeDown")
+    for reason in reasons:
+        missing, given = remedies.for_reason(reason), remedies.for_reason(reason, remedies.RULES)
+        assert missing is not None
+        assert given is not None
+        assert missing[0] == given[0], "the cause is the same"
+        assert "give" in missing[1]
+        assert given[1].startswith(("they were given", "its rules were given"))
+    for by in ("qos", "partition", "account", "user"):
+        assert remedies.for_group(by)[1].startswith("give ")
+        assert "were given" in remedies.for_group(by, remedies.RULES)[1]
+
+
+def test_with_the_limits_given_the_verdict_looks_elsewhere() -> None:
+    whole = errors("all", 80_000, 35_000, jobs=200, rank_correlation=0.4)
+    reason = (errors("–", 100, 90, share=0.1), errors("QOSMaxGRESPerUser", 160_000, 70_000, share=0.9))
+    told = verdict_of(replace(made(whole, reason=reason), given=frozenset({"qos"})))
+    assert told.level == NO
+    assert "give the limits" not in told.text
+    assert "they were given: look whether they were others then" in told.text
+
+
+def test_without_reasons_and_rules_a_site_with_several_qos_is_told_that_their_limits_are_missing() -> None:
+    whole = errors("all", 80_000, 35_000, jobs=200, rank_correlation=0.4)
+    even = (errors("long", 80_000, 35_000, share=0.55), errors("normal", 80_000, 35_000, share=0.45))
+    parts = (errors("a", 200_000, 20_000, 20, share=0.6), errors("b", 20_000, 40_000, 180, share=0.4))
+    told = verdict_of(made(whole, qos=even, partition=parts))
+    assert told.level == NO
+    assert "The likely reason: QOS limits, or the priority of the QOS" in told.text
+    assert "sacctmgr show qos -P" in told.text
+    known = verdict_of(replace(made(whole, qos=even, partition=parts), given=frozenset({"qos"})))
+    assert known.sources[0].by == "partition"

@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ from headway.report.training.slots import slots
 from headway.sim.faults import FailureModel, Faults
 from headway.training.cluster import Cluster, Node, uniform
 from headway.training.job import Job, workload
+from headway.training.limits import LimitRule
 from headway.training.policies.registry import build
 from headway.training.rows import Kind
 from headway.units import SECOND
@@ -234,6 +236,18 @@ def test_the_columns_of_the_tables_are_those_of_the_page() -> None:
         told = [column for row in rows for column in re.findall(r"`([\w*]+)`", row[0])]
         plain = [re.sub("^(level|fragmentation)_.*", r"\1_*", column) for column in table.columns]
         assert set(told) == set(plain), name
+
+
+def test_waiting_behind_limits_is_a_table_where_there_are_any() -> None:
+    rule = LimitRule("MaxGPUs", "gpus", 4000)
+    world = World(replace(uniform(2, 4), limits=(rule,)), seconds_of((0, 3600, 4), (0, 3600, 4)))
+    run = drive("fifo", world)
+    made = tables_of(Ledger(run.tape, run.jobs, world.cluster), run.tape)
+    assert list(made) == [*TABLES[:-1], "limits", TABLES[-1]]
+    assert made["limits"].rows() == [("MaxGPUs", 1.0, 1.0)]
+    page = (ROOT / "docs" / "guides" / "export.md").read_text(encoding="utf-8")
+    ((_, rows),) = tables_of_page(page.partition("### `limits`")[2].partition("\n### ")[0])
+    assert re.findall(r"`([\w*]+)`", "".join(row[0] for row in rows)) == made["limits"].columns
 
 
 def test_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:

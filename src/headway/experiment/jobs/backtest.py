@@ -1,6 +1,7 @@
 """Replay a site's recorded jobs through a policy, and compare the starts with the recorded ones."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
 
@@ -119,4 +120,20 @@ def of_run(ledger: Ledger, scene: JobsScene, policy: str, sampled: Sampled | Non
     waits = {job.name: wait for job, wait in zip(scene.jobs, past.waits, strict=False) if wait >= 0}
     reasons = {job.name: reason for job, reason in zip(scene.jobs, past.reasons, strict=False) if reason}
     reasons |= {} if sampled is None else sampled.reasons
-    return backtest(ledger, waits, policy, scene.window(), reasons, past.calendar)
+    compared = backtest(ledger, waits, policy, scene.window(), reasons, past.calendar)
+    return replace(compared, given=given_rules(scene))
+
+
+def given_rules(scene: JobsScene) -> frozenset[str]:
+    """Return which rules of the site its files, or the experiment, told: of ``remedies.RULES``."""
+    site = scene.site
+    limited = {key for rule in scene.cluster.limits for key, _ in rule.where}
+    told = {
+        "qos": site.qos or "qos" in limited,
+        "association": site.associations or limited & {"account", "tenant", "user"},
+        "partition": site.partitions,
+        "usage": site.shares,
+        "reservation": site.reservations and site.aways,
+        "event": site.aways,
+    }
+    return frozenset(name for name, known in told.items() if known)

@@ -19,8 +19,10 @@ from headway.experiment.domain import with_table
 from headway.experiment.jobs.arrivals import LOADS
 from headway.experiment.jobs.limit_changes import with_limits
 from headway.experiment.jobs.policy import divides, policy_of
+from headway.experiment.jobs.rule_changes import with_rules
 from headway.experiment.jobs.scene import JobsScene, with_paths
 from headway.experiment.jobs.speed import check_division
+from headway.formats.slurm.modify import Rules
 from headway.formats.training.cluster_table import FASTEST, MOST_GPUS_A_NODE, MOST_NODES, within
 from headway.formats.training.settings import Experiment, PolicyTable
 from headway.metrics.training.host import FIELDS
@@ -60,6 +62,8 @@ class Changes:
     """Guaranteed GPUs of tenants; None: no quota."""
     limit: Mapping[str, int | str | None] = field(default_factory=dict)
     """The most that a tenant may hold, in GPUs, or of a limit that the cluster declares; None: no limit."""
+    rules: Rules = field(default_factory=dict)
+    """Rules of a Slurm site, as ``cluster.rules`` writes them."""
     gpu_speed: Mapping[str, float] = field(default_factory=dict)
     upgrade: Mapping[str, str] = field(default_factory=dict)
     """GPU types that are replaced, and by what."""
@@ -105,9 +109,10 @@ def plan(scene: JobsScene, at: int, changes: Changes) -> Plan:
     cluster = _with_speeds(cluster, experiment.cluster.gpu_speed, changes, told, notes)
     cluster = _with_tenants(scene, cluster, changes, told, notes)
     cluster = with_limits(cluster, experiment.cluster.limit, changes.limit, told)
+    cluster, site = with_rules(cluster, scene.site, changes.rules, told, notes)
     jobs = _arrivals(scene.jobs, at, changes.load, told, notes)
     past = msgspec.structs.replace(scene.past, site=scene.past.site and not told)
-    made = JobsScene(experiment, cluster, jobs, past=past)
+    made = JobsScene(experiment, cluster, jobs, past=past, site=site)
     made.faults()  # here, like the policy and the costs: what is wrong is said before anything runs
     check_division(experiment, cluster, made.policy())
     same_costs = made.costs() == scene.costs()

@@ -1,9 +1,12 @@
 """Define the flags of a run of jobs. A setting without a flag is set by its key: --set cluster.tenancy=walls."""
 
+from functools import partial
+
 from headway.experiment.common_flags import STATISTICS, WARMUP
 from headway.experiment.flags import Flag
+from headway.experiment.jobs.rule_changes import FLAGS as RULE_FLAGS, TABLE, choices
 
-JOBS, MEASURED, PARTS = "Jobs", STATISTICS, "Policy, CPUs and memory"
+JOBS, MEASURED, PARTS, RULES = "Jobs", STATISTICS, "Policy, CPUs and memory", "Rules of a Slurm site"
 
 WORK = (
     Flag(
@@ -57,9 +60,18 @@ FLAGS = (
     Flag("memory_per_node", "cluster.memory_per_node", "Memory of each node: 500GB.", panel=PARTS, metavar="SIZE"),
     Flag("profiles", "speed.profiles", "Profiles of programs: files or folders.", list, PARTS, metavar="PATH"),
     Flag("models", "trace.models", "What jobs train that do not say it: 20,70,10 %.", panel=PARTS),
+    *(
+        Flag(kind, f"{TABLE}.*", about, list, RULES, metavar=written, choices=partial(choices, kind))
+        for kind, about, written in (
+            ("qos", "A limit or key of a QOS: long.MaxTRESPU=gres/gpu=32.", "NAME.KEY=VALUE"),
+            ("partition", "A key of a partition: debug.PriorityTier=2.", "NAME.KEY=VALUE"),
+            ("preempt", "How a QOS is preempted: scavenger=off.", "NAME=HOW"),
+            ("shares", "Shares of an account: bio=40.", "ACCOUNT=SHARES"),
+        )
+    ),
 )
 CHANGES = (
-    *("add_nodes", "remove_nodes", "policy", "quota", "limit", "gpu_speed", "upgrade", "failures", "load", "set"),
-    "skip_infeasible",
+    *("add_nodes", "remove_nodes", "policy", "quota", "limit", *RULE_FLAGS, "gpu_speed", "upgrade", "failures"),
+    *("load", "set", "skip_infeasible"),
 )
 """What a what-if may change."""

@@ -14,15 +14,20 @@ from headway.units import counted
 
 
 def with_leave(
-    cluster: Cluster, table: ClusterTable, jobs: Sequence[Job], ran: Collection[str], notes: list[str]
+    cluster: Cluster,
+    table: ClusterTable,
+    jobs: Sequence[Job],
+    ran: Collection[str],
+    notes: list[str],
+    set_limits: Collection[LimitRule] = (),
 ) -> Cluster:
     """Return the cluster with limits under which each job that really ran may start; notes say which were raised.
 
-    A limit that somebody set otherwise for this run stays as he set it.
+    A limit that somebody set otherwise for this run (``set_limits``, or in the table) stays as it was set.
     """
     if not cluster.limits or not ran:
         return cluster
-    limits, declared = Limits(cluster), set(map(rule_from_table, table.limits))
+    limits, declared = Limits(cluster), set(map(rule_from_table, table.limits)) - set(set_limits)
     beyond: dict[LimitRule, list[int]] = {}
     for job in jobs:
         found = limits.class_of(job) if job.name in ran else None

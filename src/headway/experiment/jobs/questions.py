@@ -10,6 +10,7 @@ from headway.experiment.changes import check_writable, failures_of, given_change
 from headway.experiment.domain import Progress, StoredRun
 from headway.experiment.folder import check_folder, claimed, origin
 from headway.experiment.jobs.changes import Changes
+from headway.experiment.jobs.rule_changes import rules_from
 from headway.experiment.jobs.whatif import WhatIf, auditable, date_of, store, time_of, what_if
 from headway.experiment.measured import numbers
 from headway.experiment.registry import domain
@@ -199,6 +200,7 @@ def changes_of(given: Mapping[str, Any]) -> Changes:
         policy=str(found.get("policy", "")).strip(),
         quota=_pairs("--quota", found.get("quota"), _gpus),
         limit=_pairs("--limit", found.get("limit"), _amount),
+        rules=rules_from(found),
         gpu_speed=_pairs("--gpu-speed", found.get("gpu_speed"), float),
         upgrade=_pairs("--upgrade", found.get("upgrade"), str),
         failures=failures_of(found.get("failures")),

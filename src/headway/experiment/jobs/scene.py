@@ -42,7 +42,7 @@ from headway.files import write_whole
 from headway.formats.dates import Calendar
 from headway.formats.run_settings import check_measure
 from headway.formats.slurm.followed import concerns
-from headway.formats.slurm.records import Unread
+from headway.formats.slurm.records import SiteRules
 from headway.formats.slurm.site import told
 from headway.formats.training import cluster_file, cluster_table
 from headway.formats.training.dated_table import shifted
@@ -69,6 +69,8 @@ from headway.training.tenancy import divide
 JOBS_NAME = "jobs.parquet"
 PAST_NAME = "past.json"
 """Beside the jobs of a log: its dates, real waits and caveats."""
+SITE_NAME = "site.json"
+"""Beside the jobs of a site whose rules were read: those rules, so that a what-if can change them."""
 POLICY_NAME = "policy.json"
 """In the folder of a run whose policy comes from a file: what can be known of it without the file."""
 
@@ -86,6 +88,8 @@ class JobsScene(Scene):
     """Of a policy whose file is not trusted."""
     past: Past = field(default_factory=Past)
     """What the log says of the jobs besides: dates, real waits."""
+    site: SiteRules = field(default_factory=SiteRules)
+    """The rules of a Slurm site as its files print them, with the changes of this run; empty where none were read."""
 
     @property
     def calendar(self) -> Calendar | None:
@@ -159,6 +163,8 @@ class JobsScene(Scene):
         write_workload(self.jobs, folder / JOBS_NAME)
         if self.past:
             write_whole(folder / PAST_NAME, msgspec.json.encode(self.past))
+        if self.site:
+            write_whole(folder / SITE_NAME, msgspec.json.encode(self.site))
         return self.experiment
 
     def progress(self, state: TrainingState, now: int) -> Far:
@@ -218,19 +224,17 @@ class JobsScene(Scene):
         )
 
 
-def checked(experiment: Experiment) -> tuple[Experiment, tuple[str, ...], tuple[Unread, ...], Cluster, ComposedPolicy]:
-    """Refuse what is wrong whatever the jobs are; return it with its cluster, notes on that, and its policy.
-
-    The third are rules of a site that are not followed.
-    """
+def checked(experiment: Experiment) -> tuple[Experiment, cluster_file.Read, Cluster, ComposedPolicy]:
+    """Refuse what is wrong whatever the jobs are; return it with what its cluster was read from, and its policy."""
     measure = check_measure(experiment.measure)
     check_texts(measure.jobs, measure.warmup)
     table = experiment.cluster
     if not (table.file or table.nodes or table.gpus_per_node or table.node_groups):
         source(experiment.trace, 0)  # what lacks jobs too is told of both
-    experiment, about, unread = _from_files(experiment)
+    experiment, read = _from_files(experiment)
     cluster = cluster_table.build(experiment.cluster)
-    about = (*told(site_notes(experiment.policy.name), cluster), *about)
+    changed = (f"changed for this run: {line}" for line in read.changed)
+    notes = (*told(site_notes(experiment.policy.name), cluster), *read.notes, *changed)
     cluster_table.within("seed", experiment.run.seed, 0, 2**63 - 1)
     policy = policy_of(experiment)
     costs_of(experiment, facts_of(experiment))
@@ -238,22 +242,22 @@ def checked(experiment: Experiment) -> tuple[Experiment, tuple[str, ...], tuple[
     faults_of(experiment, cluster)
     for key in ("price", "watts"):
         rates(getattr(measure, key), f"--{key}", cluster)
-    return experiment, about, unread, cluster, policy
+    return experiment, read._replace(notes=notes), cluster, policy
 
 
 def prepare(experiment: Experiment) -> JobsScene:
     """Make the cluster and the jobs that fit it, with notes on what was left out."""
-    experiment, about, unread, cluster, policy = checked(experiment)
+    experiment, read, cluster, policy = checked(experiment)
     table, measure = experiment.trace, experiment.measure
     made = arrivals(*source(table, cluster.gpus), table.load, table.estimates, table.models, experiment.run.seed)
-    jobs, notes = made.jobs, [*about, *made.notes]
+    jobs, notes = made.jobs, [*read.notes, *made.notes]
     experiment, cluster = with_times(experiment, cluster, made, notes)
     if table.leave_out:
         jobs = without(jobs, set(table.leave_out))
         notes.append(f"{len(made.jobs) - len(jobs):,} jobs left out by name")
     cluster, jobs = divide(cluster, jobs, experiment.cluster.tenancy, experiment.cluster.sizing)
     jobs = anywhere(cluster, jobs, notes)
-    cluster = with_leave(cluster, experiment.cluster, jobs, made.waits, notes)
+    cluster = with_leave(cluster, experiment.cluster, jobs, made.waits, notes, read.set_limits)
     jobs = in_reservations(cluster, jobs, notes)
     jobs, skipped = feasible(cluster, jobs, policy, table.skip_infeasible, notes)
     cluster = shifted(cluster, _first_left(made, {*table.leave_out, *skipped}))
@@ -262,11 +266,11 @@ def prepare(experiment: Experiment) -> JobsScene:
     notes += [*unknown_models(experiment, jobs), *unknown_programs(experiment, jobs)]
     begins = _begins(made, {*table.leave_out, *skipped})
     since = None if begins is None else begins.begins
-    notes += map(str, concerns(unread, jobs, made.waits, cluster.tenants, since))
+    notes += map(str, concerns(read.unread, jobs, made.waits, cluster.tenants, since))
     past = _past(made, jobs, begins, notes)
-    past.site = experiment.policy.name.startswith(SITE)
+    past.site = experiment.policy.name.startswith(SITE) and not read.changed
     window_of(jobs, measure.jobs, measure.warmup, past.carried)
-    return JobsScene(_resolved(experiment, cluster), cluster, jobs, tuple(notes), skipped, past=past)
+    return JobsScene(_resolved(experiment, cluster), cluster, jobs, tuple(notes), skipped, past=past, site=read.site)
 
 
 def _begins(made: Arrivals, gone: set[str]) -> Calendar | None:
@@ -319,17 +323,18 @@ def load(experiment: Experiment, folder: Path, *, trust: bool) -> JobsScene:
     marked_untrusted = any(is_untrusted(getattr(policy, key)) for key in PARTS)
     facts = kept_record(folder / POLICY_NAME, PolicyFacts) if marked_untrusted else None
     past = kept_record(folder / PAST_NAME, Past) or Past()
-    return JobsScene(experiment, cluster_table.build(experiment.cluster), jobs, kept_facts=facts, past=past)
+    site = kept_record(folder / SITE_NAME, SiteRules) or SiteRules()
+    cluster = cluster_table.build(experiment.cluster)
+    return JobsScene(experiment, cluster, jobs, kept_facts=facts, past=past, site=site)
 
 
-def _from_files(experiment: Experiment) -> tuple[Experiment, tuple[str, ...], tuple[Unread, ...]]:
-    """Return the experiment with its cluster written out where files describe it, and notes on them.
-
-    The last are rules of a site that are not followed.
-    """
+def _from_files(experiment: Experiment) -> tuple[Experiment, cluster_file.Read]:
+    """Return the experiment with its cluster written out where files describe it, and what they say."""
     table = experiment.cluster
     if not table.file:
-        return experiment, (), ()
+        if table.rules:
+            raise ExperimentError(_NO_SITE)
+        return experiment, cluster_file.Read(table)
     given = "nodes" if table.nodes is not None else "node_groups" if table.node_groups else ""
     if given:
         raise ExperimentError(f"the cluster has both files and {given}: give one")
@@ -340,12 +345,16 @@ def _from_files(experiment: Experiment) -> tuple[Experiment, tuple[str, ...], tu
                 f"cluster: {key} = {value!r} stands beside {', '.join(files)}, which says what each node has: "
                 "leave it out"
             )
-    described, notes, unread = cluster_file.read(files)
+    read = cluster_file.read(files, table.rules)
     own = {key: value for key in table.__struct_fields__ if (value := getattr(table, key)) != _PLAIN[key]}
-    written = msgspec.structs.replace(described, **{**own, "file": ""})
-    return msgspec.structs.replace(experiment, cluster=written), notes, unread
+    written = msgspec.structs.replace(read.table, **{**own, "file": "", "rules": {}})
+    return msgspec.structs.replace(experiment, cluster=written), read
 
 
+_NO_SITE = (
+    "rules of a site are changed (cluster.rules, --qos, --partition, --preempt, --shares), and no file describes any: "
+    "give --cluster with what sacctmgr show qos -P, sacctmgr show assoc -P or scontrol show partition prints"
+)
 _PLAIN = {key: getattr(cluster_table.ClusterTable(), key) for key in cluster_table.ClusterTable.__struct_fields__}
 
 

@@ -211,7 +211,7 @@ def _continued(
         return moment
 
     experiment = with_table(scene.experiment, "run", out="" if folder is None else str(folder))
-    made = JobsScene(experiment, scene.cluster, scene.jobs, past=scene.past)
+    made = JobsScene(experiment, scene.cluster, scene.jobs, past=scene.past, site=scene.site)
     if into is None:
         return play(made, None, progress, begin)
     with whole_or_nothing(into, unless=lambda: begun):

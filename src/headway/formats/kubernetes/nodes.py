@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from headway.errors import ExperimentError
+from headway.formats.kubernetes import quotas as quota
 from headway.formats.kubernetes.objects import Item, conditions, objects
 from headway.formats.kubernetes.resources import WHOLE, ObjectError, Slicing, amounts, gpu_request, slice_milli
 from headway.formats.training.cluster_records import Described, NodeRecord
@@ -43,25 +44,30 @@ def describes(text: str) -> bool:
 
 
 def cluster(text: str, where: str) -> Described:
-    """Return the nodes in a file."""
+    """Return the nodes and the resource quotas in a file."""
     nodes_by_name: dict[str, Item] = {}
+    quotas: list[Item] = []
     kinds: set[str] = set()
     for position, item in enumerate(objects(text.encode(), where, ExperimentError), start=1):
-        if isinstance(item, ObjectError) and item.kind in ("Node", ""):
+        if isinstance(item, ObjectError) and item.kind in ("Node", quota.KIND, ""):
             raise ExperimentError(f"{where}: item {position}: {item}")
         kinds.add(item.kind)
         if isinstance(item, Item) and item.kind == "Node":
             if not item.metadata.name:
                 raise ExperimentError(f"{where}: item {position}: metadata.name is missing: a node needs a name")
             nodes_by_name[item.metadata.name] = item
-    if not nodes_by_name:
+        elif isinstance(item, Item) and item.kind == quota.KIND:
+            quotas.append(item)
+    if not nodes_by_name and not quotas:
         holds = ", ".join(sorted(kinds)) or "nothing"
         raise ExperimentError(f"{where}: holds no node ({holds}): write one with kubectl get nodes -o json")
     try:
         nodes = tuple(_node(item) for item in nodes_by_name.values())
+        limits, unread, told = quota.limits_of(quotas)
     except ObjectError as problem:
         raise ExperimentError(f"{where}: {problem}") from None
-    return Described(nodes=nodes, notes=tuple(_notes(nodes_by_name.values())))
+    notes = (*_notes(nodes_by_name.values()), *told)
+    return Described(nodes=nodes, notes=notes, limits=limits, unread=unread)
 
 
 @lru_cache(maxsize=1024)

@@ -50,8 +50,22 @@ class Group(Struct, rename="camel"):
     pod_group_name: str | None = None
 
 
+class ScopeRule(Struct, rename="camel"):
+    """Which pods a quota counts."""
+
+    scope_name: str = ""
+    operator: str = ""
+    values: list[str] | None = None
+
+
+class ScopeSelector(Struct, rename="camel"):
+    """The same, all of them together."""
+
+    match_expressions: list[ScopeRule] | None = None
+
+
 class Spec(Struct, rename="camel", gc=False):
-    """Of a pod or a node."""
+    """Of a pod, a node or a quota."""
 
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
@@ -66,6 +80,9 @@ class Spec(Struct, rename="camel", gc=False):
     priority_class_name: str | None = None
     active_deadline_seconds: int | None = None
     unschedulable: bool | None = None
+    hard: dict[str, Quantity] | None = None
+    scopes: list[str] | None = None
+    scope_selector: ScopeSelector | None = None
 
 
 class Condition(Struct, rename="camel", gc=False):
@@ -113,7 +130,7 @@ class Status(Struct, rename="camel", gc=False):
 
 
 class Item(Struct, gc=False):
-    """A pod, a node, or something else that is passed over."""
+    """A pod, a node, a quota, or something else that is passed over."""
 
     kind: str = ""
     metadata: Metadata = field(default_factory=Metadata)

@@ -206,6 +206,11 @@ def _kind(name: str) -> tuple[str, int]:
     return (kinds.get(last, "") if prefix else "", 0)
 
 
+def counts_devices(name: str) -> bool:
+    """Return whether a resource is whole GPUs by their number."""
+    return _kind(name)[0] == "devices"
+
+
 def slice_milli(profile: str) -> int:
     """Return a MIG profile like ``3g.20gb`` in thousandths of a GPU, rounded down so that all slices fit."""
     slices = int(profile.partition("g")[0])

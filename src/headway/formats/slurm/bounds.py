@@ -68,6 +68,11 @@ def canonical(name: str) -> str | None:
     return SPELT.get(key) or (_OLD[key][0] if key in _OLD else None)
 
 
+def resource_of(name: str) -> str:
+    """Return the resource that an old name of a limit is about, ``cpu`` of ``MaxCPUs``; empty for other names."""
+    return _OLD[name.lower()][1] if name.lower() in _OLD else ""
+
+
 def of_row(
     cells: Mapping[str, str], place: str, where: tuple[tuple[str, str], ...]
 ) -> tuple[list[Bound], list[Unread]]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from msgspec import structs
 
@@ -24,6 +24,7 @@ from headway.formats.slurm import (
     sinfo as slurm_sinfo,
 )
 from headway.formats.slurm.followed import Followed, followed
+from headway.formats.slurm.modify import Rules, modified
 from headway.formats.slurm.preemption import Level
 from headway.formats.slurm.records import Share, SiteRules, Unread
 from headway.formats.slurm.reservations import dated
@@ -70,20 +71,46 @@ SOURCES: tuple[Source, ...] = (
 )
 
 
-def read(paths: Sequence[str]) -> tuple[ClusterTable, tuple[str, ...], tuple[Unread, ...]]:
-    """Return the cluster that files describe together, what to know about them, and which rules are not followed."""
+class Read(NamedTuple):
+    """What files say about a cluster."""
+
+    table: ClusterTable
+    notes: tuple[str, ...] = ()
+    """What to know about them."""
+    unread: tuple[Unread, ...] = ()
+    """Rules of a site that are not followed."""
+    site: SiteRules = SiteRules()
+    """The rules of a Slurm site, with the changes that were asked for."""
+    changed: tuple[str, ...] = ()
+    """What those change, a line each."""
+    set_limits: frozenset[LimitRule] = frozenset()
+    """Limits that are as somebody set them for this run."""
+
+
+def read(paths: Sequence[str], rules: Rules | None = None) -> Read:
+    """Return the cluster that files describe together, with changes of a Slurm site's rules."""
     tables = [_table(Path(path)) for path in paths if path.endswith(".toml")]
     described = [_described(path) for path in paths if not path.endswith(".toml")]
     if len(tables) > 1:
         raise ExperimentError("cluster files: only one of them may be a TOML file")
     base = tables[0] if tables else ClusterTable()
-    if not described:
-        return base, (), ()
     site = SiteRules()
     for each in described:
         site = site.merged(each.rules)
-    rules = followed(site)
-    table = _ruled(merged(described, base), rules)
+    base = structs.replace(
+        base, limits=[*base.limits, *(table_from_rule(x) for each in described for x in each.limits)]
+    )
+    keys = dict.fromkeys((*base.rules, *(rules or {})))
+    after = modified(site, {key: {**base.rules.get(key, {}), **(rules or {}).get(key, {})} for key in keys})
+    if not described:
+        return Read(base)
+    now = followed(after.site)
+    before = followed(site) if after.told else now
+    table, was = (ruled(merged(described, structs.replace(base, rules={})), each) for each in (now, before))
+    notes = (*(note for each in described for note in each.notes), *now.notes)
+    if after.told and table == was:
+        notes = (*notes, f"{after.told[0]}: that is not followed, and changes nothing here")
+    set_limits = frozenset(now.limits) - frozenset(before.limits)
     table, usage = _with_usage(table, site.shares)
     times = site_times(site.aways, site.reservations, node_names(table))
     table = structs.replace(
@@ -91,11 +118,11 @@ def read(paths: Sequence[str]) -> tuple[ClusterTable, tuple[str, ...], tuple[Unr
         outages=[*table.outages, *times.outages],
         reservations=[*table.reservations, *times.reservations],
     )
-    notes = (*(note for each in described for note in each.notes), *rules.notes, *times.notes, *usage)
-    return table, notes, (*rules.unread, *times.unread)
+    unread = (*(rule for each in described for rule in each.unread), *now.unread, *times.unread)
+    return Read(table, (*notes, *times.notes, *usage), unread, after.site, after.told, set_limits)
 
 
-def _ruled(table: ClusterTable, rules: Followed) -> ClusterTable:
+def ruled(table: ClusterTable, rules: Followed) -> ClusterTable:
     """Return a table with the rules of a site; what it says itself comes first."""
     levels = {each.name: each for each in rules.levels}
     return structs.replace(
@@ -194,10 +221,12 @@ def _described(path: str) -> Described:
         if source.describes(text):
             whole = slurm_conf.included(text, Path(path), "cluster") if source is slurm_conf else text
             return source.cluster(whole, f"cluster {path}")
+    if text.lstrip("-\n ").startswith("apiVersion:"):
+        raise ExperimentError(f"cluster {path}: is YAML: print it once more with kubectl get … -o json")
     raise ExperimentError(
         f"cluster {path}: is none of the files that describe a cluster (scontrol show node -o, sinfo -N, "
-        "scontrol show partition, slurm.conf, sacctmgr show qos -P, kubectl get nodes -o json, an openb node list, "
-        "TOML)"
+        "scontrol show partition, slurm.conf, sacctmgr show qos -P, kubectl get nodes -o json, "
+        "kubectl get resourcequota -A -o json, an openb node list, TOML)"
     )
 
 

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from headway.formats.slurm.records import SiteRules
+from headway.formats.slurm.records import SiteRules, Unread
+from headway.training.limits import LimitRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +36,7 @@ class Described:
     notes: tuple[str, ...] = ()
     rules: SiteRules = field(default_factory=SiteRules)
     """What a Slurm site's own files say about its rules."""
+    limits: tuple[LimitRule, ...] = ()
+    """Limits that another system's files declare."""
+    unread: tuple[Unread, ...] = ()
+    """What of those is not followed."""

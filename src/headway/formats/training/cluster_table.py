@@ -108,6 +108,9 @@ class ClusterTable(Struct, kw_only=True):
     limits: list[LimitTable] = field(default_factory=list)
     limit: dict[str, float | str] = field(default_factory=dict)
     """Other amounts for limits, by name or address, for sweeps and variants; none: without it."""
+    rules: dict[str, dict[str, int | float | str]] = field(default_factory=dict)
+    """Changes of the rules that files of a Slurm site describe, as sacctmgr or scontrol would make them:
+    "qos long" = { MaxTRESPU = "gres/gpu=32" }, shares = { bio = 40 }; written out when the run is stored."""
     qos: list[QosTable] = field(default_factory=list)
     preemption: PreemptionTable = field(default_factory=PreemptionTable)
     outages: list[OutageTable] = field(default_factory=list)
@@ -177,6 +180,7 @@ def described(table: ClusterTable, cluster: Cluster) -> ClusterTable:
         tenants=tables_of_tenants(cluster.tenants),
         limits=list(map(table_from_rule, cluster.limits)),
         limit={},
+        rules={},
         qos=list(map(table_from_qos, cluster.qos)),
         preemption=table_from_preemption(cluster.preemption),
         outages=tables_of_outages(cluster),

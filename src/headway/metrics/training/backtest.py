@@ -62,6 +62,8 @@ class Backtest:
     """By each of ``GROUPS``: sizes from the narrowest up, others by name."""
     table: pl.DataFrame
     """One row a measured job."""
+    given: frozenset[str] = frozenset()
+    """Which rules of the site were known, of ``remedies.RULES``."""
 
     @property
     def rank_correlation(self) -> float | None:
@@ -84,6 +86,7 @@ class Backtest:
             "policy": self.policy,
             "jobs": self.jobs,
             "compared": self.compared,
+            "rules_given": sorted(self.given),
             "only_recorded": self.only_recorded,
             "only_simulated": self.only_simulated,
             **{key: value for key, value in asdict(self.whole).items() if key not in ("group", "jobs", "share")},

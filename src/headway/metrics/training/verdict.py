@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from headway.metrics.training import remedies
 from headway.metrics.training.backtest import Backtest, Errors
 from headway.metrics.training.sizes import NOTHING
 
@@ -26,30 +27,6 @@ MOST_NAMED = 4
 LARGE = 0.15
 """A group with so much of all errors, and more than its part of the jobs, is named as a source."""
 MOST_SOURCES = 5
-
-_REMEDIES: tuple[tuple[tuple[str, ...], str, str], ...] = (
-    (
-        ("QOS", "MaxTRES", "MaxGRES", "MaxJobs", "MaxCpu", "MaxNode", "MaxMem", "MaxBilling"),
-        "QOS limits",
-        "give the limits: --cluster with what sacctmgr show qos -P prints",
-    ),
-    (("Assoc",), "limits of accounts and users", "give them: --cluster with what sacctmgr show assoc -P prints"),
-    (("JobArrayTaskLimit",), "array throttles", "dump SubmitLine as well, which has them"),
-    (("Dependency",), "dependencies", "dump Eligible and SubmitLine as well"),
-    (("BeginTime", "JobHeld"), "jobs that were held, or to begin later", "dump Eligible as well"),
-    (("Reservation", "ReqNodeNotAvail"), "reservations, and nodes that were down",
-     "give scontrol show reservation and sacctmgr show events"),
-    (("NodeDown", "Nodes_required", "BadConstraints"), "nodes that were down", "give sacctmgr show events"),
-    (("Licenses",), "licences", "they are not followed"),
-    (("Partition",), "limits of partitions", "give scontrol show partition by --cluster"),
-)  # fmt: skip
-_BY_GROUP = {
-    "qos": ("limits or priority of the QOS", "give sacctmgr show qos -P by --cluster, and --config"),
-    "partition": ("limits, tiers or nodes of the partition", "give scontrol show partition by --cluster"),
-    "gpu_type": ("which nodes have these GPUs", "give scontrol show node by --cluster"),
-    "account": ("shares of the account, and use before the window", "give sacctmgr show assoc -P and sshare -P"),
-    "user": ("shares of the user, and use before the window", "give sacctmgr show assoc -P and sshare -P"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,15 +130,31 @@ def _text(backtest: Backtest, level: str, doubtful: Sequence[str], sources: Sequ
 
 
 def sources_of(backtest: Backtest) -> list[Source]:
-    """Return the groups with the largest errors, those with a recorded reason first, and what would close them."""
-    named = [*_by_reason(backtest), *_by_groups(backtest)]
-    return named[:MOST_SOURCES]
+    """Return the groups with the largest errors, those with a recorded reason first, and what would close them.
+
+    Where QOS limits were not given, a QOS comes before other groups: that they are missing is known.
+    """
+    reasons, groups = _by_reason(backtest), _by_groups(backtest)
+    if "qos" not in backtest.given:
+        if not any("QOS limits" in each.cause for each in (*reasons, *groups)):
+            groups += _without_limits(backtest)
+        groups.sort(key=lambda each: each.by != "qos")
+    return [*reasons, *groups][:MOST_SOURCES]
+
+
+def _without_limits(backtest: Backtest) -> list[Source]:
+    """Return the QOS with most of the error, where jobs start too early and nobody told what QOSs allow."""
+    named = [each for each in backtest.groups["qos"] if each.group != NOTHING]
+    if len(named) < 2 or level_of(backtest.whole) != NO or backtest.whole.bias_s >= 0:
+        return []
+    most = max(named, key=lambda each: each.share)
+    return [_source("qos", [most.group], [most], remedies.for_group("qos", backtest.given))]
 
 
 def _by_reason(backtest: Backtest) -> list[Source]:
     causes: dict[tuple[str, str], list[Errors]] = {}
     for each in backtest.groups["reason"]:
-        if (cause := remedy_for(each.group)) is not None:
+        if (cause := remedies.for_reason(each.group, backtest.given)) is not None:
             causes.setdefault(cause, []).append(each)
     found = [_source("reason", [each.group for each in groups], groups, cause) for cause, groups in causes.items()]
     return sorted((each for each in found if each.share >= LARGE), key=lambda each: -each.share)
@@ -169,7 +162,8 @@ def _by_reason(backtest: Backtest) -> list[Source]:
 
 def _by_groups(backtest: Backtest) -> list[Source]:
     found = []
-    for by, cause in _BY_GROUP.items():
+    for by in remedies.GROUPS:
+        cause = remedies.for_group(by, backtest.given)
         groups = [each for each in backtest.groups[by] if each.group != NOTHING]
         if len(backtest.groups[by]) < 2:
             continue
@@ -180,18 +174,10 @@ def _by_groups(backtest: Backtest) -> list[Source]:
     return sorted(found, key=lambda each: -each.share)
 
 
-def _source(by: str, names: Sequence[str], groups: Sequence[Errors], cause: tuple[str, str]) -> Source:
+def _source(by: str, names: Sequence[str], groups: Sequence[Errors], cause: remedies.Cause) -> Source:
     jobs = sum(each.jobs for each in groups)
     bias = sum(each.bias_s * each.jobs for each in groups) / max(1, jobs)
     return Source(by, ", ".join(names[:MOST_NAMED]), jobs, sum(each.share for each in groups), bias, *cause)
-
-
-def remedy_for(reason: str) -> tuple[str, str] | None:
-    """Return what a reason of Slurm stands for, and what would let the simulation know it; None for other reasons."""
-    for prefixes, cause, remedy in _REMEDIES:
-        if reason.startswith(prefixes):
-            return cause, remedy
-    return None
 
 
 def spread(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:

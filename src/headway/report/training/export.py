@@ -17,6 +17,7 @@ from headway.metrics.training.fragmentation import fragmentation
 from headway.metrics.training.host import at_first
 from headway.metrics.training.jobs import job_table
 from headway.metrics.training.ledger import Ledger
+from headway.metrics.training.limits import by_limit
 from headway.metrics.training.tenants import GROUPS, by_group
 from headway.metrics.training.timeline import timeline
 from headway.report.export import Written, write_pieces
@@ -43,8 +44,15 @@ def tables(ledger: Ledger, tape: Tape, calendar: Calendar | None = None) -> dict
         "tape": lambda: tape_table(ledger, tape),
         "timeline": lambda: timeline_table(ledger),
         **{key: partial(_of_group, ledger, group, jobs) for group, key in GROUPS.items()},
+        **({"limits": lambda: limit_table(ledger, tape)} if ledger.cluster.limits else {}),
         "nodes": lambda: _nodes(ledger),
     }
+
+
+def limit_table(ledger: Ledger, tape: Tape) -> pl.DataFrame:
+    """Return one row a limit that held jobs back, those with most waiting first."""
+    schema = {"limit": pl.String, "job_hours": pl.Float64, "share": pl.Float64}
+    return pl.DataFrame(by_limit(ledger, tape), schema=schema)
 
 
 def _of_group(ledger: Ledger, group: str, jobs: Callable[[], pl.DataFrame]) -> pl.DataFrame:

@@ -196,7 +196,31 @@ def waited(
             size = figure(f"causes-size-{index}", "Job-hours waited, by size and cause", f"by size of job, {name}")
             note = f'<p class="note">{escape(of_run.note[0].upper() + of_run.note[1:])}.</p>'
             parts.append(for_run(index, f'<div class="pair">{tenant}{size}</div>{note}'))
-    return "".join(parts)
+    return "".join([*parts, by_limit(compared)])
+
+
+def by_limit(compared: Comparison) -> str:
+    """Return job-hours waited behind each limit, one column a run; nothing where no limit held a job back."""
+    waits = [{each["limit"]: each for each in run.result.get("limits") or ()} for run in compared.runs]
+    most = {name: max(each[name]["job_hours"] for each in waits if name in each) for each in waits for name in each}
+    if not most:
+        return ""
+    rows = [
+        row(plain(name, 80), [_behind(each.get(name)) for each in waits])
+        for name in sorted(most, key=lambda name: (-most[name], name))
+    ]
+    heads = ["limit", *(plain(run.label, 30) for run in compared.runs)]
+    shown = table(heads, rows[:MOST_TENANTS], "Job-hours waited behind each limit")
+    if len(rows) > MOST_TENANTS:
+        rest = table(heads, rows[MOST_TENANTS:], "Job-hours waited behind the other limits")
+        shown += f"<details><summary>{count(len(rows) - MOST_TENANTS, 'more limit')}</summary>{rest}</details>"
+    return f"<h3>Job-hours waited behind limits</h3>{shown}"
+
+
+def _behind(limit: Mapping[str, Any] | None) -> str:
+    if limit is None:
+        return NOTHING
+    return f"{hours(limit['job_hours'])} <small>{percent(limit['share'])} of all waiting</small>"
 
 
 def tenants(run: Measured) -> str:

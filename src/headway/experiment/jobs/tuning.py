@@ -1,0 +1,331 @@
+"""Search rules of a site for a stated aim: every combination of some knobs on a first window, the best on a later one.
+
+A combination is better than the present rules if the aim's mean over the same jobs is lower, the interval of that
+change does not reach zero, what is to be kept rises by no more than its tolerance, and no more jobs are refused. The
+best of them on the first window is played on the later one beside the present rules, and has to be better there too.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from headway.core.tasks import Far
+from headway.errors import ExperimentError, HeadwayError
+from headway.experiment.answer import Answer
+from headway.experiment.blame import own_code
+from headway.experiment.domain import Progress, with_table
+from headway.experiment.files import copied, typed
+from headway.experiment.jobs.aims import Aim, aim_of
+from headway.experiment.jobs.arrivals import arrivals, source
+from headway.experiment.jobs.rule_changes import knob, rules_of
+from headway.experiment.jobs.scene import checked, prepare
+from headway.experiment.measured import seeded
+from headway.experiment.play import run
+from headway.experiment.pool import LocalPool
+from headway.formats import toml
+from headway.formats.dates import is_date
+from headway.formats.slurm.commands import commands
+from headway.formats.slurm.modify import Value, modified
+from headway.formats.slurm.records import SiteRules
+from headway.formats.training.settings import Experiment
+from headway.metrics.compare import Sample
+from headway.metrics.training.changes import Change, changed, mean
+from headway.report.progress import Board
+from headway.report.training import tuning as shown
+from headway.traces.window import check_order
+from headway.units import counted, exact_duration, parse_duration
+
+MOST = 1000
+"""More combinations are refused."""
+LEAST_S = 60.0
+"""What is to be kept may rise by a minute, however little it was."""
+LEVEL = 0.95
+Chosen = Mapping[str, Value]
+"""Values by the keys of settings; empty: the present rules."""
+_Played = tuple[int, int, tuple[Sample, ...]]
+"""A seed, how many jobs were measured, and each aim."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A combination that was played: what each aim came to, and how that differs from the present rules."""
+
+    chosen: Chosen
+    samples: tuple[Sample, ...] = ()
+    """Of each aim, the first the one to lower."""
+    error: str = ""
+    """Why there is nothing."""
+    changes: tuple[Change, ...] = ()
+    refused: int = 0
+    """Jobs that run under the present rules and not under these."""
+    missed: tuple[str, ...] = ()
+    """What was to be kept and is not."""
+
+    @property
+    def means(self) -> list[float | None]:
+        """Return the mean of each aim, in seconds."""
+        return [mean(each.jct_s) for each in self.samples]
+
+    @property
+    def better(self) -> bool:
+        """Return whether it is better than the present rules, by the rule above."""
+        interval = self.changes[0].interval if self.changes else None
+        return not self.missed and interval is not None and interval[1] < 0
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What is asked for."""
+
+    document: toml.Document
+    knobs: Mapping[str, Sequence[Value]]
+    aims: tuple[Aim, ...]
+    windows: tuple[tuple[str, str], tuple[str, str]]
+    """Begin and end of the window to search, and of the one to test."""
+    site: SiteRules
+    level: float
+    processes: int = 1
+    jobs: list[int] = field(default_factory=list)
+    """How many were measured, by window."""
+
+    def experiment(self, chosen: Chosen, window: int) -> Experiment:
+        """Return the experiment under some rules on one of the windows."""
+        document = copied(self.document)
+        for key, value in chosen.items():
+            toml.put(document, key, value)
+        start, end = self.windows[window]
+        made: Experiment = with_table(typed(document, "tune"), "trace", start=start, end=end)
+        return made
+
+
+def answer(
+    document: toml.Document,
+    knobs: Sequence[str],
+    lower: str,
+    keep: Sequence[str],
+    test_from: str = "",
+    processes: int = 1,
+) -> Answer:
+    """Search the knobs for the aim, test the best on a later window, and say which commands would set it."""
+    aims = (aim_of(lower, "--lower"), *(aim_of(each, "--keep") for each in keep))
+    search = replace(_search(document, knobs, aims, test_from), processes=processes)
+    candidates = list(_candidates(search))
+    trials = _tried(search, [{}, *candidates], 0)
+    if trials is None:
+        return Answer(None, (), stopped=f"stopped in the search over {counted(len(candidates), 'combination')}")
+    if trials[0].error:
+        raise ExperimentError(f"under the present rules: {trials[0].error}")
+    best = min((each for each in trials[1:] if each.better), key=lambda each: _rank(search, each), default=None)
+    tested = [] if best is None else _tried(search, [{}, best.chosen], 1)
+    if tested is None:
+        return Answer(None, (), stopped="stopped while the best combination was tested; nothing of it is shown")
+    return _answered(search, trials, tested)
+
+
+def _rank(search: Search, trial: Trial) -> tuple[float, int]:
+    """Return what trials are ordered by: the aim, and of equal ones how many knobs are turned."""
+    return trial.means[0] or 0.0, len(_turned(search, trial.chosen))
+
+
+# --- what is tried ----------------------------------------------------------------------------------------------------
+
+
+def _search(document: toml.Document, knobs: Sequence[str], aims: tuple[Aim, ...], test_from: str) -> Search:
+    """Return what is asked for, checked before anything runs."""
+    values: dict[str, list[Value]] = {}
+    for text in knobs:
+        key, several = knob(text)
+        if key in values:
+            raise ExperimentError(f"--knob {text!r}: this knob is given twice")
+        values[key] = several
+    if not values:
+        raise ExperimentError('no knob to turn: give --knob "qos long.MaxTRESPU=gres/gpu=16|24|32"')
+    total = math.prod(map(len, values.values()))
+    if total > MOST:
+        raise ExperimentError(
+            f"the knobs have {total:,} combinations; at most {MOST:,} are searched: give fewer values"
+        )
+    experiment: Experiment = typed(copied(document), "settings")
+    if not experiment.trace.path:
+        raise ExperimentError("tune needs a history: name a trace (headway jobs tune TRACE …)")
+    windows = _windows(experiment, test_from)
+    level = experiment.measure.confidence or LEVEL
+    made = Search(document, values, aims, windows, SiteRules(), level)
+    with own_code():
+        scene = prepare(made.experiment({}, 0))
+        for key, several in values.items():
+            for value in several:
+                checked(made.experiment({key: value}, 0))
+    for aim in aims:
+        aim.check(scene.jobs)
+    return replace(made, site=scene.site)
+
+
+def _windows(experiment: Experiment, test_from: str) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Return the window to search and the one to test: the last third of the jobs, unless a date is given."""
+    table = experiment.trace
+    if not test_from:
+        made = arrivals(*source(table, 0), table.load, table.estimates, table.models, experiment.run.seed)
+        new = [job for job in made.jobs if job.name not in made.carried]
+        time = new[2 * len(new) // 3].submit
+        since = parse_duration(table.start) if table.start and not is_date(table.start) else 0
+        test_from = exact_duration(since + time) if made.calendar is None else made.calendar.iso(time)
+    check_order(table.start, test_from)
+    check_order(test_from, table.end)
+    return (table.start, test_from), (test_from, table.end)
+
+
+def _candidates(search: Search) -> Iterator[dict[str, Value]]:
+    """Yield the combinations that are not the present rules."""
+    for values in itertools.product(*search.knobs.values()):
+        chosen = dict(zip(search.knobs, values, strict=True))
+        if modified(search.site, rules_of(chosen)).told:
+            yield chosen
+
+
+def _tried(search: Search, several: Sequence[Chosen], window: int) -> list[Trial] | None:
+    """Play combinations, the present rules first, each for all its seeds; None where that was stopped."""
+    tasks = [
+        (number, seed, search.aims)
+        for number, chosen in enumerate(several)
+        for seed in seeded(search.experiment(chosen, window))
+    ]
+    played: dict[int, list[_Played]] = {number: [] for number in range(len(several))}
+    errors: dict[int, str] = {}
+    with Board(len(tasks)) as board:
+        names = [", ".join(map(str, several[number].values())) or "present" for number, _, _ in tasks]
+
+        def told(task: int, far: Far | None) -> None:
+            board.tell(task, names[task], far)
+
+        pool = LocalPool(min(search.processes, len(tasks)))
+        with closing(pool.run(tasks, play_one, told if board.shown else None)) as ends:
+            for done in ends:
+                number, experiment, _ = tasks[done.task]
+                if done.stopped or (done.problem is None and done.result is None):
+                    return None
+                if done.problem is not None and not isinstance(done.problem, HeadwayError):
+                    raise done.problem
+                if done.problem is not None:
+                    errors[number] = str(done.problem)
+                else:
+                    measured, samples = done.result
+                    played[number].append((experiment.run.seed, measured, samples))
+                board.ended(done.task)
+    search.jobs.append(max((measured for _, measured, _ in played[0]), default=0))
+    return _compared(search, several, [_together(played[n]) for n in played], errors)
+
+
+def play_one(
+    task: tuple[int, Experiment, tuple[Aim, ...]], progress: Progress | None
+) -> tuple[int, tuple[Sample, ...]] | None:
+    """Play one combination, in whatever process: jobs measured, and each aim; None when it was stopped."""
+    _, experiment, aims = task
+    with own_code():
+        result = run(experiment, progress)
+    if result.stopped:
+        return None
+    window = result.scene.window()
+    measured = len(result.scene.jobs) if window is None else window.last - window.first
+    return measured, tuple(aim.sample(result) for aim in aims)
+
+
+def _together(runs: Sequence[_Played]) -> tuple[Sample, ...]:
+    """Return the samples of all seeds as one."""
+    if len(runs) < 2:
+        return runs[0][2] if runs else ()
+    in_order = sorted(runs, key=lambda each: each[0])
+    return tuple(
+        Sample(
+            tuple(f"{seed}:{name}" for seed, _, samples in in_order for name in samples[aim].names),
+            np.concatenate([samples[aim].jct_s for _, _, samples in in_order]),
+        )
+        for aim in range(len(in_order[0][2]))
+    )
+
+
+def _compared(
+    search: Search, several: Sequence[Chosen], samples: Sequence[tuple[Sample, ...]], errors: Mapping[int, str]
+) -> list[Trial]:
+    """Return all trials, each held against the first."""
+    reference = samples[0]
+    trials = []
+    for number, (chosen, own) in enumerate(zip(several, samples, strict=True)):
+        if errors.get(number) or not reference or number == 0:
+            trials.append(Trial(chosen, own if not errors.get(number) else (), errors.get(number, "")))
+            continue
+        changes = tuple(changed(mine, base, search.level) for mine, base in zip(own, reference, strict=True))
+        refused = max(_completed(base) - _completed(mine) for mine, base in zip(own, reference, strict=True))
+        missed = tuple(_missed(search.aims, own, reference, refused))
+        trials.append(Trial(chosen, own, "", changes, max(0, refused), missed))
+    return trials
+
+
+def _completed(sample: Sample) -> int:
+    return int(np.isfinite(sample.jct_s).sum())
+
+
+def _missed(aims: Sequence[Aim], own: Sequence[Sample], reference: Sequence[Sample], refused: int) -> Iterator[str]:
+    """Yield what was to be kept and is not."""
+    if refused > 0:
+        yield f"{counted(refused, 'job')} no longer run"
+    for aim, mine, base in list(zip(aims, own, reference, strict=True))[1:]:
+        after, before = mean(mine.jct_s), mean(base.jct_s)
+        if after is not None and before is not None and after > max(before * (1 + aim.tolerance), before + LEAST_S):
+            yield str(aim)
+
+
+# --- the answer -------------------------------------------------------------------------------------------------------
+
+
+def _answered(search: Search, trials: Sequence[Trial], tested: Sequence[Trial]) -> Answer:
+    found = bool(tested) and tested[1].better
+    lines = _commands(search, tested[1].chosen) if found else []
+    record = {
+        "lower": str(search.aims[0]),
+        "keep": [{"aim": str(aim), "tolerance": aim.tolerance} for aim in search.aims[1:]],
+        "confidence": search.level,
+        "searched": _window(search, 0),
+        "tested": _window(search, 1) if tested else None,
+        "combinations": [_record(search, each) for each in trials],
+        "test": [_record(search, each) for each in tested],
+        "found": found,
+        "best": dict(tested[1].chosen) if tested else None,
+        "commands": lines,
+    }
+    return Answer(record, shown.shown(record), shown.notes(record))
+
+
+def _window(search: Search, window: int) -> dict[str, Any]:
+    start, end = search.windows[window]
+    return {"from": start, "to": end, "jobs": search.jobs[window]}
+
+
+def _record(search: Search, trial: Trial) -> dict[str, Any]:
+    changes = trial.changes or (Change(),) * len(trial.samples)
+    return {
+        "rules": {key.removeprefix("cluster.rules."): value for key, value in trial.chosen.items()},
+        "aims": [
+            {"aim": str(aim), "mean_s": value, "change": change.value, "change_interval": change.interval}
+            for aim, value, change in zip(search.aims, trial.means, changes, strict=False)
+        ],
+        "refused": trial.refused,
+        "missed": list(trial.missed),
+        "better": trial.better,
+        "error": trial.error,
+    }
+
+
+def _commands(search: Search, chosen: Chosen) -> list[str]:
+    """Return the commands that would set it; of knobs that stay as they are there is none."""
+    return commands(search.site, rules_of(_turned(search, chosen)))
+
+
+def _turned(search: Search, chosen: Chosen) -> Chosen:
+    """Return the knobs that are not as they were."""
+    return {key: value for key, value in chosen.items() if modified(search.site, rules_of({key: value})).told}

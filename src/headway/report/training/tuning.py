@@ -1,0 +1,100 @@
+"""Make the tables and lines of a search for better rules: what was tried, what held on a later window, what to type."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+
+from headway.report.terminal import framed
+from headway.report.training.backtest import said
+from headway.units import counted
+
+Row = Mapping[str, Any]
+MOST_ROWS = 20
+"""So many combinations are shown, the best first; --json has all."""
+
+
+def shown(record: Row) -> list[str | Table]:
+    """Return the search, the test and what follows, in the order in which they are read."""
+    present, *others = record["combinations"]
+    others = sorted(others, key=_by_aim)
+    title = f"searched on {_window(record['searched'])}"
+    parts: list[str | Table] = [_table(title, [present, *others[:MOST_ROWS]])]
+    if len(others) > MOST_ROWS:
+        parts.append(f"(the best {MOST_ROWS} of {len(others):,} combinations)")
+    if record["test"]:
+        parts += ["", _table(f"tested on {_window(record['tested'])}", record["test"])]
+    parts += ["", _conclusion(record)]
+    if record["commands"]:
+        parts += ["", "to set it (nothing was executed):", *(f"  {line}" for line in record["commands"])]
+    return parts
+
+
+def notes(record: Row) -> list[str]:
+    """Return the rule by which one is better, and what else to know."""
+    level = f"{100 * record['confidence']:.4g} %"
+    told = [
+        f"note: better means: the {record['lower']} is lower over the same jobs, the {level} interval of the change "
+        "(paired by job, in batches) does not reach zero, no more jobs are refused"
+        + "".join(f", the {each['aim']} rises by at most {100 * each['tolerance']:.4g} %" for each in record["keep"])
+        + "; on both windows"
+    ]
+    if any(line.startswith("scontrol") for line in record["commands"]):
+        told.append("note: what scontrol sets is forgotten when slurmctld starts anew: write it into slurm.conf too")
+    return told
+
+
+def _by_aim(row: Row) -> tuple[bool, float]:
+    value = row["aims"][0]["mean_s"] if row["aims"] else None
+    return value is None, value or 0.0
+
+
+def _window(window: Row) -> str:
+    start, end = window["from"] or "the beginning", window["to"] or "the end"
+    return f"{counted(window['jobs'], 'job')} from {start} to {end}"
+
+
+def _table(title: str, rows: Sequence[Row]) -> Table:
+    keys = list(dict.fromkeys(key for row in rows for key in row["rules"]))
+    aims = [each["aim"] for each in rows[0]["aims"]]
+    table = framed([key.replace('"', "") for key in keys] or ["rules"], [*aims, ""], title)
+    for row in rows:
+        cells = [str(row["rules"][key]) or "no limit" for key in keys] if row["rules"] else ["present"]
+        cells += [""] * (max(1, len(keys)) - len(cells))
+        values = [_cell(each) for each in row["aims"]] or ["–"] * len(aims)
+        table.add_row(*cells, *values, _judged(row))
+    return table
+
+
+def _cell(aim: Row) -> str:
+    if aim["mean_s"] is None:
+        return "–"
+    text = said(aim["mean_s"])
+    if aim["change"] is None:
+        return text
+    text += f" ({100 * aim['change']:+.1f} %"
+    if (interval := aim["change_interval"]) is not None:
+        text += f" [{100 * interval[0]:+.1f}, {100 * interval[1]:+.1f}]"
+    return f"{text})"
+
+
+def _judged(row: Row) -> str:
+    if row["error"]:
+        return str(row["error"]).partition(";")[0][:80]
+    if row["missed"]:
+        return f"not kept: {', '.join(row['missed'])}"
+    return "better" if row["better"] else "" if not row["rules"] else "not better"
+
+
+def _conclusion(record: Row) -> str:
+    count = counted(len(record["combinations"]) - 1, "combination")
+    if not record["test"]:
+        return f"None of {count} is better than the present rules."
+    setting = ", ".join(f"{key}={value}".replace('"', "") for key, value in record["test"][1]["rules"].items())
+    if not record["found"]:
+        return (
+            f"No better rules were found: the best of {count} ({setting}) is not better than the present rules on the "
+            "later window."
+        )
+    aim = record["test"][1]["aims"][0]
+    return f"Better, also on the later window: {setting} ({record['lower']} {100 * aim['change']:+.1f} %)."
