@@ -68,17 +68,14 @@ def record(folder: Path, jobs: int, nodes: int, mean_s: float, seed: int = 0) ->
             accounts=ACCOUNTS,
         ) as lab,
     ):
+        lab.dump_rules(folder)
         began = time.monotonic()
         for start, options, seconds in workload(jobs, nodes * GPUS_A_NODE, mean_s, seed):
             time.sleep(max(0.0, began + start - time.monotonic()))
             lab.submit(*options, seconds=seconds)
         while lab.waiting():
             time.sleep(1)
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "sacct.txt").write_text(lab.accounts())
-        (folder / "nodes.txt").write_text(lab.run("scontrol", "show", "node", "-o"))
-        (folder / "partitions.txt").write_text(lab.run("scontrol", "show", "partition", "-o"))
-        (folder / "config.txt").write_text(lab.run("scontrol", "show", "config"))
+        lab.dump_past(folder)
 
 
 def arguments(folder: Path) -> list[str]:

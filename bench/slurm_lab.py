@@ -23,7 +23,7 @@ SlurmctldPort={port}
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
-AuthInfo=socket={root}/munge.sock
+AuthInfo=socket={root}/munge.sock,cred_expire={requeue}
 CredType=cred/munge
 StateSaveLocation={root}/state
 SlurmdSpoolDir={root}/spool/%n
@@ -49,16 +49,15 @@ AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageHost=127.0.0.1
 AccountingStoragePort={accounting}
 AccountingStoragePass={root}/munge.sock
-AccountingStorageTRES=gres/gpu,gres/gpu:a100
+AccountingStorageTRES=gres/gpu,{types}
 JobCompType=jobcomp/filetxt
 JobCompLoc={root}/jobcomp.txt
 DefMemPerCPU=2000
 SlurmdParameters=config_overrides
 CommunicationParameters=NoCtldInAddrAny,NoInAddrAny
 {settings}
-NodeName=DEFAULT CPUs=16 SocketsPerBoard=1 CoresPerSocket=16 ThreadsPerCore=1 RealMemory=64000 State=UNKNOWN \
-Gres=gpu:a100:{gpus}
-NodeName=n[1-{nodes}] NodeAddr=127.0.0.1 NodeHostname=localhost Port=[{first}-{last}]
+NodeName=DEFAULT CPUs=16 SocketsPerBoard=1 CoresPerSocket=16 ThreadsPerCore=1 RealMemory=64000 State=UNKNOWN
+{machines}
 {partitions}
 """
 
@@ -78,9 +77,25 @@ StorageLoc=slurm_acct
 CommunicationParameters=NoInAddrAny
 """
 _FORMAT = (
-    "JobID,JobIDRaw,JobName,User,Account,Partition,QOS,Priority,Submit,Eligible,Start,End,Elapsed,Timelimit,State,"
-    "ReqTRES,AllocTRES,NNodes,NodeList"
+    "JobID,JobIDRaw,JobName,User,Account,Partition,QOS,Priority,Submit,Eligible,Start,End,Elapsed,Suspended,Timelimit,"
+    "State,Reason,Flags,Constraints,Reservation,ReqTRES,AllocTRES,ReqMem,NNodes,NodeList,SubmitLine"
 )
+_RULES = {
+    "nodes.txt": "scontrol show node -o",
+    "partitions.txt": "scontrol show partition -o",
+    "config.txt": "scontrol show config",
+    "qos.txt": "sacctmgr show qos -P",
+    "assoc.txt": "sacctmgr show assoc tree -P",
+    "users.txt": "sacctmgr show user -P -s",
+    "sshare.txt": "sshare -a -l -P",
+}
+"""What an operator prints about the rules of the site, by the name of the file."""
+_PAST = {
+    "transactions.txt": "sacctmgr show transactions -P start=2000-01-01",
+    "events.txt": "sacctmgr show events -P start=2000-01-01",
+    "sshare-end.txt": "sshare -a -l -P",
+}
+"""What an operator prints about what happened besides jobs."""
 
 
 def missing() -> list[str]:
@@ -89,43 +104,56 @@ def missing() -> list[str]:
 
 
 class SlurmLab:
-    """Slurm with ``nodes`` virtual nodes of ``gpus`` pretended GPUs. ``settings`` are further lines of slurm.conf."""
+    """Slurm with virtual nodes of ``gpus`` pretended GPUs each.
+
+    ``nodes`` is their number, or the number of each GPU type. ``settings`` are further lines of slurm.conf, ``accounting``
+    are further commands of sacctmgr. A requeued job waits for ``requeue_s`` seconds.
+    """
 
     def __init__(
         self,
         root: Path,
         *,
-        nodes: int = 8,
+        nodes: int | Mapping[str, int] = 8,
         gpus: int = 4,
         settings: Mapping[str, str] | None = None,
         partitions: Sequence[str] = ("PartitionName=batch Nodes=ALL Default=YES MaxTime=INFINITE State=UP",),
         accounts: Sequence[str] = (),
+        accounting: Sequence[str] = (),
+        requeue_s: int = 120,
     ) -> None:
         self.root = root
-        self.nodes = nodes
+        kinds = {"a100": nodes} if isinstance(nodes, int) else nodes
+        self.nodes = sum(kinds.values())
         self._accounts = accounts
-        port = _free_block(nodes + 2)
-        accounting = port + nodes + 1
+        self._accounting = accounting
+        port = _free_block(self.nodes + 2)
+        places = _places(kinds)
         lines = {"SchedulerParameters": "bf_interval=1,sched_interval=2,sched_min_interval=100000,batch_sched_delay=0"}
+        accounting_port = port + self.nodes + 1
         text = _CONFIG.format(
             root=root,
             port=port,
-            accounting=accounting,
-            nodes=nodes,
-            gpus=gpus,
-            first=port + 1,
-            last=port + nodes,
+            accounting=accounting_port,
+            requeue=requeue_s,
+            types=",".join(f"gres/gpu:{kind}" for kind in kinds),
+            machines="\n".join(
+                f"NodeName=n[{first}-{last}] NodeAddr=127.0.0.1 NodeHostname=localhost "
+                f"Port=[{port + first}-{port + last}] Gres=gpu:{kind}:{gpus}"
+                for kind, first, last in places
+            ),
             settings="\n".join(f"{key}={value}" for key, value in {**lines, **(settings or {})}.items()),
             partitions="\n".join(partitions),
         )
+        root.chmod(0o755)  # jobs of other users run below it
         for folder in ("state", "spool", "dev"):
             (root / folder).mkdir(parents=True)
         (root / "slurm.conf").write_text(text)
-        (root / "slurmdbd.conf").write_text(_ACCOUNTING.format(root=root, accounting=accounting))
+        (root / "slurmdbd.conf").write_text(_ACCOUNTING.format(root=root, accounting=accounting_port))
         (root / "slurmdbd.conf").chmod(0o600)
         devices = f"{root}/dev/nvidia[0-{gpus - 1}]"
-        gres = f"AutoDetect=off\nNodeName=n[1-{nodes}] Name=gpu Type=a100 File={devices}\n"
-        (root / "gres.conf").write_text(gres)
+        gres = [f"NodeName=n[{first}-{last}] Name=gpu Type={kind} File={devices}" for kind, first, last in places]
+        (root / "gres.conf").write_text("\n".join(["AutoDetect=off", *gres, ""]))
         for device in range(gpus):
             os.mknod(root / "dev" / f"nvidia{device}", 0o020666, os.makedev(195, device))
         (root / "munge.key").write_bytes(os.urandom(128))
@@ -146,6 +174,8 @@ class SlurmLab:
             for number in range(1, self.nodes + 1):
                 self._start("slurmd", "-D", "-N", f"n{number}")
             _until(self._ready, "the nodes did not come up")
+            for command in self._accounting:  # limits on GPUs only now: accounting learns of GPUs from the controller
+                self.run("sacctmgr", "-i", *command.split())
         except BaseException:
             self._stop()
             raise
@@ -167,7 +197,7 @@ class SlurmLab:
         self._start("slurmdbd", "-D")
         _until(lambda: self._works("sacctmgr", "-n", "show", "cluster"), "slurmdbd did not start")
         self.run("sacctmgr", "-i", "add", "cluster", "lab")
-        for name in self._accounts:  # everything runs as root
+        for name in self._accounts:  # whose jobs run as root
             self.run("sacctmgr", "-i", "add", "account", name)
             self.run("sacctmgr", "-i", "add", "user", "root", f"account={name}")
 
@@ -180,20 +210,34 @@ class SlurmLab:
             raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
         return done.stdout
 
-    def submit(self, *options: str, seconds: float) -> str:
-        """The number of a new job that sleeps so long."""
-        return self.run("sbatch", "--parsable", "-o", "/dev/null", *options, "--wrap", f"exec sleep {seconds}").strip()
+    def submit(self, *options: str, seconds: float, user: str = "", stubborn: bool = False) -> str:
+        """Return the number of a new job that sleeps so long; a stubborn one does not listen to SIGTERM."""
+        owner = (f"--uid={user}",) if user else ()
+        command = f"exec sleep {seconds:g}"
+        if stubborn:
+            command = f"trap '' TERM; {command}"
+        fixed = ("sbatch", "--parsable", "-o", "/dev/null", "--chdir=/tmp")
+        return self.run(*fixed, *owner, *options, "--wrap", command).strip()
 
     def waiting(self) -> int:
         """Jobs that have not ended."""
         return len(self.run("squeue", "-h", "-o", "%i").split())
 
-    def accounts(self) -> str:
-        """What ``sacct`` says about all jobs, once it knows that all have ended (the accounting lags behind)."""
-        command = ("sacct", "-a", "--parsable2", "-S", "2000-01-01", "-o", _FORMAT)
+    def dump_rules(self, folder: Path) -> None:
+        """Write the rules of the site as they are now."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, command in _RULES.items():
+            (folder / name).write_text(self.run(*command.split()))
+        (folder / "slurm.conf").write_text((self.root / "slurm.conf").read_text())
+
+    def dump_past(self, folder: Path) -> None:
+        """Write what happened, once the accounting knows that all jobs have ended (it lags behind)."""
+        command = ("sacct", "-a", "-D", "-X", "--parsable2", "-S", "2000-01-01", "-o", _FORMAT)
         unsettled = ("|RUNNING|", "|PENDING|", "|Unknown|")
         _until(lambda: not any(word in self.run(*command) for word in unsettled), "the accounting did not settle", 60)
-        return self.run(*command)
+        (folder / "sacct.txt").write_text(self.run(*command))
+        for name, printed in _PAST.items():
+            (folder / name).write_text(self.run(*printed.split()))
 
     def _ready(self) -> bool:
         if not self._works("sinfo"):
@@ -227,6 +271,15 @@ class SlurmLab:
         self._daemons.clear()
 
 
+def _places(kinds: Mapping[str, int]) -> list[tuple[str, int, int]]:
+    """Each GPU type with the numbers of its first and last node."""
+    last, places = 0, []
+    for kind, count in kinds.items():
+        places.append((kind, last + 1, last + count))
+        last += count
+    return places
+
+
 def _until(met: Callable[[], bool], complaint: str, seconds: float = 30) -> None:
     deadline = time.monotonic() + seconds
     while not met():
@@ -237,7 +290,7 @@ def _until(met: Callable[[], bool], complaint: str, seconds: float = 30) -> None
 
 def _free_block(length: int) -> int:
     """The first of so many neighbouring ports that nobody listens on."""
-    for first in range(16817, 30000, 100):
+    for first in range(16817 + 100 * (os.getpid() % 64), 30000, 100):
         sockets = [socket.socket() for _ in range(length)]
         try:
             for offset, each in enumerate(sockets):
