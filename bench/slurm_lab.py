@@ -174,8 +174,7 @@ class SlurmLab:
             for number in range(1, self.nodes + 1):
                 self._start("slurmd", "-D", "-N", f"n{number}")
             _until(self._ready, "the nodes did not come up")
-            for command in self._accounting:  # limits on GPUs only now: accounting learns of GPUs from the controller
-                self.run("sacctmgr", "-i", *command.split())
+            self._account(early=False)
         except BaseException:
             self._stop()
             raise
@@ -200,6 +199,16 @@ class SlurmLab:
         for name in self._accounts:  # whose jobs run as root
             self.run("sacctmgr", "-i", "add", "account", name)
             self.run("sacctmgr", "-i", "add", "user", "root", f"account={name}")
+        self._account(early=True)
+
+    def _account(self, *, early: bool) -> None:
+        """Give the commands of accounting: QOSs are made before the controller starts, whose partitions may have them.
+
+        The others come after it: accounting learns from the controller that there are GPUs to limit.
+        """
+        for command in self._accounting:
+            if command.startswith("add qos ") is early:
+                self.run("sacctmgr", "-i", *command.split())
 
     def run(self, *command: str) -> str:
         """What a Slurm command prints."""
@@ -207,7 +216,7 @@ class SlurmLab:
             command, env=self._environment, cwd=self.root, capture_output=True, text=True, check=False
         )
         if done.returncode:
-            raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
+            raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip() or done.stdout.strip()}")
         return done.stdout
 
     def submit(self, *options: str, seconds: float, user: str = "", stubborn: bool = False) -> str:

@@ -5,12 +5,13 @@ from dataclasses import dataclass, field
 from bench.slurm_drive import Step
 
 USERS = {"lab-ada": "bio", "lab-alan": "vision"}
+_SCHEDULER = (
+    "bf_interval=1,bf_resolution=1,bf_continue,sched_interval=1,sched_min_interval=100000,batch_sched_delay=0"
+)
 _PRIORITIES = {
     "AccountingStorageEnforce": "limits,qos",
     "PriorityWeightQOS": "1000",
-    "SchedulerParameters": (
-        "bf_interval=1,bf_resolution=1,bf_continue,sched_interval=1,sched_min_interval=100000,batch_sched_delay=0"
-    ),
+    "SchedulerParameters": _SCHEDULER,
 }
 _REQUEUE = {"PreemptType": "preempt/qos", "PreemptMode": "REQUEUE"}
 _BATCH = "PartitionName=batch Nodes=ALL Default=YES MaxTime=INFINITE State=UP"
@@ -93,7 +94,7 @@ def _of_preemption() -> list[Case]:
         _preemption("preempt-grace", "modify qos scavenger set GraceTime=10", stubborn=True),
         _preemption("preempt-exempt", "modify qos scavenger set PreemptExemptTime=00:00:20"),
         _preemption("preempt-exempt-all", settings={"PreemptExemptTime": "00:00:15"}),
-        _preemption("preempt-youngest", settings={"PreemptParameters": "youngest_first"}),
+        _preemption("preempt-youngest", settings={"SchedulerParameters": f"{_SCHEDULER},preempt_youngest_first"}),
         Case("preempt-several", (*several, *wide), _REQUEUE, accounting=rules),
         Case("preempt-partition", above, {"PreemptType": "preempt/partition_prio", "PreemptMode": "REQUEUE"}, tiers),
         Case(
@@ -165,7 +166,7 @@ def _of_limits() -> list[Case]:
         Case("grp-tres", mixed, accounting=("modify qos normal set GrpTRES=gres/gpu=4",)),
         Case("assoc-grp-tres", mixed, accounting=("modify account science set GrpTRES=gres/gpu=4",)),
         Case("max-jobs", both, accounting=("modify qos normal set MaxJobsPU=2", "modify user lab-alan set MaxJobs=1")),
-        Case("max-submit", both, accounting=("modify qos normal set MaxSubmitPU=3",)),
+        Case("max-submit", both, accounting=("modify qos normal set MaxSubmitJobsPerUser=3",)),
         Case("deny-on-limit", asked, accounting=(*tight, "modify qos loose set MaxTRESPU=gres/gpu=4")),
         Case("over-part-qos", tuple(over), partitions=(f"{_BATCH} QOS=part",), accounting=part),
         Case("max-wall", walls, accounting=("modify qos normal set MaxWall=00:05:00",)),

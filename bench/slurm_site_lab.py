@@ -180,18 +180,18 @@ def workload(shape: Shape) -> list[Step]:
     while draw.count < jobs:
         units.append(draw.alone("normal"))
     length = draw.gpu_seconds / GPUS / shape.load
-    steps = [_reservation(length * 0.3, owner)]
-    steps += [_later(step, length * 0.3 + 3 + 5 * place) for place, step in enumerate(guests)]
+    steps = [_reservation(round(length * 0.4), owner)]
+    steps += [_later(step, length * 0.35 + 5 * place) for place, step in enumerate(guests)]
     for unit in units:
         begins = draw.random.random() * length
         steps += [_later(step, begins) for step in unit]
     return sorted(steps, key=lambda step: step.when)
 
 
-def _reservation(when: float, owner: str) -> Step:
-    """Reserve two nodes for a user, for two minutes, one minute ahead."""
-    what = ("ReservationName=course", f"Users={owner}", f"Nodes={RESERVED}", "StartTime=now+60", "Duration=00:02:00")
-    return Step(when, command=("scontrol", "create", "reservation", *what))
+def _reservation(begins: int, owner: str) -> Step:
+    """Reserve two nodes for a user, for two minutes; before the first job, because Slurm takes no nodes that are busy."""
+    place = (f"Nodes={RESERVED}", f"StartTime=now+{begins}", "Duration=00:02:00")
+    return Step(0.0, command=("scontrol", "create", "reservation", "ReservationName=course", f"Users={owner}", *place))
 
 
 def _later(step: Step, seconds: float) -> Step:
