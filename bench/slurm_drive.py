@@ -42,7 +42,7 @@ class _Played:
 
 def play(lab: SlurmLab, plan: Sequence[Step], folder: Path) -> None:
     """Play the steps of a plan, wait for the last job, and write what Slurm prints about it."""
-    lab.dump_rules(folder)
+    lab.dump_usage(folder)
     played = _Played()
     began = time.monotonic()
     for step in plan:
@@ -50,7 +50,7 @@ def play(lab: SlurmLab, plan: Sequence[Step], folder: Path) -> None:
         _do(lab, played, step)
     while lab.waiting():
         _wait(lab, played, time.monotonic() + SAMPLED_S)
-    lab.dump_past(folder)
+    lab.dump(folder)
     (folder / "queue.txt").write_text("".join(played.samples))
     (folder / "reservations.txt").write_text("".join(played.reservations.values()))
     (folder / "refused.json").write_text(json.dumps(played.refused, indent=1) + "\n")

@@ -80,22 +80,19 @@ _FORMAT = (
     "JobID,JobIDRaw,JobName,User,Account,Partition,QOS,Priority,Submit,Eligible,Start,End,Elapsed,Suspended,Timelimit,"
     "State,Reason,Flags,Constraints,Reservation,ReqTRES,AllocTRES,ReqMem,NNodes,NodeList,SubmitLine"
 )
-_RULES = {
+_PRINTED = {
     "nodes.txt": "scontrol show node -o",
     "partitions.txt": "scontrol show partition -o",
     "config.txt": "scontrol show config",
     "qos.txt": "sacctmgr show qos -P",
     "assoc.txt": "sacctmgr show assoc tree -P",
     "users.txt": "sacctmgr show user -P -s",
-    "sshare.txt": "sshare -a -l -P",
-}
-"""What an operator prints about the rules of the site, by the name of the file."""
-_PAST = {
     "transactions.txt": "sacctmgr show transactions -P start=2000-01-01",
     "events.txt": "sacctmgr show events -P start=2000-01-01",
-    "sshare-end.txt": "sshare -a -l -P",
 }
-"""What an operator prints about what happened besides jobs."""
+"""What an operator prints besides jobs, by the name of the file."""
+_COMMON = "/lab"
+"""The folder of the lab, in what is dumped."""
 
 
 def missing() -> list[str]:
@@ -106,8 +103,8 @@ def missing() -> list[str]:
 class SlurmLab:
     """Slurm with virtual nodes of ``gpus`` pretended GPUs each.
 
-    ``nodes`` is their number, or the number of each GPU type. ``settings`` are further lines of slurm.conf, ``accounting``
-    are further commands of sacctmgr. A requeued job waits for ``requeue_s`` seconds.
+    ``nodes`` is their number, or the number of each GPU type. ``settings`` are further lines of slurm.conf,
+    ``accounting`` are commands of sacctmgr. A requeued job waits for ``requeue_s`` seconds.
     """
 
     def __init__(
@@ -118,14 +115,12 @@ class SlurmLab:
         gpus: int = 4,
         settings: Mapping[str, str] | None = None,
         partitions: Sequence[str] = ("PartitionName=batch Nodes=ALL Default=YES MaxTime=INFINITE State=UP",),
-        accounts: Sequence[str] = (),
         accounting: Sequence[str] = (),
         requeue_s: int = 120,
     ) -> None:
         self.root = root
         kinds = {"a100": nodes} if isinstance(nodes, int) else nodes
         self.nodes = sum(kinds.values())
-        self._accounts = accounts
         self._accounting = accounting
         port = _free_block(self.nodes + 2)
         places = _places(kinds)
@@ -196,9 +191,6 @@ class SlurmLab:
         self._start("slurmdbd", "-D")
         _until(lambda: self._works("sacctmgr", "-n", "show", "cluster"), "slurmdbd did not start")
         self.run("sacctmgr", "-i", "add", "cluster", "lab")
-        for name in self._accounts:  # whose jobs run as root
-            self.run("sacctmgr", "-i", "add", "account", name)
-            self.run("sacctmgr", "-i", "add", "user", "root", f"account={name}")
         self._account(early=True)
 
     def _account(self, *, early: bool) -> None:
@@ -232,21 +224,20 @@ class SlurmLab:
         """Jobs that have not ended."""
         return len(self.run("squeue", "-h", "-o", "%i").split())
 
-    def dump_rules(self, folder: Path) -> None:
-        """Write the rules of the site as they are now."""
+    def dump_usage(self, folder: Path) -> None:
+        """Write what accounts have used so far: the usage with which a recording begins."""
         folder.mkdir(parents=True, exist_ok=True)
-        for name, command in _RULES.items():
-            (folder / name).write_text(self.run(*command.split()))
-        (folder / "slurm.conf").write_text((self.root / "slurm.conf").read_text())
+        (folder / "sshare.txt").write_text(self.run("sshare", "-a", "-l", "-P"))
 
-    def dump_past(self, folder: Path) -> None:
-        """Write what happened, once the accounting knows that all jobs have ended (it lags behind)."""
+    def dump(self, folder: Path) -> None:
+        """Write what an operator prints, once the accounting knows that all jobs have ended (it lags behind)."""
         command = ("sacct", "-a", "-D", "-X", "--parsable2", "-S", "2000-01-01", "-o", _FORMAT)
         unsettled = ("|RUNNING|", "|PENDING|", "|Unknown|")
         _until(lambda: not any(word in self.run(*command) for word in unsettled), "the accounting did not settle", 60)
-        (folder / "sacct.txt").write_text(self.run(*command))
-        for name, printed in _PAST.items():
-            (folder / name).write_text(self.run(*printed.split()))
+        texts = {name: self.run(*printed.split()) for name, printed in _PRINTED.items()}
+        texts |= {"slurm.conf": (self.root / "slurm.conf").read_text(), "sacct.txt": self.run(*command)}
+        for name, text in texts.items():
+            (folder / name).write_text(text.replace(str(self.root), _COMMON))
 
     def _ready(self) -> bool:
         if not self._works("sinfo"):

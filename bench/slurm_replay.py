@@ -68,9 +68,8 @@ def past(folder: Path) -> dict[str, Past]:
     jobs: dict[str, Past] = {}
     numbers: dict[str, str] = {}
     seen: dict[str, int] = {}
-    rows = list(_rows(trace(folder)))
-    first = min(_seconds(row["Submit"]) or 0.0 for row in rows)
-    for row in rows:
+    first = begins(folder)
+    for row in rows(trace(folder)):
         number = row["JobID"]
         _, _, task = number.partition("_")
         if number not in numbers:
@@ -99,12 +98,12 @@ def replay(folder: Path) -> tuple[dict[str, Simulated], Run]:
         sheet = Path(place) / "jobs.csv"
         hw.backtest(work, config=config, csv=sheet)
         arrivals = dict(pl.read_csv(sheet, infer_schema=False).select("name", "submit").iter_rows())
-    begin = min(_seconds(row["Submit"]) or 0.0 for row in _rows(trace(folder)))
-    rows = {row["name"]: row for row in run.table("jobs").iter_rows(named=True)}
-    shift = {number: (_seconds(text) or 0.0) - begin - rows[number]["submit_s"] for number, text in arrivals.items()}
+    first = begins(folder)
+    table = {row["name"]: row for row in run.table("jobs").iter_rows(named=True)}
+    shift = {number: (seconds(text) or 0.0) - first - table[number]["submit_s"] for number, text in arrivals.items()}
     made = {}
     for name, job in recorded.items():
-        row = rows.get(job.number)
+        row = table.get(job.number)
         if row is not None:
             later = shift[job.number]
             start, end = (None if row[key] is None else row[key] + later for key in ("first_start_s", "end_s"))
@@ -112,7 +111,13 @@ def replay(folder: Path) -> tuple[dict[str, Simulated], Run]:
     return made, run
 
 
-def _rows(path: Path) -> Iterator[dict[str, str]]:
+def begins(folder: Path) -> float:
+    """Return the second of the first submission."""
+    return min(seconds(row["Submit"]) or 0.0 for row in rows(trace(folder)))
+
+
+def rows(path: Path) -> Iterator[dict[str, str]]:
+    """Yield what sacct printed, column by column."""
     text = gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_text()
     lines = text.splitlines()
     head = lines[0].split("|")
@@ -120,7 +125,8 @@ def _rows(path: Path) -> Iterator[dict[str, str]]:
         yield dict(zip(head, line.split("|", len(head) - 1), strict=True))
 
 
-def _seconds(text: str) -> float | None:
+def seconds(text: str) -> float | None:
+    """Return a time in seconds; None where there is none."""
     try:
         return datetime.fromisoformat(text).replace(tzinfo=None).timestamp()
     except ValueError:
@@ -128,5 +134,5 @@ def _seconds(text: str) -> float | None:
 
 
 def _after(first: float, text: str) -> float | None:
-    seconds = _seconds(text)
-    return None if seconds is None else seconds - first
+    at = seconds(text)
+    return None if at is None else at - first

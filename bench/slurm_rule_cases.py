@@ -67,7 +67,7 @@ def _stubborn(step: Step) -> Step:
 def _preemption(name: str, *qos: str, stubborn: bool = False, settings: dict[str, str] | None = None) -> Case:
     """Return a case in which two jobs of a scavenger QOS hold all GPUs when one of QOS normal wants half of them."""
     first, second = (_job(when, f"s{place}", 4, 30, "--qos=scavenger") for place, when in ((1, 0), (2, 4)))
-    plan = (first, second, _job(10, "n1", 4, 10, user="lab-alan"), _job(12, "s3", 4, 5, "--qos=scavenger"))
+    plan = (first, second, _job(10, "n1", 4, 14, user="lab-alan"), _job(12, "s3", 4, 5, "--qos=scavenger"))
     plan = tuple(_stubborn(step) if stubborn and step.name != "n1" else step for step in plan)
     rules = (*_with_qos("scavenger"), "modify qos normal set Priority=100 Preempt=scavenger")
     return Case(name, plan, {**_REQUEUE, **(settings or {})}, accounting=(*rules, *qos))
@@ -115,14 +115,14 @@ def _of_order() -> list[Case]:
     queue += [_job(4, "fast", 8, 6, "--qos=fast", user="lab-alan"), _job(5, "nice", 8, 4, "--nice=50", "--qos=slow")]
     ranks = (*_with_qos("slow fast"), "modify qos normal set Priority=50", "modify qos fast set Priority=100")
     behind = (
-        _job(0, "half", 4, 20, "--time=1"),
+        _job(0, "half", 4, 20, "--time=3"),
         _job(1, "wide", 8, 5),
         _job(3, "short", 2, 8, "--time=1"),
         _job(4, "long", 2, 8, "--time=5"),
         _job(5, "other", 1, 30, "--time=1"),
     )
     sizes = tuple(_job(place, f"j{place}", gpus, 6) for place, gpus in enumerate((8, 1, 2, 4, 8), 1))
-    weights = {"PriorityWeightTRES": "gres/gpu=5000", "PriorityWeightJobSize": "100"}
+    weights = {"PriorityWeightTRES": "gres/gpu=5000", "PriorityWeightJobSize": "100", "PriorityFavorSmall": "YES"}
     shared = [_job(place / 4, f"b{place}", 8, 9) for place in range(10)]
     shared += [_job(0.1 + place / 4, f"v{place}", 8, 9, user="lab-alan") for place in range(10)]
     fair = {"PriorityWeightFairshare": "10000", "PriorityDecayHalfLife": "00:02:00", "PriorityCalcPeriod": "1"}

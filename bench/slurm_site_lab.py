@@ -14,7 +14,7 @@ import random
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bench.slurm_drive import Step, play
@@ -48,6 +48,8 @@ PARTITIONS = (
     "PartitionName=scavenge Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=1 PriorityJobFactor=1",
 )
 RESERVED = "n[9-10]"
+RESERVED_S = 120
+MOST_GUESTS = 20
 LEAVES = {
     "physics": ("ada", "emmy", "lise", "chien", "maria", "niels"),
     "bio": ("rosalind", "jane", "gregor", "barbara", "francis", "rita"),
@@ -175,12 +177,12 @@ def workload(shape: Shape) -> list[Step]:
     units += [draw.alone("high", "--partition=urgent", wide=4, times=0.7) for _ in range(jobs // 8)]
     units += [draw.alone("long", wide=4, times=2.0) for _ in range(jobs // 8)]
     owner, guests = "lab-ada", []
-    for _ in range(jobs // 50):
-        guests.append(draw.job("normal", "--reservation=course", user=owner, wide=2))
+    for _ in range(min(jobs // 50, MOST_GUESTS)):
+        guests.append(_guest(draw.job("normal", "--reservation=course", user=owner, wide=2)))
     while draw.count < jobs:
         units.append(draw.alone("normal"))
     length = draw.gpu_seconds / GPUS / shape.load
-    steps = [_reservation(round(length * 0.4), owner)]
+    steps = _reservation(round(length * 0.4), owner)
     steps += [_later(step, length * 0.35 + 5 * place) for place, step in enumerate(guests)]
     for unit in units:
         begins = draw.random.random() * length
@@ -188,14 +190,21 @@ def workload(shape: Shape) -> list[Step]:
     return sorted(steps, key=lambda step: step.when)
 
 
-def _reservation(begins: int, owner: str) -> Step:
-    """Reserve two nodes for a user, for two minutes; before the first job, because Slurm takes no nodes that are busy."""
-    place = (f"Nodes={RESERVED}", f"StartTime=now+{begins}", "Duration=00:02:00")
-    return Step(0.0, command=("scontrol", "create", "reservation", "ReservationName=course", f"Users={owner}", *place))
+def _reservation(begins: int, owner: str) -> list[Step]:
+    """Reserve two nodes for a user; before the first job, because Slurm takes no nodes that are busy."""
+    place = (f"Nodes={RESERVED}", f"StartTime=now+{begins}", f"Duration={RESERVED_S // 60}")
+    made = ("scontrol", "create", "reservation", "ReservationName=course", f"Users={owner}", *place)
+    left = ("scancel", "--reservation=course")  # jobs that missed it would wait for ever
+    return [Step(0.0, command=made), Step(begins + RESERVED_S + 5.0, command=left)]
+
+
+def _guest(step: Step) -> Step:
+    """Return a job for the reservation, whose nodes have no h100."""
+    return replace(step, options=tuple(option.replace("h100:", "") for option in step.options))
 
 
 def _later(step: Step, seconds: float) -> Step:
-    return Step(round(step.when + seconds, 2), step.name, step.options, step.seconds, step.user)
+    return replace(step, when=round(step.when + seconds, 2))
 
 
 def record(folder: Path, shape: Shape) -> None:

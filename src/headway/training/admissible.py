@@ -52,13 +52,17 @@ def infeasible(cluster: Cluster, jobs: Sequence[Job], place: Place | None = None
 
 
 def _over_limit(limits: Limits, job: Job) -> Infeasible | None:
-    """Return that a limit never lets the job start, even when nobody holds anything; None where none does."""
+    """Return that a limit never lets the job start, even when nobody holds anything; None where none does.
+
+    A job that leaves the queue by itself does not wait for ever there: it may come unless a limit rejects it.
+    """
     group = limits.class_of(job)
     for counter, amount in group.bounds if group is not None else ():
         rule = counter.rule
         most = rule.most_at(job.submit) if rule.denies else rule.highest
         helps = rule.half_life and amount < most
-        if counter.level(0) + amount > most and not helps:
+        leaves = job.patience > 0 and not rule.denies
+        if counter.level(0) + amount > most and not helps and not leaves:
             return Infeasible(job, f"limit {told(counter, 0, amount)}", rule.denies)
     return None
 

@@ -1,13 +1,10 @@
-"""``headway backtest``, from hand-made dumps and from a real Slurm."""
+"""``headway backtest`` of hand-made dumps; test_slurm_lab.py has those of a real Slurm."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 
-from bench import backtest as lab
-from bench.slurm_lab import missing
 from headway.cli import main
 
 HEADER = "JobID|Account|Partition|State|Submit|Start|End|Elapsed|Timelimit|ReqTRES"
@@ -94,18 +91,3 @@ def test_bad_flags_are_one_line(
 ) -> None:
     assert run(folder, *flags) == 2
     assert message in capsys.readouterr().err
-
-
-@pytest.mark.skipif(bool(missing()) or os.geteuid() != 0, reason="needs Slurm with its accounting, and root")
-def test_a_workload_that_a_real_slurm_ran(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lab.record(tmp_path, jobs=40, nodes=4, mean_s=4.0, seed=1)
-    with pytest.raises(SystemExit) as ended:
-        main([*lab.arguments(tmp_path), "--policies", "site,fifo", "--json"])
-    assert ended.value.code == 0
-    site, fifo = json.loads(capsys.readouterr().out)
-    assert (site["jobs"], site["compared"], site["only_recorded"]) == (40, 40, 0)
-    assert site["policy"].startswith("multifactor(")
-    assert "fair_tree=true" in site["policy"]
-    assert {group["group"] for group in site["by_partition"]} == {"batch", "urgent"}
-    assert sum(group["jobs"] for group in site["by_size"]) == 40
-    assert site["wait_recorded_mean_s"] == fifo["wait_recorded_mean_s"] >= 0
