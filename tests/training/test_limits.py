@@ -285,6 +285,16 @@ def test_a_job_that_alone_exceeds_a_limit_is_found_before_the_run(denies: bool) 
     ]
 
 
+@pytest.mark.parametrize("policy", ["fifo", "fifo+conservative", "srtf"])
+def test_a_job_that_leaves_by_itself_may_wait_under_a_limit_that_never_lets_it_start(policy: str) -> None:
+    rule = LimitRule("MaxTRESPerJob", "gpus", 2000, per=("job",))
+    jobs = [job(0, 10, 4, patience=30 * SECOND), job(1, 10, 2)]
+    assert infeasible(uniform(1, 8, limits=(rule,)), workload(jobs)) == []
+    assert infeasible(uniform(1, 8, limits=(replace(rule, denies=True),)), workload(jobs))
+    run = ran(policy, jobs, rule)
+    assert starts(run) == {1: 1}
+
+
 def test_a_limit_of_zero_shuts_out_whoever_wants_some_of_it() -> None:
     cluster = uniform(1, 8, limits=(LimitRule("closed", "gpus", 0, (("qos", "cpu"),)),))
     jobs = workload([job(0, 10, 1, qos="cpu"), job(0, 10, 1, qos="gpu"), job(0, 10, 0, cpu_milli=1000, qos="cpu")])
