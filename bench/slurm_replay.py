@@ -54,7 +54,7 @@ def trace(folder: Path) -> Path:
 def cluster_files(folder: Path) -> list[str]:
     """Return the files of a folder that tell of the cluster and its rules."""
     paths = (folder / f"{name}.txt" for name in _FILES)
-    return [str(path) for path in paths if path.exists() and len(path.read_text().splitlines()) > (path.stem in _FILES[-2:])]
+    return [str(path) for path in paths if path.exists() and path.stat().st_size]
 
 
 def arguments(folder: Path) -> list[str]:

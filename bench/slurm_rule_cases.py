@@ -5,9 +5,7 @@ from dataclasses import dataclass, field
 from bench.slurm_drive import Step
 
 USERS = {"lab-ada": "bio", "lab-alan": "vision"}
-_SCHEDULER = (
-    "bf_interval=1,bf_resolution=1,bf_continue,sched_interval=1,sched_min_interval=100000,batch_sched_delay=0"
-)
+_SCHEDULER = "bf_interval=1,bf_resolution=1,bf_continue,sched_interval=1,sched_min_interval=100000,batch_sched_delay=0"
 _PRIORITIES = {
     "AccountingStorageEnforce": "limits,qos",
     "PriorityWeightQOS": "1000",
@@ -151,8 +149,8 @@ def _of_limits() -> list[Case]:
     )
     over = [_job(place / 2, f"p{place}", 2, 8) for place in range(3)]
     over += [_job(2 + place / 2, f"o{place}", 2, 8, "--qos=over", user=alan) for place in range(4)]
-    part = (*_with_qos("over part"), "modify qos part set MaxTRESPU=gres/gpu=2", "modify qos normal set MaxTRESPU=gres/gpu=4")
-    part += ("modify qos over set MaxTRESPU=gres/gpu=6 Flags=OverPartQOS",)
+    most = {"part": "gres/gpu=2", "normal": "gres/gpu=4", "over": "gres/gpu=6 Flags=OverPartQOS"}
+    part = (*_with_qos("over part"), *(f"modify qos {name} set MaxTRESPU={limit}" for name, limit in most.items()))
     walls = (
         _job(0, "short", 4, 8, "--time=1"),
         _job(1, "long", 4, 8, "--time=10"),
@@ -161,6 +159,7 @@ def _of_limits() -> list[Case]:
         _told(16, "scancel", "{long}"),
     )
     runs = tuple(_job(place / 2, f"j{place}", 2, 10, "--time=2") for place in range(4))
+    raised = ("modify", "qos", "normal", "set", "MaxTRESPU=gres/gpu=8")
     return [
         Case("max-tres-pu", both, accounting=("modify qos normal set MaxTRESPU=gres/gpu=4",)),
         Case("grp-tres", mixed, accounting=("modify qos normal set GrpTRES=gres/gpu=4",)),
@@ -173,7 +172,7 @@ def _of_limits() -> list[Case]:
         Case("run-minutes", runs, accounting=("modify qos normal set GrpTRESRunMins=gres/gpu=8",)),
         Case(
             "limit-changed",
-            (*both[:4], _told(6, "sacctmgr", "-i", "modify", "qos", "normal", "set", "MaxTRESPU=gres/gpu=8"), *both[4:]),
+            (*both[:4], _told(6, "sacctmgr", "-i", *raised), *both[4:]),
             accounting=("modify qos normal set MaxTRESPU=gres/gpu=4",),
         ),
     ]

@@ -5,7 +5,8 @@
 
 leaves what an operator would dump in ``FOLDER/run-1`` and so on; runs that are there already are skipped. The site has
 16 virtual nodes of four pretended GPUs, of two types; partitions of three tiers; QOSs that limit users and a group; a
-QOS that is preempted and requeued; a tree of accounts with shares; one reservation. Needs what bench/slurm_lab.py needs.
+QOS that is preempted and requeued; a tree of accounts with shares; one reservation. Needs what bench/slurm_lab.py
+needs.
 """
 
 import argparse
