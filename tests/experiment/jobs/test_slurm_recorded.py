@@ -19,12 +19,13 @@ SAMPLES = Path(__file__).parents[2] / "samples" / "slurm-lab"
 LATE_S = 1.0
 """Slurm needs up to so long from a submission or an end to the next start; each wait in a chain of jobs adds up."""
 DIFFERS = {
-    **{name: "preemption" for name in CASES if name.startswith("preempt-") and name != "preempt-suspend"},
+    "preempt-cancel": "what a cancelled victim would have run is not known: it ends as recorded, without being preempted",
+    "preempt-grace": "Slurm looks for the end of grace times only now and then, and waits KillWait for stubborn jobs",
+    "preempt-exempt-all": "of equal priorities Slurm takes the one that was submitted, or requeued, first",
     "drained": "times that nodes were away",
     "reservation": "reservations",
     "limit-changed": "earlier values of limits",
     "licences": "licences",
-    "tiers": "PriorityTier",
     "weight-tres": "PriorityWeightTRES",
 }
 """Cases that are not replayed as they were, and why."""
