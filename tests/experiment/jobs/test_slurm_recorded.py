@@ -19,12 +19,9 @@ SAMPLES = Path(__file__).parents[2] / "samples" / "slurm-lab"
 LATE_S = 1.0
 """Slurm needs up to so long from a submission or an end to the next start; each wait in a chain of jobs adds up."""
 DIFFERS = {
-    "preempt-cancel": "what a cancelled victim would have run is not known: it ends as recorded, without being preempted",
+    "preempt-cancel": "what a cancelled victim would have run is not known: it ends as recorded, not preempted",
     "preempt-grace": "Slurm looks for the end of grace times only now and then, and waits KillWait for stubborn jobs",
     "preempt-exempt-all": "of equal priorities Slurm takes the one that was submitted, or requeued, first",
-    "drained": "times that nodes were away",
-    "reservation": "reservations",
-    "limit-changed": "earlier values of limits",
     "licences": "licences",
     "weight-tres": "PriorityWeightTRES",
 }
