@@ -102,7 +102,7 @@ def test_the_columns_of_a_headway_trace_are_those_that_are_read(tmp_path: Path) 
     (rows,) = (rows for header, rows in tables(text) if header[0] == "column")
     listed = [column for row in rows for column in re.findall(r"`(\w+)`", row[0])]
     assert len(listed) == len(set(listed))
-    assert set(listed) == {column.spellings[0] for column in (*native._COLUMNS, native._START)}
+    assert set(listed) == {column.spellings[0] for column in (*native._COLUMNS, *native._TERMS, *native._BESIDE)}
     assert tuple(listed[:3]) == tuple(native._COLUMNS[i].spellings[0] for i in range(3))
     assert set(listed) == set((SAMPLES / "headway.csv").read_text().splitlines()[0].split(","))
     assert load(SAMPLES / "headway.csv", "headway").jobs

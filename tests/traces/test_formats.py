@@ -8,6 +8,7 @@ import pytest
 from headway.errors import ExperimentError, TraceError
 from headway.traces import FORMATS, guess, load
 from headway.training.job import Job, Outcome
+from headway.training.terms import Terms
 from headway.units import HOUR, MINUTE, SECOND
 
 SAMPLES = Path(__file__).parents[1] / "samples"
@@ -82,6 +83,7 @@ def test_headway_columns_map_to_every_field_and_empty_cells_to_defaults() -> Non
     assert second == Job(
         1, 60_500_000_000, 15 * MINUTE, gpus=1, gpu_milli=500, name="speech-1", tenant="speech", cpu_milli=2500,
         user="bo", outcome=Outcome.FAILS, outcome_after=30_250_000_000, retries=2,
+        terms=Terms("afterany:vision-1", 2 * MINUTE, "bo/tune", "tune", 4, (("matlab", 2),), 10),
     )  # fmt: skip
     assert (third.priority, third.preemptible, third.checkpoint_every, third.patience) == (-3, False, 0, 10 * MINUTE)
     assert third.outcome is Outcome.CANCELLED

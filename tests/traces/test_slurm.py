@@ -13,6 +13,7 @@ from headway.traces import Trace, guess, load, slurm
 from headway.traces.inspect import inspect
 from headway.traces.trace import dropped_note
 from headway.training.job import Job, Outcome
+from headway.training.terms import Terms
 from headway.units import HOUR, MINUTE, SECOND
 
 SAMPLES = Path(__file__).parents[1] / "samples"
@@ -605,5 +606,7 @@ def test_the_command_of_a_submission_may_hold_bars_and_tells_options(tmp_path: P
     ]
     trace = _load(tmp_path, *rows)
     assert [job.name for job in trace.jobs] == ["1", "2"]
-    assert "1 job submitted with nice waited 0.2 h: not followed" in trace.notes
-    assert "1 job submitted with licences waited 0.2 h: not followed" in trace.notes
+    assert "1 job submitted with nice waited 0.2 h: followed by policies with Slurm's priorities" in trace.notes
+    assert any(note.startswith("1 job submitted with licences waited 0.2 h: followed where") for note in trace.notes)
+    assert trace.jobs[0].terms == Terms(nice=5, licences=(("matlab", 1),))
+    assert trace.jobs[1].terms is None

@@ -62,7 +62,7 @@ class Moment:
     def expect(self, jobs: Sequence[Job]) -> None:
         """Replace the jobs that have not arrived yet by these, which are in order of submission."""
         self.executor.expect(jobs)
-        self.state.expect(len(jobs))
+        self.state.expect(len(jobs) + self.executor.held)
 
     def go_on(self, *, until: Until | None = None) -> Tape:
         """Run on to the end, or until ``until`` is true after some instant; return the tape of what happened."""
@@ -120,6 +120,7 @@ def resume(
                 raise TapeError(f"the tape has an impossible action at {step.time} ns: {refusal}")
         if progress is not None and count % LOOK_UP_EVERY_STEPS == 0:
             progress(step.time, state)
+    moment.executor.catch_up(at)
     return moment
 
 

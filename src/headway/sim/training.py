@@ -9,14 +9,17 @@ from heapq import heapify, heappop, heappush
 from typing import TypeAlias
 
 from headway.errors import ExperimentError
+from headway.sim.entrance import Entrance
 from headway.sim.faults import Faults
-from headway.training.actions import Action, MigrateJob, ReallocateJob, StartJob, Stop, WakeAt
+from headway.training.actions import Action, KillJob, MigrateJob, ReallocateJob, StartJob, Stop, WakeAt
+from headway.training.eligibility import gate_of
 from headway.training.events import (
     Event,
     JobArrived,
     JobCancelled,
     JobFailed,
     JobFinished,
+    JobWithdrawn,
     NodeDrained,
     NodeFailed,
     NodeRecovered,
@@ -30,7 +33,7 @@ from headway.training.state import TrainingState
 from headway.units import REFERENCE_SPEED_PPM
 
 _FINISHED, _FAILED, _CANCELLED = JobFinished.rank, JobFailed.rank, JobCancelled.rank
-_WOKE = Woke.rank
+_WOKE, _ARRIVED = Woke.rank, JobArrived.rank
 _END_RANK = {Outcome.FINISHES: _FINISHED, Outcome.FAILS: _FAILED, Outcome.CANCELLED: _CANCELLED}
 NodeEvent: TypeAlias = NodeFailed | NodeRecovered | NodeDrained
 _Entry: TypeAlias = tuple[int, int, int, int, NodeEvent | None]
@@ -68,11 +71,24 @@ class SimulatedCluster:
         """Work of all jobs that are there, as it was seen last."""
         self._gone = 0
         """Nodes that will never come back."""
+        gate = gate_of(jobs)
+        self._entrance = None if gate is None else Entrance(gate, self._heap)
+        """Where jobs wait that are not eligible when they are submitted; None where all are."""
         for time, event in faults.first() if faults is not None else ():
             heappush(self._heap, (time, event.rank, event.node, -1, event))
 
     def next(self) -> tuple[int, Sequence[Event]] | None:
         """Return the next instant and its events in rank order."""
+        entrance = self._entrance
+        if entrance is None:
+            return self._next()
+        while (step := self._next()) is not None:
+            if events := entrance.sift(*step, self._state):
+                return step[0], events
+        return entrance.close(self._state)
+
+    def _next(self) -> tuple[int, list[Event]] | None:
+        """Return the same as if every job were eligible when it is submitted."""
         heap, arrival = self._heap, self._arrival
         while heap and (now := heap[0][0]) <= arrival:
             running, moved = self._state.running, self._moved
@@ -106,6 +122,8 @@ class SimulatedCluster:
         if isinstance(action, StartJob) or isinstance(action, MigrateJob):  # noqa: SIM101 - quicker than a tuple
             js = self._state.running[action.job]
             job = js.job
+            if self._entrance is not None:
+                self._entrance.on_start(now, action.job)
             if self._moved:
                 self._moved.pop(js.id, None)  # of an earlier lease
             if job.outcome or self.completions or js.every:
@@ -122,6 +140,8 @@ class SimulatedCluster:
                 heappush(self._heap, (time, _WOKE, -1, -1, None))
         else:
             assert isinstance(action, Stop | ReallocateJob)  # jobs that end later or sooner come to ``follow``
+            if self._entrance is not None and isinstance(action, KillJob):
+                self._entrance.on_kill(now, action.job)
 
     def follow(self, now: int, caused: Respeeded) -> None:
         """Move the ends of running jobs; none comes before the next instant."""
@@ -169,6 +189,12 @@ class SimulatedCluster:
             js = self._state.jobs.get(subject)
             if js is not None and js.first_start < 0:
                 events.append(JobCancelled(subject, 0))
+            elif js is None and self._entrance is not None and subject in self._entrance.held:
+                events.append(JobWithdrawn(subject))
+            return
+        if rank == _ARRIVED:
+            assert self._entrance is not None
+            self._entrance.look_again(time, subject, events)
             return
         js = self._state.running.get(subject)
         if js is None or js.lease != lease:
@@ -185,11 +211,16 @@ class SimulatedCluster:
     def _hopeless(self, events: list[Event]) -> bool:
         """Nodes fail and policies wake for ever: stop when the run is over or nothing else happened for too long."""
         state = self._state
-        if state.over():
+        shut_out = 0 if self._entrance is None else self._entrance.shut_out
+        if state.over(shut_out):
             return True
         if self.faults is not None:
             self._count_failures(events)
-        if state.running or state.to_come or any(not isinstance(e, NodeFailed | NodeRecovered | Woke) for e in events):
+        if (
+            state.running
+            or state.to_come > shut_out
+            or any(not isinstance(e, NodeFailed | NodeRecovered | Woke) for e in events)
+        ):
             self._idle = 0
         elif not self._away() or not all(isinstance(e, Woke) for e in events):
             self._idle += 1  # while a node is away, waking up is no sign that nothing will change
@@ -220,6 +251,8 @@ class SimulatedCluster:
     def replace(self, job: Job) -> None:
         """Let this job arrive instead of the one with its number."""
         self.jobs = [job if each.id == job.id else each for each in self.jobs]
+        if self._entrance is not None and job.id in self._entrance.held:
+            self._entrance.held[job.id] = job
 
     def expect(self, jobs: Sequence[Job]) -> None:
         """Let these jobs arrive, in order of submission, and not those that were to come."""
@@ -231,6 +264,32 @@ class SimulatedCluster:
     def to_come(self) -> Sequence[Job]:
         """Return the jobs that have not arrived yet."""
         return self.jobs[self._cursor :]
+
+    def catch_up(self, at: int) -> None:
+        """Keep jobs back that were submitted by a time and are not eligible: no step of a tape tells of them.
+
+        All steps up to that time have been taken: what else was due by then is stale.
+        """
+        entrance, heap = self._entrance, self._heap
+        while entrance is not None and min(self._arrival, heap[0][0] if heap else _NEVER) <= at:
+            now, events = self._arrival, list[Event]()
+            if now <= at:
+                events = self._arrivals(now)
+            else:
+                now, rank, job, _, _ = heappop(heap)
+                if rank == _ARRIVED:
+                    entrance.look_again(now, job, events)
+            assert not entrance.sift(now, events, self._state), f"a job is eligible at {now} ns, and no step has it"
+
+    @property
+    def held(self) -> int:
+        """Return how many jobs were submitted and are not eligible yet."""
+        return 0 if self._entrance is None else len(self._entrance.held)
+
+    def leave_out(self, now: int, jobs: Iterable[int]) -> None:
+        """Take jobs away for good: who waits for them waits no longer."""
+        if self._entrance is not None:
+            self._entrance.leave_out(now, jobs)
 
     def move_to(self, state: TrainingState) -> None:
         """Go on with another state of the same jobs."""
@@ -245,7 +304,7 @@ class SimulatedCluster:
     ) -> None:
         """Replace the source of node failures; drop pending node events that ``cancel`` selects, and add ``coming``."""
         self.faults = faults
-        self._heap = [entry for entry in self._heap if entry[4] is None or not cancel(entry[4])]
+        self._heap[:] = [entry for entry in self._heap if entry[4] is None or not cancel(entry[4])]
         heapify(self._heap)
         for time, event in coming:
             heappush(self._heap, (time, event.rank, event.node, -1, event))
@@ -256,6 +315,6 @@ class SimulatedCluster:
 
     def forget_wakes(self) -> None:
         """Whoever asked to be woken is gone."""
-        self._heap = [entry for entry in self._heap if entry[1] != _WOKE]
+        self._heap[:] = [entry for entry in self._heap if entry[1] != _WOKE]
         heapify(self._heap)
         self._wakes.clear()

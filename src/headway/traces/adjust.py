@@ -1,6 +1,7 @@
 """Change a workload before the run: more load, other estimates. Exact, in whole nanoseconds."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -10,6 +11,7 @@ from headway.errors import ExperimentError, unknown_name
 from headway.streams import stream
 from headway.traces.build import altered
 from headway.training.job import Job
+from headway.training.terms import Terms
 from headway.units import DAY, HOUR, MINUTE, WHOLE_GPU_MILLI
 
 IntArray = npt.NDArray[np.int64]
@@ -44,7 +46,14 @@ def _positive(value: object, what: str) -> Fraction:
 def load_scale(jobs: Sequence[Job], factor: float | str | Fraction) -> tuple[Job, ...]:
     """Return the jobs arriving ``factor`` times as fast: submit times are divided, and rounded down."""
     exact = _positive(factor, "load factor")
-    return altered(jobs, {"submit": [job.submit * exact.denominator // exact.numerator for job in jobs]})
+    submits = [job.submit * exact.denominator // exact.numerator for job in jobs]
+    return altered(jobs, {"submit": submits, "terms": [_scaled(job.terms, exact) for job in jobs]})
+
+
+def _scaled(terms: Terms | None, factor: Fraction) -> Terms | None:
+    if terms is None or not terms.begin:
+        return terms
+    return replace(terms, begin=terms.begin * factor.denominator // factor.numerator)
 
 
 def offered_load(jobs: Sequence[Job], gpus: int) -> float:

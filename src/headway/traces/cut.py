@@ -5,6 +5,7 @@ from collections.abc import Collection, Sequence
 from headway.errors import TraceError
 from headway.traces.build import altered
 from headway.training.job import Job
+from headway.training.terms import shifted
 from headway.units import format_duration
 
 
@@ -31,7 +32,8 @@ def cut(
         over = format_duration(jobs[-1].submit - jobs[0].submit) if jobs else "no time"
         raise TraceError(f"of {len(jobs):,} jobs over {over} none is left: {_asked(start, end, numbers, tenants)}")
     begin = chosen[0].submit
-    return altered(chosen, {"id": range(len(chosen)), "submit": [job.submit - begin for job in chosen]})
+    columns = {"id": range(len(chosen)), "submit": [job.submit - begin for job in chosen]}
+    return altered(chosen, columns | {"terms": [shifted(job.terms, begin) for job in chosen]})
 
 
 def _asked(start: int, end: int | None, numbers: tuple[int, int | None], tenants: Collection[str]) -> str:

@@ -3,7 +3,8 @@
 Only ``submit_s``, ``work_s`` and ``gpus`` are required; an empty cell or a missing column takes the field's default.
 Times are decimal seconds (``work_s``), read exactly, or integer nanoseconds (``work_ns``). ``write`` writes the
 first into CSV and the second into Parquet, and leaves out optional columns in which every job has the default.
-``start_s`` is not part of a job: it is when the job really started, where that is known.
+``start_s`` and ``eligible_s`` are not part of a job: they are when it really started and became eligible, where that is
+known.
 """
 
 import gzip
@@ -25,7 +26,9 @@ from headway.traces.head import Head
 from headway.traces.mapping import FLAGS
 from headway.traces.sheet import Sheet
 from headway.traces.table import csv_table, listed, parquet_table
+from headway.traces.terms import TERM_DEFAULTS, taken_apart, wrong_licences
 from headway.traces.trace import Trace
+from headway.training.dependency_check import check_dependencies
 from headway.training.job import Job, Outcome, workload
 
 NAME = "headway"
@@ -49,7 +52,7 @@ class _Column:
 
     @property
     def default(self) -> Any:
-        return DEFAULTS.get(self.field) if self.field not in _REQUIRED else None
+        return {**TERM_DEFAULTS, **DEFAULTS}.get(self.field) if self.field not in _REQUIRED else None
 
 
 _COLUMNS = (
@@ -80,9 +83,18 @@ _COLUMNS = (
     _Column("reservation", "reservation", "text"),
     _Column("name", "name", "text"),
 )
-
-
-_START = _Column("start", "start", "time")
+_TERMS = (
+    _Column("after", "after", "text"),
+    _Column("begin", "begin", "time"),
+    _Column("series", "series", "text"),
+    _Column("array", "array", "text"),
+    _Column("throttle", "throttle", "whole"),
+    _Column("licences", "licences", "text"),
+    _Column("nice", "nice", "any whole"),
+)
+"""What becomes ``Job.terms``."""
+_BESIDE = (_Column("start", "start", "time"), _Column("eligible", "eligible", "time"))
+"""When jobs really started, and became eligible."""
 _PLAIN = Job(id=0, submit=0, work=1)
 """A job with the default in every optional field."""
 
@@ -94,7 +106,7 @@ def _is_parquet(path: Path) -> bool:
 
 def _typed(sheet: Sheet, column: _Column, name: str) -> pl.Series:
     """Return one column as the values of its field."""
-    least = 1 if column.field == "work" else 0
+    least = 1 if column.field in ("work", "throttle") else 0
     match column.kind:
         case "time" if name.endswith("_s"):
             return sheet.time(name, least=least, default=column.default)
@@ -128,18 +140,24 @@ def read(path: Path, strict: bool) -> Trace:
                 f"trace {path}: column {column.spellings[0]!r} is missing (found: {listed(sheet.columns)}); "
                 "of any other table --map says which column is what"
             )
-    sheet.only(name for column in (*_COLUMNS, _START) for name in column.spellings)
+    sheet.only(name for column in (*_COLUMNS, *_TERMS, *_BESIDE) for name in column.spellings)
     fields: dict[str, pl.Series] = {}
-    for column in _COLUMNS:
+    for column in (*_COLUMNS, *_TERMS):
         given = [name for name in column.spellings if name in sheet.columns]
         if len(given) > 1:
             raise TraceError(f"trace {path}: columns {given[0]!r} and {given[1]!r} say the same: give one of them")
         if given:
             fields[column.field] = _typed(sheet, column, given[0])
-    for name in set(_START.spellings) & set(sheet.columns):
-        start = sheet.time(name, default=-1) if name.endswith("_s") else sheet.whole(name, default=-1)
-        fields["start"] = start.to_frame("start").select(pl.when(pl.col("start") >= 0).then("start")).to_series()
-    return sheet.trace(NAME, fields, strict=strict, id_column="name" if "name" in fields else "")
+    for column in _BESIDE:
+        for name in set(column.spellings) & set(sheet.columns):
+            times = sheet.time(name, default=-1) if name.endswith("_s") else sheet.whole(name, default=-1)
+            fields[column.field] = times.to_frame("at").select(pl.when(pl.col("at") >= 0).then("at")).to_series()
+    if "licences" in fields and (wrong := wrong_licences(fields["licences"].unique())):
+        sheet.drop(fields["licences"].is_in(wrong), "licences", "is not a list like matlab:2,ansys")
+    trace = sheet.trace(NAME, fields, strict=strict, id_column="name" if "name" in fields else "")
+    if "after" in fields and not trace.dropped:
+        check_dependencies(trace.jobs)
+    return trace
 
 
 def _decimal(value: int, digits: int) -> str:
@@ -194,17 +212,22 @@ def _left_out(jobs: tuple[Job, ...]) -> list[str]:
     return fields
 
 
-def _written(jobs: tuple[Job, ...], parquet: bool, starts: Mapping[str, int]) -> bytes:
+def _written(jobs: tuple[Job, ...], parquet: bool, starts: Mapping[str, int], eligible: Mapping[str, int]) -> bytes:
     columns: dict[str, Sequence[Any]] = {}
     left_out = _left_out(jobs)
     for column in _COLUMNS:
         if column.field not in left_out:
             values = list(map(attrgetter(column.field), jobs))
             columns[column.spellings[-1 if parquet else 0]] = _cells(column, jobs, values, parquet)
-    if starts:
-        began = [starts.get(job.name, -1) for job in jobs]
-        name = _START.spellings[-1 if parquet else 0]
-        columns[name] = [None if at < 0 else at if parquet else _decimal(at, _TIME_DIGITS) for at in began]
+    parts = taken_apart(jobs) if any(job.terms is not None for job in jobs) else {}
+    for column in _TERMS:
+        if column.field in parts:
+            columns[column.spellings[-1 if parquet else 0]] = _cells(column, jobs, parts[column.field], parquet)
+    for column, times in zip(_BESIDE, (starts, eligible), strict=True):
+        if times:
+            found = [times.get(job.name, -1) for job in jobs]
+            name = column.spellings[-1 if parquet else 0]
+            columns[name] = [None if at < 0 else at if parquet else _decimal(at, _TIME_DIGITS) for at in found]
     if parquet:
         sink = io.BytesIO()
         texts = [name for name, values in columns.items() if isinstance(values[0], str) and name != "name"]
@@ -222,20 +245,30 @@ def _put(path: Path, content: bytes) -> None:
     write_whole(path.resolve(), content, TraceError, f"trace {path}")
 
 
-def write(jobs: Iterable[Job], path: str | Path, starts: Mapping[str, int] | None = None) -> None:
+def write(
+    jobs: Iterable[Job],
+    path: str | Path,
+    starts: Mapping[str, int] | None = None,
+    eligible: Mapping[str, int] | None = None,
+) -> None:
     """Write jobs to a CSV or (suffix ``.parquet``) Parquet file; ``.gz`` packs it. What is read back is equal.
 
-    ``starts`` is when jobs really started, by name, as in ``Trace.starts``.
+    ``starts`` is when jobs really started and ``eligible`` when they became so, by name, as in ``Trace``.
     """
-    write_workload(workload(jobs), Path(path), starts)
+    write_workload(workload(jobs), Path(path), starts, eligible)
 
 
-def write_workload(jobs: tuple[Job, ...], path: Path, starts: Mapping[str, int] | None = None) -> None:
+def write_workload(
+    jobs: tuple[Job, ...],
+    path: Path,
+    starts: Mapping[str, int] | None = None,
+    eligible: Mapping[str, int] | None = None,
+) -> None:
     """Write jobs that are a workload already: in order, numbered and checked."""
     if not jobs:
         raise TraceError(f"trace {path}: there are no jobs to write")
     try:
-        data = _written(jobs, _is_parquet(path), starts or {})
+        data = _written(jobs, _is_parquet(path), starts or {}, eligible or {})
         _put(path, gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
     except (pa.ArrowException, pl.exceptions.PolarsError, OSError, OverflowError, UnicodeError) as problem:
         raise TraceError(f"trace {path}: cannot be written ({str(problem).splitlines()[0]})") from None

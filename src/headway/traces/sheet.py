@@ -13,6 +13,7 @@ import polars as pl
 
 from headway.errors import TraceError, unknown_name
 from headway.formats.dates import Calendar
+from headway.traces import terms
 from headway.traces.build import build, no_collection
 from headway.traces.table import SURPLUS, Table, listed
 from headway.traces.trace import Dropped, Trace
@@ -31,6 +32,8 @@ def _gpu_types(text: str) -> tuple[str, ...]:
 
 
 _DECODE: dict[str, Callable[[Any], Any]] = {"gpu_types": _gpu_types, "outcome": tuple(Outcome).__getitem__}
+_BESIDE = ("start", "eligible")
+"""Columns that are kept beside the jobs."""
 
 
 def _why_no_number(text: str | None) -> str:
@@ -161,21 +164,31 @@ class Sheet:
     ) -> Trace:
         """Return the trace, from a column a field of ``Job``. Where ``id_column`` is named, ids must be unique.
 
-        A column ``start``, on the clock of ``submit``, is when each job really started; it is kept beside the jobs.
+        Columns ``start`` and ``eligible``, on the clock of ``submit``, are when each job really started and became
+        eligible; they are kept beside the jobs. Columns of ``terms.COLUMNS`` become the terms of jobs.
         With ``in_order`` a file of this format is expected to be sorted: ``strict`` then refuses one that is not.
         """
         if id_column:
             self._drop_repeated(fields["name"], id_column)
-        frame = pl.DataFrame({name: series.alias(name) for name, series in fields.items() if name != "start"})
+        frame = pl.DataFrame({name: series.alias(name) for name, series in fields.items() if name not in _BESIDE})
         jobs = self._jobs(frame, strict)
         if strict and in_order:
             self._refuse_unsorted(frame["submit"])
         self._note_apart(frame["submit"])
-        starts = self._starts(frame, fields["start"]) if {"start", "name"} <= set(fields) else {}
+        starts, eligible = (
+            self._times(frame, fields[each]) if {each, "name"} <= set(fields) else {} for each in _BESIDE
+        )
         # Checked, in order and numbered they are; names that must be unique were looked at above.
         kept = tuple(jobs) if id_column else workload(jobs)
         return Trace(
-            kept, format, frame.height, self.dropped, tuple(self.notes), starts, calendar=self._calendar(frame)
+            kept,
+            format,
+            frame.height,
+            self.dropped,
+            tuple(self.notes),
+            starts,
+            calendar=self._calendar(frame),
+            eligible=eligible,
         )
 
     def _calendar(self, frame: pl.DataFrame) -> Calendar | None:
@@ -185,10 +198,10 @@ class Sheet:
         assert isinstance(first, int)
         return Calendar(first, instants=bool(self.zone))
 
-    def _starts(self, frame: pl.DataFrame, start: pl.Series) -> dict[str, int]:
-        kept = frame.select("name", "submit", start.alias("start")).filter(self.sound())
-        began = kept.with_columns(pl.col("start") - pl.col("submit").min()).drop_nulls("start")
-        return dict(began.select("name", "start").iter_rows())
+    def _times(self, frame: pl.DataFrame, times: pl.Series) -> dict[str, int]:
+        kept = frame.select("name", "submit", times.alias("time")).filter(self.sound())
+        known = kept.with_columns(pl.col("time") - pl.col("submit").min()).drop_nulls("time")
+        return dict(known.select("name", "time").iter_rows())
 
     def kept(self, frame: pl.DataFrame, *, strict: bool) -> pl.DataFrame:
         """Return the sound rows of columns made from this sheet, for traces of other things than jobs."""
@@ -262,6 +275,10 @@ def _built(ordered: pl.DataFrame) -> list[Job]:
     columns: dict[str, Any] = {name: ordered[name] for name in ordered.columns if name != "position"}
     columns["submit"] = ordered["submit"] - ordered["submit"].min()
     columns = {name: series.to_list() for name, series in columns.items()}
+    if not columns.keys().isdisjoint(terms.COLUMNS):
+        first = ordered["submit"].min()
+        assert isinstance(first, int)
+        columns["terms"] = terms.built(columns, columns["submit"], first)
     for name, decode in _DECODE.items():
         if name in columns:
             columns[name] = list(map(decode, columns[name]))

@@ -18,14 +18,15 @@ from headway.traces.sheet import Sheet
 from headway.traces.slurm_cells import FATES, Cells
 from headway.traces.slurm_merge import folded, without_steps
 from headway.traces.slurm_rows import HOLDINGS, ended, tasks, typed
-from headway.traces.slurm_submit import LINE, options, submitted, with_reservations
+from headway.traces.slurm_submit import submitted, with_reservations
 from headway.traces.slurm_tables import recognises as recognises, table
+from headway.traces.slurm_terms import LINE, asked, fields, options, with_terms
 from headway.traces.table import Table
 from headway.traces.trace import Dropped, Trace
 from headway.units import SECOND
 
 NAME = "slurm"
-_RECORDED = ("id", "submit", "arrival", "first_start", "end", "attempts")
+_RECORDED = ("id", "submit", "eligible", "first_start", "end", "attempts")
 _RUNNING = FATES.index(Fate.RUNNING)
 _NO_REASONS = ("", "None", "Priority", "Resources")
 """What sacct keeps of a job is its last reason other than the last two; these say nothing."""
@@ -35,8 +36,9 @@ _NO_REASONS = ("", "None", "Priority", "Resources")
 class Recorded:
     """When a job of the trace was really submitted, started and ended: nanoseconds on the clock of its trace.
 
-    ``submit`` may lie before ``arrival``, which is when the job became eligible and is ``Job.submit``; it is below 0
-    where the first jobs of a file waited for a dependency. ``start`` is the first start of a job that was requeued.
+    ``submit`` may lie before ``arrival``, which is when the job became eligible. That is ``Job.submit`` too, unless
+    what it waited for is followed in the simulation. ``submit`` is below 0 where the first jobs of a file waited for
+    others. ``start`` is the first start of a job that was requeued.
     """
 
     name: str
@@ -80,12 +82,12 @@ def _read(path: Path, strict: bool) -> tuple[Trace, pl.DataFrame]:
     frame, own, notes = without_steps(source.frame, column)
     if not frame.height:
         raise TraceError(f"trace {path}: all {source.frame.height:,} rows are steps, of no job in the file")
-    asked = options(frame)
-    frame = with_reservations(frame).drop(LINE, strict=False)  # the longest of all texts, and no other use of it
-    cells = Cells(frame)
-    rows = typed(cells).with_columns(asked, source.lines.filter(own).alias("line")).with_row_index("position")
+    cells = Cells(with_reservations(frame).drop(LINE, strict=False))  # the longest of texts, and no other use of it
+    found = [options(frame), *asked(frame, cells)]
+    frame = cells.frame
+    rows = typed(cells).with_columns(*found, source.lines.filter(own).alias("line")).with_row_index("position")
     rows, aside = _apart(folded(rows, notes), cells, path)
-    rows = ended(_placed(rows, notes))
+    rows = ended(with_terms(_placed(rows, notes)))
     sheet = Sheet(Table(path, frame[rows["position"]], rows["line"], source.place, source.notes), ())
     sheet.zone = "UTC" if cells.counts_instants("Submit") else ""
     for number, rule in enumerate(cells.rules):
@@ -93,13 +95,14 @@ def _read(path: Path, strict: bool) -> tuple[Trace, pl.DataFrame]:
     trace = sheet.trace(NAME, _fields(rows), strict=strict, id_column=column, in_order=False)
     kept = _since_first(rows, {job.name for job in trace.jobs})
     starts = dict(kept.filter(pl.col("first_start").is_not_null()).select("id", "first_start").iter_rows())
+    late = kept.filter(pl.col("eligible") > pl.col("arrival")).select("id", "eligible")
     told = kept.filter(~pl.col("reason").is_in(_NO_REASONS)).select("id", "reason")
     dropped = tuple(sorted((*trace.dropped, *aside), key=attrgetter("line")))
     notes = [*trace.notes, *notes, *_remarks(kept), *submitted(kept)]
     height = source.frame.height
     reasons = dict(told.iter_rows())
     read = replace(trace, rows=height, dropped=dropped, notes=tuple(notes), starts=starts, reasons=reasons)
-    return replace(read, passed_over=height - frame.height), kept
+    return replace(read, passed_over=height - frame.height, eligible=dict(late.iter_rows())), kept
 
 
 def _apart(rows: pl.DataFrame, cells: Cells, path: Path) -> tuple[pl.DataFrame, list[Dropped]]:
@@ -123,7 +126,7 @@ def _since_first(rows: pl.DataFrame, names: set[str]) -> pl.DataFrame:
     if kept.height != len(names):  # some were dropped for what only their fields together make bad
         kept = kept.filter(pl.col("id").is_in(names)).unique("id", keep="first", maintain_order=True)
     return kept.with_columns(
-        pl.col(name) - kept["arrival"].min() for name in ("submit", "arrival", "first_start", "end")
+        pl.col(name) - kept["arrival"].min() for name in ("submit", "arrival", "eligible", "first_start", "end")
     )
 
 
@@ -174,8 +177,8 @@ def _placed(rows: pl.DataFrame, notes: list[str]) -> pl.DataFrame:
 def _fields(rows: pl.DataFrame) -> dict[str, pl.Series]:
     same = ("work", "gpus", "nodes", "cpu_milli", "memory_bytes", "tenant", "user", "partition", "qos", "priority")
     ends = ("estimate", "outcome", "outcome_after", "retries", "patience", "reservation")
-    fields = {name: rows[name] for name in (*same, *ends)}
-    return {"name": rows["id"], "submit": rows["arrival"], "gpu_types": rows["types"], **fields}
+    own = {name: rows[name] for name in (*same, *ends)}
+    return {"name": rows["id"], "submit": rows["arrival"], "gpu_types": rows["types"], **own, **fields(rows)}
 
 
 def _remarks(rows: pl.DataFrame) -> list[str]:

@@ -20,6 +20,11 @@ COLUMNS = (
     *slurm_jobs.NUMBERS,
     *(
         "SubmitLine",
+        "JobName",
+        "Licenses",
+        "Dependency",
+        "ArrayTaskThrottle",
+        "Nice",
         "JobIDRaw",
         "Elapsed",
         "Timelimit",
@@ -67,6 +72,10 @@ _KEYS = {
     "Restarts": "Restarts",
     "Reason": "Reason",
     "Reservation": "Reservation",
+    "JobName": "JobName",
+    "Licenses": "Licenses",
+    "ArrayTaskThrottle": "ArrayTaskThrottle",
+    "Nice": "Nice",
 }
 """Where ``scontrol show job`` and jobcomp/filetxt keep what ``sacct`` calls otherwise."""
 

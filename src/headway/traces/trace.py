@@ -53,6 +53,8 @@ class Trace:
     """Why jobs waited, by name, as the file says: of Slurm the last reason other than Priority and Resources."""
     carried: frozenset[str] = frozenset()
     """Jobs, by name, that ran or waited when the part of the file begins that was cut out: no new arrivals."""
+    eligible: Mapping[str, int] = field(default_factory=dict)
+    """When jobs really became eligible, by name, where that was after their submission; like ``starts``."""
 
 
 def by_rule(dropped: Iterable[Dropped]) -> list[list[Dropped]]:

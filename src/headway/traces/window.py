@@ -13,6 +13,7 @@ from headway.errors import ExperimentError, TraceError
 from headway.formats.dates import Calendar, is_date
 from headway.traces.trace import Trace
 from headway.training.job import Job, Outcome
+from headway.training.terms import shifted
 from headway.units import DAY, SECOND, counted, format_duration, parse_duration
 
 MOST_EARLY = 0.01
@@ -38,14 +39,17 @@ def between(trace: Trace, start: str = "", end: str = "") -> Trace:
     old = _taken_along(trace, edge) if edge and trace.starts else []
     begins = edge if old else fresh[0].submit
     jobs = tuple(
-        replace(job, id=number, submit=max(job.submit - begins, 0)) for number, job in enumerate((*old, *fresh))
+        replace(job, id=number, submit=max(job.submit - begins, 0), terms=shifted(job.terms, begins))
+        for number, job in enumerate((*old, *fresh))
     )
     kept = {job.name for job in jobs}
     starts = {name: time - begins for name, time in trace.starts.items() if name in kept}
+    eligible = {name: max(time - begins, 0) for name, time in trace.eligible.items() if name in kept}
     return replace(
         trace,
         jobs=jobs,
         starts=starts,
+        eligible=eligible,
         calendar=None if trace.calendar is None else trace.calendar.shifted(begins),
         carried=frozenset(job.name for job in old),
         notes=(*trace.notes, *_told(trace, edge, len(old), bool(start))),
@@ -164,6 +168,10 @@ def dated(trace: Trace, begins: str, zone: str) -> Trace:
 
 
 def recorded_waits(trace: Trace) -> dict[str, int]:
-    """Return how long jobs really waited for their first start, by name; 0 for those that ran already."""
-    starts = trace.starts
-    return {job.name: max(0, starts[job.name] - job.submit) for job in trace.jobs if job.name in starts}
+    """Return how long eligible jobs really waited for their first start, by name; 0 for those that ran already."""
+    starts, eligible = trace.starts, trace.eligible
+    return {
+        job.name: max(0, starts[job.name] - max(job.submit, eligible.get(job.name, 0)))
+        for job in trace.jobs
+        if job.name in starts
+    }

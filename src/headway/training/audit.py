@@ -3,7 +3,8 @@
 Everything is recomputed from the rows by the plain, slow accounting in ``books``: the holder of each GPU, the work
 delivered to each job, the time for which it must still make no progress (restoring a checkpoint, say). What is held
 under limits is summed up in ``limit_audit.py``, what is reserved in ``reservation_audit.py``; the preemption that a
-cluster declares is checked in ``preemption_audit.py``. What a policy guarantees needs the policy too: quotas
+cluster declares is checked in ``preemption_audit.py``, that no job comes before it is eligible in
+``eligible_audit.py``. What a policy guarantees needs the policy too: quotas
 (``guarantee_audit.py``) and proportional shares (``share_audit.py``).
 """
 
@@ -11,18 +12,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 from headway.core.audit import MOST_FINDINGS, Auditor, Finding, audited, row_ranks
 from headway.core.tape import Tape
+from headway.training import events
 from headway.training.books import Books, Life
 from headway.training.cluster import Cluster
-from headway.training.events import (
-    JobArrived,
-    JobCancelled,
-    JobFailed,
-    JobFinished,
-    NodeDrained,
-    NodeFailed,
-    NodeRecovered,
-    Woke,
-)
+from headway.training.eligible_audit import EligibilityBooks, has_terms
 from headway.training.guarantee_audit import unkept_promises
 from headway.training.job import Job, Outcome
 from headway.training.limit_audit import LimitBooks
@@ -34,14 +27,15 @@ from headway.training.rows import Kind
 from headway.training.speed import Costs, SpeedModel
 
 _RANKS: dict[int, int] = {
-    Kind.ARRIVED: JobArrived.rank,
-    Kind.FINISHED: JobFinished.rank,
-    Kind.FAILED: JobFailed.rank,
-    Kind.CANCELLED: JobCancelled.rank,
-    Kind.NODE_FAILED: NodeFailed.rank,
-    Kind.NODE_RECOVERED: NodeRecovered.rank,
-    Kind.NODE_DRAINED: NodeDrained.rank,
-    Kind.WOKE: Woke.rank,
+    Kind.ARRIVED: events.JobArrived.rank,
+    Kind.FINISHED: events.JobFinished.rank,
+    Kind.FAILED: events.JobFailed.rank,
+    Kind.CANCELLED: events.JobCancelled.rank,
+    Kind.WITHDRAWN: events.JobWithdrawn.rank,
+    Kind.NODE_FAILED: events.NodeFailed.rank,
+    Kind.NODE_RECOVERED: events.NodeRecovered.rank,
+    Kind.NODE_DRAINED: events.NodeDrained.rank,
+    Kind.WOKE: events.Woke.rank,
 }
 _OUTCOMES: dict[int, Outcome] = {Kind.FAILED: Outcome.FAILS, Kind.CANCELLED: Outcome.CANCELLED}
 _START, _MIGRATE, _REALLOCATE = int(Kind.START), int(Kind.MIGRATE), int(Kind.REALLOCATE)
@@ -100,8 +94,9 @@ class _Clerk(Auditor):
         self._punctual = punctual
         self._completions = completions
         self._books = Books(cluster)
-        self._limits = LimitBooks(cluster) if cluster.limits else None
+        self._limits = LimitBooks(cluster) if cluster.limits or has_terms(jobs, "throttle") else None
         self._reserved = ReservationBooks(cluster) if cluster.reservations else None
+        self._entrance = EligibilityBooks(jobs)
         self._lives: dict[int, Life] = {}
         self._alive: dict[int, Job] = {}
         self._preemption = PreemptionBooks(cluster, self._alive) if cluster.preemption is not None else None
@@ -119,6 +114,7 @@ class _Clerk(Auditor):
             Kind.FINISHED: self._on_ended,
             Kind.FAILED: self._on_ended,
             Kind.CANCELLED: self._on_ended,
+            Kind.WITHDRAWN: lambda row: self._find_all(self._entrance.withdraw(row, self._arrived)),
             Kind.NODE_FAILED: self._on_node,
             Kind.NODE_RECOVERED: self._on_node,
             Kind.NODE_DRAINED: self._on_node,
@@ -169,6 +165,7 @@ class _Clerk(Auditor):
             self._find("arrival", f"job {job} arrives a second time")
         if row[0] < self._jobs[job].submit:
             self._find("arrival", f"job {job} arrives before it is submitted at {self._jobs[job].submit} ns")
+        self._find_all(self._entrance.arrive(row[0], self._jobs[job]))
         self._arrived[job] = 1
         self._lives[job] = Life(self._jobs[job])
         self._alive[job] = self._jobs[job]
@@ -198,11 +195,12 @@ class _Clerk(Auditor):
             life.done = life.saved = life.debt = 0
             self._to_queue_again = job
         else:
-            self._end(life)
+            self._end(now, life, kind)
 
-    def _end(self, life: Life) -> None:
+    def _end(self, now: int, life: Life, kind: int) -> None:
         del self._lives[life.job.id]
         del self._alive[life.job.id]
+        self._entrance.end(now, life.job.id, kind)
         if self._limits is not None:
             self._limits.leave(life.job)
 
@@ -255,6 +253,7 @@ class _Clerk(Auditor):
         life.grant = grant_of(rows) or (life.asked if kind == _START else life.grant)
         self._find_all(self._books.wrong_place(life.job, life.placement), f"job {job} {verb}: ")
         self._find_all(self._books.take(life), f"job {job} {verb}: ")
+        self._entrance.start(now, job)
         if self._preemption is not None and kind == _START:
             self._find_unlawful(self._preemption.start(now, job))
         if kind == _START and (over := self._books.over_quota(life.job)) is not None:
@@ -338,7 +337,7 @@ class _Clerk(Auditor):
         self._stop(now, life)
         life.done = life.saved = life.debt = 0
         if kind == Kind.KILL:
-            self._end(life)
+            self._end(row[0], life, kind)
 
     def _find_unlawful(self, texts: Iterable[str]) -> None:
         self._find_all(("preempt", text) for text in texts)

@@ -4,12 +4,14 @@ What a job adds to a counter is known when it arrives: limits count what jobs as
 wherever they run.
 """
 
+from collections.abc import Sequence
 from heapq import heappop, heappush
 from math import ceil, floor, log, log2
 from typing import TYPE_CHECKING
 
 from headway.training.job import Job
-from headway.training.limits import LimitRule
+from headway.training.limits import LimitRule, throttle_rule
+from headway.training.terms import Terms
 
 if TYPE_CHECKING:
     from headway.training.limit_class import LimitClass
@@ -32,6 +34,8 @@ def weight(rule: LimitRule, job: Job, largest: int) -> int:
     if rule.gpu_type and job.gpu_types != (rule.gpu_type,):
         return 0
     match rule.kind:
+        case "licences":
+            return 0 if job.terms is None else dict(job.terms.licences).get(rule.licence, 0)
         case "gpus" | "gpu_time" | "running_gpu_time":
             return job.gpus * job.gpu_milli
         case "cpus" | "cpu_time" | "running_cpu_time":
@@ -291,3 +295,22 @@ def counter_of(rule: LimitRule, of: tuple[str, ...]) -> Counter:
     if rule.is_used:
         return Used(rule, of)
     return Submitted(rule, of) if rule.kind == "submitted" else Counter(rule, of)
+
+
+_THROTTLE = -1
+"""Stands for the position of a rule that a job brings along."""
+
+
+def throttled(terms: Terms) -> tuple[int, tuple[str, ...]]:
+    """Return which counter the tasks of a throttled array add to."""
+    return _THROTTLE, (terms.array, str(terms.throttle))
+
+
+def counter_at(rules: Sequence[LimitRule], index: int, of: tuple[str, ...], now: int) -> Counter:
+    """Make the counter of the rule at a position, or of the throttle of an array, as it is now."""
+    if index == _THROTTLE:
+        array, most = of
+        return counter_of(throttle_rule(array, int(most)), ())
+    counter = counter_of(rules[index], of)
+    counter.most = rules[index].most_at(now)
+    return counter

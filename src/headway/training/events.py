@@ -12,10 +12,10 @@ from headway.training.job import Job
 
 
 class JobArrived(Struct, frozen=True, gc=False):
-    """A job was submitted."""
+    """A job was submitted and is eligible."""
 
     job: Job
-    rank: ClassVar[int] = 6
+    rank: ClassVar[int] = 7
 
 
 class JobFinished(Struct, frozen=True, gc=False):
@@ -42,18 +42,25 @@ class JobCancelled(Struct, frozen=True, gc=False):
     rank: ClassVar[int] = 2
 
 
+class JobWithdrawn(Struct, frozen=True, gc=False):
+    """A job left before it was eligible: cancelled by its user, or what it waits for can never happen."""
+
+    job: int
+    rank: ClassVar[int] = 3
+
+
 class NodeFailed(Struct, frozen=True, gc=False):
     """A node went down; its jobs go back to the queue, at their last periodic checkpoints."""
 
     node: int
-    rank: ClassVar[int] = 3
+    rank: ClassVar[int] = 4
 
 
 class NodeRecovered(Struct, frozen=True, gc=False):
     """A failed or drained node takes jobs again."""
 
     node: int
-    rank: ClassVar[int] = 4
+    rank: ClassVar[int] = 5
 
 
 class NodeDrained(Struct, frozen=True, gc=False):
@@ -61,13 +68,15 @@ class NodeDrained(Struct, frozen=True, gc=False):
 
     node: int
     evict: bool = False
-    rank: ClassVar[int] = 5
+    rank: ClassVar[int] = 6
 
 
 class Woke(Struct, frozen=True, gc=False):
     """The time that a policy asked for with ``WakeAt`` has come."""
 
-    rank: ClassVar[int] = 7
+    rank: ClassVar[int] = 8
 
 
-Event: TypeAlias = JobArrived | JobFinished | JobFailed | JobCancelled | NodeFailed | NodeRecovered | NodeDrained | Woke
+Event: TypeAlias = (
+    JobArrived | JobFinished | JobFailed | JobCancelled | JobWithdrawn | NodeFailed | NodeRecovered | NodeDrained | Woke
+)

@@ -10,10 +10,10 @@ from collections.abc import Hashable, Iterable, Iterator
 from typing import TypeAlias
 
 from headway.training.cluster import Cluster
-from headway.training.counters import NEVER, Counter, Submitted, Used, added, counter_of, time_limit, weight
+from headway.training.counters import NEVER, Counter, Submitted, Used, added, counter_at, throttled, time_limit, weight
 from headway.training.job import Job
 from headway.training.jobstate import JobState, Status
-from headway.training.limit_choice import choosing, counted_for, least_levels
+from headway.training.limit_choice import array_of, choosing, counted_for, least_levels
 from headway.training.limit_class import LimitClass
 from headway.training.limit_times import LimitTimes
 from headway.training.limits import LimitRule
@@ -30,13 +30,14 @@ _Mark: TypeAlias = tuple[int, tuple[str, ...]]
 class Limits:
     """All limits of a cluster: which apply to whom, what is held, who is held back."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self.now = 0
+    def __init__(self, cluster: Cluster, now: int = 0) -> None:
+        self.now = now
         self._rules = cluster.limits
         self._times = LimitTimes(cluster.limits)
         self._parents = {tenant.name: tenant.parent for tenant in cluster.tenants}
         self._largest = max(1, *(node.gpus for node in cluster.nodes))
         self._rules_of: dict[tuple[str, ...], list[tuple[int, LimitRule, bool]]] = {}
+        self._by_array = any("array" in (*dict(rule.where), *rule.per) for rule in cluster.limits)
         self.counters: dict[_Mark, Counter] = {}
         self._classes: dict[tuple[tuple[_Mark, int, int, bool], ...], LimitClass] = {}
         self._ends: dict[int, int] = {}
@@ -60,6 +61,8 @@ class Limits:
                 continue
             held = weight(rule, job, self._largest)
             marks.append(((index, counted_for(rule, job)), amount, held, binds))
+        if job.terms is not None and job.terms.throttle:
+            marks.append((throttled(job.terms), 1, 1, True))
         if not marks:
             return None
         key = tuple(marks)
@@ -73,7 +76,7 @@ class Limits:
 
     def _choosing(self, job: Job) -> list[tuple[int, LimitRule, bool]]:
         """Return the rules that choose a job, with their positions, and whether each holds or is set aside."""
-        key = (job.tenant, job.user, job.qos, job.partition)
+        key = (job.tenant, job.user, job.qos, job.partition, array_of(job) if self._by_array else "")
         found = self._rules_of.get(key)
         if found is None:
             chosen = choosing(self._rules, job, self._parents)
@@ -87,8 +90,7 @@ class Limits:
         counter = self.counters.get(mark)
         if counter is None:
             index, of = mark
-            counter = self.counters[mark] = counter_of(self._rules[index], of)
-            counter.most = self._rules[index].most_at(self.now)
+            counter = self.counters[mark] = counter_at(self._rules, index, of, self.now)
         return counter
 
     def refusing(self, js: JobState) -> Counter | None:

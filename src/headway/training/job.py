@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from headway.errors import TraceError
+from headway.training.terms import Terms, broken_terms
 from headway.units import DAY, MINUTE, WHOLE_GPU_MILLI
 
 _LONGEST_WRITING = 100 * 365 * DAY
@@ -75,6 +76,8 @@ class Job:
     """What it trains, for profiles of sensitivity."""
     reservation: str = ""
     """The advance reservation that it runs in; empty: none."""
+    terms: Terms | None = None
+    """What it waits for and counts under besides; None: nothing."""
 
     @property
     def width_milli(self) -> int:
@@ -123,7 +126,7 @@ def broken_rule(job: Job) -> str | None:
         return f"outcome_after {job.outcome_after} must lie in 1..work ({job.work})"
     if job.retries < 0 or job.patience < 0:
         return f"retries {job.retries} and patience {job.patience} must not be negative"
-    return None
+    return None if job.terms is None else broken_terms(job.terms)
 
 
 def workload(jobs: Iterable[Job]) -> tuple[Job, ...]:

@@ -62,6 +62,7 @@ class JobState:
     __slots__ = (
         "account",
         "aged_from",
+        "arrived",
         "attained",
         "attempt",
         "awaits",
@@ -112,6 +113,8 @@ class JobState:
         self.storage = 0
         """Bytes a second of the nodes' storage bandwidth. While it runs, these three are what it holds."""
         self.eligible = eligible
+        self.arrived = job.submit if job.terms is None else now
+        """When it was submitted, or became eligible after that."""
         self.limits: LimitClass | None = None
         """The limits that concern it; None where none does."""
         self.expected = job.estimate or job.work
@@ -142,7 +145,7 @@ class JobState:
         """What the next start has to stand still for."""
         self.attempt = 0
         self.preemptions = 0
-        self.aged_from = job.submit
+        self.aged_from = self.arrived
         """From when on its age counts: its submission, or when it could start again after it was requeued."""
         self.leaves = 0
         """When it goes at the latest: it was given notice for job ``by``; 0: it was not."""

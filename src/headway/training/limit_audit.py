@@ -8,7 +8,7 @@ from math import log
 
 from headway.training.cluster import Cluster
 from headway.training.job import Job
-from headway.training.limits import LimitRule
+from headway.training.limits import LimitRule, throttle_rule
 
 
 class _Account:
@@ -141,6 +141,8 @@ class LimitBooks:
 
     def _holds(self, rule: LimitRule, job: Job) -> int:
         resource, _, gpu_type = rule.resource.removeprefix("running_").partition(":")
+        if resource == "licences":
+            return sum(count for name, count in (job.terms.licences if job.terms else ()) if name == gpu_type)
         if gpu_type and list(job.gpu_types) != [gpu_type]:
             return 0
         nodes = job.nodes or max(1, (job.gpus + self._most_gpus - 1) // max(1, self._most_gpus))
@@ -166,6 +168,10 @@ class LimitBooks:
             whose = "/".join(f"{key}={self._names(job)[key]}" for key in rule.per)
             account = self._accounts.setdefault((place, whose), _Account(rule))
             accounts.append((account, not rule.slot or not before))
+        if job.terms is not None and job.terms.throttle:
+            array, most = job.terms.array, job.terms.throttle
+            account = self._accounts.setdefault((-1, f"{array}%{most}"), _Account(throttle_rule(array, most)))
+            accounts.append((account, True))
         return accounts
 
     def _applies(self, rule: LimitRule, job: Job) -> bool:
@@ -189,5 +195,6 @@ class LimitBooks:
             "user": job.user,
             "qos": job.qos,
             "partition": job.partition,
+            "array": job.terms.array if job.terms else "",
             "job": str(job.id),
         }

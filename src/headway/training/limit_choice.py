@@ -34,7 +34,14 @@ def _chooses(rule: LimitRule, job: Job, accounts: set[str]) -> bool:
 
 
 def _value(job: Job, key: str) -> str:
+    if key == "array":
+        return array_of(job)
     return str(getattr(job, "tenant" if key == "account" else key))
+
+
+def array_of(job: Job) -> str:
+    """Return the array that a job is a task of; empty: none."""
+    return "" if job.terms is None else job.terms.array
 
 
 def counted_for(rule: LimitRule, job: Job) -> tuple[str, ...]:

@@ -8,7 +8,12 @@ from headway.units import format_duration, format_size
 
 _MOST_HOLDERS = 3
 """Of those that hold what a limit counts, so many are named."""
-_NOUNS = {"account": "account", "tenant": "account", "user": "user", "qos": "QOS", "partition": "partition"}
+_NOUNS = {
+    **{key: key for key in ("account", "user", "partition", "array")},
+    "tenant": "account",
+    "qos": "QOS",
+}
+_OWNERS = ("user", "account", "tenant", "array")
 
 
 def told(counter: Counter, now: int, wanted: int) -> str:
@@ -39,14 +44,14 @@ def owner(counter: Counter) -> str:
     per = [key for key in rule.per if key != "job"]
     named = [value if key == "user" else f"{_NOUNS[key]} {value}" for key, value in zip(per, counter.of, strict=True)]
     if not named:
-        chosen = [(key, value) for key, value in rule.where if key in ("user", "account", "tenant")]
-        named = [value if key == "user" else f"account {value}" for key, value in chosen[:1]]
+        chosen = [(key, value) for key, value in rule.where if key in _OWNERS]
+        named = [value if key == "user" else f"{_NOUNS[key]} {value}" for key, value in chosen[:1]]
     return " in ".join(named) or "everybody"
 
 
 def _under(counter: Counter) -> str:
     rule = counter.rule
-    own = {"user", "account", "tenant"} if not [key for key in rule.per if key != "job"] else set(rule.per)
+    own = set(_OWNERS) if not [key for key in rule.per if key != "job"] else set(rule.per)
     named = [f"{_NOUNS[key]} {value}" for key, value in rule.where if key not in own]
     return f" under {' and '.join(named)}" if named else ""
 
@@ -55,6 +60,7 @@ def quantity(rule: LimitRule, amount: int) -> str:
     """Return an amount of a rule's resource with its unit: ``24 GPUs``, ``500 GB``, ``1000 GPU-hours``."""
     kind, gpus = rule.kind, f"{rule.gpu_type} GPU" if rule.gpu_type else "GPU"
     units = {"gpus": gpus, "cpus": "CPU", "nodes": "node", "jobs": "running job", "submitted": "job"}
+    units["licences"] = f"{rule.licence} licence"
     if kind == "wall":
         return format_duration(amount)
     if kind == "memory":

@@ -9,16 +9,19 @@ from dataclasses import dataclass
 
 from headway.errors import ExperimentError, unknown_name
 
-HELD = ("gpus", "cpus", "memory", "nodes", "jobs", "submitted", "wall")
+HELD = ("gpus", "cpus", "memory", "nodes", "jobs", "submitted", "wall", "licences")
 """What is counted while a job holds it; ``submitted`` while it lives; ``wall`` is a job's own time limit."""
 TIMED = ("gpu_time", "cpu_time", "wall_time")
 """What grows as jobs run; with ``running_`` before it, what running jobs may still use up to their time limits."""
 RESOURCES = (*HELD, *TIMED, *(f"running_{name}" for name in TIMED))
-TYPED = ("gpus", "gpu_time", "running_gpu_time")
-"""May be followed by ``:TYPE``: of jobs that ask for this GPU type, and no other, by name."""
-SELECTORS = ("account", "tenant", "user", "qos", "partition")
+TYPED = ("gpus", "gpu_time", "running_gpu_time", "licences")
+"""May be followed by ``:TYPE``: of jobs that ask for this GPU type, and no other, by name. Licences must be, by their
+name: ``licences:matlab``."""
+SELECTORS = ("account", "tenant", "user", "qos", "partition", "array")
 """``account`` chooses jobs of an account and of all below it, ``tenant`` those of one account alone."""
-COUNTED_PER = ("account", "user", "qos", "partition", "job")
+COUNTED_PER = ("account", "user", "qos", "partition", "array", "job")
+THROTTLE = "JobArrayTaskLimit"
+"""The limit that a job brings along: so many tasks of its array may run at once."""
 
 
 NO_LIMIT = 1 << 62
@@ -58,6 +61,8 @@ class LimitRule:
         resource, colon, kind = self.resource.partition(":")
         if resource not in RESOURCES or (colon and (resource not in TYPED or not kind)):
             raise ExperimentError(f"{self}: {unknown_name('resource', self.resource, (*RESOURCES, 'gpus:TYPE'))}")
+        if resource == "licences" and not kind:
+            raise ExperimentError(f"{self}: licences are counted by name: write licences:matlab")
         least = 1 if self.resource in ("wall", "nodes") or self.is_promised else 0
         for most in (self.most, *(most for _, most in self.changes)):
             if most < least:
@@ -95,9 +100,14 @@ class LimitRule:
         return self.resource.partition(":")[0]
 
     @property
+    def licence(self) -> str:
+        """Return the licence that it is about; empty: none."""
+        return self.resource.partition(":")[2] if self.kind == "licences" else ""
+
+    @property
     def gpu_type(self) -> str:
         """Return the GPU type that it is about; empty: any."""
-        return self.resource.partition(":")[2]
+        return "" if self.kind == "licences" else self.resource.partition(":")[2]
 
     def most_at(self, now: int) -> int:
         """Return the most at a time."""
@@ -142,3 +152,8 @@ def check_rules(rules: Iterable[LimitRule]) -> None:
         if mark in seen:
             raise ExperimentError(f"{rule}: two limits of this name on {rule.resource} choose the same jobs")
         seen.add(mark)
+
+
+def throttle_rule(array: str, most: int) -> LimitRule:
+    """Return the limit on running tasks of an array that its jobs bring along."""
+    return LimitRule(THROTTLE, "jobs", most, (("array", array),))

@@ -1,8 +1,8 @@
-"""Jobs that fail or are cancelled; nodes that fail, are drained and recover: how they change the state and the jobs."""
+"""Apply the events that are rare: jobs that fail, are cancelled or withdrawn; nodes that fail, are drained, recover."""
 
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, TypeAlias, assert_never
 
-from headway.training.events import JobCancelled, JobFailed, NodeDrained, NodeFailed, NodeRecovered
+from headway.training.events import JobCancelled, JobFailed, JobWithdrawn, NodeDrained, NodeFailed, NodeRecovered, Woke
 from headway.training.jobstate import Status
 from headway.training.respeed import Respeeded
 from headway.training.rows import Kind
@@ -11,15 +11,23 @@ if TYPE_CHECKING:
     from headway.training.state import TrainingState
 
 
-def lose(
-    state: "TrainingState", now: int, event: JobFailed | JobCancelled | NodeFailed | NodeRecovered | NodeDrained
-) -> Respeeded | None:
-    """Apply such an event; return the running jobs whose speed it changed."""
+RareEvent: TypeAlias = Woke | JobFailed | JobCancelled | JobWithdrawn | NodeFailed | NodeRecovered | NodeDrained
+
+
+def lose(state: "TrainingState", now: int, event: RareEvent) -> Respeeded | None:
+    """Apply any event but an arrival and the end of a job; return the running jobs whose speed it changed."""
     match event:
+        case Woke():
+            state.journal((now, int(Kind.WOKE), -1, 0, -1, 0, 0))
+            return None
         case JobFailed():
             return fail_job(state, now, event)
         case JobCancelled():
             return cancel_job(state, now, event)
+        case JobWithdrawn():
+            state.to_come -= 1
+            state.journal((now, int(Kind.WITHDRAWN), event.job, 0, -1, 0, 0))
+            return None
         case NodeFailed():
             return fail(state, now, event.node)
         case NodeDrained():

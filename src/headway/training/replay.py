@@ -33,6 +33,7 @@ from headway.training.events import (
     JobCancelled,
     JobFailed,
     JobFinished,
+    JobWithdrawn,
     NodeDrained,
     NodeFailed,
     NodeRecovered,
@@ -131,6 +132,8 @@ def _event(jobs: Sequence[Job], row: list[int]) -> Event:
             return JobFailed(subject, lease)
         case Kind.CANCELLED:
             return JobCancelled(subject, lease)
+        case Kind.WITHDRAWN:
+            return JobWithdrawn(subject)
         case Kind.NODE_FAILED:
             return NodeFailed(subject)
         case Kind.NODE_RECOVERED:

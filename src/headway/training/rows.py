@@ -40,6 +40,7 @@ class Kind(IntEnum):
     NODE_DRAINED = 7  # 1 when what ran there was evicted
     WOKE = 8
     STALE = 9  # an event that came too late; value is its kind
+    WITHDRAWN = 10  # left before it was eligible
     START = 20  # speed in ppm
     PREEMPT = 21  # work delivered so far
     MIGRATE = 22  # speed in ppm

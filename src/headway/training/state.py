@@ -16,7 +16,7 @@ from headway.training.arrangement import Arrangement
 from headway.training.cluster import Cluster, Eligible
 from headway.training.counters import NEVER
 from headway.training.draft import Draft
-from headway.training.events import Event, JobArrived, JobFinished, Woke
+from headway.training.events import Event, JobArrived, JobFinished
 from headway.training.feasible import grant_refusal, move_refusal, start_refusal
 from headway.training.holding import Limits
 from headway.training.job import Job
@@ -79,27 +79,25 @@ class TrainingState:
         """Grows whenever resources are given back: by as many GPUs at least, and by one at least."""
         self.tenures = 0
         """Grows whenever a job starts, moves or stops."""
-        self.lease = 0
+        self.lease = self.refreshed = 0
         self.journal: Callable[[Row], None] = _nowhere
-        self.refreshed = 0
         self.divides = arrangement.divides
         """Whether the policy divides CPUs, memory and storage: a job with GPUs then waits for what that one says."""
         self.grants = False
         """Whether any job was ever given something else than it asked for."""
-        self._lane, self._rekeys = arrangement.lane, arrangement.rekeys
+        self._lane, self._rekeys, self._watches_ends = arrangement.lane, arrangement.rekeys, arrangement.watches_ends
         self._key = tiered(arrangement.key, tiers_of(cluster))
         self._ranks_running, self._ranks_ends = arrangement.ranks_running, arrangement.ranks_ends
         self._ranks = self._ranks_running or self._ranks_ends
-        self._watches_ends = arrangement.watches_ends
         self._moves = any((self._rekeys, self.limits, self.preempting, self.reserved))
         self._parts = self._watches_ends or self.limits is not None
         self._eligible = Eligible(cluster)
 
     # --- the contract -----------------------------------------------------------------------------------------
 
-    def over(self) -> bool:
-        """Return whether no job lives and none is to come, but for jobs that limits will hold back for ever."""
-        return not self.to_come and (not self.jobs or self.is_stuck())
+    def over(self, never: int = 0) -> bool:
+        """Return whether no job lives or is to come, but for those that limits stop for ever or that ``never`` come."""
+        return self.to_come <= never and (not self.jobs or self.is_stuck())
 
     def is_stuck(self) -> bool:
         """Return whether nothing runs, and limits hold back all that wait, whatever time passes."""
@@ -117,9 +115,6 @@ class TrainingState:
             return self._finished(now, event)
         if isinstance(event, JobArrived):
             self._arrived(now, event.job)
-            return None
-        if isinstance(event, Woke):
-            self.journal((now, int(Kind.WOKE), -1, 0, -1, 0, 0))
             return None
         return losses.lose(self, now, event)
 
@@ -168,9 +163,8 @@ class TrainingState:
             case _:
                 assert_never(action)
 
-    def refused(self, now: int, action: Action) -> Row:
-        """Return the row that records a refusal of this action."""
-        return refused_row(now, action)
+    refused = staticmethod(refused_row)
+    """Return the row that records a refusal of an action."""
 
     def draft(self) -> Draft:
         """Return an overlay to try releases and starts on; undone when its ``with`` block ends."""
@@ -234,12 +228,18 @@ class TrainingState:
         journal((now, _ARRIVED, job.id, 0, -1, 0, 0))
         js.lane = lane = lane_of(js)
         js.key = key = key_of(now, js)
-        if self.limits is not None:
-            self.limits.arrive(js)
+        if self.limits is not None or (job.terms is not None and job.terms.throttle):
+            self.limits_from(now).arrive(js)
         if js.limits is None and self.reserved is None:
             self.queue.add(lane, (key, job.id))
         else:
             self.enqueue(js)
+
+    def limits_from(self, now: int) -> Limits:
+        """Return the limits; a cluster without any has them from when the first job comes that brings one along."""
+        if self.limits is None:
+            self.limits, self._moves, self._parts = Limits(self.cluster, now), True, True
+        return self.limits
 
     def _finished(self, now: int, event: JobFinished) -> Respeeded | None:
         js = self.running.get(event.job)

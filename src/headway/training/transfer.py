@@ -103,8 +103,8 @@ def _keep_limits(now: int, old: TrainingState, new: TrainingState) -> None:
     """Count all jobs under the limits of the new cluster, with what was used before."""
     for js in new.jobs.values():
         js.limits = None
-    if new.limits is not None:
-        new.limits.take_over(now, new.queue, new.jobs.values(), old.limits)
+    if new.limits is not None or any(js.job.terms is not None and js.job.terms.throttle for js in new.jobs.values()):
+        new.limits_from(now).take_over(now, new.queue, new.jobs.values(), old.limits)
 
 
 def _keep_preempting(old: TrainingState, new: TrainingState) -> None:

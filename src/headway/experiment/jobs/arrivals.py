@@ -20,7 +20,8 @@ from headway.training.cluster import Cluster
 from headway.training.job import Job, workload
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.tenancy import gpu_time
-from headway.units import DAY, counted
+from headway.training.terms import shifted
+from headway.units import DAY, HOUR, counted
 
 LOADS = (0.001, 1000)
 """More than a thousand times as fast, or as slow, is a slip."""
@@ -166,7 +167,9 @@ def without(jobs: tuple[Job, ...], names: set[str]) -> tuple[Job, ...]:
     if not kept:
         raise ExperimentError("trace.leave_out leaves no job")
     first = kept[0].submit
-    return workload(replace(job, submit=job.submit - first) if first else job for job in kept)
+    return workload(
+        replace(job, submit=job.submit - first, terms=shifted(job.terms, first)) if first else job for job in kept
+    )
 
 
 def check_span(jobs: Sequence[Job], cluster: Cluster) -> None:
@@ -175,3 +178,19 @@ def check_span(jobs: Sequence[Job], cluster: Cluster) -> None:
     end = jobs[-1].submit + max(job.work for job in jobs) + busy
     if end > _LARGEST_TIME:
         raise TraceError(f"the run would take about {min(end // DAY // 365, 10**9):,} years; time holds 146 of them")
+
+
+def unknown_licences(cluster: Cluster, jobs: Sequence[Job], waits: Mapping[str, int]) -> list[str]:
+    """Return a note for each licence that jobs ask for and of which the cluster does not say how many there are."""
+    known = {rule.licence for rule in cluster.limits if rule.licence}
+    found: dict[str, tuple[int, int]] = {}
+    for job in jobs:
+        for name, _ in job.terms.licences if job.terms is not None else ():
+            count, waited = found.get(name, (0, 0))
+            found[name] = count + 1, waited + waits.get(job.name, 0)
+    return [
+        f"not followed: licence {name} (how many there are is not given): may concern {count:,} jobs"
+        + (f", which waited {waited / HOUR:,.0f} h in all" if waits else "")
+        for name, (count, waited) in found.items()
+        if name not in known
+    ]

@@ -23,6 +23,7 @@ from headway.experiment.jobs.arrivals import (
     feasible,
     label,
     source,
+    unknown_licences,
     without,
 )
 from headway.experiment.jobs.failures import check_failures, failure_model, faults_of
@@ -58,6 +59,7 @@ from headway.traces.native import write_workload
 from headway.traces.slurm import NAME as SLURM
 from headway.training.audit import audit
 from headway.training.cluster import Cluster
+from headway.training.dependency_check import check_dependencies, within_workload
 from headway.training.job import Job
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.replay import about, replay
@@ -261,12 +263,15 @@ def prepare(experiment: Experiment) -> JobsScene:
     jobs = in_reservations(cluster, jobs, notes)
     jobs, skipped = feasible(cluster, jobs, policy, table.skip_infeasible, notes)
     cluster = shifted(cluster, _first_left(made, {*table.leave_out, *skipped}))
+    jobs = within_workload(jobs, notes)
+    check_dependencies(jobs)
     check_span(jobs, cluster)
     check_failures(failure_model(experiment.failures), cluster, jobs)
     notes += [*unknown_models(experiment, jobs), *unknown_programs(experiment, jobs)]
     begins = _begins(made, {*table.leave_out, *skipped})
     since = None if begins is None else begins.begins
     notes += map(str, concerns(read.unread, jobs, made.waits, cluster.tenants, since))
+    notes += unknown_licences(cluster, jobs, made.waits)
     past = _past(made, jobs, begins, notes)
     past.site = experiment.policy.name.startswith(SITE) and not read.changed
     window_of(jobs, measure.jobs, measure.warmup, past.carried)

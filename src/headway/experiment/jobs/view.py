@@ -40,6 +40,7 @@ from headway.report.training.measured import Comparison, Measured
 from headway.report.training.pivot import pivot
 from headway.report.training.story import Story, story
 from headway.traces.slurm import NAME as SLURM
+from headway.training.eligible_audit import has_terms
 from headway.training.job import Job
 from headway.training.policies.registry import describe
 from headway.training.rows import ENDS, Kind
@@ -79,7 +80,7 @@ class JobsView(View):
         }
         row |= _intervals(ledger, window, table.confidence)
         row |= _groups(ledger, window) | _past(ledger, result, window) | _costs(ledger, window, table)
-        if scene.cluster.limits:
+        if scene.cluster.limits or has_terms(scene.jobs, "throttle"):
             row["limits"] = by_limit(ledger, result.tape)
         return Outcome(row, _notes(scene, row, ledger), sample=_sample(ledger, window))
 

@@ -256,6 +256,7 @@ def _change(moment: Moment, planned: Plan, left_out: Sequence[int]) -> None:
     _change_faults(now, moment, planned)
     made_room = _cancel_jobs(now, moment, left_out)
     if left_out or not planned.same_arrivals:
+        executor.leave_out(now, left_out)
         gone, here = set(left_out), len(scene.jobs) - len(executor.to_come)
         moment.expect([job for job in scene.jobs[here:] if job.id not in gone])
     if not planned.same_policy:

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from headway.errors import ExperimentError
 from headway.formats.slurm.accounts import Tree
-from headway.formats.slurm.cells import span
+from headway.formats.slurm.cells import absent, span
 from headway.formats.slurm.records import Association, Bound, PartitionRules, Qos, SiteRules
 from headway.training.limits import NO_LIMIT, TIMED, LimitRule
 from headway.units import DAY, MINUTE
@@ -47,15 +47,28 @@ _BARE = ("MaxJobsPA", "MaxSubmitPA", "MaxTRESPA")
 
 
 def limits(site: SiteRules, tree: Tree) -> tuple[LimitRule, ...]:
-    """Return the limits that a site enforces."""
+    """Return the limits that a site enforces, and its licences."""
+    licences = tuple(_licences(site))
     if not is_enforced(site):
-        return ()
+        return licences
     half_life = span(site.settings.get("prioritydecayhalflife") or "7-0") or 0
     safe = "safe" in _enforce(site)
     own = [rule for qos in site.qos for rule in _of_qos(qos, site, half_life, safe)]
     parts = [rule for partition in site.partitions for rule in _of_partition(partition, site.qos)]
     below = [rule for each in tree.associations for rule in _of_association(each, tree, site, half_life, safe)]
-    return (*own, *parts, *below)
+    return (*own, *parts, *below, *licences)
+
+
+def _licences(site: SiteRules) -> Iterator[LimitRule]:
+    """Yield how many licences there are of each kind, by Licenses in the settings: these bind in any case."""
+    given = site.settings.get("licenses", "")
+    if absent(given):
+        return
+    for part in filter(None, (part.strip() for part in given.split(","))):
+        name, _, count = part.partition(":")
+        if not name or not (count or "1").isdecimal():
+            raise ExperimentError(f"config: Licenses {given!r} is not a list like matlab:4,ansys:2")
+        yield LimitRule(f"licence {name}", f"licences:{name}", int(count or 1))
 
 
 def is_enforced(site: SiteRules) -> bool:

@@ -25,7 +25,7 @@ FIRST_ACTION = int(Kind.START)
 _OPENS = (Kind.START, Kind.MIGRATE)
 _CLOSES = (*ENDS, *REJOINS)
 _OF_JOBS = (
-    *(*_OPENS, *_CLOSES, Kind.ARRIVED, Kind.PLACE, Kind.COST, Kind.RESPEED, Kind.QUEUED_AGAIN),
+    *(*_OPENS, *_CLOSES, Kind.ARRIVED, Kind.WITHDRAWN, Kind.PLACE, Kind.COST, Kind.RESPEED, Kind.QUEUED_AGAIN),
     *(Kind.REALLOCATE, Kind.GRANT, Kind.STORAGE, Kind.PAUSE, Kind.WARN),
 )
 _KINDS = 64
@@ -82,6 +82,10 @@ class Ledger:
         arrivals = self.rows(Kind.ARRIVED)
         self.submit[self.subject[arrivals]] = self.time[arrivals]
         self.arrived = self.submit >= 0
+        self.withdrawn = np.full(count, -1, dtype=np.int64)
+        """When it left before it was eligible, and so never arrived; -1 when it did not."""
+        leaves = self.rows(Kind.WITHDRAWN)
+        self.withdrawn[self.subject[leaves]] = self.time[leaves]
         self.end = np.full(count, -1, dtype=np.int64)
         """When it left for good; -1 when it has not."""
         self.ended_by = np.zeros(count, dtype=np.int64)
@@ -115,7 +119,12 @@ class Ledger:
         if not self.arrived.any():
             return 0, 0
         start = int(self.submit[self.arrived].min())
-        return start, int(self.end.max()) if bool(self.ended.all()) else self.horizon
+        return start, int(self.end.max()) if bool(self.gone.all()) else self.horizon
+
+    @cached_property
+    def gone(self) -> npt.NDArray[np.bool_]:
+        """Return whether nothing more will happen to each job: it ended, or left before it was eligible."""
+        return self.ended | (self.withdrawn >= 0)
 
     @cached_property
     def left(self) -> IntArray:

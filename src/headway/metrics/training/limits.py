@@ -24,8 +24,8 @@ def by_limit(ledger: Ledger, tape: Tape) -> list[dict[str, str | float]]:
         for address, count in behind:
             waited[address] = waited.get(address, 0) + count * (step.time - last)
         last = step.time
-        assert walk.state.limits is not None
-        behind = [(counter.rule.address, count) for counter, count in walk.state.limits.waiting_behind()]
+        limits = walk.state.limits
+        behind = [] if limits is None else [(each.rule.address, count) for each, count in limits.waiting_behind()]
     stretches = waits(ledger, None)
     total = exact_sum(stretches.end - stretches.start)
     rows = sorted(waited.items(), key=lambda each: (-each[1], each[0]))

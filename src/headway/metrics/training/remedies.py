@@ -27,7 +27,7 @@ _REASONS: tuple[tuple[tuple[str, ...], str, str, str], ...] = (
     (("Reservation", "ReqNodeNotAvail"), "reservation", "reservations, and nodes that were down",
      "give scontrol show reservation and sacctmgr show events"),
     (("NodeDown", "Nodes_required", "BadConstraints"), "event", "nodes that were down", "give sacctmgr show events"),
-    (("Licenses",), "", "licences", "they are not followed"),
+    (("Licenses",), "", "licences", "say how many there are: Licenses in slurm.conf by --cluster, or a limit"),
     (("Partition",), "partition", "limits of partitions", "give scontrol show partition by --cluster"),
 )  # fmt: skip
 _GROUPS: dict[str, tuple[str, str, str]] = {

@@ -157,16 +157,17 @@ def of_ledger(ledger: Ledger, window: Window | None = None) -> Summary:
     completed = ledger.completed[chosen]
     fairness = finish_time_fairness(ledger)[chosen]
     hours = (end - start) / (3600 * SECOND)
-    jobs = int(ledger.arrived.sum())
+    came = ledger.arrived | (ledger.withdrawn >= 0)
+    jobs = int(came.sum())
     kinds = np.bincount(ledger.kind, minlength=int(max(Kind)) + 1)
     ended_by = ledger.ended_by[chosen]
     return Summary(
         jobs=jobs,
-        measured_jobs=int(ledger.arrived[chosen].sum()),
+        measured_jobs=int(came[chosen].sum()),
         to_come=len(ledger.jobs) - jobs,
         finished=int((ended_by == Kind.FINISHED).sum()),
         failed=int((ended_by == Kind.FAILED).sum()),
-        cancelled=int(np.isin(ended_by, (Kind.CANCELLED, Kind.KILL)).sum()),
+        cancelled=int((np.isin(ended_by, (Kind.CANCELLED, Kind.KILL)) | (ledger.withdrawn[chosen] >= 0)).sum()),
         unfinished=int((ledger.arrived & ~ledger.ended)[chosen].sum()),
         completed=int(completed.sum()),
         jct_s=spread(ledger.jct[chosen][completed], SECOND),

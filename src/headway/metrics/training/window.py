@@ -106,7 +106,7 @@ def span_of(ledger: Ledger, window: Window | None) -> tuple[int, int]:
     if not arrived.any():
         return ledger.horizon, ledger.horizon
     start = int(ledger.submit[window.jobs][arrived].min())
-    whole = bool(ledger.ended[window.jobs].all())
+    whole = bool(ledger.gone[window.jobs].all())
     return start, int(ledger.end[window.jobs].max()) if whole else ledger.horizon
 
 
@@ -115,7 +115,8 @@ def arrivals_of(ledger: Ledger, window: Window | None) -> tuple[int, int]:
     chosen = slice(None) if window is None else window.jobs
     start, end = span_of(ledger, window)
     arrived = ledger.arrived[chosen]
-    return start, int(ledger.submit[chosen].max()) if arrived.any() and arrived.all() else end
+    came = arrived | (ledger.withdrawn[chosen] >= 0)
+    return start, int(ledger.submit[chosen].max()) if arrived.any() and came.all() else end
 
 
 def grew(early: float, late: float) -> bool:

@@ -145,7 +145,7 @@ def _start(
         nonlocal steps, effort
         steps += 1
         effort += EFFORT_AN_INSTANT + len(now.jobs)
-        if now.to_come == 1:  # most continuations end before many have come
+        if now.to_come - executor.held == 1:  # most continuations end before many have come
             moment.expect([*executor.to_come, *islice(coming, AT_A_TIME)])
         return job in now.running or job not in now.jobs or steps > MOST_STEPS
 
@@ -280,5 +280,5 @@ class _ArrivalSampler:
                 job = past[position]
                 time += max(1, job.submit - past[position - 1].submit)
                 work = lasting.drawn(job, 0, random)
-                yield replace(job, id=self._first + made, submit=time, name="", work=work, **_FINISHES)
+                yield replace(job, id=self._first + made, submit=time, name="", work=work, terms=None, **_FINISHES)
                 made += 1

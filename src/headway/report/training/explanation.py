@@ -18,6 +18,7 @@ from headway.errors import TapeError
 from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.waits import waits
 from headway.report.training.expected import LEAST_HISTORY, Expected, expected_start
+from headway.report.training.held import reasons
 from headway.report.training.story import described
 from headway.report.training.stretches import recorded_causes
 from headway.sim.copies import Copies
@@ -89,7 +90,7 @@ class Explanation:
     policy: str
     at: int
     status: str
-    """waiting, running, to come, finished, failed, cancelled or preempted (for good)."""
+    """waiting, running, to come, not eligible, finished, failed, cancelled or preempted (for good)."""
     told: str
     """The status in words, with times."""
     waiting_since: int | None = None
@@ -220,7 +221,7 @@ def explain(
 
 def _status(before: Ledger, job: int, at: int) -> tuple[str, str]:
     if not before.arrived[job]:
-        return "to come", f"at {clock(at)} it has not been submitted yet"
+        return _before_arrival(before, job, at)
     if before.ended[job]:
         how = _ENDS[Kind(int(before.ended_by[job]))]
         return how, f"at {clock(at)} it is over: {how} at {clock(int(before.end[job]))}"
@@ -233,6 +234,17 @@ def _status(before: Ledger, job: int, at: int) -> tuple[str, str]:
         where = _nodes(tuple(counted.items()))
         return "running", f"at {clock(at)} it runs: since {clock(int(before.hold_start[hold]))} on {where}"
     return "waiting", ""
+
+
+def _before_arrival(before: Ledger, job: int, at: int) -> tuple[str, str]:
+    if before.withdrawn[job] >= 0:
+        return (
+            "cancelled",
+            f"at {clock(at)} it is over: cancelled at {clock(int(before.withdrawn[job]))}, never eligible",
+        )
+    if before.jobs[job].submit > at:
+        return "to come", f"at {clock(at)} it has not been submitted yet"
+    return "not eligible", f"at {clock(at)} it is not eligible: {'; '.join(reasons(before, job, at))}"
 
 
 def _afterwards(whole: Ledger, job: int, at: int) -> tuple[int | None, str]:

@@ -7,11 +7,14 @@ the times between, the tape is replayed and each instant at which it waits is as
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
 from headway.core.tape import Tape, TapeRow
 from headway.errors import TapeError
+from headway.metrics.training.ledger import Ledger
+from headway.report.training.held import NotEligible, not_eligible
 from headway.report.training.stretches import Interval, Running, Timeline, Waiting
 from headway.training.cause import Cause
 from headway.training.cluster import Cluster
@@ -24,13 +27,14 @@ from headway.training.speed import Costs, SpeedModel
 from headway.units import clock, format_duration, to_seconds
 
 _JOB_KINDS = (
-    *(Kind.ARRIVED, Kind.FINISHED, Kind.FAILED, Kind.CANCELLED),
+    *(Kind.ARRIVED, Kind.FINISHED, Kind.FAILED, Kind.CANCELLED, Kind.WITHDRAWN),
     *(Kind.START, Kind.PREEMPT, Kind.MIGRATE, Kind.PLACE, Kind.COST, Kind.EVICTED, Kind.RESPEED, Kind.QUEUED_AGAIN),
     *(Kind.REALLOCATE, Kind.GRANT, Kind.STORAGE, Kind.PAUSE, Kind.REQUEUE, Kind.KILL, Kind.WARN),
 )
 SCREEN = 24
 """Lines of a story unless all of it is asked for."""
 _MOST_CAUSES = 6
+Stretch: TypeAlias = Waiting | Running | NotEligible
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,7 @@ class Story:
 
     job: Job
     policy: str
-    stretches: tuple[Waiting | Running, ...]
+    stretches: tuple[Stretch, ...]
     outcome: str
     """finished, failed, cancelled or preempted (for good); waits, runs or to come where the tape ends before that."""
 
@@ -146,7 +150,8 @@ def story(
             if (js := walk.state.jobs.get(job_id)) is not None and job_id not in walk.state.running:
                 asked.note(step.time, why_waiting(step.time, walk.state, policy, js))
     waited = [Waiting(*wait, ()) for wait in waits] if policy is None else asked.stretches()
-    stretches: list[Waiting | Running] = [*runs, *waited]
+    held = not_eligible(Ledger(tape, jobs, cluster), job_id) if jobs[job_id].terms is not None else None
+    stretches: list[Stretch] = [*runs, *waited, *([held] if held is not None else [])]
     stretches.sort(key=lambda stretch: stretch.start)
     return Story(jobs[job_id], name if policy is None else policy.name, tuple(stretches), outcome)
 
@@ -179,9 +184,9 @@ class _Causes:
         ]
 
 
-def _up_to(stretches: Sequence[Waiting | Running], most: int) -> list[Waiting | Running]:
+def _up_to(stretches: Sequence[Stretch], most: int) -> list[Stretch]:
     """Return the first of these stretches, as many as have so many lines together."""
-    found: list[Waiting | Running] = []
+    found: list[Stretch] = []
     for stretch in stretches:
         most -= len(stretch.lines())
         if most < 0:

@@ -40,12 +40,12 @@ class Waiting:
 
     def lines(self) -> list[str]:
         """Return it as lines for a terminal."""
-        first = f"{_span(self.start, self.end)}  waits"
+        first = f"{spanned(self.start, self.end)}  waits"
         return [first, *(f"      {cause}" for cause in self.causes)]
 
     def record(self) -> dict[str, object]:
         """Return it as JSON, for a program."""
-        return {"what": "waiting", **_record_span(self.start, self.end), "causes": recorded_causes(self.causes)}
+        return {"what": "waiting", **span_record(self.start, self.end), "causes": recorded_causes(self.causes)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +88,13 @@ class Running:
             lost = "starts from its beginning" if self.stopped == _STOPS[Kind.REQUEUE] else "for good"
             noticed = f", {format_duration(self.notice)} after notice" if self.notice else ""
             stopped = f", preempted by {self.by} ({lost}{noticed})"
-        return [f"{_span(self.start, self.end)}  runs on {where}{held}{speed}{still}{wrote}{stopped}"]
+        return [f"{spanned(self.start, self.end)}  runs on {where}{held}{speed}{still}{wrote}{stopped}"]
 
     def record(self) -> dict[str, object]:
         """Return it as JSON, for a program."""
         return {
             "what": "running",
-            **_record_span(self.start, self.end),
+            **span_record(self.start, self.end),
             "nodes": dict(self.placement),
             "speed": self.speed_ppm / REFERENCE_SPEED_PPM,
             "standstill_s": to_seconds(self.standstill),
@@ -159,6 +159,8 @@ class Timeline:
             case Kind.PAUSE if self._run is not None:
                 self._run = replace(self._run, standstill=self._run.standstill + row.value)
                 self._pause(row.time, row.value)
+            case Kind.WITHDRAWN:
+                self._outcome = "cancelled before it was eligible"
             case Kind.QUEUED_AGAIN:
                 self._wait(row.time)
             case Kind.PREEMPT | Kind.EVICTED:
@@ -236,7 +238,8 @@ class Timeline:
         return tuple((self._cluster.nodes[node].name, mask.bit_count()) for node, mask in placement_of(self._placing))
 
 
-def _span(start: int, end: int | None) -> str:
+def spanned(start: int, end: int | None) -> str:
+    """Return when an interval begins and how long it is, for a line."""
     took = "to the end of the tape" if end is None else f"for {format_duration(end - start)}"
     return f"  {clock(start):>16}  {took}"
 
@@ -257,5 +260,6 @@ def _record_grant(grant: Grant | None) -> dict[str, object]:
     return {"cpus": cpu_milli / 1000, "memory_bytes": memory_bytes, "storage_bytes_per_s": storage}
 
 
-def _record_span(start: int, end: int | None) -> dict[str, object]:
+def span_record(start: int, end: int | None) -> dict[str, object]:
+    """Return an interval as JSON."""
     return {"start_s": to_seconds(start), "end_s": None if end is None else to_seconds(end)}

@@ -54,7 +54,7 @@ class Ftf(RoundOrder):
 
     def rho_ppm(self, now: int, js: JobState) -> int:
         """Return T_shared / T_ideal of a job that waits or runs, in millionths."""
-        shared = now - js.job.submit + js.remaining(now)
+        shared = now - js.arrived + js.remaining(now)
         wanted = js.width * len(self._state.jobs) if self.contention else 0
         if wanted <= self._total:
             return shared * PPM // js.expected

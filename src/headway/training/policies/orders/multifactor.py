@@ -118,13 +118,13 @@ class Multifactor(RoundOrder):
         return self._known.values()
 
     def _fixed_part(self, js: JobState) -> float:
-        """Return what size, QOS and partition add: the part that does not change with time."""
+        """Return what size, QOS and partition add, less its nice: the part that does not change with time."""
         size = min(1.0, js.width / self._total)
         return SCALE * (
             self.size_weight * (1.0 - size if self.favor_small else size)
             + self.qos_weight * self._qos.get(js.job.qos, 0.0)
             + self.partition_weight * self._partitions.get(js.job.partition, 0.0)
-        )
+        ) - (0 if js.job.terms is None else SCALE * js.job.terms.nice)
 
     def ended(self, now: int, js: JobState) -> None:
         """Count what a job that has ended held, from the next period on."""
