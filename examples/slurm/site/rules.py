@@ -113,7 +113,7 @@ def _partitions() -> dict[str, Partition]:
 def _qos() -> dict[str, Qos]:
     lower = ("scavenger",)
     every = (
-        Qos("normal", 100, lower, {GPU: 24, CPU: 640}, submit_per_user=400, most_wall=2 * DAY),
+        Qos("normal", 100, lower, {GPU: 20, CPU: 640}, submit_per_user=400, most_wall=2 * DAY),
         Qos("long", 40, lower, {GPU: 12}, {GPU: 64}, jobs_per_user=6, submit_per_user=60, most_wall=7 * DAY),
         Qos("debug", 400, lower, {GPU: 4}, jobs_per_user=2, submit_per_user=8, most_wall=2 * HOUR),
         Qos("scavenger", 0, (), {GPU: 40}, submit_per_user=300, most_wall=DAY, requeues=True),
@@ -132,7 +132,7 @@ def _accounts() -> dict[str, Account]:
             "science",
             30,
             {"barbara": 10, "gregor": 5, "jane": 10, "rosalind": 20, "francis": 10, "linus": 5},
-            {GPU: 48},
+            {GPU: 72},
         ),
         Account("chem", "science", 10, {"dorothy": 10, "marie": 10, "irene": 5}),
         Account("engineering", "root", 40),
@@ -140,7 +140,7 @@ def _accounts() -> dict[str, Account]:
         Account("speech", "engineering", 20, {"alan": 10, "edsger": 10, "tony": 5, "leslie": 10, "john": 5}),
         Account("robots", "engineering", 15, {"karel": 10, "joseph": 10, "norbert": 5}),
         Account("teaching", "root", 10),
-        Account("course", "teaching", 1, {"emmy": 1, "lise": 1, "chien": 1, "hedy": 1}, {GPU: 16}),
+        Account("course", "teaching", 1, {"emmy": 1, "lise": 1, "chien": 1, "hedy": 1}, {GPU: 32}),
     )
     return {each.name: each for each in every}
 
