@@ -1,4 +1,4 @@
-"""Makes the files of an invented Slurm site whose policy is its QOSs: limits, tiers, preemption, throttles, dependencies.
+"""Makes the files of an invented Slurm site whose policy is its QOSs: limits, tiers, preemption, throttles, chains.
 
     python -m examples.slurm.site FOLDER [--jobs 20000] [--seed 1] [--load 0.95] [--planted] [--without PART,PART]
 

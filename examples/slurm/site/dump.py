@@ -156,6 +156,7 @@ def _partition(site: Site, each: Partition) -> str:
 
 def _settings(site: Site) -> list[str]:
     preempts = any(qos.preempts for qos in site.qos.values())
+    backfill = f"bf_interval={site.backfill_interval},bf_max_job_test={site.backfill_depth}"
     return [
         f"ClusterName={CLUSTER}",
         "SlurmctldHost=head",
@@ -176,6 +177,5 @@ def _settings(site: Site) -> list[str]:
         f"PriorityCalcPeriod={site.calc_period // 60}",
         "SelectType=select/cons_tres",
         "SchedulerType=sched/backfill",
-        f"SchedulerParameters=bf_interval={site.backfill_interval},bf_max_job_test={site.backfill_depth},"
-        "bf_window=10080,bf_continue",
+        f"SchedulerParameters={backfill},bf_window=10080,bf_continue",
     ]

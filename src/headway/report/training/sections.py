@@ -212,7 +212,6 @@ def waited(
     return "".join(parts)
 
 
-
 def tenants(run: Measured) -> str:
     """Return who got what, one row a tenant."""
     heads = ["tenant", "jobs", "GPU-hours", "share", "JCT mean", "wait mean", "wait p99", "ρ mean", "lost GPU-h"]
