@@ -9,7 +9,8 @@ of the queue.
 Departures: only the first ``depth`` jobs are considered (Slurm's bf_max_job_test). Reservations are on nodes, not on
 a pool of processors; a job takes the place that the policy's placement chooses if no reservation is touched, else the
 reserved one. A share of a GPU joins one that is used in part if it may do so now; for later it is planned as a whole
-GPU. A job that its quota keeps out has no reservation. What preemption or a guaranteed quota admits starts first,
+GPU. With ``whole_nodes`` a reservation takes all of its nodes, as Slurm's does: a job that would still run when it
+begins does not start there, though it would leave enough. A job that its quota keeps out has no reservation. What preemption or a guaranteed quota admits starts first,
 whatever was reserved.
 """
 
@@ -39,14 +40,20 @@ class Conservative(Backfill):
     ranks_ends = True
     reserves = True
 
-    def __init__(self, depth: int = 100, interval: Duration = Duration(MINUTE)) -> None:  # noqa: B008
+    def __init__(
+        self,
+        depth: int = 100,
+        interval: Duration = Duration(MINUTE),  # noqa: B008
+        whole_nodes: bool = False,
+    ) -> None:
         if depth < 1:
             raise ExperimentError(f"conservative(depth={depth}): must be at least 1")
         if interval < 0:
             raise ExperimentError(f"conservative(interval={interval}ns): must not be negative")
         self.depth = depth
         self.interval = interval
-        self._plan = Plan()
+        self.whole_nodes = whole_nodes
+        self._plan = Plan(whole_nodes)
         self._promised: Mapping[int, Reservation] | None = None
         """What others say that it has promised."""
         self._future = Future()
@@ -141,7 +148,8 @@ class Conservative(Backfill):
         profile = self._plan.profile
         end = js.expected_end()
         if slot is not None:
-            if js.gpu_milli == 1000 and (slot.start, slot.end, slot.parts) == (now, end, _parts(js.placement)):
+            as_reserved = (slot.start, slot.end, slot.parts) == (now, end, _parts(js.placement))
+            if as_reserved and js.gpu_milli == 1000 and not self.whole_nodes:
                 return
             profile.reserve(js, slot.parts, max(now, slot.start), slot.end, sign=+1)
             if end < slot.end and not state.speed.constant:
