@@ -156,7 +156,7 @@ def _backfill(settings: Mapping[str, str]) -> str:
     if kind != "sched/backfill" or interval < 0:
         return "+none"
     depth = _parameter(given, "bf_max_job_test", _BACKFILL_DEPTH)
-    return f"+conservative(depth={max(1, depth)},interval={interval}s)"
+    return f"+conservative(depth={max(1, depth)},interval={interval}s,slurm=true)"
 
 
 def _parameters(settings: Mapping[str, str]) -> dict[str, str]:

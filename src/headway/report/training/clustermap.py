@@ -213,6 +213,6 @@ def _frame(kind: str, name: str, nodes: list[int], paths: list[list[tuple[str, s
             frames = [_frame(level, name, members, paths, depth + 1) for name, members in inside.items()]
             return {**frame, "frames": frames}
         if level == KIND and name:
-            frame["name"] = f"{name} · {next(iter(inside))}"
+            frame["name"] = f"{next(iter(inside))} · {name}"
         depth += 1
     return {**frame, "nodes": nodes}

@@ -53,6 +53,8 @@ _CAUSES = {
 }
 _LONGEST = 32
 """Letters of the name of a run."""
+_WIDE = 5.0
+"""From the least to the most so much apart, a logarithmic axis has ticks at 1, 2 and 5 alone."""
 
 
 def label(text: str, most: int = 28) -> str:
@@ -341,7 +343,9 @@ def dots(
     )
     layout["margin"] |= {"l": 10, "t": 12}
     if even is not None:
-        layout["xaxis"] |= {"type": "log", "tickformat": ".3~r", "nticks": 6}
+        drawn = [value for each in data for value in each["x"]]
+        wide = bool(drawn) and max(drawn) >= _WIDE * min(drawn)  # else 1, 2 and 5 alone may leave no tick at all
+        layout["xaxis"] |= {"type": "log", "tickformat": ".3~r", **({"dtick": "D2"} if wide else {"nticks": 6})}
         line = {"color": "@ink", "width": 1, "dash": "dot"}
         layout["shapes"] = [{"type": "line", "x0": even, "x1": even, "yref": "paper", "y0": 0, "y1": 1, "line": line}]
     return {"data": data, "layout": layout}

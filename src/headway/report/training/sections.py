@@ -26,6 +26,8 @@ _LONGEST_NAME = 400
 """Characters after which a full name is cut."""
 _TASK = r"^(\d+)_\d+$"
 """The name of a task of a Slurm array."""
+_APART = 0.01
+"""Indexes of runs that are nearer tell nothing."""
 MOST_TENANTS = 20
 """Rows of the tenants' table that are shown at first; the rest can be unfolded."""
 
@@ -116,11 +118,15 @@ def by_groups(compared: Comparison) -> str:
         was = {str(each[group]): each["wait_mean_s"] for each in (past or {}).get(key, ())}
         title = {"qos": "QOS", "gpu_type": "GPU type"}.get(group, group)
         heads = [title, "jobs", "GPU-hours", *(["recorded"] if past else []), *names]
-        rows = [_member(name, members, was.get(name or "(any)"), past is not None) for name in listed]
+        waits = [
+            [*([was.get(name or "(any)")] if past else []), *(_of(each, name, "wait_mean_s") for each in members)]
+            for name in listed
+        ]
+        rows = [_member(name, members, cells) for name, cells in zip(listed, _in_one_unit(waits), strict=True)]
         shown = table(heads, rows[:MOST_TENANTS], f"Mean wait by {title}")
         if len(rows) > MOST_TENANTS:
             rest = table(heads, rows[MOST_TENANTS:], f"The others, mean wait by {title}")
-            shown += f"<details><summary>{count(len(rows) - MOST_TENANTS, 'more')}</summary>{rest}</details>"
+            shown += f"<details><summary>{len(rows) - MOST_TENANTS:,} more</summary>{rest}</details>"
         told.append(f"<h3>Mean wait by {title}</h3>{shown}")
     return "".join(told)
 
@@ -129,11 +135,18 @@ def _by_hours(members: Sequence[Mapping[str, Any]], name: str) -> tuple[float, s
     return -max(each[name]["gpu_hours"] for each in members if name in each), name
 
 
-def _member(name: str, members: Sequence[Mapping[str, Any]], was: float | None, has_past: bool) -> str:
+def _of(members: Mapping[str, Any], name: str, column: str) -> float | None:
+    return members[name][column] if name in members else None
+
+
+def _in_one_unit(rows: Sequence[Sequence[float | None]]) -> list[list[str]]:
+    """Return the times of a table in the unit of its longest, so that rows compare at a glance too."""
+    cells = iter(durations([each for times in rows for each in times]))
+    return [[next(cells) for _ in times] for times in rows]
+
+
+def _member(name: str, members: Sequence[Mapping[str, Any]], times: Sequence[str]) -> str:
     here = [each[name] for each in members if name in each]
-    times = durations(
-        [*([was] if has_past else []), *(each[name]["wait_mean_s"] if name in each else None for each in members)]
-    )
     held = max(each["gpu_hours"] for each in here)
     return row(plain(name or "(any)", 40), [f"{max(each['jobs'] for each in here):,}", hours(held), *times])
 
@@ -270,9 +283,11 @@ def _jain(compared: Comparison, several: bool) -> tuple[str, str]:
 
     What tenants receive is the same under any policy that completes all jobs: then it is that of ρ.
     """
-    received = [_index(run.summary.jain_tenants) for run in compared.runs]
-    telling = several and (len(compared.runs) == 1 or len(set(received)) > 1)
-    shown = received if telling else [_index(run.summary.jain_jobs) for run in compared.runs]
+    received = [run.summary.jain_tenants for run in compared.runs]
+    known = [each for each in received if each is not None]
+    apart = bool(known) and max(known) - min(known) >= _APART
+    telling = several and (len(compared.runs) == 1 or apart)
+    shown = [_index(each) for each in received] if telling else [_index(run.summary.jain_jobs) for run in compared.runs]
     over = "GPU time that tenants received (over their weight)" if telling else "ρ of jobs"
     if len(set(shown)) == 1:
         return over, shown[0] + (" in all runs" if len(shown) > 1 else "")

@@ -9,7 +9,9 @@ of the queue.
 Departures: only the first ``depth`` jobs are considered (Slurm's bf_max_job_test). Reservations are on nodes, not on
 a pool of processors; a job takes the place that the policy's placement chooses if no reservation is touched, else the
 reserved one. A share of a GPU joins one that is used in part if it may do so now; for later it is planned as a whole
-GPU. A job that its quota keeps out has no reservation. What preemption or a guaranteed quota admits starts first,
+GPU. With ``slurm`` a reservation takes all of its nodes, as in Slurm: a job that would still run when it begins does
+not start there, though it would leave enough; and the strict queue comes first at every decision, as Slurm's main
+scheduler does. A job that its quota keeps out has no reservation. What preemption or a guaranteed quota admits starts first,
 whatever was reserved.
 """
 
@@ -39,14 +41,20 @@ class Conservative(Backfill):
     ranks_ends = True
     reserves = True
 
-    def __init__(self, depth: int = 100, interval: Duration = Duration(MINUTE)) -> None:  # noqa: B008
+    def __init__(
+        self,
+        depth: int = 100,
+        interval: Duration = Duration(MINUTE),  # noqa: B008
+        slurm: bool = False,
+    ) -> None:
         if depth < 1:
             raise ExperimentError(f"conservative(depth={depth}): must be at least 1")
         if interval < 0:
             raise ExperimentError(f"conservative(interval={interval}ns): must not be negative")
         self.depth = depth
         self.interval = interval
-        self._plan = Plan()
+        self.slurm = slurm
+        self._plan = Plan(whole_nodes=slurm)
         self._promised: Mapping[int, Reservation] | None = None
         """What others say that it has promised."""
         self._future = Future()
@@ -70,7 +78,7 @@ class Conservative(Backfill):
         """Start jobs whose reservations have begun, and make the reservations that are missing."""
         if not self._stands(now, state):
             self._broken = True
-        if policy.preempts or state.quotas:
+        if policy.preempts or state.quotas or self.slurm:
             yield from self._first_jobs(now, state, policy)
         if not self._broken and self._in_step(state, policy):
             yield from self._keep(now, state, policy)
@@ -145,7 +153,8 @@ class Conservative(Backfill):
         profile = self._plan.profile
         end = js.expected_end()
         if slot is not None:
-            if js.gpu_milli == 1000 and (slot.start, slot.end, slot.parts) == (now, end, _parts(js.placement)):
+            as_reserved = (slot.start, slot.end, slot.parts) == (now, end, _parts(js.placement))
+            if as_reserved and js.gpu_milli == 1000 and not self.slurm:
                 return
             profile.reserve(js, slot.parts, max(now, slot.start), slot.end, sign=+1)
             if end < slot.end and not state.speed.constant:

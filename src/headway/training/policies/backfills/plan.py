@@ -38,7 +38,9 @@ class Plan:
     profile: Profile
     """What is free when beside the reservations that were made."""
 
-    def __init__(self) -> None:
+    def __init__(self, whole_nodes: bool = False) -> None:
+        self.whole_nodes = whole_nodes
+        """Whether a reservation takes all of its nodes, as in Slurm."""
         self.slots: dict[int, Slot] = {}
         self.put_off: dict[int, tuple[int, JobState]] = {}
         """Jobs that cannot start now and have no reservation yet, in order: as of when it is to be made."""
@@ -131,7 +133,7 @@ class Plan:
         self._first, self._order = first, jobs
         if not self._orders or not self._may_put_off(state, policy):
             self.slots, self.put_off, self._starts, self._orders = {}, {}, [], {}
-            self.profile = Profile(held, state.pool.schedulable)
+            self.profile = Profile(held, state.pool.schedulable, self.whole_nodes)
             return
         if not changed and jobs == before:
             return

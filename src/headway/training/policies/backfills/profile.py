@@ -21,13 +21,17 @@ from headway.training.resources import Placement
 
 Parts = tuple[tuple[int, int], ...]
 """Pairs of a node and a number of GPUs."""
+_ALL = 1 << 55
+"""More of anything than a node has: what a reservation of whole nodes takes besides."""
 
 
 class Profile:
     """The timelines of all nodes: those of what running jobs hold, less what was reserved since."""
 
-    def __init__(self, held: Held, schedulable: int) -> None:
+    def __init__(self, held: Held, schedulable: int, whole_nodes: bool = False) -> None:
+        """With ``whole_nodes`` a reservation takes all of its nodes: nobody else may use them in its time."""
         self._held = held
+        self._whole = _ALL if whole_nodes else 0
         self._hosted = held.hosted
         self._schedulable = schedulable
         self._times = held.times.copy()
@@ -97,17 +101,21 @@ class Profile:
                     del column[node][:index]
 
     def reserve(self, js: JobState, parts: Parts, start: int, end: int, sign: int = -1) -> bool:
-        """Take (or with +1 give back) whole GPUs from start to end; return whether they were free."""
+        """Take (or with +1 give back) what a job is to have from start to end; return whether it was free."""
+        return self._take(js, parts, start, end, sign, self._whole)
+
+    def _take(self, js: JobState, parts: Parts, start: int, end: int, sign: int, besides: int) -> bool:
         sound = True
         for node, count in parts:
             cpu_milli, memory_bytes = host_share(js, count)
-            sound = self._change(node, start, end, sign * count, sign * cpu_milli, sign * memory_bytes) and sound
+            amounts = (sign * (amount + besides) for amount in (count, cpu_milli, memory_bytes))
+            sound = self._change(node, start, end, *amounts) and sound
         return sound
 
     def hold(self, js: JobState, placement: Placement, start: int, end: int) -> bool:
         """Take the GPUs of a job that started; return whether no other reservation was touched."""
         if js.gpu_milli == 1000:
-            return self.reserve(js, tuple((node, mask.bit_count()) for node, mask in placement), start, end)
+            return self._take(js, tuple((node, mask.bit_count()) for node, mask in placement), start, end, -1, 0)
         ((node, mask),) = placement
         gpu = (node, mask.bit_length() - 1)
         busy_until = max(start, self._shared.get(gpu, 0))
@@ -259,7 +267,7 @@ class Profile:
         if self._hosted and js.memory_bytes:
             room = [min(r, free * js.gpus // js.memory_bytes) for r, free in zip(room, self._memory[node], strict=True)]
         at_times: npt.NDArray[np.int64] = np.array(room, dtype=np.int64)[index]
-        return at_times
+        return np.maximum(at_times, 0) if self._whole else at_times
 
 
 def _divide(js: JobState, nodes: list[int], room: list[int]) -> Parts:

@@ -1,20 +1,23 @@
 """The walk over the queue that strict and skipping backfills share: take the first job of all lanes, start it or close
 its lane.
 
-A job that its quota keeps out closes only its own lane: it holds nothing back that others could use. Nor does a job of
+Where partitions share nodes, a blocked job closes the nodes of its partition to all that come after it, as Slurm's
+main scheduler does; they may start on other nodes. A job that its quota keeps out closes only its own lane: it holds nothing back that others could use. Nor does a job of
 another tenant hold back one that is first of its tenant and within its guarantee. A job that this decision has stopped
 keeps its place in the queue and is not started before the next one.
 """
 
 from collections.abc import Container, Hashable, Iterable, Iterator
 
-from headway.training.actions import Action
+from headway.training.actions import Action, StartJob
 from headway.training.feasible import quota_refusal
 from headway.training.jobstate import JobState
 from headway.training.policies.parts import Admission
 from headway.training.queue import Lane
 from headway.training.reserved import is_inside
+from headway.training.resources import Grant, Placement
 from headway.training.state import TrainingState
+from headway.training.tentative_demand import TentativeDemand
 from headway.units import WHOLE_GPU_MILLI
 
 _NEVER_BLOCKED = (-1, -1)
@@ -101,14 +104,19 @@ def open_lanes(state: TrainingState, policy: Admission, closed: Container[Hashab
 def _many_lanes(now: int, state: TrainingState, policy: Admission, memory: Blocked, strict: bool) -> Iterator[Action]:
     closed: set[Hashable] = set()
     territory = 0
-    """Nodes of partitions whose first job could not start; who comes after it and shares them is held back."""
+    """Nodes of partitions whose first job could not start: who comes after it does without them."""
     jobs, admit = state.jobs, policy.admit
     version = policy.version(now, state)
     for lane in open_lanes(state, policy, closed):
         js = jobs[lane.head[1]]
         shared = territory and territory & state.eligible(js.job.partition, ())
         if shared and not (state.quotas and guaranteed(js)) and not is_inside(state, js):
+            if (placement := _elsewhere(state, policy, js, territory)) is not None:
+                yield StartJob(js.id, placement)
+                version = policy.version(now, state)
+                continue
             closed.add(lane.name)
+            territory |= state.eligible(js.job.partition, ())
             continue
         if not memory.still(lane, version):
             actions = admit(now, state, js)
@@ -123,6 +131,16 @@ def _many_lanes(now: int, state: TrainingState, policy: Admission, memory: Block
             policy.blocked = policy.blocked or js
             if strict and not is_inside(state, js):
                 territory |= state.eligible(js.job.partition, ())
+
+
+def _elsewhere(state: TrainingState, policy: Admission, js: JobState, territory: int) -> Placement | None:
+    """Return where a job fits beside nodes that others wait for; None where it needs some of these."""
+    rest = js.eligible & ~territory
+    if not rest or js.id in policy.stopped or state.quotas or state.divides:
+        return None
+    return policy.placement.place(
+        state.pool, TentativeDemand(js, Grant(js.cpu_milli, js.memory_bytes, js.storage), rest)
+    )
 
 
 def guaranteed(js: JobState) -> bool:
