@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import polars as pl
@@ -343,7 +343,7 @@ def dots(
     )
     layout["margin"] |= {"l": 10, "t": 12}
     if even is not None:
-        drawn = [value for each in data for value in each["x"]]
+        drawn = [value for each in data for value in cast("list[float]", each["x"])]
         wide = bool(drawn) and max(drawn) >= _WIDE * min(drawn)  # else 1, 2 and 5 alone may leave no tick at all
         layout["xaxis"] |= {"type": "log", "tickformat": ".3~r", **({"dtick": "D2"} if wide else {"nticks": 6})}
         line = {"color": "@ink", "width": 1, "dash": "dot"}

@@ -1,18 +1,18 @@
 """Conservative backfilling: every job has a reservation, made in order, and no job starts that would delay one.
 
-Feitelson and Weil, IPPS 1998; Mu'alem and Feitelson, TPDS 2001. A job starts when its reservation says now. As long
-as jobs end when they were expected to, reservations stand and only new jobs are added to them; when something ended
-early or late, was preempted or failed, all are made anew (the papers' compression), at most once every ``interval``
-(Slurm's bf_interval). In between, jobs whose reservation has begun start if they still fit, and so does the first job
-of the queue.
+Feitelson and Weil, IPPS 1998; Mu'alem and Feitelson, TPDS 2001. A job starts when its reservation says now. As long as
+jobs end when they were expected to, reservations stand and only new jobs are added to them; when something ended early
+or late, was preempted or failed, all are made anew (the papers' compression), at most once every ``interval`` (Slurm's
+bf_interval). In between, jobs whose reservation has begun start if they still fit, and so does the first job of the
+queue.
 
-Departures: only the first ``depth`` jobs are considered (Slurm's bf_max_job_test). Reservations are on nodes, not on
-a pool of processors; a job takes the place that the policy's placement chooses if no reservation is touched, else the
+Departures: only the first ``depth`` jobs are considered (Slurm's bf_max_job_test). Reservations are on nodes, not on a
+pool of processors; a job takes the place that the policy's placement chooses if no reservation is touched, else the
 reserved one. A share of a GPU joins one that is used in part if it may do so now; for later it is planned as a whole
 GPU. With ``slurm`` a reservation takes all of its nodes, as in Slurm: a job that would still run when it begins does
 not start there, though it would leave enough; and the strict queue comes first at every decision, as Slurm's main
-scheduler does. A job that its quota keeps out has no reservation. What preemption or a guaranteed quota admits starts first,
-whatever was reserved.
+scheduler does. A job that its quota keeps out has no reservation. What preemption or a guaranteed quota admits starts
+first, whatever was reserved.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
