@@ -6,7 +6,7 @@ from headway.errors import ExperimentError
 from headway.formats.slurm import conf, sacctmgr
 from headway.formats.slurm.followed import Followed, followed
 from headway.formats.training import cluster_table
-from headway.formats.training.cluster_file import _ruled
+from headway.formats.training.cluster_file import ruled
 from headway.formats.training.cluster_table import ClusterTable, NodeGroup, PartitionTable
 from headway.training.cluster import Cluster
 from headway.training.preemption_rules import AGAIN_AFTER, Mode, Preemption
@@ -31,7 +31,7 @@ def read(*, qos: str = QOS, settings: str = "") -> Followed:
 def built(rules: Followed) -> Cluster:
     group = NodeGroup(nodes=1, gpus=4, names=["n1"])
     tables = [PartitionTable(name=each.name, nodes=[0]) for each in rules.levels]
-    return cluster_table.build(_ruled(ClusterTable(node_groups=[group], partitions=tables), rules))
+    return cluster_table.build(ruled(ClusterTable(node_groups=[group], partitions=tables), rules))
 
 
 def test_qos_preempt_by_their_lists_with_mode_grace_and_exempt_time() -> None:
