@@ -212,7 +212,7 @@ class StateMachine(RuleBasedStateMachine):
         eligible = self._eligible()
         assert sorted(job for _, job in state.queue.in_order()) == eligible
         assert state.queue.size == len(eligible)
-        assert state.over() == (not self.coming and not self.waiting and not self.leases)
+        assert state.over() == (not self.coming and not eligible and not self.leases)
         free = self.naive.left()
         buckets = [0] * len(pool.buckets)
         for node, made in enumerate(self.cluster.nodes):

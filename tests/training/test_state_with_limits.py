@@ -101,7 +101,7 @@ class LimitedMachine(StateMachine):
         self.waiting, self.leases, self.old, self.now = {}, {}, [], 0
 
     def _eligible(self) -> list[int]:
-        """Waiting jobs that no limit holds back."""
+        """Waiting jobs that no limit holds back; where there are none and nothing runs, the others wait for ever."""
         return sorted(job for job, made in self.waiting.items() if not self.naive.exceeded(made))
 
     @invariant()

@@ -1,12 +1,14 @@
 """Changes of a site's records: as sacctmgr and scontrol make them, and the commands that would."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, strategies as st
 
 from headway.errors import ExperimentError
 from headway.formats.slurm.commands import commands
 from headway.formats.slurm.modify import modified
-from headway.formats.slurm.records import Association, Bound, PartitionRules, Qos, Share, SiteRules
+from headway.formats.slurm.records import Association, Bound, Change, PartitionRules, Qos, Share, SiteRules
 from headway.units import HOUR
 
 SITE = SiteRules(
@@ -161,6 +163,21 @@ def test_the_commands_are_those_of_sacctmgr_and_scontrol() -> None:
     assert commands(SITE, {"qos long": {"MaxTRESPU": ""}}) == [
         "sacctmgr modify qos long set MaxTRESPU=gres/gpu=-1,cpu=-1"
     ]
+
+
+def test_a_limit_that_is_set_has_no_earlier_amounts_and_the_others_keep_theirs() -> None:
+    told = (
+        Change(5, "QOS long", ("MaxTRESPU", "MaxJobsPU"), (("MaxTRESPU", "'1=50'"), ("MaxJobsPU", "3"))),
+        Change(6, "QOS normal", ("MaxTRESPU",), (("MaxTRESPU", "'1=50'"),)),
+        Change(7, "association 15, 9", ("MaxTRES",), (("MaxTRES", "'1=50'"),)),
+    )
+    numbered = tuple(replace(each, id=str(9 + place)) for place, each in enumerate(SITE.associations))
+    site = replace(SITE, changes=told, associations=numbered)
+    made = modified(site, {"qos long": {"MaxTRESPU": "cpu=7"}}).site
+    assert made.changes == (Change(5, "QOS long", ("MaxJobsPU",), (("MaxJobsPU", "3"),)), *told[1:])
+    assert modified(site, {"qos long": {"MaxTRESPU": "cpu=100"}}).site == site, "the present amount changes nothing"
+    account = modified(site, {"account root": {"MaxTRES": "gres/gpu=16"}}).site
+    assert account.changes == (*told[:2], replace(told[2], what="association 15"))
 
 
 @given(first=st.integers(0, 100), second=st.integers(0, 100))

@@ -138,11 +138,13 @@ def _carried(present: Any, was: Any, now: Any) -> Any:
 
 
 def _identity(each: Any) -> Any:
-    return replace(each, most=1, used=0) if isinstance(each, LimitRule) else each.name
+    return replace(each, most=1, used=0, changes=()) if isinstance(each, LimitRule) else each.name
 
 
 def _updated(present: Any, before: Any, after: Any) -> Any:
     """Return something with those of its fields changed that a change of the rules changes."""
+    if isinstance(after, LimitRule):
+        return replace(after, used=present.used)
     names = [each.name for each in fields(after) if each.init]
     return replace(
         present, **{name: getattr(after, name) for name in names if getattr(after, name) != getattr(before, name)}

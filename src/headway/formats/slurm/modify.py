@@ -88,6 +88,8 @@ def _of_qos(change: _Change, name: str, key: str, value: str) -> None:
         raise _unknown("QOS", name, (each.name for each in change.site.qos))
     if limits.canonical(key) is not None:
         made = replace(found, bounds=_limited(change, f"QOS {name}", found.bounds, key, value, _USERS))
+        if made != found:
+            _forget(change, f"QOS {name}", key)
     else:
         made = _set(change, f"QOS {name}", found, key, value, _QOS_KEYS, [x for x in limits.KNOWN if x not in _USERS])
     unknown = set(made.preempts) - {each.name for each in change.site.qos}
@@ -125,10 +127,30 @@ def _limited(
                 if not limits.understood(made.tres, name):
                     raise ExperimentError(f"{whose}: {name} of {made.tres} is not counted here: nothing would change")
                 after[named] = made
+    if {tres: each.most for tres, each in own.items()} == {tres: each.most for tres, each in after.items()}:
+        return bounds
     for tres in dict.fromkeys((*own, *after)):
         what = f"{whose}: {name} {tres}".rstrip()
         change.say(what, _shown(after.get(tres)), _shown(own.get(tres)))
-    return (*(each for each in bounds if each.name != name), *after.values())
+    return (*(each for each in bounds if each.name != name), *(each._replace(history=()) for each in after.values()))
+
+
+def _forget(change: _Change, whose: str, key: str) -> None:
+    """Leave out what a limit was set to earlier: the amount that is set now holds all the time."""
+    name, kept = limits.canonical(key), []
+    for each in change.site.changes:
+        kind, _, numbers = each.what.partition(" ")
+        everyone = [f"{kind} {one}" for one in numbers.split(", ")] if kind == "association" else [each.what]
+        others = [one for one in everyone if one != whose]
+        if len(others) < len(everyone) and name in each.names:
+            if others:
+                kept.append(replace(each, what=f"{kind} {', '.join(one.partition(' ')[2] for one in others)}"))
+            names = tuple(one for one in each.names if one != name)
+            values = tuple(pair for pair in each.values if pair[0] != name)
+            each = replace(each, what=whose, names=names, values=values)
+        if each.names:
+            kept.append(each)
+    change.site = replace(change.site, changes=tuple(kept))
 
 
 def _listed(name: str, key: str, value: str, whose: str) -> list[str]:
@@ -313,6 +335,8 @@ def _of_account(change: _Change, name: str, key: str, value: str) -> None:
     for each in change.site.associations:
         if each == chosen:
             each = replace(each, bounds=_limited(change, f"account {name}", each.bounds, key, value, ("",)))
+            if each != chosen:
+                _forget(change, f"association {each.id}", key)
         elif not wanted.startswith("Grp") and shows(each):
             each = replace(each, bounds=_limited(quiet, name, each.bounds, key, value, ("",)))
         made.append(each)

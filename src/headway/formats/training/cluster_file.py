@@ -106,9 +106,10 @@ def read(paths: Sequence[str], rules: Rules | None = None) -> Read:
         return Read(base)
     now = followed(after.site)
     before = followed(site) if after.told else now
-    table, was = (ruled(merged(described, structs.replace(base, rules={})), each) for each in (now, before))
+    whole = merged(described, structs.replace(base, rules={}))
+    table = ruled(whole, now)
     notes = (*(note for each in described for note in each.notes), *now.notes)
-    if after.told and table == was:
+    if after.told and table == ruled(whole, before):
         notes = (*notes, f"{after.told[0]}: that is not followed, and changes nothing here")
     set_limits = frozenset(now.limits) - frozenset(before.limits)
     table, usage = _with_usage(table, site.shares)
