@@ -4,7 +4,7 @@ The state keeps these indexes up to date as things change; a policy reads them. 
 ``ended`` remembers of jobs that are gone.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Protocol
 
 from headway.training.jobstate import JobState
@@ -27,10 +27,13 @@ class Arrangement(Protocol):
     """Wants ``ended`` to be called."""
 
     def lane(self, js: JobState) -> Hashable:
-        """The lane that a job waits in."""
+        """The lane that a job waits in: always the same while it waits."""
 
     def key(self, now: int, js: JobState) -> Key:
         """Smaller comes first; it holds until the job starts or ``key_due``."""
+
+    def keys(self, now: int, waiting: Sequence[JobState]) -> Sequence[Key]:
+        """The keys of all waiting jobs, each as ``key`` has it."""
 
     def key_due(self, now: int, since: int) -> bool:
         """With ``rekeys``: whether the keys of waiting jobs are to be computed anew; they last were at ``since``."""

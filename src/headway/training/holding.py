@@ -17,7 +17,7 @@ from headway.training.limit_choice import array_of, choosing, counted_for, least
 from headway.training.limit_class import LimitClass
 from headway.training.limit_times import LimitTimes
 from headway.training.limits import LimitRule
-from headway.training.queue import Entry, Queue
+from headway.training.queue import Queue
 
 _OUTSIDE = -1
 """Stands for a class in the lanes of jobs that are not in the system yet."""
@@ -209,30 +209,6 @@ class Limits:
             del found.names[js.lane]
             if not found.names:
                 self._detach(found)
-
-    def relane(self, queue: Queue, waiting: Iterable[JobState]) -> None:
-        """Fill the queue with these jobs, which were given their keys anew, and the lanes of their order."""
-        for found in self._classes.values():
-            if found.names:
-                self._detach(found)
-                found.names = {}
-        lanes: dict[Hashable, list[Entry]] = {}
-        for js in waiting:
-            if js.limits is not None:
-                inside = js.id not in self.outside
-                js.lane = (js.lane, js.limits.number if inside else _OUTSIDE)
-                if inside:
-                    js.limits.names[js.lane] = js.limits.names.get(js.lane, 0) + 1
-            lanes.setdefault(js.lane, []).append((js.key, js.id))
-        queue.refill(lanes)
-        aside: dict[Hashable, int] = {js.lane: 0 for js in self.outside.values()}
-        for found in self._classes.values():
-            if found.names:
-                found.held_by = found.refusing(self.now)
-                self._attach(found)
-                aside.update({} if found.held_by is None else found.names)
-        for name in aside:
-            queue.set_aside(name)
 
     def _attach(self, found: LimitClass) -> None:
         for counter, amount in found.bounds:

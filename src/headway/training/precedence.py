@@ -5,7 +5,7 @@ another one if its QOS lists the other's (preempt/qos), or if its partition's ti
 Grace and mode are those of the victim's QOS or partition; the exempt time is that of its QOS, else the cluster's.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from headway.training.cluster import Cluster, Partition, Qos
@@ -28,6 +28,14 @@ def tiered(key: Callable[[int, JobState], Key], tiers: dict[str, int]) -> Callab
     if not tiers:
         return key
     return lambda now, js: Tiered(-tiers.get(js.job.partition, _LOWEST_TIER), key(now, js))
+
+
+def tiered_keys(keys: Sequence[Key], waiting: Sequence[JobState], tiers: dict[str, int]) -> Sequence[Key]:
+    """Return the keys of these jobs, each with the tier of its partition before it."""
+    if not tiers:
+        return keys
+    own = zip(keys, waiting, strict=True)
+    return [Tiered(-tiers.get(js.job.partition, _LOWEST_TIER), key) for key, js in own]
 
 
 class Terms(NamedTuple):

@@ -7,8 +7,9 @@ candidate then costs the number of shapes, not the number of jobs.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from heapq import merge
+from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
 
 from headway.errors import ExperimentError
@@ -38,6 +39,8 @@ def tier_of(key: Key) -> int:
 
 
 _SLACK = 256
+_GENERATION = 1 << 40
+"""More changes than a lane will ever see."""
 _FEW = 64
 """So many values are sorted; of more, most are never looked at."""
 
@@ -45,13 +48,15 @@ _FEW = 64
 class Lane:
     """A sorted list whose head is cheap to see and to take."""
 
-    __slots__ = ("_entries", "_first", "head", "name")
+    __slots__ = ("_entries", "_first", "head", "name", "version")
 
-    def __init__(self, name: Hashable, entries: list[Entry]) -> None:
+    def __init__(self, name: Hashable, entries: list[Entry], version: int = 0) -> None:
         """``entries`` are sorted, and at least one."""
         self.name = name
         self.head = entries[0]
         """The entry that comes first."""
+        self.version = version
+        """Grows whenever its jobs or their order are others."""
         self._entries = entries
         self._first = 0
 
@@ -67,6 +72,7 @@ class Lane:
 
     def add(self, entry: Entry) -> None:
         """Insert in order."""
+        self.version += 1
         entries = self._entries
         if entry > entries[-1]:
             entries.append(entry)
@@ -75,8 +81,16 @@ class Lane:
         if entry < self.head:
             self.head = entry
 
+    def rekey(self, keys: Iterable[Key]) -> None:
+        """Give the entries new keys, in the order in which they come."""
+        before = list(zip(keys, [job for _, job in self], strict=True))
+        entries = sorted(before)
+        self._entries, self._first, self.head = entries, 0, entries[0]
+        self.version += entries != before
+
     def remove(self, entry: Entry) -> bool:
         """Take out an entry that is there; return whether it was the last one."""
+        self.version += 1
         entries, first = self._entries, self._first
         if self.head != entry:
             index = bisect_left(entries, entry, lo=first)
@@ -97,7 +111,7 @@ class Lane:
 class Queue:
     """All waiting jobs, by lane."""
 
-    __slots__ = ("aside", "lanes", "size")
+    __slots__ = ("_made", "aside", "lanes", "size")
 
     def __init__(self) -> None:
         self.lanes: dict[Hashable, Lane] = {}
@@ -105,6 +119,8 @@ class Queue:
         self.aside: dict[Hashable, Lane] = {}
         """Of jobs that a limit holds back: these are in no order with the others, and not counted by ``size``."""
         self.size = 0
+        self._made = 0
+        """Lanes so far."""
 
     def __len__(self) -> int:
         return self.size
@@ -114,12 +130,17 @@ class Queue:
         self.size += 1
         lane = self.lanes.get(lane_name)
         if lane is None:
-            self.lanes[lane_name] = Lane(lane_name, [entry])
+            self.lanes[lane_name] = self._lane(lane_name, entry)
         else:
             try:
                 lane.add(entry)
             except TypeError as problem:
                 raise _incomparable(entry, problem) from None
+
+    def _lane(self, name: Hashable, entry: Entry) -> Lane:
+        """Return a new lane: no version of it was one of another lane of its name."""
+        self._made += 1
+        return Lane(name, [entry], self._made * _GENERATION)
 
     def remove(self, lane_name: Hashable, entry: Entry) -> None:
         """Remove a job that waits no longer; an empty lane goes away."""
@@ -135,7 +156,7 @@ class Queue:
         """Add a job that starts to wait and is held back."""
         lane = self.aside.get(lane_name)
         if lane is None:
-            self.aside[lane_name] = Lane(lane_name, [entry])
+            self.aside[lane_name] = self._lane(lane_name, entry)
         else:
             lane.add(entry)
 
@@ -153,16 +174,23 @@ class Queue:
         """Return how many jobs wait that a limit holds back."""
         return sum(map(len, self.aside.values()))
 
-    def refill(self, lanes: dict[Hashable, list[Entry]]) -> None:
-        """Replace all waiting jobs by these: a list a lane, in any order. Nobody is held back then."""
-        for entries in lanes.values():
+    def waiting(self) -> list[int]:
+        """Return all jobs that wait, those that are held back too, lane by lane."""
+        return [job for lane in self._all() for _, job in lane]
+
+    def rekey(self, keys: Sequence[Key]) -> None:
+        """Give all jobs new keys, in the order of ``waiting``."""
+        first = 0
+        for lane in self._all():
+            last = first + len(lane)
             try:
-                entries.sort()
+                lane.rekey(keys[first:last])
             except TypeError as problem:
-                raise _incomparable(entries[0], problem) from None
-        self.lanes = {name: Lane(name, entries) for name, entries in lanes.items()}
-        self.aside = {}
-        self.size = sum(map(len, lanes.values()))
+                raise _incomparable(lane.head, problem) from None
+            first = last
+
+    def _all(self) -> Iterable[Lane]:
+        return chain(self.lanes.values(), self.aside.values())
 
     def head(self) -> Entry | None:
         """Return the first entry of all lanes; None when nobody waits."""

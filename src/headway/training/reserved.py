@@ -174,12 +174,6 @@ def _union(sets: Iterable[int]) -> int:
     return found
 
 
-def set_aside(state: "TrainingState") -> Iterable[JobState]:
-    """Return the jobs that wait for their reservations to begin, lane by lane."""
-    lanes = (lane for name, lane in state.queue.aside.items() if isinstance(name, SetAside))
-    return (state.jobs[job] for lane in lanes for _, job in lane)
-
-
 def moves_with_time(state: "TrainingState") -> bool:
     """Return whether time alone can let a job go that is held back."""
     return state.reserved is not None or (state.limits is not None and state.limits.moves)

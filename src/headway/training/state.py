@@ -6,7 +6,7 @@ waiting jobs in ``queue``, quotas in ``accounts``; how jobs are kept in order is
 so that deciding costs what changed and not what exists.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import assert_never
 
 from headway.core.tape import Row
@@ -22,10 +22,10 @@ from headway.training.holding import Limits
 from headway.training.job import Job
 from headway.training.jobstate import Account, JobState, Status, account_of
 from headway.training.pool import Pool
-from headway.training.precedence import tiered, tiers_of
+from headway.training.precedence import tiered, tiered_keys, tiers_of
 from headway.training.preempting import preempting_of
-from headway.training.queue import Entry, Queue, Ranked
-from headway.training.reserved import ReservedNodes, SetAside, set_aside
+from headway.training.queue import Queue, Ranked
+from headway.training.reserved import ReservedNodes, SetAside
 from headway.training.resources import UNCOUNTED, Grant, Placement
 from headway.training.respeed import Respeeded, reallocate, respeed_neighbours, speed_of
 from headway.training.rows import WORD, Kind, grant_rows, placement_rows, refused_row
@@ -86,7 +86,8 @@ class TrainingState:
         self.grants = False
         """Whether any job was ever given something else than it asked for."""
         self._lane, self._rekeys, self._watches_ends = arrangement.lane, arrangement.rekeys, arrangement.watches_ends
-        self._key = tiered(arrangement.key, tiers_of(cluster))
+        self._tiers = tiers_of(cluster)
+        self._key = tiered(arrangement.key, self._tiers)
         self._ranks_running, self._ranks_ends = arrangement.ranks_running, arrangement.ranks_ends
         self._ranks = self._ranks_running or self._ranks_ends
         self._moves = any((self._rekeys, self.limits, self.preempting, self.reserved))
@@ -173,27 +174,12 @@ class TrainingState:
     def rekey(self, now: int) -> None:
         """Give every waiting job its key anew, for orders whose keys move with time."""
         self.refreshed = now
-        held = list(set_aside(self))
-        for js in held:
-            self.dequeue(js)
-        if self.limits is not None:
-            waiting = [js for js in self.jobs.values() if js.status is _WAITING and js not in held]
-            for js in waiting:
-                js.lane, js.key = self._lane(js), self._key(now, js)
-            self.limits.relane(self.queue, waiting)
-        else:
-            self._refill(now)
-        for js in held:
-            js.lane, js.key = self._lane(js), self._key(now, js)
-            self.enqueue(js)
-
-    def _refill(self, now: int) -> None:
-        lanes: dict[Hashable, list[Entry]] = {}
-        for _, job in self.queue.in_order():
-            js = self.jobs[job]
-            js.lane, js.key = self._lane(js), self._key(now, js)
-            lanes.setdefault(js.lane, []).append((js.key, job))
-        self.queue.refill(lanes)
+        jobs = self.jobs
+        waiting = [jobs[job] for job in self.queue.waiting()]
+        keys = tiered_keys(self.arrangement.keys(now, waiting), waiting, self._tiers)
+        for js, key in zip(waiting, keys, strict=True):
+            js.key = key
+        self.queue.rekey(keys)
 
     def eligible(self, partition: str, gpu_types: tuple[str, ...]) -> int:
         """Return the nodes of a partition that carry one of these GPU types (any, when none is named)."""

@@ -72,6 +72,7 @@ class ComposedPolicy:
         self.ranks_ends = backfill.ranks_ends or (migration is not None and migration.ranks_ends)
         self.watches_ends = order.watches_ends
         self.key = order.key
+        self.keys = order.keys
         self.rank = order.rank
         self.ended = order.ended
         self.starves = order.starves or backfill.starves

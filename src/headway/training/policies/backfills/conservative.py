@@ -16,19 +16,18 @@ first, whatever was reserved.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from heapq import merge
-from itertools import chain, islice
+from itertools import islice
 
 from headway.errors import ExperimentError
 from headway.training.actions import Action, PreemptJob, StartJob, WakeAt
 from headway.training.feasible import quota_refusal
 from headway.training.jobstate import JobState, Status
-from headway.training.policies.backfills.plan import Plan, Slot, is_kept_out, reserved
+from headway.training.policies.backfills.plan import Plan, in_order, is_kept_out, reserved
 from headway.training.policies.backfills.profile import Parts
+from headway.training.policies.backfills.region import Slot
 from headway.training.policies.backfills.reservation import Future, run_time
-from headway.training.policies.backfills.walk import Blocked, guaranteed, walk
-from headway.training.policies.parts import Admission, Backfill, Order, Reservation
-from headway.training.queue import Entry, Lane, tier_of
+from headway.training.policies.backfills.walk import Blocked, walk
+from headway.training.policies.parts import Admission, Backfill, Reservation
 from headway.training.resources import Placement
 from headway.training.state import TrainingState
 from headway.units import MINUTE, Duration
@@ -82,7 +81,7 @@ class Conservative(Backfill):
             yield from self._first_jobs(now, state, policy)
         if not self._broken and self._in_step(state, policy):
             yield from self._keep(now, state, policy)
-            yield from self._extend(now, state, policy, _in_order(state, policy, self.depth))
+            yield from self._extend(now, state, policy)
         if self._broken:
             if self._planned < 0 or now >= self._planned + self.interval:
                 yield from self._anew(now, state, policy)
@@ -99,7 +98,7 @@ class Conservative(Backfill):
 
     def leaves(self, js: JobState) -> None:
         """Take note that a job with a reservation starts elsewhere."""
-        self._plan.leaves(js)
+        self._plan.leaves(js, stands=False)
 
     def would_promise(self, now: int, state: TrainingState, policy: Admission) -> Iterable[int]:
         """Return the first ``depth`` jobs of the queue."""
@@ -122,14 +121,14 @@ class Conservative(Backfill):
             self._refreshed != state.refreshed
             or state.quotas
             or len(plan) > state.queue.size
-            or any(job not in plan for _, job in _in_order(state, policy, len(plan)))
+            or any(job not in plan for _, job in in_order(state, policy, len(plan)))
         )
         return not self._broken
 
     def _first_blocked(self, state: TrainingState, policy: Admission) -> JobState | None:
         if not state.quotas:
-            return state.jobs[_in_order(state, policy, 1)[0][1]]
-        waiting = (state.jobs[job] for _, job in _in_order(state, policy, state.queue.size))
+            return state.jobs[in_order(state, policy, 1)[0][1]]
+        waiting = (state.jobs[job] for _, job in in_order(state, policy, state.queue.size))
         return next((js for js in waiting if quota_refusal(js) is None), None)
 
     # --- starting ---------------------------------------------------------------------------------------------
@@ -138,7 +137,7 @@ class Conservative(Backfill):
         """Admit jobs as a strict queue does, before any reservation."""
         for action in walk(now, state, policy, self._blocked, strict=True):
             if isinstance(action, StartJob):
-                self._plan.leaves(state.jobs[action.job])
+                self._plan.leaves(state.jobs[action.job], stands=not self._broken)
             yield action
             if isinstance(action, PreemptJob):
                 self._broken = True
@@ -164,7 +163,7 @@ class Conservative(Backfill):
 
     def _keep(self, now: int, state: TrainingState, policy: Admission) -> Iterator[Action]:
         """Start the jobs whose reservations have begun."""
-        for slot in self._plan.begun(now):
+        for slot in self._plan.begun(now, state, policy):
             js = slot.js
             if state.jobs.get(js.id) is not js or js.status is Status.RUNNING:
                 continue
@@ -199,19 +198,18 @@ class Conservative(Backfill):
         """Make all reservations anew, in order; jobs whose reservation begins now start."""
         self._planned = now
         self._broken = False
-        first = _in_order(state, policy, self.depth)
-        self._plan.renew(now, state, policy, first)
-        yield from self._extend(now, state, policy, first)
+        self._plan.renew(now, state, policy, self.depth)
+        yield from self._extend(now, state, policy)
 
-    def _extend(self, now: int, state: TrainingState, policy: Admission, first: list[Entry]) -> Iterator[Action]:
+    def _extend(self, now: int, state: TrainingState, policy: Admission) -> Iterator[Action]:
         """Make reservations for those of the first ``depth`` jobs that have none; start those that begin now."""
         plan = self._plan
         if len(plan) >= self.depth or len(plan) == state.queue.size:
             return
-        if now >= self._forgotten + self.interval and not plan.put_off:
+        if now >= self._forgotten + self.interval and plan.is_whole:
             self._forgotten = now
             plan.profile.forget(now)
-        for js, placement in plan.extend(now, state, policy, first):
+        for js, placement in plan.extend(now, state, policy, self.depth):
             yield StartJob(js.id, placement)
             self._started(now, state, js)
 
@@ -219,22 +217,3 @@ class Conservative(Backfill):
 def _parts(placement: Placement) -> Parts:
     return tuple((node, mask.bit_count()) for node, mask in placement)
 
-
-def _in_order(state: TrainingState, policy: Admission, count: int) -> list[Entry]:
-    """Return the first ``count`` waiting jobs in the policy's current order."""
-    lanes = state.queue.lanes.values()
-    if len(lanes) == 1:
-        return list(next(iter(lanes)))[:count]
-    if not state.quotas and type(policy.order).lane is Order.lane:
-        if count == 1 and lanes:
-            return [min(lane.head for lane in lanes)]
-        return sorted(chain.from_iterable([list(lane)[:count] for lane in lanes]))[:count]
-    ordered = merge(*(_keyed(state, policy, lane) for lane in lanes))
-    return [entry for *_, entry in islice(ordered, count)]
-
-
-def _keyed(state: TrainingState, policy: Admission, lane: Lane) -> Iterable[tuple[bool, object, object, Entry]]:
-    first = state.jobs[lane.head[1]]
-    later = state.quotas and not guaranteed(first)
-    key = policy.order.lane_key(state, first)
-    return ((later, tier_of(entry[0]), key, entry) for entry in lane)

@@ -4,17 +4,21 @@ Jobs that ask for the same are looked at together, with the shortest of them. Ea
 cannot start beside those made so far cannot start beside all of them.
 """
 
-from collections.abc import Container, Iterable
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Mapping
 
 from headway.training.jobstate import JobState
 from headway.training.policies.backfills.profile import Profile
 from headway.training.policies.parts import PlacementRule
 from headway.training.policies.placements.pick import equal_nodes, holding
 from headway.training.pool import host_share, members
+from headway.training.queue import Lane
 from headway.training.state import TrainingState
 
 Shape = tuple[int, int, int, int, int, int]
 """What a job of whole GPUs asks for: nodes it may use, GPUs, number of nodes, CPUs, memory and storage."""
+Lengths = list[tuple[int, int]]
+"""(length, job), shortest first."""
 
 
 def length_of(js: JobState, now: int) -> int:
@@ -23,65 +27,76 @@ def length_of(js: JobState, now: int) -> int:
 
 
 class Waiting:
-    """All waiting jobs by what they ask for."""
+    """All waiting jobs by what they ask for, and the regions that they wait in.
+
+    A region is a set of nodes that no job of other partitions may use.
+    """
 
     def __init__(self) -> None:
         self.shape: dict[int, Shape] = {}
         """By job."""
-        self.jobs: dict[Shape, set[int]] = {}
-        self.region_of: dict[int, int] = {}
-        """By job: the nodes that it may use, and those of all whom it may be in the way of, directly or not."""
-        self._regions: dict[int, int] = {}
-        """The same by the nodes that a job may use."""
+        self.lengths: dict[Shape, Lengths] = {}
+        """How long jobs of a shape are expected to take: the same as long as they wait."""
+        self._length: dict[int, int] = {}
+        self.regions: dict[int, int] = {}
+        """By the nodes that a job may use: these, and those of all whom it may be in the way of, directly or not."""
+        self.region_of: dict[str, int] = {}
+        """The same by partition; of all jobs together where there are none, because they wait in one lane."""
         self.shares: set[int] = set()
         """Jobs that want a share of a GPU."""
+        self.started: set[int] = set()
+        """Jobs that have started since the last time: should they wait again, they take another time."""
         self.longest = 0
         """Length of the longest job so far."""
-        self.single: dict[Shape, bool] = {}
+        self._single: dict[Shape, bool] = {}
         """Whether a job goes on one node or waits."""
 
     def follow(self, now: int, state: TrainingState) -> None:
         """Take note of who has come and gone since the last time."""
         waiting = state.jobs.keys() - state.running.keys()
-        for job in self.shape.keys() - waiting:
-            shape = self.shape.pop(job)
-            del self.region_of[job]
-            alike = self.jobs[shape]
-            alike.remove(job)
-            self.shares.discard(job)
-            if not alike:
-                del self.jobs[shape]
+        for job in self.started | (self.shape.keys() - waiting):
+            self._leave(job)
+        self.started.clear()
         for job in waiting - self.shape.keys():
             js = state.jobs[job]
             shape = self.shape[job] = _shape(js)
-            self.jobs.setdefault(shape, set()).add(job)
-            self.longest = max(self.longest, length_of(js, now))
+            length = self._length[job] = length_of(js, now)
+            insort(self.lengths.setdefault(shape, []), (length, job))
+            self.longest = max(self.longest, length)
             if js.gpu_milli < 1000:
                 self.shares.add(job)
-            if js.eligible not in self._regions:
-                self._join(js.eligible)
-            self.region_of[job] = self._regions[js.eligible]
+            partition = js.job.partition if state.cluster.partitions else ""
+            if self.regions.get(js.eligible) != self.region_of.get(partition) or partition not in self.region_of:
+                self._join(partition, js.eligible)
 
-    def _join(self, eligible: int) -> None:
-        """Make one region of those that these nodes connect."""
-        region = eligible
-        for other in self._regions.values():
-            if other & eligible:
+    def _leave(self, job: int) -> None:
+        if (shape := self.shape.pop(job, None)) is not None:
+            alike = self.lengths[shape]
+            del alike[bisect_left(alike, (self._length.pop(job), job))]
+            self.shares.discard(job)
+            if not alike:
+                del self.lengths[shape]
+
+    def _join(self, partition: str, eligible: int) -> None:
+        """Make one region of those that the nodes of a job and its partition connect."""
+        region = joined = eligible | self.region_of.get(partition, 0)
+        for other in self.regions.values():
+            if other & joined:
                 region |= other
-        self._regions[eligible] = region
-        for nodes in self._regions:
-            if nodes & region:
-                self._regions[nodes] = region
-        for job, other in self.region_of.items():
-            if other & region:
-                self.region_of[job] = region
+        self.regions[eligible] = self.region_of[partition] = region
+        self.regions = {nodes: region if other & region else other for nodes, other in self.regions.items()}
+        self.region_of = {name: region if other & region else other for name, other in self.region_of.items()}
+
+    def region_of_lane(self, state: TrainingState, lane: Lane) -> int:
+        """Return the region in which the jobs of a lane wait."""
+        return self.region_of[state.jobs[lane.head[1]].job.partition if state.cluster.partitions else ""]
 
     def is_single(self, state: TrainingState, rule: PlacementRule, js: JobState) -> bool:
         """Return whether a job goes on one node or waits."""
         shape = _shape(js)
-        found = self.single.get(shape)
+        found = self._single.get(shape)
         if found is None:
-            found = self.single[shape] = rule.needs_one_node(state.pool, js)
+            found = self._single[shape] = rule.needs_one_node(state.pool, js)
         return found or js.gpu_milli < 1000
 
 
@@ -92,11 +107,13 @@ def _shape(js: JobState) -> Shape:
 class _Hope:
     """Jobs that ask for the same, and the nodes on which the shortest of them could start now."""
 
-    __slots__ = ("count", "lengths", "needs", "nodes")
+    __slots__ = ("count", "lengths", "needs", "nodes", "region", "shortest")
 
-    def __init__(self, js: JobState, lengths: list[tuple[int, int]], nodes: int, count: int) -> None:
+    def __init__(self, js: JobState, region: int, lengths: Lengths, nodes: int, count: int) -> None:
+        self.region = region
         self.lengths = lengths
-        """(length, job) of those that are not planned yet, longest first."""
+        self.shortest = 0
+        """Place of the shortest one that is not planned yet."""
         self.nodes = nodes
         self.count = count
         """So many of the nodes are needed; 0: as many as it takes, which is not looked into."""
@@ -106,11 +123,19 @@ class _Hope:
     def look(self, nodes: int, profile: Profile, now: int) -> bool:
         """Look at these nodes again; return whether there is hope left."""
         if self.count:
-            shortest = self.lengths[-1][0]
+            shortest = self.lengths[self.shortest][0]
             for node in members(self.nodes & nodes):
                 if not profile.has_room(node, *self.needs, now, shortest):
                     self.nodes ^= 1 << node
         return self.nodes.bit_count() >= self.count
+
+    def is_over(self, unplanned: set[int]) -> bool:
+        """Go on to the shortest that is not planned yet; return whether there is none."""
+        lengths, place = self.lengths, self.shortest
+        while place < len(lengths) and lengths[place][1] not in unplanned:
+            place += 1
+        self.shortest = place
+        return place == len(lengths)
 
 
 class Hopes:
@@ -122,59 +147,53 @@ class Hopes:
         state: TrainingState,
         rule: PlacementRule,
         waiting: Waiting,
-        unplanned: Container[int],
+        unplanned: Mapping[int, set[int]],
         profile: Profile,
     ) -> None:
-        """``unplanned`` are the jobs that are not planned yet."""
+        """``unplanned`` are the jobs that are not planned yet, by region."""
         self._now = now
         self._profile = profile
         self._shape = waiting.shape
-        self._region_of = waiting.region_of
+        self._unplanned = unplanned
         self._hopes: dict[Shape, _Hope] = {}
-        self._regions: dict[int, int] = {}
+        self.regions: dict[int, int] = {}
         """How many shapes have hope in each region."""
-        for shape, alike in waiting.jobs.items():
-            jobs = [job for job in alike if job in unplanned]
-            if not jobs:
+        for shape, lengths in waiting.lengths.items():
+            region = waiting.regions[shape[0]]
+            if region not in unplanned:
                 continue
-            js = state.jobs[jobs[0]]
+            js = state.jobs[lengths[0][1]]
             nodes, count = _room(state, js, waiting.is_single(state, rule, js))
             if nodes and nodes.bit_count() >= count:
-                lengths = sorted([(length_of(state.jobs[job], now), job) for job in jobs], reverse=True)
-                hope = _Hope(js, lengths, nodes, count)
-                if hope.look(profile.changed, profile, now):
+                hope = _Hope(js, region, lengths, nodes, count)
+                if not hope.is_over(unplanned[region]) and hope.look(profile.changed, profile, now):
                     self._hopes[shape] = hope
-                    region = waiting.region_of[js.id]
-                    self._regions[region] = self._regions.get(region, 0) + 1
-
-    def __bool__(self) -> bool:
-        return bool(self._hopes)
+                    self.regions[region] = self.regions.get(region, 0) + 1
 
     def __contains__(self, job: int) -> bool:
         return self._shape[job] in self._hopes
 
-    def among(self, js: JobState) -> bool:
-        """Return whether a job could be in the way of one that could start now, or is one."""
-        return self._regions.get(self._region_of[js.id], 0) > 0
-
-    def planned(self, job: int, parts: Iterable[tuple[int, int]]) -> None:
-        """Take note that a job was dealt with, and that something of these nodes was given to it, now or for later."""
-        hopes, own = self._hopes, self._shape[job]
-        touched = 0
-        for node, _ in parts:
-            touched |= 1 << node
-        lost = []
-        for shape, hope in hopes.items():
-            nodes = hope.nodes & touched
-            if shape == own:
-                if hope.lengths[-1][1] == job:
-                    nodes = hope.nodes
-                hope.lengths = [entry for entry in hope.lengths if entry[1] != job]
-            if not hope.lengths or (nodes and not hope.look(nodes, self._profile, self._now)):
+    def planned(self, job: int, region: int, nodes: int) -> bool:
+        """Take note that a job was dealt with, and that something of these nodes was given to it, now or for later;
+        return whether one of its region could still start now."""
+        unplanned = self._unplanned[region]
+        unplanned.discard(job)
+        own, lost = self._shape[job], []
+        for shape, hope in self._hopes.items():
+            if hope.region != region:
+                continue
+            again = hope.nodes & nodes
+            if shape == own and hope.lengths[hope.shortest][1] == job:
+                again = hope.nodes
+                if hope.is_over(unplanned):
+                    lost.append(shape)
+                    continue
+            if again and not hope.look(again, self._profile, self._now):
                 lost.append(shape)
         for shape in lost:
-            del hopes[shape]
-            self._regions[self._region_of[job]] -= 1
+            del self._hopes[shape]
+            self.regions[region] -= 1
+        return self.regions.get(region, 0) > 0
 
 
 def _room(state: TrainingState, js: JobState, single: bool) -> tuple[int, int]:
@@ -185,3 +204,11 @@ def _room(state: TrainingState, js: JobState, single: bool) -> tuple[int, int]:
     if js.nodes > 1:
         return equal_nodes(pool, js, pool.everywhere), js.nodes
     return (js.eligible, 0) if pool.free_among(js.eligible) >= js.gpus else (0, 0)
+
+
+def mask_of(parts: Iterable[tuple[int, int]]) -> int:
+    """Return the nodes of a placement or a reservation as a bit set."""
+    nodes = 0
+    for node, _ in parts:
+        nodes |= 1 << node
+    return nodes

@@ -1,35 +1,31 @@
 """The reservations of conservative backfilling: who is to start when and where, made in order.
 
 A plan is made anew only where something has changed: in a region (nodes that no job outside them may use) with the same
-running jobs, none of them late, and the same jobs in the same order, time alone moves no reservation. And it is made
-only as far as somebody could start now (``hopes.py``): the reservations of the others are worked out when they are
-asked for, as of the time at which they were due.
+running jobs, none of them late, and the same jobs in the same order, time alone moves no reservation. What the plan
+before found for a job is looked at first (``region.py``). And a plan is made only as far as somebody could start now
+(``hopes.py``): the reservations of the others are worked out when they are asked for, as of the time at which they were
+due.
 """
 
-from collections.abc import Iterator
-from heapq import heapify, heappop, heappush
-from typing import NamedTuple
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from heapq import heapify, heappop, heappush, merge
+from itertools import chain, islice
 
 from headway.training.feasible import quota_refusal
 from headway.training.jobstate import JobState
 from headway.training.policies.backfills.held import NEVER, Held
-from headway.training.policies.backfills.hopes import Hopes, Waiting, length_of
-from headway.training.policies.backfills.profile import Parts, Profile
+from headway.training.policies.backfills.hopes import Hopes, Waiting, length_of, mask_of
+from headway.training.policies.backfills.profile import Found, Parts, Profile
+from headway.training.policies.backfills.region import Region, Slot
 from headway.training.policies.backfills.reservation import run_time
+from headway.training.policies.backfills.walk import guaranteed
 from headway.training.policies.parts import Admission, Order, PlacementRule, Reservation
 from headway.training.policies.placements.pick import gpus_of
-from headway.training.queue import Entry
+from headway.training.pool import members
+from headway.training.queue import Entry, Lane, tier_of
 from headway.training.resources import Placement
 from headway.training.state import TrainingState
-
-
-class Slot(NamedTuple):
-    """The reservation of a job: time, nodes and GPUs."""
-
-    js: JobState
-    start: int
-    end: int
-    parts: Parts
 
 
 class Plan:
@@ -42,51 +38,57 @@ class Plan:
         self.whole_nodes = whole_nodes
         """Whether a reservation takes all of its nodes, as in Slurm."""
         self.slots: dict[int, Slot] = {}
-        self.put_off: dict[int, tuple[int, JobState]] = {}
-        """Jobs that cannot start now and have no reservation yet, in order: as of when it is to be made."""
+        self._jobs: set[int] = set()
+        """Jobs that have a reservation, or whose reservation was put off."""
         self._starts: list[tuple[int, int]] = []
-        self._first: list[Entry] = []
-        """The jobs in order when all was planned last."""
-        self._orders: dict[int, list[int]] = {}
-        """By region: the jobs that were planned, in order."""
-        self._order: list[int] = []
+        self._regions: dict[int, Region] = {}
+        """By their nodes."""
+        self._fresh: dict[int, list[JobState]] = {}
+        """By region: jobs that are to be planned, once it is known that there are any."""
         self._left: dict[int, int] = {}
         """How long jobs would have held something whose reservations were put off, and which started before."""
         self._touched = 0
         """Nodes on which jobs have started since all was planned last."""
-        self._due = 0
-        """No reservation that was put off begins before this time."""
         self._held: Held | None = None
         self._notices = 0
         self._waiting = Waiting()
+        self._lazy = False
 
     def __len__(self) -> int:
-        return len(self.slots) + len(self.put_off)
+        return len(self._jobs)
 
     def __contains__(self, job: int) -> bool:
-        return job in self.slots or job in self.put_off
+        return job in self._jobs
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether no reservation is put off."""
+        return not any(region.has_left for region in self._regions.values())
 
     def promised(self) -> dict[int, Reservation]:
-        """Return all reservations by job, in order."""
+        """Return all reservations by job."""
         self.finish()
-        slots = [self.slots[job] for _, job in self._first if job in self.slots]
         return {
-            slot.js.id: Reservation(slot.js.id, slot.start, slot.js.gpus, tuple(node for node, _ in slot.parts))
-            for slot in slots
+            job: Reservation(job, slot.start, slot.js.gpus, tuple(node for node, _ in slot.parts))
+            for job, slot in self.slots.items()
         }
 
     # --- what becomes of reservations -------------------------------------------------------------------------
 
     def finish(self) -> None:
         """Make the reservations that were put off."""
-        while self.put_off:
-            job = next(iter(self.put_off))
-            self._reserve(*self.put_off.pop(job))
+        for region in self._regions.values():
+            self._finish(region)
 
-    def begun(self, now: int) -> list[Slot]:
-        """Return reservations whose time has come, in order; each is returned once."""
-        if now >= self._due:
-            self.finish()
+    def _finish(self, region: Region) -> None:
+        for time, js in region.left():
+            self._reserve(region, time, js)
+
+    def begun(self, now: int, state: TrainingState, policy: Admission) -> list[Slot]:
+        """Return reservations whose time has come, by it and in order; each is returned once."""
+        for region in self._regions.values():
+            if now >= region.due and region.has_left:
+                self._finish(region)
         jobs: set[int] = set()
         while self._starts and self._starts[0][0] <= now:
             time, job = heappop(self._starts)
@@ -94,18 +96,38 @@ class Plan:
                 jobs.add(job)
         if not jobs:
             return []
-        return sorted((self.slots[job] for _, job in self._first if job in jobs), key=lambda slot: slot.start)
+        ordered = [job for _, job in in_order(state, policy, state.queue.size) if job in jobs]
+        held_back = sorted(jobs.difference(ordered))
+        return sorted([self.slots[job] for job in (*ordered, *held_back)], key=lambda slot: slot.start)
 
-    def leaves(self, js: JobState) -> None:
-        """Take note that a job is about to start that was not to: what was put off goes by what it would have held."""
-        if js.id in self.put_off:
-            self._left[js.id] = length_of(js, self.put_off[js.id][0])
+    def leaves(self, js: JobState, stands: bool) -> None:
+        """Take note that a job is about to start that was not to. If the plan stands, its reservation is made before;
+        else what was put off goes by what it would have held."""
+        self._waiting.started.add(js.id)
+        if js.id not in self._jobs or js.id in self.slots:
+            return
+        if not stands:
+            self._left[js.id] = length_of(js, 0)
+            return
+        for region in self._regions.values():
+            if region.is_to_come(js.id):
+                for time, each in region.left():
+                    self._reserve(region, time, each)
+                    if each is js:
+                        break
 
     def started(self, js: JobState) -> Slot | None:
         """Take note of a job that has started; return the reservation that it had."""
-        for node, _ in js.placement:
-            self._touched |= 1 << node
-        return self.slots.pop(js.id, None)
+        nodes = mask_of(js.placement)
+        self._touched |= nodes
+        self._jobs.discard(js.id)
+        self._waiting.started.add(js.id)
+        slot = self.slots.pop(js.id, None)
+        for region in self._regions.values():
+            if region.nodes & nodes:
+                region.changed |= nodes if slot is None else nodes | mask_of(slot.parts)
+                region.first_end = min(region.first_end, js.expected_end())
+        return slot
 
     def again(self, slot: Slot) -> None:
         """Return a reservation with the next ones that have begun, too."""
@@ -113,8 +135,8 @@ class Plan:
 
     # --- making them ------------------------------------------------------------------------------------------
 
-    def renew(self, now: int, state: TrainingState, policy: Admission, first: list[Entry]) -> None:
-        """Drop the reservations that may be others now; ``first`` are the jobs that are to have one, in order."""
+    def renew(self, now: int, state: TrainingState, policy: Admission, depth: int) -> None:
+        """Drop the reservations that may be others now; the first ``depth`` jobs are to have one."""
         held = self._held
         notices = 0 if state.preempting is None else state.preempting.notices
         if (
@@ -125,74 +147,123 @@ class Plan:
             or notices != self._notices
         ):
             self._held = held = Held(state)
-            self._orders = {}
+            self._lazy = False
         self._notices = notices
         changed, self._touched, self._left = held.follow(now, state) | self._touched, 0, {}
         self._waiting.follow(now, state)
-        jobs, before = [job for _, job in first], self._order
-        self._first, self._order = first, jobs
-        if not self._orders or not self._may_put_off(state, policy):
-            self.slots, self.put_off, self._starts, self._orders = {}, {}, [], {}
+        anew, self._lazy = not self._lazy, self._may_put_off(state, policy)
+        if anew or not self._lazy:
+            self.slots, self._jobs, self._starts, self._regions = {}, set(), [], {}
             self.profile = Profile(held, state.pool.schedulable, self.whole_nodes)
+        self._fresh = {}
+        if not self._lazy:
+            self._look_for_all(state, policy, depth)
             return
-        if not changed and jobs == before:
-            return
-        changed |= self._reordered(before, jobs)
-        for region in [region for region in self._orders if region & changed]:
-            for job in self._orders.pop(region):
-                self.slots.pop(job, None)
-                self.put_off.pop(job, None)
-            changed |= region
+        lanes = self._lanes(state)
+        for nodes in self._regions.keys() - lanes.keys():
+            changed |= nodes
+            self._drop(self._regions.pop(nodes))
         self.profile.reset(changed)
+        last = _last(state, depth)
+        for nodes, theirs in lanes.items():
+            self._renew(now, state, nodes, theirs, last, changed)
         if len(self._starts) > 4 * len(self) + 100:
             self._starts = [(slot.start, job) for job, slot in self.slots.items()]
             heapify(self._starts)
 
-    def _reordered(self, before: list[int], after: list[int]) -> int:
-        """Return the regions, as one set of nodes, whose jobs are others or come in another order."""
-        same = _alike(before, after)
-        parts = before[same:], after[same:]
-        end = _alike(parts[0][::-1], parts[1][::-1])
-        orders: tuple[dict[int, list[int]], dict[int, list[int]]] = {}, {}
-        for order, jobs in zip(orders, parts, strict=True):
-            for job in jobs[: len(jobs) - end]:
-                order.setdefault(self._region(job), []).append(job)
-        nodes = 0
-        for region in orders[0].keys() | orders[1].keys():
-            if orders[0].get(region) != orders[1].get(region):
-                nodes |= region
-        return nodes
+    def _renew(
+        self, now: int, state: TrainingState, nodes: int, lanes: list[Lane], last: Entry | None, changed: int
+    ) -> None:
+        """Make the plan of a region anew if it may be another one now."""
+        versions = _versions(state, lanes) if last is None else None
+        region = self._regions.get(nodes)
+        same = region is not None and not nodes & changed
+        if same and region.versions == versions is not None:
+            return
+        jobs = _jobs_of(lanes, last)
+        if region is None:
+            region = self._regions[nodes] = Region(nodes)
+        region.versions = versions
+        if same and jobs == region.jobs:
+            return
+        self._drop(region)
+        region.jobs = jobs
+        self.profile.reset(nodes)
+        region.renew(now, changed & nodes)
+        states = state.jobs
+        if jobs:
+            self._fresh[nodes] = [states[job] for job in jobs]
 
-    def _region(self, job: int) -> int:
-        """Return the region of a job that waits, or was planned before it left."""
-        known = self._waiting.region_of.get(job)
-        return next((region for region, jobs in self._orders.items() if job in jobs), 0) if known is None else known
+    def _drop(self, region: Region) -> None:
+        """Forget the reservations of a region."""
+        slots = self.slots
+        self._jobs.difference_update(region.planned)
+        for job in region.planned:
+            slots.pop(job, None)
+
+    def _lanes(self, state: TrainingState) -> dict[int, list[Lane]]:
+        """Return the lanes of all regions."""
+        found: dict[int, list[Lane]] = {}
+        region_of = self._waiting.region_of_lane
+        for lane in state.queue.lanes.values():
+            found.setdefault(region_of(state, lane), []).append(lane)
+        return found
 
     def extend(
-        self, now: int, state: TrainingState, policy: Admission, first: list[Entry]
+        self, now: int, state: TrainingState, policy: Admission, depth: int
     ) -> Iterator[tuple[JobState, Placement]]:
-        """Plan those of these jobs that are not planned yet; yield those that start now, each before the next."""
-        if first is not self._first:
-            self._waiting.follow(now, state)
+        """Plan those of the first ``depth`` jobs that are not planned yet; yield those that start now, each before the
+        next."""
+        if not self._fresh:
+            self._follow_new(now, state, policy, depth)
+        fresh, self._fresh = self._fresh, {}
         self._seen = state, policy.placement
-        lazy = self._may_put_off(state, policy)
-        if not lazy:
+        regions = [self._regions[nodes] for nodes in fresh]
+        for region in regions:
+            region.add(now, fresh[region.nodes])
+            self._jobs.update([js.id for js in fresh[region.nodes]])
+        if not self._lazy:
+            yield from self._go_through_all(now, policy, regions)
+            return
+        unplanned = {nodes: {js.id for js in jobs} for nodes, jobs in fresh.items()}
+        hopes = Hopes(now, state, policy.placement, self._waiting, unplanned, self.profile)
+        yield from self._go_through(now, policy, regions, hopes)
+        for region in regions:
+            region.due = self._first_end(now, region)
+
+    def _follow_new(self, now: int, state: TrainingState, policy: Admission, depth: int) -> None:
+        """Find the jobs that have come since the last plan, which stands."""
+        self._waiting.follow(now, state)
+        if self._lazy and not self._may_put_off(state, policy):
             self.finish()
-            self._orders = {}
-        slots, put_off, jobs = self.slots, self.put_off, state.jobs
-        if first is not self._first:
-            self._first, self._order = first, [job for _, job in first]
-        added = {job: (now, jobs[job]) for job in self._order if job not in slots and job not in put_off}
-        hopes = None
-        if lazy:
-            region_of = self._waiting.region_of
-            for job in added:
-                self._orders.setdefault(region_of[job], []).append(job)
-            hopes = Hopes(now, state, policy.placement, self._waiting, added, self.profile)
-        put_off |= added
-        yield from self._go_through(now, policy, hopes)
-        ends = state.ends.of_rate(0)
-        self._due = max(ends[0][0], now + 1) if ends else now + 1
+            self._lazy, self._regions = False, {}
+        if not self._lazy:
+            self._look_for_all(state, policy, depth)
+            return
+        lanes = self._lanes(state)
+        for nodes in self._regions.keys() - lanes.keys():
+            for joined in [joined for joined in lanes if joined & nodes]:  # a new job connects it with another one
+                self._finish(region := self._regions.pop(nodes))
+                self._regions.setdefault(joined, Region(joined)).planned += region.planned
+        last = _last(state, depth)
+        for nodes, theirs in lanes.items():
+            versions = _versions(state, theirs) if last is None else None
+            region = self._regions.get(nodes)
+            if region is None:
+                region = self._regions[nodes] = Region(nodes)
+            elif region.versions == versions is not None:
+                continue
+            region.jobs, region.versions = _jobs_of(theirs, last), versions
+            if new := [state.jobs[job] for job in region.jobs if job not in self._jobs]:
+                self._fresh[nodes] = new
+
+    def _look_for_all(self, state: TrainingState, policy: Admission, depth: int) -> None:
+        """Take all nodes for one region."""
+        nodes = state.pool.everywhere
+        region = self._regions.setdefault(nodes, Region(nodes))
+        region.jobs = [job for _, job in in_order(state, policy, depth)]
+        if new := [state.jobs[job] for job in region.jobs if job not in self._jobs]:
+            self._fresh[nodes] = new
 
     def _may_put_off(self, state: TrainingState, policy: Admission) -> bool:
         """Return whether reservations may be made later: jobs start here alone, and each fits somewhere."""
@@ -208,86 +279,151 @@ class Plan:
             and (ends[-1][0] if ends else 0) + self._waiting.longest * (state.queue.size + 1) < NEVER
         )
 
-    def _go_through(self, now: int, policy: Admission, hopes: Hopes | None) -> Iterator[tuple[JobState, Placement]]:
-        """Plan jobs in order as long as one of their region could start now (None: nobody knows); yield who does."""
-        if hopes is not None and not hopes:
-            return
-        state, _ = self._seen
-        for time, js in list(self.put_off.values()):
-            if time == now and is_kept_out(state, js):  # one that has just started may have used up a limit
-                del self.put_off[js.id]
-                if hopes is not None:
-                    hopes.planned(js.id, ())
-                continue
-            if hopes is not None and not hopes.among(js):
-                continue
-            del self.put_off[js.id]
-            if time < now or (hopes is not None and js.id not in hopes):
-                self._reserve(time, js)
-            elif (placement := self._place_now(now, js, policy)) is not None:
-                yield js, placement
-            if hopes is not None:
-                parts = self.slots[js.id].parts if js.id in self.slots else js.placement
-                hopes.planned(js.id, parts)
-                if not hopes and state.limits is None:
-                    return
+    def _first_end(self, now: int, region: Region) -> int:
+        """Return when something of a region next becomes free; one that is late counts as just after now."""
+        assert self._held is not None
+        first = region.first_end
+        for node in members(region.nodes):
+            times = self._held.times[node]
+            if (index := bisect_right(times, region.at)) < len(times) and times[index] < first:
+                first = times[index]
+        return max(first, now + 1) if first < NEVER else now + 1
 
-    def _place_now(self, now: int, js: JobState, policy: Admission) -> Placement | None:
+    # --- job by job -------------------------------------------------------------------------------------------
+
+    def _go_through_all(
+        self, now: int, policy: Admission, regions: list[Region]
+    ) -> Iterator[tuple[JobState, Placement]]:
+        """Plan all jobs in order; yield those that start now."""
+        state, _ = self._seen
+        for region in regions:
+            for _, js in region.left():
+                if is_kept_out(state, js):  # one that has just started may have used up a limit
+                    self._jobs.discard(js.id)
+                elif (placement := self._place_now(region, now, js, policy)) is not None:
+                    yield js, placement
+
+    def _go_through(
+        self, now: int, policy: Admission, regions: list[Region], hopes: Hopes
+    ) -> Iterator[tuple[JobState, Placement]]:
+        """Plan jobs in order as long as one of their region could start now; yield who does."""
+        state, _ = self._seen
+        held_back = len(state.queue.aside)
+        active = [region for region in regions if hopes.regions.get(region.nodes)]
+        while active:
+            region = active[0] if len(active) == 1 else min(active, key=Region.head)
+            time, js = region.take()
+            placement = None
+            if time < now or js.id not in hopes:
+                self._reserve(region, time, js)
+            elif (placement := self._place_now(region, now, js, policy)) is not None:
+                yield js, placement
+                if len(state.queue.aside) != held_back:  # it has used up a limit
+                    held_back = len(state.queue.aside)
+                    self._hold_back(now, regions, js, hopes)
+            slot = self.slots.get(js.id)
+            nodes = mask_of(slot.parts if slot is not None else placement or ())
+            if not hopes.planned(js.id, region.nodes, nodes) or not region.has_left:
+                active = [each for each in active if each.has_left and hopes.regions[each.nodes]]
+
+    def _hold_back(self, now: int, regions: list[Region], started: JobState, hopes: Hopes) -> None:
+        """Give those no reservation who come after a job that has started and are held back by a limit since."""
+        state, _ = self._seen
+        for region in regions:
+            for job in region.hold_back(now, (started.key, started.id), state.queue.aside):
+                self._jobs.discard(job)
+                hopes.planned(job, region.nodes, 0)
+
+    def _place_now(self, region: Region, now: int, js: JobState, policy: Admission) -> Placement | None:
         """Return where a job starts now; None when its reservation, made here, is for later."""
         state, rule = self._seen
         fresh = js.id in policy.stopped  # it starts at the next decision at the earliest
         placement = None if fresh else rule.place(state.pool, js)
         if placement is not None and self.profile.fits(js, placement, now, run_time(state, js, placement)):
             return placement
-        return self._reserve(now, js, start_now=not fresh)
+        return self._reserve(region, now, js, start_now=not fresh)
 
-    def _reserve(self, now: int, js: JobState, *, start_now: bool = False) -> Placement | None:
+    def _reserve(self, region: Region, now: int, js: JobState, *, start_now: bool = False) -> Placement | None:
         """Make the reservation of a job; return where it starts at once, where it may and that is its time."""
         state, rule = self._seen
-        start, length, parts = self._earliest(now, js)
+        length = self._left.get(js.id) or length_of(js, now)
+        known = region.known(now, js, length, self.profile) if self._lazy else None
+        found, length = (known, length) if known is not None else self._search(now, js, length)
+        start, parts, _ = found
         if start >= NEVER:
+            self._jobs.discard(js.id)
+            region.leave_out((js.id,))
             return None
         if start == now and start_now and (placement := reserved(state, js, parts, rule)) is not None:
             return placement
-        self.profile.reserve(js, parts, start, start + length)
+        if self._lazy:
+            region.note(js.id, found, length, known)
+        self.profile.plan(js, parts, start, start + length)
         if js.id not in self._left:
             self.slots[js.id] = Slot(js, start, start + length, parts)
             heappush(self._starts, (start, js.id))
         return None
 
-    def _earliest(self, now: int, js: JobState) -> tuple[int, int, Parts]:
-        """Return (start, length, parts) of the earliest reservation. The length depends on the nodes, so the search
-        may be repeated once."""
+    def _search(self, now: int, js: JobState, length: int) -> tuple[Found, int]:
+        """Return the earliest reservation and its length, which depends on the nodes: the search may be repeated."""
         state, rule = self._seen
-        profile = self.profile
-        single = self._waiting.is_single(state, rule, js)
-
-        def search(length: int) -> tuple[int, Parts]:
-            if single:
-                return profile.on_one_node(js, now, length)
-            domains = rule.domains(state.pool, js)
-            return min((profile.on_nodes(js, now, length, domain) for domain in domains), key=lambda found: found[0])
-
-        length = self._left.get(js.id) or length_of(js, now)
-        start, parts = search(length)
-        if not state.speed.constant and start < NEVER:
-            there = run_time(state, js, tuple((node, (1 << count) - 1) for node, count in parts))
+        found = self._earliest(now, js, length)
+        if not state.speed.constant and found.start < NEVER:
+            there = run_time(state, js, tuple((node, (1 << count) - 1) for node, count in found.parts))
             if there != length:
-                length = there
-                start, parts = search(length)
-        return start, length, parts
+                return self._earliest(now, js, there), there
+        return found, length
+
+    def _earliest(self, now: int, js: JobState, length: int) -> Found:
+        state, rule = self._seen
+        if self._waiting.is_single(state, rule, js):
+            return self.profile.on_one_node(js, now, length)
+        found = [self.profile.on_nodes(js, now, length, domain) for domain in rule.domains(state.pool, js)]
+        return found[0] if len(found) == 1 else min(found, key=lambda each: each.start)._replace(reason=())
 
 
-def _alike(one: list[int], other: list[int]) -> int:
-    """Return how many jobs two lists have in common at their beginning; slices are compared faster than jobs."""
-    low, high = 0, min(len(one), len(other)) + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        if one[low:middle] == other[low:middle]:
-            low = middle
-        else:
-            high = middle
-    return low
+def _last(state: TrainingState, depth: int) -> Entry | None:
+    """Return the last job that is to have a reservation; None if all are."""
+    if state.queue.size <= depth:
+        return None
+    entries = sorted(chain.from_iterable([list(lane)[:depth] for lane in state.queue.lanes.values()]))
+    return entries[depth - 1]
+
+
+def _versions(state: TrainingState, lanes: list[Lane]) -> list[int]:
+    """Return numbers that are others when the order of the jobs of these lanes may be another one."""
+    versions = [lane.version for lane in lanes]
+    return versions if len(versions) == 1 else [*versions, state.refreshed]
+
+
+def _jobs_of(lanes: list[Lane], last: Entry | None) -> list[int]:
+    """Return the jobs of these lanes in order, up to the last one that counts."""
+    entries = list(lanes[0])
+    for lane in lanes[1:]:
+        entries += lane
+    if len(lanes) > 1:
+        entries.sort()
+    return [job for _, job in (entries if last is None else entries[: bisect_right(entries, last)])]
+
+
+def in_order(state: TrainingState, policy: Admission, count: int) -> list[Entry]:
+    """Return the first ``count`` waiting jobs in the policy's current order."""
+    lanes = state.queue.lanes.values()
+    if len(lanes) == 1:
+        return list(next(iter(lanes)))[:count]
+    if not state.quotas and type(policy.order).lane is Order.lane:
+        if count == 1 and lanes:
+            return [min(lane.head for lane in lanes)]
+        return sorted(chain.from_iterable([list(lane)[:count] for lane in lanes]))[:count]
+    ordered = merge(*(_keyed(state, policy, lane) for lane in lanes))
+    return [entry for *_, entry in islice(ordered, count)]
+
+
+def _keyed(state: TrainingState, policy: Admission, lane: Lane) -> Iterable[tuple[bool, object, object, Entry]]:
+    first = state.jobs[lane.head[1]]
+    later = state.quotas and not guaranteed(first)
+    key = policy.order.lane_key(state, first)
+    return ((later, tier_of(entry[0]), key, entry) for entry in lane)
 
 
 def is_kept_out(state: TrainingState, js: JobState) -> bool:

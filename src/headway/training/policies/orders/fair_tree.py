@@ -32,35 +32,41 @@ def fair_tree(
     usage: Mapping[Who, float], weights: Mapping[str, int], tenants: Mapping[str, Tenant] | None = None
 ) -> dict[Who, float]:
     """Return the factor of each user of each account: 1 for the first, down to 1 over their number."""
-    return _Tree(usage, weights, tenants or {}).factors()
+    return FairTree(usage, weights, tenants or {}).factors(usage)
 
 
-class _Tree:
-    def __init__(self, usage: Mapping[Who, float], weights: Mapping[str, int], tenants: Mapping[str, Tenant]) -> None:
-        self._users = len(usage)
+class FairTree:
+    """The tree of these users, for any usage."""
+
+    def __init__(self, users: Iterable[Who], weights: Mapping[str, int], tenants: Mapping[str, Tenant]) -> None:
+        self._paths: dict[Who, list[_Member]] = {}
+        """Of each user: itself and the accounts above it, the nearest first."""
         self._below: dict[str, dict[_Member, None]] = {}
-        self._used: dict[_Member, float] = {}
         self._weights: dict[_Member, int] = {}
-        for (account, user), used in usage.items():
-            member = _Member(account, user, is_user=True)
+        self._used: dict[_Member, float] = {}
+        for account, user in users:
+            path = self._paths[account, user] = [_Member(account, user, is_user=True)]
             own = dict(tenants[account].users) if account in tenants and tenants[account].users else {}
-            self._weights[member] = own.get(user, 1)
-            self._add(member, account, used)
+            self._weights[path[0]] = own.get(user, 1)
             while account:
-                above = tenants[account].parent if account in tenants else ""
-                self._weights[_Member(account, "", is_user=False)] = weights.get(account, 1)
-                self._add(_Member(account, "", is_user=False), above, used)
-                account = above
+                self._below.setdefault(account, {})[path[-1]] = None
+                path.append(_Member(account, "", is_user=False))
+                self._weights[path[-1]] = weights.get(account, 1)
+                account = tenants[account].parent if account in tenants else ""
+            self._below.setdefault("", {})[path[-1]] = None
+        self._shares = {above: sum(self._weights[each] for each in below) for above, below in self._below.items()}
 
-    def _add(self, member: _Member, above: str, used: float) -> None:
-        self._below.setdefault(above, {})[member] = None
-        self._used[member] = self._used.get(member, 0.0) + used
-
-    def factors(self) -> dict[Who, float]:
-        left = self._users
+    def factors(self, usage: Mapping[Who, float]) -> dict[Who, float]:
+        """Return the factor of each user."""
+        used = self._used = dict.fromkeys(self._weights, 0.0)
+        for who, path in self._paths.items():
+            own = usage[who]
+            for member in path:
+                used[member] += own
+        users = left = len(self._paths)
         found: dict[Who, float] = {}
         for same in self._ranked([""]):
-            found |= dict.fromkeys(same, left / self._users)
+            found |= dict.fromkeys(same, left / users)
             left -= len(same)
         return found
 
@@ -78,8 +84,7 @@ class _Tree:
         if not above:
             return self._used[member] / self._weights[member]
         whole = self._used[_Member(above, "", is_user=False)]
-        shares = sum(self._weights[each] for each in self._below[above])
-        return self._used[member] * shares / whole / self._weights[member] if whole else 0.0
+        return self._used[member] * self._shares[above] / whole / self._weights[member] if whole else 0.0
 
 
 def _groups(levels: Mapping[_Member, float]) -> list[list[_Member]]:
