@@ -78,7 +78,7 @@ def test_headway_columns_map_to_every_field_and_empty_cells_to_defaults() -> Non
         0, 0, HOUR, gpus=8, name="vision-1", tenant="vision", partition="a100", gpu_types=("a100", "h100"), nodes=1,
         cpu_milli=32_000, memory_bytes=64 * 10**9, estimate=2 * HOUR, priority=1, qos="normal", user="ada",
         checkpoint=12 * SECOND + SECOND // 2, restore=20 * SECOND, checkpoint_every=30 * MINUTE,
-        communication_ppm=150_000, model="resnet50",
+        communication_ppm=150_000, model="resnet50", reservation="course",
     )  # fmt: skip
     assert second == Job(
         1, 60_500_000_000, 15 * MINUTE, gpus=1, gpu_milli=500, name="speech-1", tenant="speech", cpu_milli=2500,

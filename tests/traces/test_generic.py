@@ -106,7 +106,7 @@ def test_every_field_can_be_mapped(tmp_path: Path) -> None:
         "restore": "6", "checkpoint_every": "7", "outcome": "FAILED", "outcome_after": "30", "patience": "9",
         "nodes": "1", "retries": "2", "priority": "-3", "cpus": "2.5", "memory": "64", "communication": "0.25",
         "preemptible": "no", "name": "a", "tenant": "b", "user": "c", "partition": "d", "qos": "e", "model": "f",
-        "gpu_types": "x;y",
+        "gpu_types": "x;y", "reservation": "g",
     }  # fmt: skip
     assert set(cells) | {"start", "end"} == set(KINDS)
     text = ",".join(f"c_{field}" for field in cells) + "\n" + ",".join(cells.values()) + "\n"
@@ -116,6 +116,7 @@ def test_every_field_can_be_mapped(tmp_path: Path) -> None:
         cpu_milli=2500, memory_bytes=64 * 2**30, estimate=2 * MINUTE, priority=-3, qos="e", user="c", preemptible=False,
         checkpoint=5 * SECOND, restore=6 * SECOND, checkpoint_every=7 * SECOND, communication_ppm=250_000,
         outcome=Outcome.FAILS, outcome_after=30 * SECOND, retries=2, patience=9 * SECOND, model="f",
+        reservation="g",
     )  # fmt: skip
 
 
