@@ -8,9 +8,12 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from headway.core.tape import Tape
 from headway.errors import ExperimentError, TraceError
+from headway.metrics.training.summary import summarise
+from headway.report.training.explanation import explain
+from headway.report.training.story import story
 from headway.sim.resume import resume
 from headway.training.audit import audit
-from headway.training.cluster import uniform
+from headway.training.cluster import Qos, uniform
 from headway.training.dependency_check import check_dependencies, within_workload
 from headway.training.eligibility import Gate
 from headway.training.eligible_audit import has_terms
@@ -18,6 +21,7 @@ from headway.training.explain import why_waiting
 from headway.training.job import Job, Outcome, broken_rule, workload
 from headway.training.limits import LimitRule
 from headway.training.policies.registry import build
+from headway.training.preemption_rules import Mode, Preemption
 from headway.training.replay import replay
 from headway.training.rows import Kind
 from headway.training.terms import Terms, dependency, licences
@@ -487,3 +491,50 @@ def test_jobs_taken_away_in_the_middle_of_a_run_are_waited_for_no_longer() -> No
     moment.expect([])
     rows = moment.go_on().rows.tolist()
     assert [(row[0], row[2]) for row in rows if row[1] == Kind.START] == [(3 * SECOND + 1, 1), (8 * SECOND + 1, 2)]
+
+
+@pytest.mark.parametrize(("mode", "found"), [(Mode.CANCEL, {"c": 5.000000001}), (Mode.REQUEUE, {"c": 25})])
+def test_a_job_that_is_preempted_for_good_has_ended_and_one_that_is_requeued_has_not(
+    mode: Mode, found: dict[str, float]
+) -> None:
+    rules = Preemption(mode=mode, again_after=0)
+    cluster = replace(uniform(1, 5), qos=(Qos("high", 9, preempts=("low",)), Qos("low", 1)), preemption=rules)
+    victim, other = replace(job(0, 10, 4, "a"), qos="low"), replace(job(5, 10, 4, "b"), qos="high")
+    jobs = workload([victim, other, job(1, 5, 1, "c", after="afterany:a"), job(1, 5, 1, "d", after="afterok:a")])
+    made = drive("fifo+fit", World(cluster, jobs))
+    assert not audit(cluster, jobs, made.tape, complete=True)
+    assert starts(made)["c"] == found["c"]
+    assert bool(withdrawn(made)) == (mode is Mode.CANCEL)
+    assert replay(cluster, jobs, made.tape, build("fifo+fit"), complete=True).digest == made.tape.digest
+
+
+def test_a_summary_counts_withdrawn_jobs_as_cancelled() -> None:
+    made = played(
+        job(0, 10, 1, "a", Outcome.FAILS), job(1, 5, 1, "b", after="afterok:a"), job(2, 5, 1, "c", after="afterany:a")
+    )
+    numbers = summarise(made.tape, made.jobs, uniform(1, 8))
+    assert (numbers.jobs, numbers.to_come, numbers.cancelled, numbers.failed, numbers.finished) == (3, 0, 1, 1, 1)
+    assert numbers.wait_s.max == 0
+    assert numbers.makespan_s == 15
+
+
+def test_a_story_tells_what_a_job_waited_for_before_it_was_eligible() -> None:
+    cluster = uniform(1, 8)
+    jobs = workload(
+        [
+            job(0, 3600, 1, "a", Outcome.FAILS),
+            job(60, 5, 1, "b", after="afterok:a"),
+            job(60, 5, 1, "c", begin=7200 * SECOND),
+        ]
+    )
+    made = drive("fifo", World(cluster, jobs))
+    told = [story(cluster, jobs, made.tape, build("fifo"), number).all_lines()[1:] for number in (1, 2)]
+    assert told[0] == [
+        "          00:01:00  for 59m 00s  is not eligible",
+        "      waits for job a to finish",
+        "cancelled before it was eligible: waited 0s in all under fifo",
+    ]
+    assert told[1][:2] == ["          00:01:00  for 1h 59m  is not eligible", "      not before 02:00:00"]
+    held = explain(cluster, jobs, made.tape, build("fifo"), 1, 1800 * SECOND)
+    assert (held.status, held.told) == ("not eligible", "at 00:30:00 it is not eligible: waits for job a to finish")
+    assert explain(cluster, jobs, made.tape, build("fifo"), 1, 5000 * SECOND).status == "cancelled"

@@ -73,7 +73,14 @@ def asked(frame: pl.DataFrame, cells: Cells) -> list[pl.Series]:
         listed = listed.str.replace_all("license/", "", literal=True).str.replace_all("=", ":", literal=True)
         told = (listed != "").fill_null(False)
         found["licences"] = listed.zip_with(told, found["licences"]).alias("licences")
-    return [*found.values(), cells.text("JobName").alias("job_name")]
+    return [*found.values(), _job_names(frame, cells).alias("job_name")]
+
+
+def _job_names(frame: pl.DataFrame, cells: Cells) -> pl.Series:
+    """Return names of jobs: of their column, else as the command gives them."""
+    if cells.has("JobName") or not _has_lines(frame):
+        return cells.text("JobName")
+    return frame[LINE].str.replace(WRAPPED, "").str.extract(r"\s(?:--job-name[= ]|-J ?)(\S+)", 1)
 
 
 @dataclass(frozen=True, slots=True)
