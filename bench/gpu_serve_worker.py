@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from headway.live.frames import Frames, framed
 from headway.live.serving.messages import (
     ANSWERS,
     Answer,
@@ -24,13 +25,11 @@ from headway.live.serving.messages import (
     Evict,
     Fetch,
     Finished,
-    Frames,
     Hello,
     Loaded,
     Order,
     Run,
     Setup,
-    framed,
 )
 from headway.live.serving.payload import Packer, release, sweep, unpack
 

@@ -7,6 +7,7 @@ HeadwayError
 │   │   └── NoSuchRunError  a comparison has no run at this position; an IndexError too
 │   ├── InfeasibleJobError  a job that no empty cluster of this kind could run
 │   ├── ProfileError      a profile is broken, or a program could not be profiled
+│   ├── QueueError        jobs cannot be queued or run as asked: no queue, a folder that is taken, a store that is full
 │   ├── ServeError        pipelines cannot be served or called: no worker starts, nobody is there, a port is taken
 │   │   └── NoServerError   nobody answers at the address or in the folder
 │   ├── ShareError        programs cannot share a GPU: no GPU, no broker, a setting out of range
@@ -60,6 +61,10 @@ class ProfileError(InputError):
 
 class ShareError(InputError):
     """Programs cannot share a GPU as asked: no GPU, no driver, no broker, a setting out of range."""
+
+
+class QueueError(InputError):
+    """Jobs cannot be queued or run as asked: no queue is there, its folder is taken, its store cannot be written."""
 
 
 class ServeError(InputError):

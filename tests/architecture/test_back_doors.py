@@ -20,8 +20,8 @@ STATES = {"state", "_state"}
 """What a state is called, alone or as an attribute."""
 TYPES = {"TrainingState", "JobState", "ServingState", "WorkerState", "RequestState", "KernelsState", "ClientState"}
 TYPES |= {"Pool", "Queue", "Account", "GpuMemory", "Batch", "Respeeded"}
-READING = {"cell_of", "cells", "check", "copy", "entry_worker", "fastest_path", "get", "items", "keys", "launch", "on"}
-READING |= {"over", "values"}
+READING = {"cell_of", "cells", "check", "copy", "done_at", "entry_worker", "fastest_path", "get", "in_order", "items"}
+READING |= {"keys", "launch", "on", "over", "values"}
 """Methods of what belongs to a state that change nothing."""
 FROM_OUTSIDE = {"expect", "revise"}
 """Verbs of a state for changes from outside: no executor calls them."""

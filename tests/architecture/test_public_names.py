@@ -204,6 +204,17 @@ COMMANDS = {
     ],
     "gpu sweep": ["high", "low", "--policies", *GRID, *GPU, *CELLS],
     "gpu predict": ["high", "low", "--slo", "--floor", "--think", "--alone", "--seconds", "--seed", "--json"],
+    "queue start": ["--gpus", "--policy", "--estimate", "--folder", "--foreground"],
+    "queue submit": [
+        *("command", "--gpus", "--cpus", "--memory", "--tenant", "--estimate", "--name", "--retries", "--grace"),
+        *("--priority", "--no-preempt", "--folder"),
+    ],
+    "queue cancel": ["job", "--now", "--folder"],
+    "queue stop": ["--kill", "--now", "--wait", "--folder"],
+    "queue list": ["--all", "--folder", "--json"],
+    "queue show": ["job", "--folder", "--json"],
+    "queue logs": ["job", "--follow", "-f", "--stderr", "--folder"],
+    "queue report": ["--out", "-o", "--folder"],
     "serve start": [
         *(
             "app_file",

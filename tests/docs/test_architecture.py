@@ -65,8 +65,8 @@ def test_what_is_drawn_exists() -> None:
         assert path.is_file(), file
 
 
-def test_five_ways_are_drawn() -> None:
-    assert len(DRAWN) == 5
+def test_six_ways_are_drawn() -> None:
+    assert len(DRAWN) == 6
 
 
 def test_the_layers_are_those_of_the_contract() -> None:

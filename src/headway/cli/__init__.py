@@ -108,6 +108,11 @@ def _commands(given: Sequence[str]) -> Any:
         from headway.cli.app import app as serving
 
         return serving
+    if given and given[0] == "queue" and "report" not in given[1:2]:
+        from headway.cli import queue_jobs  # noqa: F401 - it adds its commands
+        from headway.cli.app import app as queueing
+
+        return queueing
     from headway.cli.program import app as every
 
     return every

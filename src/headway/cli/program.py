@@ -7,6 +7,7 @@ from headway.cli import (  # noqa: F401 - each adds its commands
     commands,
     model_profiles,
     profiles,
+    queue_jobs,
     serve_status,
     sharing,
     stored_runs,
@@ -27,10 +28,11 @@ _ORDER = (
 _PANELS = {
     **dict.fromkeys(_ORDER[2:11], "Stored runs"),
     **dict.fromkeys(("call", "load", "serve"), "Serving"),
+    "queue": "Training",
     **dict.fromkeys(("profile", "share", "trace"), "Traces and programs"),
 }
 """The panel of the help that a command is in, where it is not the first."""
-_GROUPS = (*GROUPS, "serve", "profile", "share", "trace")
+_GROUPS = (*GROUPS, "queue", "serve", "profile", "share", "trace")
 
 
 def _group(added: Any) -> str:

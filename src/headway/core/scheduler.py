@@ -1,9 +1,9 @@
 """The one loop: drain an instant, decide once, commit what was decided, go on.
 
-All events of one moment are applied, in the rank order that the executor keeps (finished, failed, cancelled, node
-failed, recovered, drained, arrived, woke), before the policy is asked. It is asked once an instant. Each action is
-checked, committed and handed to the executor before the next one is taken from the policy. What the state says an event
-or an action caused is handed to the executor too.
+All events of one moment are applied, in the rank order that the executor keeps (finished, failed, interrupted,
+cancelled, withdrawn, node failed, recovered, drained, arrived, progressed, woke), before the policy is asked. It is
+asked once an instant. Each action is checked, committed and handed to the executor before the next one is taken from
+the policy. What the state says an event or an action caused is handed to the executor too.
 """
 
 from collections.abc import Callable, Iterator

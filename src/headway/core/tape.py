@@ -151,11 +151,16 @@ class TapeWriter:
         tape = Tape(rows, self._notes)
         if self._stream is not None and self._folder is not None:
             self._stream = None
-            table = pa.Table.from_batches([_batch(rows, 0, self._notes)], schema=SCHEMA)
-            with replacing(self._folder / FINAL_NAME) as file:
-                pq.write_table(table, file, compression="lz4", use_dictionary=False, write_statistics=False)
+            write(tape, self._folder)
             (self._folder / STREAM_NAME).unlink()
         return tape
+
+
+def write(tape: Tape, folder: Path) -> None:
+    """Write a whole tape to a folder, as Parquet."""
+    table = pa.Table.from_batches([_batch(tape.rows, 0, tape.notes)], schema=SCHEMA)
+    with replacing(folder / FINAL_NAME) as file:
+        pq.write_table(table, file, compression="lz4", use_dictionary=False, write_statistics=False)
 
 
 def _batch(block: npt.NDArray[np.int64], first: int, notes: dict[int, str]) -> pa.RecordBatch:

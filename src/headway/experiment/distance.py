@@ -43,7 +43,7 @@ def distance(first: StoredRun, second: StoredRun | None) -> Answer:
 
 def simulated(live: StoredRun) -> StoredRun:
     """Play the workload of a run in virtual time, under the same policy and on the same fleet or cluster."""
-    scene = live.scene.simulated()
+    scene = live.scene.simulated(live.tape)
     if scene is None:
         raise ExperimentError(f"{live.folder} is a simulated run: name the run to compare it with")
     result = play(scene)

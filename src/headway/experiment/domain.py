@@ -77,8 +77,8 @@ class Scene(ABC):
     def policy_name(self) -> str:
         """Return the policy as it is written in full; its code is not run where it is not trusted."""
 
-    def simulated(self) -> "Scene | None":
-        """Return the same scene in virtual time; None where it is in virtual time already."""
+    def simulated(self, tape: Tape | None = None) -> "Scene | None":
+        """Return the scene of a live run in virtual time, as its tape tells it; None where it is in virtual time."""
         return None
 
     def policy_parts(self, policy: Any) -> Sequence[object]:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 Record = TypeVar("Record")
 EXPERIMENT_NAME = "experiment.toml"
 RESULT_NAME = "result.json"
+QUEUE_NAME = "queue.sqlite"
+"""The store of a queue, in its folder; its runs are made from it."""
 WHATIF_NAME = "whatif.json"
 CONTINUATION_NAME = "continuation"
 """In a folder of a what-if that is no run: the tape of what followed the changes."""
@@ -214,13 +216,22 @@ def open_run(folder: str | Path, *, trust: bool = False) -> StoredRun:
 
     It is data: a Python file that it names or holds is not run, now or later, unless ``trust`` says so.
     """
-    folder = Path(folder)
+    folder = up_to_date(Path(folder))
     tape, result = read(folder)
     domain, document = _scale(folder)
     experiment = toml.typed(document, domain.tables, str(folder / EXPERIMENT_NAME))
     scene = domain.load(experiment, folder, trust=trust)
     check_rows(folder, tape, *scene.row_kinds())
     return StoredRun(folder, scene, tape, is_complete(result), result)
+
+
+def up_to_date(folder: Path) -> Path:
+    """Return the run folder of a queue with all that has happened there so far; any other folder as it is."""
+    if not any((each / QUEUE_NAME).is_file() for each in (folder, folder.resolve().parent.parent)):
+        return folder
+    from headway.experiment.jobs.queue_folder import exported
+
+    return exported(folder)
 
 
 def is_complete(result: Mapping[str, Any]) -> bool:

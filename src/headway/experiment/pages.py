@@ -11,7 +11,14 @@ from headway.core.tape import holds_tape
 from headway.errors import ExperimentError, InputError, TapeError, unknown_name
 from headway.experiment.cells import CELLS_NAME
 from headway.experiment.domain import Row, Shown, Tell
-from headway.experiment.folder import check_output, explains_corrupt_tape, open_run, read as read_folder, scale_name
+from headway.experiment.folder import (
+    check_output,
+    explains_corrupt_tape,
+    open_run,
+    read as read_folder,
+    scale_name,
+    up_to_date,
+)
 from headway.experiment.registry import domain, domain_of
 from headway.experiment.several import read_order
 from headway.experiment.stored import Note, cut_short, inside, what_if_line
@@ -71,6 +78,7 @@ def folders(given: Sequence[str], note: Note) -> list[Place]:
             raise TapeError(f"run folder {folder}: there is no such folder")
         if (line := what_if_line(folder)) is not None:
             raise TapeError(line)
+        folder = up_to_date(folder)
         below = [(folder,)] if holds_tape(folder) else list(_below(folder, note))
         if not below and (folder / CELLS_NAME).is_dir():
             kept = f"headway SCALE sweep -o {folder} --keep-runs"

@@ -19,13 +19,14 @@ from headway.core.tape import Tape, TapeWriter
 from headway.errors import TapeError
 from headway.sim.faults import Faults
 from headway.sim.training import SimulatedCluster
-from headway.training.actions import Action, StartJob
+from headway.training.actions import Action, StartJob, WakeAt
 from headway.training.cluster import Cluster
 from headway.training.events import Event
 from headway.training.job import Job
 from headway.training.policies.compose import ComposedPolicy
-from headway.training.replay import Step, decode
+from headway.training.replay import Step, Walk, decode
 from headway.training.resources import Grant
+from headway.training.rows import Kind
 from headway.training.speed import Costs, SpeedModel
 from headway.training.state import TrainingState
 from headway.units import format_duration
@@ -108,8 +109,10 @@ def resume(
     ``policy`` is fresh and not bound yet. With ``asking`` it is the policy that was recorded: it decides at each step,
     which rebuilds its memory, and has to decide what the tape says. Without, the recorded actions are carried out, and
     the policy only orders the queue: so another policy can go on from here. Ends were noticed at multiples of
-    ``completions``.
+    ``completions``. A live run is taken up with its state; programs that ran then end when their jobs are expected to.
     """
+    if any(job.open_end for job in jobs):
+        return _of_live(cluster, jobs, tape.until(at), at, policy, speed, costs, asking)
     state = TrainingState(cluster, to_come=len(jobs), arrangement=policy, speed=speed, costs=costs)
     policy.bind(state)
     moment = Moment(at, state, policy, SimulatedCluster(jobs, state, faults, completions=completions))
@@ -122,6 +125,31 @@ def resume(
             progress(step.time, state)
     moment.executor.catch_up(at)
     return moment
+
+
+def _of_live(
+    cluster: Cluster,
+    jobs: Sequence[Job],
+    tape: Tape,
+    at: int,
+    policy: ComposedPolicy,
+    speed: SpeedModel | None,
+    costs: Costs | None,
+    asking: bool,
+) -> Moment:
+    """Return the end of a live tape as a moment that can be simulated on."""
+    walk = Walk(cluster, jobs, tape, policy, asking=asking, speed=speed, costs=costs)
+    for _ in walk:
+        pass
+    state = walk.state
+    executor = SimulatedCluster(jobs, state)
+    arrived = set(tape.of(int(Kind.ARRIVED))[:, 2].tolist())
+    executor.expect([job for job in jobs if job.id not in arrived])
+    executor.follow(at, list(state.running.values()))
+    for time in tape.of(int(Kind.WAKE_AT))[:, 6].tolist():
+        if time > at:
+            executor.execute(at, WakeAt(time))
+    return Moment(at, state, policy, executor)
 
 
 def _as_held(state: TrainingState, action: Action) -> Action:

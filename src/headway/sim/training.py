@@ -126,7 +126,7 @@ class SimulatedCluster:
                 self._entrance.on_start(now, action.job)
             if self._moved:
                 self._moved.pop(js.id, None)  # of an earlier lease
-            if job.outcome or self.completions or js.every:
+            if job.outcome or self.completions or js.every or job.open_end:
                 heappush(self._heap, (self._end(js), _END_RANK[job.outcome], js.id, js.lease, None))
             else:
                 left = job.work - js.done

@@ -81,6 +81,7 @@ _COLUMNS = (
     _Column("patience", "patience", "time"),
     _Column("model", "model", "text"),
     _Column("reservation", "reservation", "text"),
+    _Column("open_end", "open_end", "flag"),
     _Column("name", "name", "text"),
 )
 _TERMS = (

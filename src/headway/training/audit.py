@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterable, Sequence
 
 from headway.core.audit import MOST_FINDINGS, Auditor, Finding, audited, row_ranks
 from headway.core.tape import Tape
-from headway.training import events
 from headway.training.books import Books, Life
 from headway.training.cluster import Cluster
 from headway.training.eligible_audit import EligibilityBooks, has_terms
+from headway.training.end_audit import wrong_end
+from headway.training.event_ranks import RANKS
 from headway.training.guarantee_audit import unkept_promises
-from headway.training.job import Job, Outcome
+from headway.training.job import Job
 from headway.training.limit_audit import LimitBooks
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.preemption_audit import STOPS, PreemptionBooks
@@ -26,18 +27,6 @@ from headway.training.reservation_audit import ReservationBooks
 from headway.training.rows import Kind
 from headway.training.speed import Costs, SpeedModel
 
-_RANKS: dict[int, int] = {
-    Kind.ARRIVED: events.JobArrived.rank,
-    Kind.FINISHED: events.JobFinished.rank,
-    Kind.FAILED: events.JobFailed.rank,
-    Kind.CANCELLED: events.JobCancelled.rank,
-    Kind.WITHDRAWN: events.JobWithdrawn.rank,
-    Kind.NODE_FAILED: events.NodeFailed.rank,
-    Kind.NODE_RECOVERED: events.NodeRecovered.rank,
-    Kind.NODE_DRAINED: events.NodeDrained.rank,
-    Kind.WOKE: events.Woke.rank,
-}
-_OUTCOMES: dict[int, Outcome] = {Kind.FAILED: Outcome.FAILS, Kind.CANCELLED: Outcome.CANCELLED}
 _START, _MIGRATE, _REALLOCATE = int(Kind.START), int(Kind.MIGRATE), int(Kind.REALLOCATE)
 _COST, _PAUSE = int(Kind.COST), int(Kind.PAUSE)
 _ACTIONS = (_START, Kind.PREEMPT, *STOPS, _MIGRATE, _REALLOCATE, Kind.WAKE_AT, Kind.REFUSED)
@@ -63,7 +52,7 @@ def audit(
     multiple of that; this holds in virtual time only. ``progress`` is called with the row from time to time.
     """
     clerk = _Clerk(cluster, jobs, speed or SpeedModel(cluster), costs or Costs(), punctual, completions or 1)
-    ranks = row_ranks(tape, _RANKS, _ACTIONS, Kind.STALE)
+    ranks = row_ranks(tape, RANKS, _ACTIONS, Kind.STALE)
     found = audited(tape, ranks, clerk, complete=complete, progress=progress)
     if policy is not None and not found:
         broken = unkept_promises(cluster, jobs, tape, policy, speed=speed, costs=costs)
@@ -105,6 +94,8 @@ class _Clerk(Auditor):
         self._emptied: set[int] = set()
         """Nodes that failed or were emptied in this instant."""
         self._failed_node = False
+        self._interrupted: int | None = None
+        """A job whose run is gone: an EVICTED row has to follow."""
         self._to_queue_again: int | None = None
         """A job whose failed attempt has to be followed by QUEUED_AGAIN."""
         self._shared: set[tuple[int, int]] = set()
@@ -124,6 +115,8 @@ class _Clerk(Auditor):
             Kind.EVICTED: self._on_evicted,
             Kind.RESPEED: self._on_respeed,
             Kind.QUEUED_AGAIN: self._on_queued_again,
+            Kind.INTERRUPTED: self._on_interrupted,
+            Kind.PROGRESSED: self._on_progressed,
             **dict.fromkeys((Kind.WOKE, Kind.WAKE_AT, Kind.REFUSED), lambda row: None),
         }
 
@@ -131,6 +124,9 @@ class _Clerk(Auditor):
         if self._to_queue_again is not None and kind != Kind.QUEUED_AGAIN:
             self._find("retry", f"job {self._to_queue_again} has retries left and was not queued again")
             self._to_queue_again = None
+        if self._interrupted is not None and kind != Kind.EVICTED:
+            self._find("evict", f"job {self._interrupted} was interrupted and not queued again")
+            self._interrupted = None
 
     def _find_open(self) -> None:
         for job, life in self._lives.items():
@@ -173,22 +169,12 @@ class _Clerk(Auditor):
             self._limits.arrive(self._jobs[job])
 
     def _on_ended(self, row: list[int]) -> None:
-        now, kind, job, lease, _, _, value = row
+        now, kind, job = row[:3]
         life = self._lives.get(job)
         if life is None:
             self._find("end", f"job {job} ends but neither waits nor runs")
             return
-        if lease != life.lease or (not lease and kind != Kind.CANCELLED):
-            self._find("lease", f"job {job} ends under lease {lease}, its live one is {life.lease}")
-        target = life.job.work if kind == Kind.FINISHED else life.job.ends_after
-        delivered = min(life.done_at(now), target)
-        if value != delivered:
-            self._find("service", f"job {job} was delivered {delivered} ns of work, the tape says {value}")
-        if kind == Kind.FINISHED or (lease and _OUTCOMES[kind] is life.job.outcome):
-            if delivered != target:
-                self._find("service", f"job {job} ends after {delivered} of {target} ns of work")
-            elif self._punctual and life.base < (before := now - self._completions) and life.done_at(before) >= target:
-                self._find("service", f"job {job} was done before {now} ns and still held its GPUs")
+        self._find_all(wrong_end(life, row, self._completions if self._punctual else None))
         self._stop(now, life)
         life.attempt += kind == Kind.FAILED
         if kind == Kind.FAILED and life.attempt <= life.job.retries:
@@ -347,7 +333,9 @@ class _Clerk(Auditor):
         if life is None:
             return
         node, lost, kept = row[4:]
-        if node not in self._emptied or row[2] not in self._books.on_node[node]:
+        was_interrupted, self._interrupted = self._interrupted == row[2], None
+        gone = was_interrupted or node in self._emptied
+        if not gone or row[2] not in self._books.on_node[node]:
             self._find("evict", f"job {row[2]} is evicted from node {node}, which did not go down or where it is not")
         life.settle(row[0])
         expected = life.lost_to_failure(row[0]) if self._failed_node else 0
@@ -360,6 +348,16 @@ class _Clerk(Auditor):
         life.saved = life.saved if self._failed_node else life.done
         after_failure = life.job.restore if life.done else 0
         life.debt = after_failure if self._failed_node else self._costs.of_preemption(life.job)
+
+    def _on_interrupted(self, row: list[int]) -> None:
+        if self._running(row, "is interrupted") is not None:
+            self._interrupted = row[2]
+            self._failed_node = not row[6]
+
+    def _on_progressed(self, row: list[int]) -> None:
+        life = self._lives.get(row[2])
+        if life is None or life.lease != row[3]:
+            self._find("lease", f"job {row[2]} progresses under lease {row[3]}, which is not its live one")
 
     def _on_respeed(self, row: list[int]) -> None:
         life = self._running(row, "changes speed")

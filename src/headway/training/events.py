@@ -15,11 +15,11 @@ class JobArrived(Struct, frozen=True, gc=False):
     """A job was submitted and is eligible."""
 
     job: Job
-    rank: ClassVar[int] = 7
+    rank: ClassVar[int] = 8
 
 
 class JobFinished(Struct, frozen=True, gc=False):
-    """A job delivered all its work."""
+    """A job delivered all its work; with lease 0 while it waited: its program ended by itself while it was stopped."""
 
     job: int
     lease: int
@@ -34,33 +34,45 @@ class JobFailed(Struct, frozen=True, gc=False):
     rank: ClassVar[int] = 1
 
 
+class JobInterrupted(Struct, frozen=True, gc=False):
+    """What ran of a job is gone, by no fault of its own: it waits again, at its last checkpoint.
+
+    With ``saved`` its program wrote that one right before it ended.
+    """
+
+    job: int
+    lease: int
+    saved: bool = False
+    rank: ClassVar[int] = 2
+
+
 class JobCancelled(Struct, frozen=True, gc=False):
     """The user cancelled a job, while it ran (its lease) or while it waited (lease 0)."""
 
     job: int
     lease: int
-    rank: ClassVar[int] = 2
+    rank: ClassVar[int] = 3
 
 
 class JobWithdrawn(Struct, frozen=True, gc=False):
     """A job left before it was eligible: cancelled by its user, or what it waits for can never happen."""
 
     job: int
-    rank: ClassVar[int] = 3
+    rank: ClassVar[int] = 4
 
 
 class NodeFailed(Struct, frozen=True, gc=False):
     """A node went down; its jobs go back to the queue, at their last periodic checkpoints."""
 
     node: int
-    rank: ClassVar[int] = 4
+    rank: ClassVar[int] = 5
 
 
 class NodeRecovered(Struct, frozen=True, gc=False):
     """A failed or drained node takes jobs again."""
 
     node: int
-    rank: ClassVar[int] = 5
+    rank: ClassVar[int] = 6
 
 
 class NodeDrained(Struct, frozen=True, gc=False):
@@ -68,15 +80,35 @@ class NodeDrained(Struct, frozen=True, gc=False):
 
     node: int
     evict: bool = False
-    rank: ClassVar[int] = 6
+    rank: ClassVar[int] = 7
 
 
 class Woke(Struct, frozen=True, gc=False):
     """The time that a policy asked for with ``WakeAt`` has come."""
 
-    rank: ClassVar[int] = 8
+    rank: ClassVar[int] = 10
+
+
+class JobProgressed(Struct, frozen=True, gc=False):
+    """What is expected of a job is known better, while it runs (its lease) or waits (lease 0)."""
+
+    job: int
+    lease: int
+    expected: int
+    """All its work, in nanoseconds at reference speed."""
+    rank: ClassVar[int] = 9
 
 
 Event: TypeAlias = (
-    JobArrived | JobFinished | JobFailed | JobCancelled | JobWithdrawn | NodeFailed | NodeRecovered | NodeDrained | Woke
+    JobArrived
+    | JobFinished
+    | JobFailed
+    | JobInterrupted
+    | JobCancelled
+    | JobWithdrawn
+    | JobProgressed
+    | NodeFailed
+    | NodeRecovered
+    | NodeDrained
+    | Woke
 )

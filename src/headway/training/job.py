@@ -78,6 +78,9 @@ class Job:
     """The advance reservation that it runs in; empty: none."""
     terms: Terms | None = None
     """What it waits for and counts under besides; None: nothing."""
+    open_end: bool = False
+    """Whether it is a real program, of which nobody knew the work: it ends when it does. Its work and outcome are what
+    was seen of it, or its estimate as long as it has not ended."""
 
     @property
     def width_milli(self) -> int:
@@ -88,6 +91,10 @@ class Job:
     def ends_after(self) -> int:
         """Work after which it ends, one way or another."""
         return self.work if self.outcome is Outcome.FINISHES else self.outcome_after
+
+    def delivered(self, done: int) -> int:
+        """Return the work that counts at its end: no more than it has, as ends are rounded up."""
+        return done if self.open_end else min(done, self.ends_after)
 
     @property
     def shared(self) -> bool:
@@ -124,6 +131,8 @@ def broken_rule(job: Job) -> str | None:
         return f"communication_ppm {job.communication_ppm} must lie in 0..1000000"
     if job.outcome is not Outcome.FINISHES and not 0 < job.outcome_after <= job.work:
         return f"outcome_after {job.outcome_after} must lie in 1..work ({job.work})"
+    if job.open_end and not job.estimate:
+        return "open_end needs an estimate: what is expected of it must not depend on how long it ran"
     if job.retries < 0 or job.patience < 0:
         return f"retries {job.retries} and patience {job.patience} must not be negative"
     return None if job.terms is None else broken_terms(job.terms)

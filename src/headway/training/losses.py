@@ -1,9 +1,20 @@
-"""Apply the events that are rare: jobs that fail, are cancelled or withdrawn; nodes that fail, are drained, recover."""
+"""Apply the events that are rare: jobs that fail, are interrupted, cancelled, withdrawn; nodes that fail or recover."""
 
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
-from headway.training.events import JobCancelled, JobFailed, JobWithdrawn, NodeDrained, NodeFailed, NodeRecovered, Woke
-from headway.training.jobstate import Status
+from headway.training.events import (
+    JobCancelled,
+    JobFailed,
+    JobFinished,
+    JobInterrupted,
+    JobProgressed,
+    JobWithdrawn,
+    NodeDrained,
+    NodeFailed,
+    NodeRecovered,
+    Woke,
+)
+from headway.training.jobstate import JobState, Status
 from headway.training.respeed import Respeeded
 from headway.training.rows import Kind
 
@@ -11,10 +22,11 @@ if TYPE_CHECKING:
     from headway.training.state import TrainingState
 
 
-RareEvent: TypeAlias = Woke | JobFailed | JobCancelled | JobWithdrawn | NodeFailed | NodeRecovered | NodeDrained
+OfJob: TypeAlias = JobFailed | JobInterrupted | JobCancelled | JobWithdrawn | JobProgressed
+OfNode: TypeAlias = NodeFailed | NodeRecovered | NodeDrained
 
 
-def lose(state: "TrainingState", now: int, event: RareEvent) -> Respeeded | None:
+def lose(state: "TrainingState", now: int, event: OfJob | OfNode | Woke) -> Respeeded | None:
     """Apply any event but an arrival and the end of a job; return the running jobs whose speed it changed."""
     match event:
         case Woke():
@@ -22,6 +34,11 @@ def lose(state: "TrainingState", now: int, event: RareEvent) -> Respeeded | None
             return None
         case JobFailed():
             return fail_job(state, now, event)
+        case JobInterrupted():
+            return interrupt(state, now, event)
+        case JobProgressed():
+            expect(state, now, event)
+            return None
         case JobCancelled():
             return cancel_job(state, now, event)
         case JobWithdrawn():
@@ -46,14 +63,27 @@ def fail(state: "TrainingState", now: int, node: int) -> Respeeded | None:
     caused: Respeeded = []
     for js in list(state.on_node[node].values()):
         caused += state.stop(now, js) or ()
-        every = js.job.checkpoint_every
-        unwritten = every if js.writing > now else 0
-        kept = max(js.saved, js.done - js.done % every - unwritten) if every else js.done
-        state.journal((now, int(Kind.EVICTED), js.id, js.lease, node, js.done - kept, kept))
-        js.done = kept
-        js.debt = js.job.restore if kept else 0
-        state.wait(now, js)
+        _fall_back(state, now, js, node)
     return caused or None
+
+
+def _fall_back(state: "TrainingState", now: int, js: JobState, node: int) -> None:
+    """Let a job that was stopped wait again from its last checkpoint."""
+    every = js.job.checkpoint_every
+    unwritten = every if js.writing > now else 0
+    kept = max(js.saved, js.done - js.done % every - unwritten) if every else js.done
+    state.journal((now, int(Kind.EVICTED), js.id, js.lease, node, js.done - kept, kept))
+    js.done = kept
+    js.debt = js.job.restore if kept else 0
+    state.wait(now, js)
+
+
+def _save(state: "TrainingState", now: int, js: JobState, node: int) -> None:
+    """Let a job that saved its work when it was stopped wait again from there."""
+    state.journal((now, int(Kind.EVICTED), js.id, js.lease, node, 0, js.done))
+    js.saved = js.done
+    js.debt = state.costs.of_preemption(js.job)
+    state.wait(now, js)
 
 
 def drain(state: "TrainingState", now: int, node: int, *, evict: bool) -> Respeeded | None:
@@ -63,10 +93,7 @@ def drain(state: "TrainingState", now: int, node: int, *, evict: bool) -> Respee
     caused: Respeeded = []
     for js in list(state.on_node[node].values()) if evict else ():
         caused += state.stop(now, js) or ()
-        state.journal((now, int(Kind.EVICTED), js.id, js.lease, node, 0, js.done))
-        js.saved = js.done
-        js.debt = state.costs.of_preemption(js.job)
-        state.wait(now, js)
+        _save(state, now, js, node)
     return caused or None
 
 
@@ -85,7 +112,7 @@ def fail_job(state: "TrainingState", now: int, event: JobFailed) -> Respeeded | 
         state.stale(now, Kind.FAILED, event.job, event.lease)
         return None
     caused = state.stop(now, js)
-    state.journal((now, int(Kind.FAILED), js.id, js.lease, -1, 0, min(js.done, js.job.ends_after)))
+    state.journal((now, int(Kind.FAILED), js.id, js.lease, -1, 0, js.job.delivered(js.done)))
     js.attempt += 1
     if js.attempt > js.job.retries:
         state.end(now, js)
@@ -94,6 +121,52 @@ def fail_job(state: "TrainingState", now: int, event: JobFailed) -> Respeeded | 
     js.done = js.saved = js.debt = 0
     state.wait(now, js)
     return caused
+
+
+def interrupt(state: "TrainingState", now: int, event: JobInterrupted) -> Respeeded | None:
+    """Let a job wait again whose run is gone; no attempt of it has failed. Return changed neighbours."""
+    js = state.running.get(event.job)
+    if js is None or js.lease != event.lease:
+        state.stale(now, Kind.INTERRUPTED, event.job, event.lease)
+        return None
+    state.journal((now, int(Kind.INTERRUPTED), js.id, js.lease, -1, 0, int(event.saved)))
+    caused = state.stop(now, js)
+    (_save if event.saved else _fall_back)(state, now, js, js.placement[0][0])
+    return caused
+
+
+def finish_waiting(state: "TrainingState", now: int, event: JobFinished) -> None:
+    """End a job that finished while it was stopped and waits by now; what is of an earlier lease is stale."""
+    js = state.jobs.get(event.job)
+    if js is None or event.lease or js.status is Status.RUNNING:
+        state.stale(now, Kind.FINISHED, event.job, event.lease)
+        return
+    if js.status is Status.WAITING:
+        state.dequeue(js)
+    state.journal((now, int(Kind.FINISHED), js.id, 0, -1, 0, js.job.delivered(js.done)))
+    state.end(now, js)
+
+
+def expect(state: "TrainingState", now: int, event: JobProgressed) -> None:
+    """Expect other work of a job than before, and put it where it belongs by that."""
+    js = state.jobs.get(event.job)
+    if js is None or js.lease * (js.status is Status.RUNNING) != event.lease:
+        state.stale(now, Kind.PROGRESSED, event.job, event.lease)
+        return
+    state.journal((now, int(Kind.PROGRESSED), js.id, event.lease, -1, 0, event.expected))
+    if js.status is Status.RUNNING:
+        state.leave_ranks(js)
+        js.expected = event.expected
+        state.enter_ranks(now, js)
+    elif js.status is Status.WAITING:
+        state.dequeue(js)
+        js.expected = event.expected
+        state.put_in_order(now, js)
+        state.enqueue(js)
+    else:
+        js.expected = event.expected
+    state.changes += 1  # reservations are made by expected ends
+    state.releases += 1
 
 
 def cancel_job(state: "TrainingState", now: int, event: JobCancelled) -> Respeeded | None:
@@ -107,6 +180,6 @@ def cancel_job(state: "TrainingState", now: int, event: JobCancelled) -> Respeed
         caused = state.stop(now, js)
     elif js.status is Status.WAITING:
         state.dequeue(js)
-    state.journal((now, int(Kind.CANCELLED), js.id, event.lease, -1, 0, min(js.done, js.job.ends_after)))
+    state.journal((now, int(Kind.CANCELLED), js.id, event.lease, -1, 0, js.job.delivered(js.done)))
     state.end(now, js)
     return caused

@@ -33,6 +33,8 @@ from headway.training.events import (
     JobCancelled,
     JobFailed,
     JobFinished,
+    JobInterrupted,
+    JobProgressed,
     JobWithdrawn,
     NodeDrained,
     NodeFailed,
@@ -134,6 +136,10 @@ def _event(jobs: Sequence[Job], row: list[int]) -> Event:
             return JobCancelled(subject, lease)
         case Kind.WITHDRAWN:
             return JobWithdrawn(subject)
+        case Kind.INTERRUPTED:
+            return JobInterrupted(subject, lease, bool(value))
+        case Kind.PROGRESSED:
+            return JobProgressed(subject, lease, value)
         case Kind.NODE_FAILED:
             return NodeFailed(subject)
         case Kind.NODE_RECOVERED:

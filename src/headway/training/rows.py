@@ -41,6 +41,8 @@ class Kind(IntEnum):
     WOKE = 8
     STALE = 9  # an event that came too late; value is its kind
     WITHDRAWN = 10  # left before it was eligible
+    INTERRUPTED = 11  # 1 when its work was saved; an EVICTED row follows
+    PROGRESSED = 12  # all its work, as it is expected now
     START = 20  # speed in ppm
     PREEMPT = 21  # work delivered so far
     MIGRATE = 22  # speed in ppm

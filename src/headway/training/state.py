@@ -230,10 +230,10 @@ class TrainingState:
     def _finished(self, now: int, event: JobFinished) -> Respeeded | None:
         js = self.running.get(event.job)
         if js is None or js.lease != event.lease:
-            self.stale(now, Kind.FINISHED, event.job, event.lease)
+            losses.finish_waiting(self, now, event)
             return None
         caused = self.stop(now, js)
-        if js.done > js.job.work:
+        if js.done > js.job.work and not js.job.open_end:
             js.done = js.job.work
         journal = self.journal
         journal((now, _FINISHED, js.id, js.lease, -1, 0, js.done))

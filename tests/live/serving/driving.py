@@ -8,18 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from headway.live.serving.messages import (
-    ANSWERS,
-    Answer,
-    Beat,
-    Finished,
-    Frames,
-    Hello,
-    Order,
-    Run,
-    Setup,
-    framed,
-)
+from headway.live.frames import Frames, framed
+from headway.live.serving.messages import ANSWERS, Answer, Beat, Finished, Hello, Order, Run, Setup
 from headway.live.serving.payload import Packer, release, sweep, unpack
 
 SOURCE = Path(__file__).resolve().parents[3] / "src"

@@ -11,11 +11,11 @@ import pytest
 import uvloop
 
 from headway.errors import RequestError, RequestRefusedError, ServeError
+from headway.live.frames import Frames
 from headway.live.serving.client import AsyncClient, Client, submission
 from headway.live.serving.control import OUTCOMES, Control, Failed
 from headway.live.serving.front import Front
 from headway.live.serving.links import AsyncSocketLink, connected
-from headway.live.serving.messages import Frames
 from headway.live.serving.place import Place
 from tests.live.serving.doors import running
 from tests.live.serving.fake import FakeServer

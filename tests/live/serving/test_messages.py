@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
+from headway.live.frames import Frames, framed
 from headway.live.serving.messages import (
     ANSWERS,
     ORDERS,
@@ -11,14 +12,12 @@ from headway.live.serving.messages import (
     Fetch,
     Fetched,
     Finished,
-    Frames,
     Hello,
     Loaded,
     Rejected,
     Run,
     Setup,
     Stop,
-    framed,
 )
 from headway.live.serving.payload import Payload
 

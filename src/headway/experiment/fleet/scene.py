@@ -122,7 +122,7 @@ class FleetScene(Scene):
         deciding.bind(state)
         return state, deciding
 
-    def simulated(self) -> "FleetScene | None":
+    def simulated(self, tape: Tape | None = None) -> "FleetScene | None":
         """Return the requests of a live run in virtual time."""
         if not self.experiment.serving.engine:
             return None

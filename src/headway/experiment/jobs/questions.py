@@ -72,7 +72,8 @@ def explain(
 def moment_of(stored: StoredRun, at: str | None, job: int) -> int:
     """Return the moment that is meant, which has to lie within what is recorded; the middle of the job's first wait."""
     last = int(stored.tape.column("time")[-1])
-    end = last if stored.complete else max(0, last - 1)  # the last step of a run that was cut short may be half a step
+    whole = stored.complete or stored.scene.experiment.run.engine  # that of a run that was cut short may be half a step
+    end = last if whole else max(0, last - 1)
     if at is None:
         return min(end, moment_to_ask(Ledger(stored.tape, stored.scene.jobs, stored.scene.cluster), job))
     if at.strip() == "end":

@@ -1,7 +1,7 @@
 """Prepare a run of training jobs: from the tables of an experiment to a cluster, jobs and a policy."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
@@ -64,6 +64,7 @@ from headway.training.job import Job
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.replay import about, replay
 from headway.training.rows import JOB_KINDS, PLACED_KINDS, Kind
+from headway.training.seen import played_again
 from headway.training.speed import Costs, SpeedModel
 from headway.training.state import TrainingState
 from headway.training.tenancy import divide
@@ -110,6 +111,14 @@ class JobsScene(Scene):
     def policy(self) -> ComposedPolicy:
         """Make the policy anew."""
         return policy_of(self.experiment)
+
+    def simulated(self, tape: Tape | None = None) -> "JobsScene | None":
+        """Return the jobs of a live run that ran and ended, in virtual time."""
+        if not self.experiment.run.engine or tape is None:
+            return None
+        return replace(
+            self, experiment=with_table(self.experiment, "run", engine=""), jobs=played_again(self.jobs, tape)
+        )
 
     def policy_name(self) -> str:
         """Return the policy in full, every part of it."""
@@ -223,6 +232,7 @@ class JobsScene(Scene):
             costs=self.costs(),
             completions=self.completions(),
             complete=complete,
+            punctual=not self.experiment.run.engine,
         )
 
 

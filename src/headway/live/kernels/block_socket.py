@@ -10,14 +10,14 @@ import fcntl
 import os
 import socket
 import stat
-import struct
 import threading
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
 
 from headway.errors import ShareError
 from headway.live.kernels import files, processes
+from headway.live.local_socket import peer, short_address
 
 REMOVED = "was removed"
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
@@ -30,7 +30,6 @@ _WORD_S = 0.2
 """Timeout for the byte by which a program says what it is."""
 _PROGRAM, _READER = b"p", b"r"
 """Sent by a program that takes a slot, and by a reader of the block."""
-_CREDENTIALS = struct.Struct("3i")
 
 
 def sealed_memory(size: int) -> int:
@@ -52,16 +51,6 @@ def is_sealed(handle: int) -> bool:
         return bool(fcntl.fcntl(handle, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK)
     except OSError:
         return False
-
-
-@contextlib.contextmanager
-def short_address(path: Path) -> Iterator[str]:
-    """Give a short address for a path: that of a socket may have about a hundred letters."""
-    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield f"/proc/self/fd/{folder}/{path.name}"
-    finally:
-        os.close(folder)
 
 
 class BlockListener:
@@ -136,13 +125,6 @@ class ProgramsWithoutSlot:
         return sorted(pid for pid, (_, since) in self._known.items() if now_ns - since > _JOINS_NS)
 
 
-def _peer(connected: socket.socket) -> tuple[int, int]:
-    """Return the id of the process at the other end, 0 where it is not visible here, and its user."""
-    told = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    process, user, _ = _CREDENTIALS.unpack(told)
-    return process, user
-
-
 def _answer(listening: socket.socket, handle: int, heard: "deque[int]") -> None:
     while True:
         try:
@@ -155,7 +137,7 @@ def _answer(listening: socket.socket, handle: int, heard: "deque[int]") -> None:
         with asking, contextlib.suppress(OSError):
             asking.settimeout(_WORD_S)
             socket.send_fds(asking, [b"\0"], [handle])
-            if asking.recv(1) == _PROGRAM and (process := _peer(asking)[0]):
+            if asking.recv(1) == _PROGRAM and (process := peer(asking)[0]):
                 heard.append(process)
 
 
@@ -176,7 +158,7 @@ def asked(path: Path) -> int:
             with short_address(path) as address:
                 asking.connect(address)
             asking.send(_READER)
-            _, user = _peer(asking)
+            _, user = peer(asking)
             if os.geteuid() not in (0, user) and user != 0:
                 raise ShareError(f"{path} is answered by another user ({user}): have it removed")
             _, handles, _, _ = socket.recv_fds(asking, 1, 1)

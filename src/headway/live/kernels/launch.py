@@ -58,13 +58,19 @@ def checked(program: Program) -> Program:
         raise ShareError(f"--priority {program.priority}: priorities are 0 (highest) to 9 (lowest)")
     if len(program.shown_name.encode()) > _NAME_BYTES or not program.shown_name.isprintable():
         raise ShareError(f"--name {program.name[:80]!r}: at most {_NAME_BYTES} bytes of printable text")
-    if shutil.which(program.command[0]) is None:
-        if os.sep in program.command[0] and Path(program.command[0]).exists():
-            raise ShareError(
-                f"program {program.command[0]!r} cannot be run: it is not executable (python FILE, or chmod +x)"
-            )
-        raise ShareError(f"program {program.command[0]!r} is not found: give its path, or put it on PATH")
+    if why := why_not_run(program.command):
+        raise ShareError(why)
     return program
+
+
+def why_not_run(command: Sequence[str]) -> str:
+    """Return why a command cannot be run from here, in a line; empty where it can."""
+    program = command[0]
+    if shutil.which(program) is not None:
+        return ""
+    if os.sep in program and Path(program).exists():
+        return f"program {program!r} cannot be run: it is not executable (python FILE, or chmod +x)"
+    return f"program {program!r} is not found: give its path, or put it on PATH"
 
 
 def script_of(command: Sequence[str]) -> str:
@@ -73,6 +79,8 @@ def script_of(command: Sequence[str]) -> str:
     if re.fullmatch(r"(python|torchrun|accelerate)[0-9.]*", Path(words[0]).name):
         if "-m" in words[1:-1]:
             return words[words.index("-m") + 1][-40:]
+        if "-c" in words[1:2]:
+            return Path(words[0]).name
         for word in words[1:]:
             if not word.startswith("-"):
                 return Path(word).stem[-40:] or words[0]

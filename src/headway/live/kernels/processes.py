@@ -9,8 +9,8 @@ import os
 from pathlib import Path
 
 PROC = Path("/proc")
-_STATE, _BEGAN = 0, 19
-"""Positions in /proc/PID/stat after the name in parentheses: fields 3 and 22."""
+_STATE, _SESSION, _BEGAN = 0, 3, 19
+"""Positions in /proc/PID/stat after the name in parentheses: fields 3, 6 and 22."""
 
 
 def _stat(pid: int | str, proc: Path = PROC) -> list[str]:
@@ -30,6 +30,12 @@ def _began(fields: list[str]) -> int:
 def start_ticks(pid: int) -> int:
     """Return the start time of a process, in clock ticks since boot; 0 if there is none."""
     return max(0, _began(_stat(pid)))
+
+
+def session(pid: int) -> int:
+    """Return the session of a process that runs; 0 if there is none, or it is a zombie."""
+    fields = _stat(pid)
+    return int(fields[_SESSION]) if len(fields) > _SESSION and fields[_STATE] not in "ZX" else 0
 
 
 def alive(pid: int, ticks: int) -> bool:

@@ -15,13 +15,13 @@ from ray.exceptions import RayError
 from ray.serve.exceptions import RayServeException
 from ray.serve.handle import DeploymentHandle
 
+from headway.live.frames import Frames
 from headway.live.ray.replica import About
 from headway.live.serving.messages import (
     ANSWERS,
     NO_LEASE,
     Answer,
     Finished,
-    Frames,
     Hello,
     Loaded,
     Order,

@@ -15,6 +15,7 @@ from shutil import rmtree
 
 import msgspec
 
+from headway.live.frames import framed
 from headway.live.serving import payload
 from headway.live.serving.messages import (
     NO_LEASE,
@@ -28,7 +29,6 @@ from headway.live.serving.messages import (
     Run,
     Setup,
     Stop,
-    framed,
 )
 from headway.live.serving.worker import Link, Worker
 from headway.live.serving.worker_batch import reason

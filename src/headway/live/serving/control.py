@@ -6,8 +6,6 @@ and answers come in the order in which they are ready.
 
 import asyncio
 import contextlib
-import os
-import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -16,13 +14,12 @@ import msgspec
 from msgspec import Struct
 
 from headway.errors import HeadwayError, ServeError
-from headway.live.kernels.block_socket import short_address
+from headway.live.frames import Frames, framed
+from headway.live.local_socket import listening
 from headway.live.serving.front import Call, Front, Reply
-from headway.live.serving.messages import Frames, framed
 from headway.live.serving.values import plain
 
 MOST_BYTES = 1 << 30
-_BACKLOG = 512
 
 
 class Submit(Struct, frozen=True, array_like=True, tag=0):
@@ -97,16 +94,7 @@ class Control:
 
     async def open(self) -> None:
         """Listen, in place of a socket that a killed server left."""
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            os.fchmod(listener.fileno(), 0o600)  # before it is bound: no other user can connect
-            self._path.unlink(missing_ok=True)
-            with short_address(self._path) as address:
-                listener.bind(address)
-            listener.listen(_BACKLOG)
-        except OSError as problem:
-            listener.close()
-            raise ServeError(f"{self._path}: no socket can be made there: {problem.strerror}") from None
+        listener = listening(self._path, ServeError)
         loop = asyncio.get_running_loop()
         self._server = await loop.create_unix_server(self._connected, sock=listener)
 

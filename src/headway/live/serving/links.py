@@ -10,10 +10,10 @@ from typing import cast
 import msgspec
 
 from headway.errors import NoServerError, RequestError, RequestLostError, ServeError
-from headway.live.kernels.block_socket import short_address
+from headway.live.frames import Frames, framed
+from headway.live.local_socket import short_address
 from headway.live.serving.control import MOST_BYTES, OUTCOMES, Answered, Outcome, Question
 from headway.live.serving.front import Reply
-from headway.live.serving.messages import Frames, framed
 
 LOST = "the server ended, or closed the connection, before it answered"
 _CHUNK = 1 << 18

@@ -4,19 +4,15 @@ A server sends orders; a worker answers with what happened. Models and functions
 of ``Setup``, which is the first message.
 """
 
-from collections.abc import Iterator
-from struct import Struct as Layout
-from typing import Generic, TypeAlias, TypeVar
+from typing import TypeAlias
 
 import msgspec
 from msgspec import Struct
 
 from headway.live.serving.payload import Payload
 
-MOST_BYTES = 1 << 31
 NO_LEASE = -1
 """The lease in a refusal of an order that has none: ``Setup``, after which the worker ends, and ``Evict``."""
-_LENGTH = Layout("<I")
 
 
 class Setup(Struct, frozen=True, array_like=True, tag=0):
@@ -143,39 +139,5 @@ class Beat(Struct, frozen=True, array_like=True, tag=5):
 
 Answer: TypeAlias = Hello | Loaded | Finished | Fetched | Rejected | Beat
 
-_encode = msgspec.msgpack.Encoder().encode
 ORDERS: msgspec.msgpack.Decoder[Order] = msgspec.msgpack.Decoder(Order)
 ANSWERS: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
-MessageT = TypeVar("MessageT")
-
-
-def framed(message: Struct) -> bytes:
-    """Return a message as bytes, its length first."""
-    data = _encode(message)
-    return _LENGTH.pack(len(data)) + data
-
-
-class Frames(Generic[MessageT]):
-    """Cuts a stream of bytes into messages."""
-
-    def __init__(self, decoder: "msgspec.msgpack.Decoder[MessageT]", most_bytes: int = MOST_BYTES) -> None:
-        self._decode = decoder.decode
-        self._most_bytes = most_bytes
-        self._rest = bytearray()
-
-    def feed(self, data: bytes) -> Iterator[MessageT]:
-        """Yield the messages that are complete with these bytes; raise ValueError for one that is too long."""
-        rest = self._rest
-        rest += data
-        at = 0
-        while len(rest) - at >= _LENGTH.size:
-            length = _LENGTH.unpack_from(rest, at)[0]
-            end = at + _LENGTH.size + length
-            if length > self._most_bytes:
-                raise ValueError(f"a message of {length:,} bytes, at most {self._most_bytes:,}")
-            if end > len(rest):
-                break
-            yield self._decode(memoryview(rest)[at + _LENGTH.size : end])
-            at = end
-        if at:
-            del rest[:at]

@@ -7,17 +7,15 @@ outlives the server: answers by key are found by the next one.
 
 import contextlib
 import os
-import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from headway.errors import ServeError
+from headway.live import own_folder
 from headway.live.kernels import places
 
 START = "headway serve start app.py starts one"
-_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-_LOCK_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,28 +47,12 @@ class Place:
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
         """Make the folder and hold its lock; raise ServeError where another server does, or others can write to it."""
-        _make(self.folder)
-        if (handle := places.hold_within(self.lock, _LOCK_S, alone=True)) is None:
-            pid = places.holder(self.lock) or "unknown"
-            raise ServeError(
-                f"{self.folder}: a server runs there already (process {pid}): headway serve stop --server "
-                f"{self.folder} ends it, or give this one another --folder"
-            )
-        try:
-            places.sign(handle)
+        taken = (
+            f"{self.folder}: a server runs there already (process {{pid}}): headway serve stop --server "
+            f"{self.folder} ends it, or give this one another --folder"
+        )
+        with own_folder.held(self.lock, taken, ServeError):
             yield
-        finally:
-            os.close(handle)  # the file stays: whoever opened it sees the same lock
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        about = folder.stat()
-    except OSError as problem:
-        raise ServeError(f"--folder {folder}: {problem.strerror}") from None
-    if about.st_uid != os.geteuid() or about.st_mode & _OTHERS_WRITE:
-        raise ServeError(f"--folder {folder}: others can write there: take a folder of your own (chmod 700)")
 
 
 def parents() -> tuple[Path, ...]:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Protocol, TypeAlias
 
-from headway.live.serving.messages import ANSWERS, Answer, Frames, Hello, Order, Setup, Stop, framed
+from headway.live.frames import Frames, framed
+from headway.live.serving.messages import ANSWERS, Answer, Hello, Order, Setup, Stop
 
 _QUICK_S = 10.0
 """A worker that lives no longer than this has failed at its start, and is started again more slowly each time."""

@@ -20,6 +20,7 @@ from time import perf_counter_ns, sleep
 from typing import Any
 
 from headway.errors import InputError
+from headway.live.frames import Frames, framed
 from headway.live.serving.device import Device, device_named
 from headway.live.serving.host import Host
 from headway.live.serving.memory import Memory, RefusedError
@@ -31,7 +32,6 @@ from headway.live.serving.messages import (
     Evict,
     Fetch,
     Fetched,
-    Frames,
     Hello,
     Loaded,
     Order,
@@ -39,7 +39,6 @@ from headway.live.serving.messages import (
     Run,
     Setup,
     Stop,
-    framed,
 )
 from headway.live.serving.payload import Packer
 from headway.live.serving.residents import Resident, Unprepared, prepared

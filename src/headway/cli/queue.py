@@ -1,0 +1,187 @@
+"""Define ``headway queue``: run training jobs on this machine as a policy decides."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from typing import Annotated
+
+import typer
+
+from headway.cli import console
+from headway.cli.app import app
+from headway.errors import QueueError
+from headway.live.kernels.launch import script_of, why_not_run
+from headway.live.training import client
+from headway.live.training.machine import AUTO, machine
+from headway.live.training.messages import Cancel, Status, Stop, Submit, described
+from headway.live.training.place import Place, place_of
+from headway.units import SECOND, parse_duration, parse_size
+
+queue = typer.Typer(
+    name="queue",
+    help="Run training jobs on this machine, one policy for all of them.\n\nStart with: headway queue start",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(queue)
+
+FolderFlag = Annotated[str, typer.Option("--folder", help="Of the queue; else the one of this user.", metavar="FOLDER")]
+_READY_S = 60.0
+
+
+@queue.command()
+def start(
+    gpus: Annotated[
+        str, typer.Option(help="auto: all of this machine; 2: so many. Slots without a device where it has none.")
+    ] = AUTO,
+    policy: Annotated[
+        str, typer.Option(help="As in headway jobs simulate; that of before, or fifo+easy, if left out.")
+    ] = "",
+    estimate: Annotated[str, typer.Option(help="Run time of jobs whose users do not say it.")] = "1h",
+    folder: FolderFlag = "",
+    foreground: Annotated[bool, typer.Option("--foreground", help="Stay here; Ctrl-C ends the queue.")] = False,
+) -> None:
+    """Start the queue of this user; one that was stopped or killed goes on where it was, with its programs.
+
+    headway queue start
+
+    headway queue start --gpus 4 --policy srtf+easy
+    """
+    place, guess = place_of(folder), _span(estimate, "--estimate")
+    machine(gpus)  # refused here rather than in the log
+    if foreground:
+        from headway.experiment.jobs.live import run_queue
+
+        line = f"queue in {place.folder}, process {os.getpid()}"
+        run_queue(place, gpus, policy, guess, _stamped, lambda: console.note(line))
+        return
+    if place.runs:
+        raise QueueError(f"{place.folder}: a queue runs there already (process {place.pid})")
+    words = [f"--gpus={gpus}", f"--policy={policy}", f"--estimate={estimate}", f"--folder={place.folder}"]
+    console.note(f"queue in {place.folder}: {_in_background(place, words)}; log: {place.log}")
+
+
+def _span(text: str, what: str) -> int:
+    span = parse_duration(text, what=what)
+    if span <= 0:
+        raise QueueError(f"{what} {text}: longer than nothing, like 2h")
+    return span
+
+
+def _stamped(line: str) -> None:
+    console.note(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}")
+
+
+def _in_background(place: Place, words: list[str]) -> str:
+    """Start a queue in a session of its own, and return what it says when it is ready."""
+    try:
+        place.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        log = os.open(place.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as problem:
+        raise QueueError(f"{place.log} cannot be written: {problem.strerror}") from None
+    began = os.lseek(log, 0, os.SEEK_END)
+    command = [sys.executable, "-m", "headway", "queue", "start", "--foreground", *words]
+    try:
+        child = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/"
+        )
+    finally:
+        os.close(log)
+    until = time.monotonic() + _READY_S
+    while time.monotonic() < until:
+        if child.poll() is not None:
+            with place.log.open("rb") as file:
+                file.seek(began)
+                said = file.read().decode(errors="replace").strip().splitlines()
+            raise QueueError(said[-1].removeprefix("headway: ") if said else f"it ended with status {child.returncode}")
+        if place.pid == child.pid:
+            with contextlib.suppress(QueueError):  # a socket that a killed queue left answers nobody
+                status = client.ask(place, Status())
+                child.returncode = 0  # it outlives this process on purpose: do not wait for it
+                return described(status)
+        time.sleep(0.02)
+    raise QueueError(f"the queue did not get ready: {place.log} may say why")
+
+
+@queue.command(context_settings={"ignore_unknown_options": False})
+def submit(
+    command: Annotated[list[str], typer.Argument(help="The program and its arguments.", metavar="-- COMMAND…")],
+    gpus: Annotated[int, typer.Option(help="Whole GPUs.", min=0)] = 1,
+    cpus: Annotated[
+        int | None, typer.Option(help="CPUs; if left out, the machine's share that goes with the GPUs.", min=0)
+    ] = None,
+    memory: Annotated[str, typer.Option(help="Memory: 64GB. Not counted if left out.", metavar="SIZE")] = "",
+    tenant: Annotated[str, typer.Option(help="Who it is for.")] = "default",
+    estimate: Annotated[str, typer.Option(help="How long it takes: 2h.", metavar="TIME")] = "",
+    name: Annotated[str, typer.Option(help="What it is called; else its script.")] = "",
+    retries: Annotated[int, typer.Option(help="How often it is started again when it fails.", min=0)] = 0,
+    grace: Annotated[
+        str, typer.Option(help="Between SIGTERM and the end by force, when it is preempted or cancelled.")
+    ] = "30s",
+    priority: Annotated[int, typer.Option(help="Larger is more urgent, for policies that look at it.")] = 0,
+    no_preempt: Annotated[bool, typer.Option("--no-preempt", help="Never stop it for another job.")] = False,
+    folder: FolderFlag = "",
+) -> None:
+    """Give a program to the queue; it runs in this folder, with this environment. Prints the job's number.
+
+    headway queue submit --gpus 2 --cpus 8 --memory 64GB --estimate 2h -- python train.py --epochs 90
+    """
+    if why := why_not_run(command):
+        raise QueueError(why)
+    asked = Submit(
+        tuple(command),
+        os.getcwd(),
+        dict(os.environ),
+        gpus,
+        cpus=-1 if cpus is None else cpus,
+        memory_bytes=parse_size(memory, what="--memory") if memory else 0,
+        tenant=tenant,
+        estimate=_span(estimate, "--estimate") if estimate else 0,
+        name=name or script_of(command),
+        retries=retries,
+        grace_s=parse_duration(grace, what="--grace") / SECOND,
+        priority=priority,
+        preemptible=not no_preempt,
+    )
+    console.say(str(client.ask(place_of(folder), asked)))
+
+
+@queue.command()
+def cancel(
+    job: Annotated[int, typer.Argument(help="The job's number.", metavar="JOB")],
+    now: Annotated[bool, typer.Option("--now", help="Kill it, without its grace period.")] = False,
+    folder: FolderFlag = "",
+) -> None:
+    """End a job, whether it waits or runs; a running one gets SIGTERM, and is killed after its grace period.
+
+    headway queue cancel 7
+    """
+    was = client.ask(place_of(folder), Cancel(job, now))
+    console.note(f"job {job} {was} and is cancelled")
+
+
+@queue.command()
+def stop(
+    kill: Annotated[
+        bool, typer.Option("--kill", help="End its programs too; their jobs wait for the next start.")
+    ] = False,
+    now: Annotated[bool, typer.Option("--now", help="With --kill: without their grace periods.")] = False,
+    wait: Annotated[str, typer.Option(help="How long to wait for its end.")] = "60s",
+    folder: FolderFlag = "",
+) -> None:
+    """End the queue. Its programs go on, and headway queue start finds them again.
+
+    headway queue stop
+    """
+    seconds = parse_duration(wait, what="--wait") / SECOND
+    place = place_of(folder)
+    client.ask(place, Stop(kill, now))
+    until = time.monotonic() + seconds
+    while place.runs:
+        if time.monotonic() > until:
+            raise QueueError(f"its programs have not ended within {wait}: headway queue stop --kill --now kills them")
+        time.sleep(0.02)
+    console.note("stopped" if kill else "stopped; programs that run go on: headway queue start finds them")

@@ -1,0 +1,151 @@
+"""Run training jobs for real: from the settings of a queue to its loop, taken up where an earlier one was."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from time import monotonic_ns, time
+
+import msgspec
+
+from headway.core.tape import Tape
+from headway.errors import QueueError, TapeError
+from headway.experiment.jobs.policy import policy_of
+from headway.experiment.jobs.scene import JobsScene, checked, with_paths
+from headway.formats.training.cluster_table import ClusterTable, NodeGroup, build
+from headway.formats.training.settings import CostsTable, Experiment, JobsRunTable, PolicyTable
+from headway.live.clock import Clock
+from headway.live.training import cgroups, door
+from headway.live.training.local import LocalEngine
+from headway.live.training.machine import Machine, held, machine
+from headway.live.training.place import Place
+from headway.live.training.queue import LiveQueue, Rules
+from headway.live.training.store import Past, Program, Store, boot, read
+from headway.plugins import anchored
+from headway.training.job import Job
+from headway.training.policies.compose import ComposedPolicy
+from headway.training.replay import Walk
+from headway.training.seen import last_rows
+from headway.training.state import TrainingState
+from headway.units import SECOND
+
+LOCAL = "local"
+POLICY = "fifo+easy"
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """What a run of a queue has throughout."""
+
+    experiment: Experiment
+    gpus: tuple[str, ...]
+    """What CUDA_VISIBLE_DEVICES calls them."""
+    estimate: int
+    """Nanoseconds, of jobs whose users do not know."""
+
+
+def settings_of(found: Machine, policy: str, estimate: int) -> Settings:
+    """Return the settings of a queue on a machine, checked."""
+    node = NodeGroup(
+        nodes=1,
+        gpus=len(found.gpus),
+        gpu_type=found.gpu_type,
+        cpus=len(found.cpus),
+        memory=f"{found.memory_bytes}B",
+        names=[found.name],
+    )
+    experiment = Experiment(
+        cluster=ClusterTable(node_groups=[node]),
+        policy=with_paths(PolicyTable(name=policy), anchored),
+        costs=CostsTable(migration=0),
+        run=JobsRunTable(engine=LOCAL),
+    )
+    return Settings(checked(experiment)[0], found.gpus, estimate)
+
+
+def run_queue(
+    place: Place, gpus: str, policy: str, estimate: int, say: Callable[[str], None], on_open: Callable[[], None]
+) -> None:
+    """Run a queue in a folder until it is ended; one that was there before is taken up."""
+    found = machine(gpus)
+    with place.held(), held(found):
+        past = read(place.store)
+        settings = settings_of(found, policy or (kept(past).experiment.policy.name if past else POLICY), estimate)
+        encoded = msgspec.json.encode(settings)
+        if past is not None and past.settings != encoded:
+            _refuse_if_alive(past, settings)
+            past = None
+        store = Store(place.store)
+        place.store.chmod(0o600)
+        try:
+            if past is None:
+                store.begin(encoded)
+                past = read(place.store, store.run)
+                assert past is not None
+            store.take_up(past)
+            queue = queue_of(place, store, past, found, say)
+            asyncio.run(door.serve(queue, place, on_open))
+        finally:
+            store.close()
+
+
+def kept(past: Past) -> Settings:
+    return msgspec.json.decode(past.settings, type=Settings)
+
+
+def _refuse_if_alive(past: Past, settings: Settings) -> None:
+    """Refuse other settings while jobs wait or run under those of before; else a new run begins."""
+    left = len(past.jobs) - len(last_rows(past.tape))
+    if left:
+        was = kept(past)
+        policies = (was.experiment.policy.name, settings.experiment.policy.name)
+        differs = f"policy {policies[0]}, not {policies[1]}" if policies[0] != policies[1] else "other GPUs or settings"
+        raise QueueError(
+            f"{left:,} jobs wait or run that were submitted under {differs}: start it as it was, and change it when "
+            "they have ended"
+        )
+
+
+def queue_of(place: Place, store: Store, past: Past, found: Machine, log: Callable[[str], None]) -> LiveQueue:
+    """Return the queue of a run that was begun, as it was when it was last written down."""
+    settings = kept(past)
+    scene = scene_of(settings, past.jobs)
+    state, policy = rebuilt(scene, past.tape, log)
+    groups, why = cgroups.found(f"headway-queue-{past.run}")
+    if why:
+        log(why)
+    programs: list[Program] = []
+    engine = LocalEngine(place.run(past.run), lambda job: programs[job], found.gpus, found.cpus, groups)
+    share = 1000 * len(found.cpus) // max(1, len(found.gpus))
+    rules = Rules(settings.estimate, share - share % 1000 or share)  # whole CPUs, where there are enough
+    queue = LiveQueue(state, policy, store, engine, clock_of(past), past=past, rules=rules, log=log)
+    programs = queue.programs
+    return queue
+
+
+def clock_of(past: Past) -> Clock:
+    """Return the clock of a run that is taken up; it never stands before the last row."""
+    last = int(past.tape.column("time")[-1]) + 1 if len(past.tape) else 0
+    if past.began.boot == boot():
+        return Clock(min(past.began.monotonic_ns, monotonic_ns() - last))
+    gone_by = round((time() - past.began.wall_s) * SECOND)  # the machine was restarted: its calendar is all there is
+    return Clock(monotonic_ns() - max(last, gone_by))
+
+
+def scene_of(settings: Settings, jobs: Sequence[Job]) -> JobsScene:
+    """Return the scene of a live run."""
+    return JobsScene(settings.experiment, build(settings.experiment.cluster), tuple(jobs))
+
+
+def rebuilt(scene: JobsScene, tape: Tape, log: Callable[[str], None]) -> tuple[TrainingState, ComposedPolicy]:
+    """Return state and policy as a tape leaves them: the policy decides again, which rebuilds its memory."""
+    for asking in (True, False):
+        policy = policy_of(scene.experiment)
+        walk = Walk(scene.cluster, scene.jobs, tape, policy, asking=asking, speed=scene.speed(), costs=scene.costs())
+        try:
+            for _ in walk:
+                pass
+        except TapeError as problem:
+            if not asking:
+                raise
+            log(f"{problem}; the policy goes on without its memory of before")
+        else:
+            break
+    return walk.state, policy

@@ -1,0 +1,77 @@
+"""Write the run folder of a queue from its store: like that of a simulated run, to replay, audit, show and explain it.
+
+It is made anew whenever it is asked for and more has happened. The store rules; nothing reads the folder back.
+"""
+
+import os
+import resource
+from pathlib import Path
+
+from headway.core.replay import RecordedEvents
+from headway.core.tape import FINAL_NAME, holds_tape, read as read_tape, write as write_tape
+from headway.errors import TapeError
+from headway.experiment.domain import RunParts, RunResult
+from headway.experiment.folder import RESULT_NAME, store as store_scene
+from headway.experiment.jobs.live import kept, rebuilt, scene_of
+from headway.experiment.measured import numbers
+from headway.live.kernels.places import hold_within
+from headway.live.training.place import STORE_NAME, Place
+from headway.live.training.store import Past, read
+from headway.training.seen import seen
+from headway.units import SECOND
+
+_LOCK_S = 30.0
+
+
+def queue_of(folder: Path) -> tuple[Place, int | None] | None:
+    """Return the queue whose folder this is, or that of one of its runs, with its number; None for any other."""
+    if (folder / STORE_NAME).is_file():
+        return Place(folder), None
+    runs = folder.resolve().parent
+    if runs.name == "runs" and folder.resolve().name.isdecimal() and (runs.parent / STORE_NAME).is_file():
+        return Place(runs.parent), int(folder.resolve().name)
+    return None
+
+
+def exported(folder: Path) -> Path:
+    """Return the run folder of a queue with all that has happened so far; any other folder as it is."""
+    found = queue_of(folder)
+    if found is None:
+        return folder
+    place, number = found
+    past = read(place.store, number)
+    if past is None or not past.jobs:
+        raise TapeError(f"{folder}: no job was submitted to this queue yet")
+    target = place.run(past.run)
+    target.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = hold_within(target / ".export", _LOCK_S, alone=True)
+    if lock is None:
+        raise TapeError(f"{target}: another process writes the run of this queue: try again")
+    try:
+        if not _is_up_to_date(past, target):
+            _export(past, target)
+    finally:
+        os.close(lock)
+    return target
+
+
+def _is_up_to_date(past: Past, target: Path) -> bool:
+    if not (holds_tape(target) and (target / RESULT_NAME).exists()):
+        return False
+    return len(read_tape(target)) == len(past.tape)
+
+
+def _export(past: Past, target: Path) -> None:
+    for name in (RESULT_NAME, FINAL_NAME):
+        (target / name).unlink(missing_ok=True)
+    tape = past.tape
+    scene = scene_of(kept(past), seen(past.jobs, tape))
+    store_scene(scene, target)
+    write_tape(tape, target)
+    if not len(tape):
+        return
+    state, policy = rebuilt(scene, tape, lambda line: None)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    took = (bool(state.jobs), int(tape.column("time")[-1]) / SECOND, peak, target, ())
+    end = RunParts(state, policy, RecordedEvents(iter(())), exact=False)
+    numbers(RunResult(scene, scene.policy_name(), tape, *took, end))

@@ -1,0 +1,35 @@
+"""Which CPUs programs run on: each gets as many as it holds, those that others hold least."""
+
+from collections.abc import Iterable, Sequence
+
+
+class CpuBooks:
+    """Thousandths of each CPU that leases hold."""
+
+    def __init__(self, cpus: Sequence[int]) -> None:
+        self._held = dict.fromkeys(cpus, 0)
+        self._leases: dict[int, tuple[tuple[int, ...], int]] = {}
+
+    def given(self, lease: int, cpu_milli: int) -> tuple[int, ...]:
+        """Return the CPUs of a lease; none for one that holds none, which may run on all."""
+        count = -(-cpu_milli // 1000)
+        if not 0 < count < len(self._held):
+            return ()
+        chosen = sorted(sorted(self._held, key=lambda cpu: (self._held[cpu], cpu))[:count])
+        self.take(lease, chosen, cpu_milli)
+        return tuple(chosen)
+
+    def take(self, lease: int, cpus: Iterable[int], cpu_milli: int) -> None:
+        """Enter the CPUs of a lease."""
+        known = tuple(cpu for cpu in cpus if cpu in self._held)
+        if known:
+            each = cpu_milli // len(known)
+            self._leases[lease] = (known, each)
+            for cpu in known:
+                self._held[cpu] += each
+
+    def give_back(self, lease: int) -> None:
+        """Enter that a lease is gone."""
+        cpus, each = self._leases.pop(lease, ((), 0))
+        for cpu in cpus:
+            self._held[cpu] -= each

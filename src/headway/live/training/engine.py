@@ -1,0 +1,98 @@
+"""What runs programs for a queue: start one under a lease, ask it to end, say which have ended.
+
+The queue decides; an engine carries out. That of this machine is ``local.py``. Everything is asked for by lease, which
+is a number that no two starts have, so that an order may be given twice and is carried out once.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from headway.training.resources import Placement
+
+SAVED = 85
+"""Exit status of a program that wrote a checkpoint and wants to be started again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A program to start: what it is, and what it gets."""
+
+    lease: int
+    job: int
+    placement: Placement = ()
+    """Its nodes, and a mask of the GPUs of each."""
+    gpu_milli: int = 1000
+    """Thousandths of each GPU."""
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    again: bool = False
+    """Whether the job was started before."""
+
+    @property
+    def gpus(self) -> tuple[int, ...]:
+        """Return the numbers of its GPUs on its first node."""
+        mask = self.placement[0][1] if self.placement else 0
+        return tuple(gpu for gpu in range(mask.bit_length()) if mask >> gpu & 1)
+
+    def on(self, node: int) -> tuple[int, int, int]:
+        """Return the mask of its GPUs on a node, and the CPUs in thousandths and bytes of memory that go with them."""
+        masks = dict(self.placement)
+        if node not in masks:
+            return 0, 0, 0
+        of, here = sum(mask.bit_count() for mask in masks.values()), masks[node].bit_count()
+        cpu_milli, memory_bytes = ((each * here + of - 1) // of if of else each for each in self.host)
+        return masks[node], cpu_milli, memory_bytes
+
+    @property
+    def host(self) -> tuple[int, int]:
+        """Return its CPUs in thousandths, and its bytes of memory."""
+        return self.cpu_milli, self.memory_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What ran under a lease is gone."""
+
+    lease: int
+    status: int = 0
+    """Exit status; below 0 the signal that ended it."""
+    lost: bool = False
+    """Whether nobody knows how it ended: what watched it was killed, or the machine was restarted."""
+    reason: str = ""
+    """In words, where the status does not say it."""
+
+    def told(self) -> str:
+        """Return how it ended, in a few words."""
+        if self.reason:
+            return self.reason
+        if self.lost:
+            return "lost with what watched it"
+        return f"exit status {self.status}" if self.status >= 0 else f"signal {-self.status}"
+
+
+class Engine(Protocol):
+    """Runs programs."""
+
+    def launch(self, order: Order) -> None:
+        """Start a program, once for its lease however often it is asked.
+
+        Raises OSError or QueueError where it cannot now.
+        """
+
+    def adopt(self, order: Order) -> bool:
+        """Take over what an earlier queue had ordered; return whether it had begun."""
+
+    def stop(self, lease: int, *, at_once: bool = False) -> None:
+        """Ask what runs under a lease to end; kill it after its grace period, or at once."""
+
+    def regrant(self, order: Order) -> None:
+        """Give what runs under a lease other CPUs and memory."""
+
+    def poll(self) -> list[Ended]:
+        """Return what has ended since it was asked last."""
+
+    def progress(self, lease: int) -> float | None:
+        """Return the share of its work that a program says is done; None where it does not say."""
+
+    def forget(self, lease: int) -> None:
+        """Clean up after a lease whose end is written down."""

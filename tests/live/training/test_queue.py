@@ -1,0 +1,240 @@
+"""A queue with real programs: how they start and end, what they are given, and what the tape says of it."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headway.errors import QueueError
+from headway.experiment.distance import distance
+from headway.experiment.folder import open_run
+from headway.experiment.result import Run
+from headway.live.kernels import processes
+from headway.live.training.engine import SAVED
+from headway.training.rows import Kind
+from tests.live.training.queues import Bench
+
+NASTY = (
+    "a b",
+    "it's",
+    'say "x"',
+    "new\nline",
+    "; rm -rf nothing",
+    "$(touch made)",
+    "`touch made`",
+    "*",
+    "é",
+    "",
+    "--",
+    "\\",
+)
+ECHO = "import json, sys; print(json.dumps(sys.argv[1:]))"
+SAVER = f"""
+import signal, sys, time
+stop = []
+signal.signal(signal.SIGTERM, lambda *_: stop.append(1))
+print("ready", flush=True)
+while not stop: time.sleep(0.005)
+print("saved", flush=True)
+sys.exit({SAVED})
+"""
+STUBBORN = """
+import signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("ready", flush=True)
+while True: time.sleep(1)
+"""
+FAMILY = """
+import os, signal, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True, env={})
+print("child", child.pid, "me", os.getpid(), "ready", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    """A queue with four slots."""
+    made = Bench(tmp_path)
+    yield made
+    made.queue.stop(kill=True, at_once=True)
+    made.until(lambda: made.queue.idle)
+    made.check()
+
+
+def test_arguments_and_paths_reach_the_program_unchanged_and_no_shell(bench: Bench, tmp_path: Path) -> None:
+    odd = tmp_path / "a 'b' $(touch made)\n;"
+    odd.mkdir()
+    bench.folder = odd
+    job = bench.python(ECHO, *NASTY, name='it\'s $(x); "y"')
+    bench.over()
+    assert json.loads(bench.out(job)) == list(NASTY)
+    assert not list(tmp_path.rglob("made"))
+    assert bench.past.jobs[job].name == 'it\'s $(x); "y"'
+
+
+def test_a_program_is_told_its_gpus_and_its_lease(bench: Bench) -> None:
+    code = "import os; print(*(os.environ[each] for each in ('CUDA_VISIBLE_DEVICES', 'HEADWAY_JOB', 'HEADWAY_LEASE')))"
+    bench.python(code, gpus=2)
+    bench.python(code, gpus=0, cpus=1)
+    bench.over()
+    assert bench.out(0).split(" ") == ["0,1", "0", "1\n"]
+    assert bench.out(1).split(" ") == ["", "1", "2\n"]
+
+
+def test_a_program_runs_on_as_many_cpus_as_it_holds(bench: Bench) -> None:
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("one CPU, as a GPU would not help")
+    bench.python("import os; print(len(os.sched_getaffinity(0)))", cpus=1)
+    bench.over()
+    assert bench.out(0) == "1\n"
+
+
+def test_how_a_program_ends_is_how_its_job_ends(bench: Bench) -> None:
+    bench.python("pass")
+    bench.python("import sys; sys.exit(3)")
+    bench.python("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", retries=2)
+    bench.submit("/no/such/program")
+    bench.over()
+    assert bench.ends() == {0: "finished", 1: "failed", 2: "failed", 3: "failed"}
+    told = {lease.order.job: lease.told for lease in bench.past.leases}
+    assert told == {0: "exit status 0", 1: "exit status 3", 2: "signal 9", 3: "/no/such/program is not there"}
+    assert bench.count(Kind.START, 2) == 3
+
+
+def test_a_job_that_can_never_run_is_refused_in_one_line(bench: Bench) -> None:
+    with pytest.raises(QueueError, match=r"can never run here: it wants 5 GPUs"):
+        bench.python("pass", gpus=5)
+    with pytest.raises(QueueError, match="can never run here: it wants 100000 CPUs"):
+        bench.python("pass", cpus=100_000)
+    with pytest.raises(QueueError, match=r"0\.5 of a GPU: jobs of a queue have whole GPUs"):
+        bench.python("pass", gpu_milli=500)
+    with pytest.raises(QueueError, match="no program"):
+        bench.submit()
+    with pytest.raises(QueueError, match="zero bytes"):
+        bench.submit("echo", "\0")
+    with pytest.raises(QueueError, match="no such job"):
+        bench.queue.cancel(7)
+    assert bench.past.jobs == ()
+    bench.python("pass")
+    bench.over()
+
+
+def test_jobs_wait_for_gpus_and_start_when_those_are_free(bench: Bench) -> None:
+    bench.python(SAVER, gpus=3)
+    bench.python("pass", gpus=2)
+    bench.said(0, "ready")
+    assert bench.count(Kind.START, 1) == 0
+    bench.queue.cancel(0)
+    bench.over()
+    assert bench.ends() == {0: "cancelled", 1: "finished"}
+    # The second had its GPUs in the books at once, and its program waited for the end of the first.
+    assert bench.out(0) == "ready\nsaved\n"
+
+
+def test_a_stubborn_program_is_killed_after_its_grace_period_with_its_children(bench: Bench) -> None:
+    bench.python(STUBBORN, grace_s=0.2)
+    bench.python(FAMILY, grace_s=0.2)
+    bench.said(0, "ready")
+    bench.said(1, "ready")
+    child = int(bench.out(1).split()[1])
+    assert processes.alive(child, 0)
+    bench.queue.cancel(0)
+    bench.queue.cancel(1)
+    bench.over()
+    assert not processes.alive(child, 0)
+    assert bench.ends() == {0: "cancelled", 1: "cancelled"}
+
+
+def test_a_preempted_program_saves_its_work_and_is_started_again(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, "srtf")
+    first = bench.python(
+        "import os, sys\nif os.environ['HEADWAY_STARTED_AGAIN'] == '1': sys.exit(0)\n" + SAVER,
+        gpus=4,
+        estimate=10**13,
+    )
+    bench.said(first, "ready")
+    second = bench.python("pass", gpus=1, estimate=10**9)
+    bench.over()
+    assert bench.count(Kind.PREEMPT, first) == 1
+    assert bench.ends() == {first: "finished", second: "finished"}
+    assert any("preempt job 0" in line and "for job 1" in line for line in bench.log)
+    bench.check()
+
+
+def test_a_program_that_ends_by_itself_while_it_is_preempted_has_finished(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, "srtf")
+    bench.python(SAVER.replace(f"sys.exit({SAVED})", "sys.exit(0)"), gpus=4, estimate=10**13)
+    bench.said(0, "ready")
+    bench.python(SAVER, gpus=4, estimate=10**12)
+    bench.said(1, "ready")
+    bench.until(lambda: 0 in bench.ends())
+    assert bench.ends() == {0: "finished"}
+    assert bench.count(Kind.START, 0) == 1
+    bench.queue.cancel(1)
+    bench.over()
+    bench.check()
+
+
+def test_a_program_that_saved_nothing_is_expected_to_take_its_whole_time_again(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, "srtf")
+    bench.python(STUBBORN, gpus=4, estimate=10**13, grace_s=0.05)
+    bench.said(0, "ready")
+    bench.python("pass", estimate=10**9)
+    bench.until(lambda: bench.count(Kind.PROGRESSED, 0) == 1)
+    bench.said(0, "ready\nready")
+    js = bench.queue.state.jobs[0]
+    assert js.expected == js.done + 10**13
+    bench.queue.cancel(0, at_once=True)
+    bench.over()
+    bench.check()
+
+
+def test_what_a_program_says_of_its_progress_changes_what_is_expected(bench: Bench) -> None:
+    code = "import os, time\nopen(os.environ['HEADWAY_PROGRESS'], 'w').write('0.5')\n"
+    code += "print('ready', flush=True)\ntime.sleep(600)"
+    bench.python(code, estimate=10**13)
+    bench.said(0, "ready")
+    bench.queue.cluster.measure()
+    bench.until(lambda: bench.count(Kind.PROGRESSED, 0) == 1)
+    assert bench.queue.state.jobs[0].expected < 10**12
+
+
+def test_a_queue_that_ends_its_programs_lets_their_jobs_wait_for_the_next(bench: Bench) -> None:
+    bench.python(SAVER)
+    bench.python("import time; time.sleep(600)")
+    bench.said(0, "ready")
+    bench.queue.stop(kill=True)
+    bench.until(lambda: bench.queue.idle)
+    assert bench.ends() == {}
+    assert len(bench.queue.state.jobs) == 2
+    assert not bench.queue.state.running
+    bench.again()
+    bench.said(0, "ready\nsaved\nready")
+    assert len(bench.queue.state.running) == 2
+
+
+def test_a_run_of_the_queue_is_reported_explained_and_compared_with_its_simulation(bench: Bench) -> None:
+    bench.python("import time; time.sleep(0.2)", gpus=4)
+    bench.python("import time; time.sleep(0.1)", gpus=2)
+    bench.python(SAVER, gpus=1)
+    bench.until(lambda: len(bench.ends()) == 2)
+    run = Run(open_run(bench.place.folder))
+    assert any("capacity" in str(line) for line in run.story("1").shown)
+    assert run.explain(1, draws=5).record()["causes"]
+    off = distance(run.stored, None).record()
+    assert off["compared"] == 2
+    assert abs(off["mean"]["off"]) < 0.5
+
+
+def test_signals_that_the_queue_ignores_are_not_ignored_by_programs(bench: Bench) -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        bench.python("import signal; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)")
+        bench.over()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert bench.out(0) == "True\n"
