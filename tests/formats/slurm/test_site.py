@@ -63,7 +63,7 @@ def test_what_scontrol_show_config_prints_says_the_same_as_the_file() -> None:
     [
         ("PriorityType=priority/basic\nSchedulerType=sched/builtin", "fifo+first-fit"),
         ("PriorityType=priority/multifactor\nSchedulerType=sched/builtin", "fifo+first-fit"),
-        ("SchedulerType=sched/backfill", "fifo+conservative(depth=500, interval=30s)+first-fit"),
+        ("SchedulerType=sched/backfill", "fifo+conservative(depth=500, interval=30s, slurm=true)+first-fit"),
         ("SchedulerParameters=bf_interval=-1", "fifo+first-fit"),
     ],
 )
