@@ -43,7 +43,7 @@ SchedulerParameters=bf_interval=120,bf_max_job_test=200
 """
 POLICY = (
     "multifactor(age_weight=1000,fairshare_weight=4000,size_weight=0,qos_weight=0,partition_weight=0,max_age=3d,"
-    "half_life=3d)+conservative(depth=200,interval=2m)"
+    "half_life=3d,fair_tree=true)+conservative(depth=200,interval=2m,slurm=true)"
 )
 
 

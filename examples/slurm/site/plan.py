@@ -75,7 +75,7 @@ class Resources:
             if not (preempts and held.weak):
                 free = added(free, held.size)
                 if fits(free, size):
-                    return max(now, held.end)
+                    return max(now + 1, held.end)  # one that is about to be killed still holds what it has
         return NEVER
 
 
