@@ -5,13 +5,10 @@ are seconds since the first submission.
 """
 
 import gzip
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-
-import polars as pl
 
 from headway import api as hw
 from headway.experiment.result import Run
@@ -94,18 +91,13 @@ def replay(folder: Path) -> tuple[dict[str, Simulated], Run]:
     recorded = past(folder)
     work = hw.jobs(str(trace(folder)), cluster=cluster_files(folder))
     run = hw.simulate(work, f"slurm:{config}")
-    with tempfile.TemporaryDirectory() as place:
-        sheet = Path(place) / "jobs.csv"
-        hw.backtest(work, config=config, csv=sheet)
-        arrivals = dict(pl.read_csv(sheet, infer_schema=False).select("name", "submit").iter_rows())
-    first = begins(folder)
     table = {row["name"]: row for row in run.table("jobs").iter_rows(named=True)}
-    shift = {number: (seconds(text) or 0.0) - first - table[number]["submit_s"] for number, text in arrivals.items()}
+    early = min(table.values(), key=lambda row: row["submit_s"])
+    later = (seconds(early["submit"]) or 0.0) - early["submit_s"] - begins(folder)
     made = {}
     for name, job in recorded.items():
         row = table.get(job.number)
         if row is not None:
-            later = shift[job.number]
             start, end = (None if row[key] is None else row[key] + later for key in ("first_start_s", "end_s"))
             made[name] = Simulated(start, end, row["preemptions"])
     return made, run
