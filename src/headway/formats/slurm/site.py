@@ -106,7 +106,7 @@ def site(settings: Mapping[str, str], partitions: Sequence[PartitionRules] = ())
     if len({each.tier for each in partitions}) > 1:
         notes.append(TIERS_UNKNOWN)
     notes.extend(f"{key}={value} is not followed" for key, value in _left(settings))
-    return Site(f"{policy}+first-fit", tuple(notes))
+    return Site(f"{policy}+consecutive", tuple(notes))
 
 
 def _left(settings: Mapping[str, str]) -> Iterator[tuple[str, str]]:

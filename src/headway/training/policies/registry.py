@@ -43,6 +43,7 @@ from headway.training.policies.parts import Allocation, Backfill, Migration, Ord
 from headway.training.policies.placements.best_fit import BestFit
 from headway.training.policies.placements.consolidate import Consolidate
 from headway.training.policies.placements.fgd import Fgd
+from headway.training.policies.placements.consecutive import Consecutive
 from headway.training.policies.placements.first_fit import FirstFit
 from headway.training.policies.placements.random_fit import RandomFit
 from headway.training.policies.placements.spread import Spread
@@ -55,7 +56,7 @@ ORDERS: dict[str, type[Order]] = {
 }
 BACKFILLS: dict[str, type[Backfill]] = {part.name: part for part in (NoBackfill, Fit, Easy, Conservative)}
 PLACEMENTS: dict[str, type[PlacementRule]] = {
-    part.name: part for part in (BestFit, FirstFit, Spread, Consolidate, Fgd, RandomFit)
+    part.name: part for part in (BestFit, FirstFit, Consecutive, Spread, Consolidate, Fgd, RandomFit)
 }
 MIGRATIONS: dict[str, type[Migration]] = {part.name: part for part in (Costed, Free, Always)}
 ALLOCATIONS: dict[str, type[Allocation]] = {
