@@ -2,8 +2,8 @@
 
 The weights, ages and periods of priority/multifactor are taken over; priority/basic is first come, first served.
 sched/backfill plans a start for each of the first ``bf_max_job_test`` jobs every ``bf_interval`` seconds, which is
-conservative backfilling; sched/builtin overtakes nobody. Nodes are filled in their order, as select/cons_tres does
-where they have equal weights. What has no counterpart here is returned as a note.
+conservative backfilling; sched/builtin overtakes nobody. Jobs take the tightest stretch of neighbouring nodes, as
+select/cons_tres does. What has no counterpart here is returned as a note.
 """
 
 import re
@@ -29,6 +29,8 @@ _WEIGHTS = {
     "priorityweightqos": "qos_weight",
     "priorityweightpartition": "partition_weight",
 }
+_TRES_WEIGHTS = "priorityweighttres"
+_TRES = {"gres/gpu": "gpu", "cpu": "cpu", "mem": "mem"}
 _SPANS = {"prioritymaxage": "max_age", "prioritydecayhalflife": "half_life", "prioritycalcperiod": "period"}
 _BACKFILL_DEPTH = 500
 _BACKFILL_INTERVAL = 30
@@ -111,7 +113,8 @@ def site(settings: Mapping[str, str], partitions: Sequence[PartitionRules] = ())
 
 def _left(settings: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield settings of the order or the backfill that have a value and no counterpart here."""
-    taken = ("prioritytype", "priorityfavorsmall", *_WEIGHTS, *_SPANS)
+    taken = ("prioritytype", "priorityfavorsmall", _TRES_WEIGHTS, *_WEIGHTS, *_SPANS)
+    yield from ((_TRES_WEIGHTS, f"{name}={weight}") for name, weight in _tres(settings).items() if name not in _TRES)
     for key, value in settings.items():
         if key == "priorityflags":
             others = [flag for flag in value.split(",") if flag.strip().upper() not in ("", *_FLAGS)]
@@ -126,7 +129,8 @@ def _left(settings: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 def _order(settings: Mapping[str, str], notes: list[str]) -> str:
     kind = settings.get("prioritytype", "")
     weights = {name: _number(settings, key) for key, name in _WEIGHTS.items()}
-    if kind == "priority/basic" or not any(weights.values()):
+    tres = {_TRES[name]: weight for name, weight in _tres(settings).items() if name in _TRES}
+    if kind == "priority/basic" or not any((*weights.values(), *tres.values())):
         return "fifo"
     if not kind:
         notes.append("PriorityType is not given: taken for priority/multifactor, because there are weights")
@@ -140,6 +144,8 @@ def _order(settings: Mapping[str, str], notes: list[str]) -> str:
         options.append(f"{name}={max(1, length // SECOND)}s")
     if settings.get("priorityfavorsmall", "no").lower() == "yes":
         options.append("favor_small=true")
+    if tres:
+        options.append(f"tres={'/'.join(f'{name}:{weight}' for name, weight in tres.items())}")
     if weights["fairshare_weight"]:
         if "no_fair_tree" not in settings.get("priorityflags", "").lower():
             options.append("fair_tree=true")
@@ -147,6 +153,18 @@ def _order(settings: Mapping[str, str], notes: list[str]) -> str:
     if weights["qos_weight"]:
         notes.append(QOS_UNKNOWN)
     return f"multifactor({','.join(options)})"
+
+
+def _tres(settings: Mapping[str, str]) -> dict[str, int]:
+    """Return the weights of PriorityWeightTRES by resource."""
+    found = {}
+    for part in filter(None, settings.get(_TRES_WEIGHTS, "").split(",")):
+        name, _, weight = part.partition("=")
+        if not weight.strip().isdecimal():
+            raise ExperimentError(f"config: {_TRES_WEIGHTS} {part.strip()!r} is not like gres/gpu=1000")
+        if int(weight):
+            found[name.strip().lower()] = int(weight)
+    return found
 
 
 def _backfill(settings: Mapping[str, str]) -> str:

@@ -3,7 +3,8 @@
 Age grows to 1 over ``max_age``. Fair-share is 2^(-usage/share): a tenant's part of all GPU time used, decayed with
 ``half_life``, against its part of all weights. Size is the job's part of the cluster's GPUs (``favor_small`` turns it
 round). QOS and partition are their priorities against the largest one; those of QOSs stand in ``qos`` or, without it,
-in the cluster. Everything is computed anew every ``period``, as Slurm does; what jobs will use is never looked at, only
+in the cluster. ``tres`` weighs what a job asks for against what its partition has: ``gpu:5000/cpu:100/mem:50``. Of
+equal priorities the job that was submitted, or requeued by the rules of the cluster, first comes first. Everything is computed anew every ``period``, as Slurm does; what jobs will use is never looked at, only
 what they have held.
 
 With ``fair_tree`` the fair-share factor is that of Slurm's Fair Tree over tenants and their users (its default), else
@@ -17,8 +18,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from headway.errors import ExperimentError
-from headway.training.cluster import Tenant
+from headway.errors import ExperimentError, unknown_name
+from headway.training.cluster import Cluster, Tenant
 from headway.training.jobstate import JobState, Status
 from headway.training.policies.orders.fair_tree import Who, fair_tree
 from headway.training.policies.orders.rounds import RoundOrder
@@ -32,6 +33,7 @@ SCALE = 1000
 """Priorities are kept in thousandths of Slurm's, so that ties are rarer."""
 _FEW = 16
 """So many keys are computed one by one."""
+TRES = ("gpu", "cpu", "mem")
 
 
 class Multifactor(RoundOrder):
@@ -54,6 +56,7 @@ class Multifactor(RoundOrder):
         favor_small: bool = False,
         qos: tuple[str, ...] = (),
         fair_tree: bool = False,
+        tres: tuple[str, ...] = (),
     ) -> None:
         super().__init__()
         if min(max_age, half_life, period) <= 0:
@@ -70,7 +73,11 @@ class Multifactor(RoundOrder):
         self.qos = qos
         self.fair_tree = fair_tree
         self.refresh = period
-        self._qos = _parts_of_largest(_parsed(qos))
+        self.tres = tres
+        self._qos = _parts_of_largest(_parsed("qos", qos))
+        self._tres = _parsed("tres", tres)
+        for name in self._tres.keys() - set(TRES):
+            raise ExperimentError(unknown_name("resource of multifactor(tres=...)", name, list(TRES)))
         self._calculated = -1
         self._ended: dict[Who, int] = {}
         self._counted: dict[Who, int] = {}
@@ -99,6 +106,9 @@ class Multifactor(RoundOrder):
                 self._ended[who] = 0
         self._shares = _shares(state.cluster.tenants)
         self._partitions = _parts_of_largest({p.name: p.priority for p in state.cluster.partitions})
+        self._holds = _holdings(state.cluster) if self._tres else {}
+        rules = state.cluster.preemption
+        self._again_after = None if rules is None else rules.again_after
         self._known: dict[int, tuple[Who, float]] = {}
         """Of each job: whose usage it adds to, and the part of its priority that does not change with time."""
         self._whose: dict[Who, int] = {}
@@ -106,14 +116,15 @@ class Multifactor(RoundOrder):
         """The same by the number of a job, for all keys at once; ``whose`` is a place in ``_whose``."""
 
     def key(self, now: int, js: JobState) -> Key:
-        """Return minus the priority, in thousandths."""
+        """Return minus the priority, in thousandths; where jobs are requeued, and when it was submitted last."""
         state = self._state
         if state.refreshed != self._calculated:
             self._calculate(state.refreshed, state)
         who, fixed = self._known.get(js.id) or self._know(js)
         age = now - js.aged_from
         grown = self._age_rate * age if age < self.max_age else self._age_most
-        return -int(grown + self._fair.get(who, self._fair_most) + fixed)
+        key = -int(grown + self._fair.get(who, self._fair_most) + fixed)
+        return key if self._again_after is None else (key, self._submitted(js))
 
     def keys(self, now: int, waiting: Sequence[JobState]) -> Sequence[Key]:
         """Return the same of all these jobs, to the last digit."""
@@ -125,7 +136,11 @@ class Multifactor(RoundOrder):
         grown = np.where(age < self.max_age, self._age_rate * age, self._age_most)
         fair = np.array([self._fair.get(who, self._fair_most) for who in self._whose])
         keys: list[int] = (-(grown + fair[rows["whose"]] + rows["fixed"]).astype(np.int64)).tolist()
-        return keys
+        return keys if self._again_after is None else [*zip(keys, map(self._submitted, waiting), strict=True)]
+
+    def _submitted(self, js: JobState) -> int:
+        """Return when a job was submitted, or requeued by the rules of the cluster."""
+        return js.job.submit if js.aged_from == js.arrived else js.aged_from - (self._again_after or 0)
 
     def _know(self, js: JobState) -> tuple[Who, float]:
         """Return whose usage a job adds to (its tenant's, with the Fair Tree its user's), and the fixed part."""
@@ -143,13 +158,20 @@ class Multifactor(RoundOrder):
         return self._known.values()
 
     def _fixed_part(self, js: JobState) -> float:
-        """Return what size, QOS and partition add, less its nice: the part that does not change with time."""
+        """Return what size, QOS, partition and TRES add, less its nice: the part that does not change with time."""
         size = min(1.0, js.width / self._total)
         return SCALE * (
             self.size_weight * (1.0 - size if self.favor_small else size)
             + self.qos_weight * self._qos.get(js.job.qos, 0.0)
             + self.partition_weight * self._partitions.get(js.job.partition, 0.0)
+            + (self._asked(js) if self._tres else 0.0)
         ) - (0 if js.job.terms is None else SCALE * js.job.terms.nice)
+
+    def _asked(self, js: JobState) -> float:
+        """Return the weighted parts of its partition's resources that a job asks for."""
+        asked = {"gpu": js.width, "cpu": js.job.cpu_milli, "mem": js.job.memory_bytes}
+        holds = self._holds.get(js.job.partition, self._holds[""])
+        return sum(weight * min(1.0, asked[name] / max(1, holds[name])) for name, weight in self._tres.items())
 
     def ended(self, now: int, js: JobState) -> None:
         """Count what a job that has ended held, from the next period on."""
@@ -204,12 +226,26 @@ class Multifactor(RoundOrder):
         return fair_tree(usage, weights, self._tenants)
 
 
-def _parsed(levels: tuple[str, ...]) -> dict[str, int]:
+def _holdings(cluster: Cluster) -> dict[str, dict[str, int]]:
+    """Return what the nodes of each partition have of each resource; under no name those of the cluster."""
+    places = {"": tuple(range(len(cluster.nodes))), **{each.name: each.nodes for each in cluster.partitions}}
+    return {
+        name: {
+            "gpu": sum(cluster.nodes[node].gpus for node in nodes) * WHOLE_GPU_MILLI,
+            "cpu": sum(cluster.nodes[node].cpu_milli or 0 for node in nodes),
+            "mem": sum(cluster.nodes[node].memory_bytes or 0 for node in nodes),
+        }
+        for name, nodes in places.items()
+    }
+
+
+def _parsed(option: str, levels: tuple[str, ...]) -> dict[str, int]:
     priorities = {}
     for level in levels:
         name, colon, value = level.partition(":")
         if not colon or not value.strip().isdecimal():
-            raise ExperimentError(f"multifactor(qos=...): {level!r} must be like high:1000")
+            example = "high:1000" if option == "qos" else "gpu:1000"
+            raise ExperimentError(f"multifactor({option}=...): {level!r} must be like {example}")
         priorities[name.strip()] = int(value)
     return priorities
 
