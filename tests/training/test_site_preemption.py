@@ -406,3 +406,14 @@ def test_without_the_rules_nobody_has_to_go_any_more() -> None:
     moment.executor.move_to(moment.state)
     ends = {row[2]: row[0] / SECOND for row in moment.go_on().rows.tolist() if row[1] == Kind.FINISHED}
     assert ends == {0: 100, 1: 130}
+
+
+def test_of_equal_priorities_the_job_that_was_requeued_later_starts_later() -> None:
+    # Job 0 is stopped at 10 s for job 1, which ends at 30 s. Job 2 came at 5 s, before job 0 was requeued; job 3 after.
+    flat = SLURM.replace("age_weight=1000", "age_weight=0")
+    jobs = (job(0, 50, 4, "low"), job(10, 20, 4, "high"), job(5, 7, 4, "low"), job(15, 7, 4, "low"))
+    run = ran(site(), *jobs, policy=flat)
+    assert spans(run) == [
+        *((0, 0, 10, "REQUEUE"), (2, 10, 30, "FINISHED")),
+        *((1, 30, 37, "FINISHED"), (0, 37, 87, "FINISHED"), (3, 87, 94, "FINISHED")),
+    ]

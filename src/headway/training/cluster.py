@@ -41,6 +41,8 @@ class Node:
     path: tuple[str, ...] = ()
     island_gpus: tuple[int, ...] = ()
     """GPUs a domain at each level inside the node, e.g. (4,) for two NVLink islands in an 8-GPU node."""
+    weight: int = 0
+    """A placement that goes by weights (consecutive) fills nodes of lower weight first."""
 
     @property
     def host(self) -> Grant:

@@ -18,6 +18,7 @@ from headway.formats.slurm.site import (
 )
 from headway.plugins import anchored, resolve
 from headway.training.cluster import Partition, Qos, Tenant, uniform
+from headway.training.policies.orders.multifactor import Multifactor
 from headway.training.policies.registry import build
 from headway.training.preemption_rules import Preemption
 from headway.units import DAY, MINUTE
@@ -61,10 +62,10 @@ def test_what_scontrol_show_config_prints_says_the_same_as_the_file() -> None:
 @pytest.mark.parametrize(
     ("text", "name"),
     [
-        ("PriorityType=priority/basic\nSchedulerType=sched/builtin", "fifo+first-fit"),
-        ("PriorityType=priority/multifactor\nSchedulerType=sched/builtin", "fifo+first-fit"),
-        ("SchedulerType=sched/backfill", "fifo+conservative(depth=500, interval=30s, slurm=true)+first-fit"),
-        ("SchedulerParameters=bf_interval=-1", "fifo+first-fit"),
+        ("PriorityType=priority/basic\nSchedulerType=sched/builtin", "fifo+consecutive"),
+        ("PriorityType=priority/multifactor\nSchedulerType=sched/builtin", "fifo+consecutive"),
+        ("SchedulerType=sched/backfill", "fifo+conservative(depth=500, interval=30s, slurm=true)+consecutive"),
+        ("SchedulerParameters=bf_interval=-1", "fifo+consecutive"),
     ],
 )
 def test_sites_without_weights_or_backfill(text: str, name: str) -> None:
@@ -72,8 +73,8 @@ def test_sites_without_weights_or_backfill(text: str, name: str) -> None:
 
 
 def test_what_has_no_counterpart_is_said() -> None:
-    notes = site(parse("PriorityWeightTRES=gres/gpu=100")).notes
-    assert any("gres/gpu=100" in note for note in notes)
+    notes = site(parse("PriorityWeightTRES=license/matlab=100")).notes
+    assert any("license/matlab=100" in note for note in notes)
     shown = (
         "PriorityFlags = SMALL_RELATIVE_TO_TIME,FAIR_TREE\nPriorityWeightAssoc = 5\nPriorityUsageResetPeriod = NONE\n"
     )
@@ -81,6 +82,16 @@ def test_what_has_no_counterpart_is_said() -> None:
     assert [note.partition(" ")[0] for note in left] == [
         *("priorityflags=SMALL_RELATIVE_TO_TIME", "priorityweightassoc=5", "bf_window=2880", "bf_continue=yes"),
     ]
+
+
+def test_weights_of_resources_are_those_of_the_order() -> None:
+    found = site(parse("PriorityType=priority/multifactor\nPriorityWeightTRES=cpu=10,Mem=0,GRES/gpu=5000,node=3"))
+    assert "tres=cpu:10/gpu:5000" in found.policy
+    assert "Mem" not in found.policy
+    assert [note for note in found.notes if "tres" in note] == ["priorityweighttres=node=3 is not followed"]
+    order = build(found.policy).order
+    assert isinstance(order, Multifactor)
+    assert order.tres == ("cpu:10", "gpu:5000")
 
 
 def test_weights_without_a_type_are_those_of_multifactor() -> None:
@@ -98,6 +109,7 @@ def test_weights_without_a_type_are_those_of_multifactor() -> None:
         (b"PriorityType=priority/multifactor\nPriorityWeightAge=lots\n", "not a whole number"),
         (b"PriorityType=priority/multifactor\nPriorityWeightAge=1\nPriorityMaxAge=soon\n", "prioritymaxage 'soon'"),
         (b"SchedulerType=sched/backfill\nSchedulerParameters=bf_interval=often\n", "bf_interval"),
+        (b"PriorityType=priority/multifactor\nPriorityWeightTRES=gres/gpu\n", "not like gres/gpu=1000"),
     ],
 )
 def test_what_is_wrong_with_the_file_is_one_line(tmp_path: Path, content: bytes | None, message: str) -> None:

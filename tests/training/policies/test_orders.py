@@ -91,6 +91,7 @@ def test_an_order_with_all_defaults_is_written_as_its_name(name: str) -> None:
         ("ftf(contention=false)", "contention", False),
         ("multifactor(period=1m)", "refresh", MINUTE),
         ("multifactor(qos=high:1000/low:0)", "qos", ("high:1000", "low:0")),
+        ("multifactor(tres=gpu:100/cpu:1)", "tres", ("gpu:100", "cpu:1")),
         ("qssf(recent=0.25)", "recent", 0.25),
     ],
 )
@@ -108,6 +109,8 @@ def test_options_are_read_from_the_name_of_a_policy(spec: str, attribute: str, v
         ("ftf(margin=-0.5)", "margin"),
         ("multifactor(half_life=0s)", "half_life"),
         ("multifactor(qos=high)", "high:1000"),
+        ("multifactor(tres=gpu)", "gpu:1000"),
+        ("multifactor(tres=disk:5)", "disk"),
         ("qssf(recent=0)", "recent"),
         ("las(quanta=1h)", "quantum"),
     ],

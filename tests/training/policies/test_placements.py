@@ -14,6 +14,7 @@ from headway.training.jobstate import Account, JobState
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.policies.parts import PlacementRule
 from headway.training.policies.placements.best_fit import BestFit
+from headway.training.policies.placements.consecutive import Consecutive, runs
 from headway.training.policies.placements.consolidate import Consolidate
 from headway.training.policies.placements.fgd import Fgd
 from headway.training.policies.placements.first_fit import FirstFit
@@ -157,7 +158,7 @@ def test_asking_changes_nothing(name: str) -> None:
     assert before == (state.pool.free_mask, state.pool.buckets, state.pool.free_gpus)
 
 
-@pytest.mark.parametrize("name", ["first-fit", "best-fit", "spread", "consolidate", "fgd", "random"])
+@pytest.mark.parametrize("name", ["first-fit", "best-fit", "consecutive", "spread", "consolidate", "fgd", "random"])
 def test_a_job_that_one_empty_node_could_hold_is_never_split(name: str) -> None:
     state = occupied(uniform(2, 8), 5, 5)
     assert RULES[name].place(state.pool, waiting(state, job(4))) is None
@@ -192,6 +193,39 @@ def test_larger_jobs_go_over_nodes_in_order_or_over_as_few_as_possible() -> None
     assert shape(FirstFit().place(state.pool, wide)) == {0: 4, 1: 8, 2: 2, 3: 4}
     assert shape(BestFit().place(state.pool, wide)) == {1: 8, 3: 8, 2: 2}
     assert shape(Spread().place(state.pool, wide)) == {1: 8, 3: 8, 0: 2}
+
+
+@given(st.integers(0, (1 << 40) - 1))
+def test_runs_are_the_longest_stretches_of_neighbours(nodes: int) -> None:
+    found = list(runs(nodes))
+    assert sum(found) == nodes
+    assert found == sorted(found)
+    texts = [text for text in f"{nodes:b}"[::-1].split("0") if text]
+    assert [run.bit_count() for run in found] == [len(text) for text in texts]
+
+
+def test_consecutive_takes_the_shortest_run_that_is_enough() -> None:
+    state = occupied(uniform(9, 4), 0, 0, 0, 4, 2, 4, 0, 0, 4)  # runs of three, one and two nodes
+    place = Consecutive().place
+    assert shape(place(state.pool, waiting(state, job(2)))) == {4: 2}
+    assert shape(place(state.pool, waiting(state, job(4)))) == {6: 4}  # node 4 has two left
+    assert shape(place(state.pool, waiting(state, job(8, nodes=2)))) == {6: 4, 7: 4}
+    assert shape(place(state.pool, waiting(state, job(12, nodes=3)))) == {0: 4, 1: 4, 2: 4}
+    assert shape(place(state.pool, waiting(state, job(16, nodes=4)))) == {0: 4, 1: 4, 2: 4, 6: 4}
+    assert place(state.pool, waiting(state, job(24, nodes=6))) is None
+    assert shape(place(state.pool, waiting(state, job(10)))) == {0: 4, 1: 4, 2: 2}  # over as many as it takes
+
+
+def test_consecutive_takes_the_first_of_runs_that_are_equal() -> None:
+    state = occupied(uniform(5, 4), 4, 1, 4, 0, 4)
+    assert shape(Consecutive().place(state.pool, waiting(state, job(1)))) == {1: 1}
+
+
+def test_consecutive_takes_nodes_of_lower_weight_first() -> None:
+    cluster = Cluster(tuple(Node(f"n{index}", 4, weight=weight) for index, weight in enumerate((5, 5, 1, 1, 1))))
+    state, place = state_of(cluster), Consecutive().place
+    assert shape(place(state.pool, waiting(state, job(2)))) == {2: 2}  # two heavier ones would be a shorter run
+    assert shape(place(state.pool, waiting(state, job(16, nodes=4)))) == {2: 4, 3: 4, 4: 4, 0: 4}
 
 
 def test_shares_go_to_the_first_the_fullest_or_the_emptiest_gpu() -> None:

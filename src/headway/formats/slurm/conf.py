@@ -117,21 +117,19 @@ def cluster(text: str, where: str) -> Described:
     """Return the nodes, partitions and settings of a text."""
     notes: list[str] = []
     nodes: dict[str, NodeRecord] = {}
-    weights: dict[str, int] = {}
     for number, record in records(text, "nodename"):
         place = f"{where}: line {number}"
         if record.get("state", "").upper().startswith(("FUTURE", "CLOUD")):
             notes.append(f"{place}: node {record['nodename']} is {record['state'].upper()}: kept")
         for name in scontrol.names(record["nodename"], place):
             nodes[name] = _node(record, name, place, notes)
-            weights[name] = scontrol.whole(record.get("weight"), "Weight", place) or 0
     sets = {record["nodeset"]: record.get("nodes", "") for _, record in records(text, "nodeset")}
     partitions, rules = [], []
     for number, record in records(text, "partitionname"):
         place = f"{where}: line {number}"
         rules.append(scontrol.partition_rules(record, place))
         partitions.append(_partition(record, sets, tuple(nodes), place))
-    ordered = tuple(sorted(nodes.values(), key=lambda each: weights[each.name]))
+    ordered = tuple(sorted(nodes.values(), key=lambda each: each.weight))
     site = SiteRules(partitions=tuple(rules), settings=settings(text))
     return Described(ordered, tuple(partitions), tuple(dict.fromkeys(notes)), site)
 
@@ -143,7 +141,9 @@ def _node(record: dict[str, str], name: str, place: str, notes: list[str]) -> No
         cpus = 1
         for key in _CORES:
             cpus *= scontrol.whole(record.get(key), key, place) or 1
-    return NodeRecord(name, gpus, kind, cpus, scontrol.mebibytes(record.get("realmemory"), "RealMemory", place))
+    memory = scontrol.mebibytes(record.get("realmemory"), "RealMemory", place)
+    weight = scontrol.whole(record.get("weight"), "Weight", place) or 0
+    return NodeRecord(name, gpus, kind, cpus, memory, weight=weight)
 
 
 def _partition(record: dict[str, str], sets: dict[str, str], known: tuple[str, ...], place: str) -> PartitionRecord:

@@ -45,7 +45,6 @@ def cluster(text: str, where: str) -> Described:
     partitions: dict[str, PartitionRecord] = {}
     notes: list[str] = []
     away: list[str] = []
-    weights: dict[str, int] = {}
     rules: list[PartitionRules] = []
     kept: list[Reservation] = []
     for line, record in records(text):
@@ -53,7 +52,6 @@ def cluster(text: str, where: str) -> Described:
         if "NodeName" in record:
             for name in names(record["NodeName"], place):
                 nodes[name] = node(record, name, place, notes)
-                weights[name] = whole(record.get("Weight"), "Weight", place) or 0
                 if gone(record.get("State", "")):
                     away.append(name)
         elif "ReservationName" in record:
@@ -65,7 +63,7 @@ def cluster(text: str, where: str) -> Described:
             raise ExperimentError(f"{place}: opens neither with NodeName= nor with PartitionName=")
     notes.extend(overlaps(kept, where))
     # Slurm fills nodes of lower weight first; here their order says which come first.
-    ordered = sorted(nodes.values(), key=lambda each: weights[each.name])
+    ordered = sorted(nodes.values(), key=lambda each: each.weight)
     site = SiteRules(partitions=tuple(rules), reservations=tuple(kept))
     return Described(tuple(ordered), tuple(partitions.values()), (*notes, *away_note(away, where)), site)
 
@@ -118,6 +116,7 @@ def node(record: dict[str, str], name: str, place: str, notes: list[str]) -> Nod
         cpus=whole(record.get("CPUTot") or record.get("CPUs"), "CPUTot", place),
         memory_bytes=mebibytes(record.get("RealMemory"), "RealMemory", place),
         partitions=tuple(part for part in record.get("Partitions", "").split(",") if not slurm.absent(part)),
+        weight=whole(record.get("Weight"), "Weight", place) or 0,
     )
 
 

@@ -182,12 +182,19 @@ def merged(described: Sequence[Described], base: ClusterTable) -> ClusterTable:
         hints = "".join(f"; {note}" for each in described for note in each.notes)
         raise ExperimentError(f"cluster files: they name {named}no node; add a file with the nodes{hints}")
     groups = []
+    weighed = len({node.weight for node in nodes.values()}) > 1
     for kind, same in groupby(nodes.values(), key=lambda node: replace(node, name="", partitions=())):
         names = [node.name for node in same]
         memory = "" if kind.memory_bytes is None else f"{kind.memory_bytes}B"
         groups.append(
             NodeGroup(
-                nodes=len(names), gpus=kind.gpus, gpu_type=kind.gpu_type, cpus=kind.cpus, memory=memory, names=names
+                nodes=len(names),
+                gpus=kind.gpus,
+                gpu_type=kind.gpu_type,
+                cpus=kind.cpus,
+                memory=memory,
+                weight=kind.weight if weighed else None,
+                names=names,
             )
         )
     return structs.replace(base, node_groups=groups, partitions=_partitions(described, nodes))

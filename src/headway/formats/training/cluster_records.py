@@ -16,6 +16,8 @@ class NodeRecord:
     cpus: int | None = None
     memory_bytes: int | None = None
     partitions: tuple[str, ...] = ()
+    weight: int = 0
+    """Nodes of lower weight are filled first."""
 
 
 @dataclass(frozen=True, slots=True)

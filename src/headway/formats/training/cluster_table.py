@@ -59,6 +59,8 @@ class NodeGroup(Struct, kw_only=True):
     cpus: int | None = None
     memory: str = ""
     storage: str = ""
+    weight: int | None = None
+    """Placement consecutive fills nodes of lower weight first."""
     names: list[str] = field(default_factory=list)
     """What the nodes are called, as many as there are; numbered if left out."""
 
@@ -251,6 +253,7 @@ def _node(name: str, group: NodeGroup, index: int, outer: list[tuple[str, int]],
         storage_bytes_per_second=rate("storage_per_node", group.storage) if group.storage else None,
         path=tuple(f"{level}{index // size}" for level, size in outer),
         island_gpus=islands,
+        weight=within("weight", group.weight or 0, 0, MOST_BYTES),
     )
 
 

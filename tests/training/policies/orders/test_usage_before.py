@@ -4,10 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from headway.training.cluster import Cluster, Qos, Tenant, uniform
+from headway.training.cluster import Cluster, Partition, Qos, Tenant, uniform
 from headway.training.job import Job, workload
-from headway.training.policies.orders.multifactor import Multifactor
+from headway.training.jobstate import Account, JobState
+from headway.training.policies.orders.multifactor import SCALE, Multifactor
 from headway.training.policies.registry import build
+from headway.training.state import TrainingState
 from headway.units import HOUR, SECOND
 from tests.drive import Run, World, drive, state_at
 
@@ -70,3 +72,14 @@ def test_jobs_of_a_qos_count_as_often_as_its_usage_factor_says() -> None:
     jobs = [of("a", 0, 20, qos="dear"), of("b", 0, 50), of("a", 1, 10), of("b", 2, 10)]
     starts = ran(cluster, jobs, tree=False).starts
     assert starts[3] < starts[2]  # 80 against 50
+
+
+def test_what_a_job_asks_for_counts_against_what_its_partition_has() -> None:
+    nodes = uniform(4, 8, cpus_per_node=10, partitions=(Partition("half", (0, 1)), Partition("all", (0, 1, 2, 3))))
+    jobs = workload([Job(0, 0, SECOND, 8, partition=name, cpu_milli=5000) for name in ("half", "all", "")])
+    policy = build("multifactor(age_weight=0,size_weight=0,fairshare_weight=0,tres=gpu:1000/cpu:100/mem:7)")
+    state = TrainingState(nodes, to_come=3, arrangement=policy)
+    policy.bind(state)
+    keys = [policy.order.key(0, JobState(job, Account("t"), 0b1111, 0)) for job in jobs]
+    # 8 of 16 GPUs and 5 of 20 CPUs; 8 of 32 and 5 of 40; memory is not counted
+    assert keys == [-(500 + 25) * SCALE, -round((250 + 12.5) * SCALE), -round((250 + 12.5) * SCALE)]
