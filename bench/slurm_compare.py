@@ -110,24 +110,32 @@ def table(found: Sequence[Line]) -> str:
     return "\n".join(rows)
 
 
+def compared(folder: Path) -> tuple[list[Line], str]:
+    """Return the comparison of a folder of runs, and what is to be said about victims of preemption."""
+    folders = sorted(path.parent for path in folder.glob("run-*/sacct.txt*"))
+    recorded = [past(each) for each in folders]
+    simulated, preempted = [], []
+    for each, run in zip(folders, recorded, strict=True):
+        played, _ = replay(each)
+        starts = {name: job.start for name, job in played.items() if job.start is not None}
+        simulated.append({name: start - run[name].submit for name, start in starts.items()})
+        preempted.append(frozenset(name for name, job in played.items() if job.preempted))
+    seen = [frozenset(name for name, job in run.items() if job.preempted) for run in recorded]
+    both = fmean(len(one & other) / (len(one | other) or 1) for one, other in zip(seen, preempted, strict=True))
+    told = (
+        f"Victims of preemption: {', '.join(str(len(each)) for each in seen)} in the runs of Slurm "
+        f"({victims(seen):.0%} shared by two runs), {', '.join(str(len(each)) for each in preempted)} in the replays "
+        f"({both:.0%} shared by a run and its replay)."
+    )
+    return lines(recorded, simulated), told
+
+
 def main() -> None:
     """Print the comparison of a folder of runs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    folders = sorted(path.parent for path in parser.parse_args().folder.glob("run-*/sacct.txt*"))
-    recorded = [past(folder) for folder in folders]
-    simulated, preempted = [], []
-    for folder, run in zip(folders, recorded, strict=True):
-        played, _ = replay(folder)
-        starts = {name: job.start for name, job in played.items() if job.start is not None}
-        simulated.append({name: start - run[name].submit for name, start in starts.items()})
-        preempted.append(frozenset(name for name, job in played.items() if job.preempted))
-    print(table(lines(recorded, simulated)))
-    seen = [frozenset(name for name, job in run.items() if job.preempted) for run in recorded]
-    both = fmean(len(one & other) / (len(one | other) or 1) for one, other in zip(seen, preempted, strict=True))
-    print(f"\nvictims of preemption: {', '.join(str(len(each)) for each in seen)} in the runs of Slurm", end=" ")
-    print(f"({victims(seen):.0%} shared by two runs), {', '.join(str(len(each)) for each in preempted)} in the replays")
-    print(f"({both:.0%} shared by a run and its replay)")
+    found, told = compared(parser.parse_args().folder)
+    print(f"{table(found)}\n\n{told}")
 
 
 if __name__ == "__main__":

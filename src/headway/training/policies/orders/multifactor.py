@@ -87,7 +87,7 @@ class Multifactor(RoundOrder):
         self._fair_most = SCALE * fairshare_weight
         self._age_most = SCALE * age_weight
         self._age_rate = self._age_most / max_age
-        weights = (age_weight, fairshare_weight, size_weight, qos_weight, partition_weight)
+        weights = (age_weight, fairshare_weight, size_weight, qos_weight, partition_weight, *self._tres.values())
         self._at_once = type(self).key is Multifactor.key and SCALE * sum(map(abs, weights)) < 1 << 62
 
     def bind(self, state: TrainingState) -> None:
