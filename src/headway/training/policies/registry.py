@@ -41,9 +41,9 @@ from headway.training.policies.orders.tiresias import Tiresias
 from headway.training.policies.own_keys import with_checked_keys
 from headway.training.policies.parts import Allocation, Backfill, Migration, Order, PlacementRule
 from headway.training.policies.placements.best_fit import BestFit
+from headway.training.policies.placements.consecutive import Consecutive
 from headway.training.policies.placements.consolidate import Consolidate
 from headway.training.policies.placements.fgd import Fgd
-from headway.training.policies.placements.consecutive import Consecutive
 from headway.training.policies.placements.first_fit import FirstFit
 from headway.training.policies.placements.random_fit import RandomFit
 from headway.training.policies.placements.spread import Spread

@@ -1,4 +1,4 @@
-"""Consecutive: of the runs of neighbouring nodes that can hold the job, the shortest one that is enough; its first node.
+"""Consecutive: of the runs of neighbouring nodes that can hold a job, the shortest that is enough; its first node.
 
 This is how Slurm (select/cons_tres, SchedMD) places jobs where no topology is configured: nodes are a line, and a job
 takes from the tightest stretch of it, so that long stretches stay whole for wide jobs. Where no run is enough for a job
