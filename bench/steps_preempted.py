@@ -12,14 +12,15 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from bench.serve_rows import Row, Rows
 from headway.program.saving import MARK, SAVED
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -28,6 +29,7 @@ BATCHES, EPOCHS = 60, 3
 STEPS = BATCHES * EPOCHS
 EVERY = 10
 WITHIN_S = 300.0
+COLUMNS = ("ranks", "workers", "preempted", "killed", "starts", "steps", "again", "identical")
 
 
 @dataclass
@@ -106,7 +108,7 @@ def _disturb(trial: Trial, report: Report, times: int, kills: int, draw: random.
     draw.shuffle(plan)
     for left, number in zip(range(len(plan), 0, -1), plan, strict=True):
         done = len(trial.lines())
-        steps = draw.randint(0, max(1, 2 * (STEPS - done) // (left + 1) - 2))
+        steps = draw.randint(1, max(1, 2 * (STEPS - done) // (left + 1) - 2))
         program = trial.start()
         report.starts += 1
         trial.until(program, done + steps)
@@ -117,8 +119,6 @@ def _disturb(trial: Trial, report: Report, times: int, kills: int, draw: random.
             continue
         program.send_signal(number)
         status = trial.ended(program)
-        if status == -signal.SIGTERM and steps == 0:  # it had not come to its loop yet
-            continue
         if status != SAVED:
             report.problems.append(f"preempted: exit status {status} after {done + steps} steps: {_tail(trial)}")
             return
@@ -159,12 +159,18 @@ def _compare(alone: Trial, trial: Trial, report: Report) -> None:
         report.problems.append("the weights at the end differ")
 
 
+def free_port() -> int:
+    """Return a port that nobody uses now."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
 def _tail(trial: Trial) -> str:
     return " | ".join((trial.folder / "output").read_text().splitlines()[-5:])
 
 
-def row_of(report: Report) -> Mapping[str, object]:
-    """Return it as JSON."""
+def row_of(report: Report) -> Row:
+    """Return it as a row."""
     return {**asdict(report), "identical": not report.problems}
 
 
@@ -176,10 +182,15 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=0, help="how often it is killed as well")
     parser.add_argument("--workers", type=int, default=0, help="of the loader of each rank")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out", type=Path, help="folder of the rows of the page, which this one is added to")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         report = run(Path(folder), given.ranks, given.times, given.kills, given.workers, given.seed)
-    print(json.dumps(row_of(report)))
+    row = row_of(report)
+    if given.out:
+        Rows(given.out, "preempted").add(row)
+    else:
+        print(json.dumps(row))
     sys.exit(1 if report.problems else 0)
 
 

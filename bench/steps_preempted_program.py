@@ -51,7 +51,8 @@ def train(rank: int, ranks: int, given: argparse.Namespace) -> None:
     model: nn.Module = network()
     if ranks > 1:
         torch.distributed.init_process_group("gloo")
-        model = DistributedDataParallel(model)
+        # Without this DDP changes the order in which it adds gradients up after its first step, in every process anew.
+        model = DistributedDataParallel(model, find_unused_parameters=True)
     for seed in (random.seed, np.random.seed, torch.manual_seed):
         seed(rank)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
