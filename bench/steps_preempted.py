@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from bench.serve_rows import Row, Rows
-from headway.program.saving import MARK, SAVED
+from headway.program.protocol import SAVED, SAVED_FILE
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAM = ROOT / "bench" / "steps_preempted_program.py"
@@ -70,7 +70,11 @@ class Trial:
         """Start the program."""
         self.mark.unlink(missing_ok=True)
         paths = os.pathsep.join((str(ROOT / "src"), str(ROOT)))
-        wanted = {"HEADWAY_CHECKPOINTS": str(self.folder / "checkpoints"), MARK: str(self.mark), "PYTHONPATH": paths}
+        wanted = {
+            "HEADWAY_CHECKPOINTS": str(self.folder / "checkpoints"),
+            SAVED_FILE: str(self.mark),
+            "PYTHONPATH": paths,
+        }
         with (self.folder / "output").open("ab") as output:
             return subprocess.Popen(
                 self._command, env={**os.environ, **wanted}, stdout=output, stderr=output, start_new_session=True

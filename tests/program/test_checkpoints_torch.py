@@ -14,7 +14,7 @@ import pytest
 from bench import steps_preempted
 from headway.errors import CheckpointError
 from headway.program import randomness
-from headway.program.saving import SAVED
+from headway.program.protocol import SAVED
 from tests.program.training import Training
 
 torch = pytest.importorskip("torch")
@@ -71,6 +71,27 @@ def test_every_generator_is_kept() -> None:
     assert drawn(loader) == first
     with pytest.raises(CheckpointError, match="written with 2 random generators in the loader, now there are 0"):
         randomness.restore(states, [])
+
+
+def test_the_generators_of_gpus_are_kept_and_as_many_are_wanted_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    devices = [torch.Generator().manual_seed(seed) for seed in range(2)]  # stand-ins: a machine of tests has no GPU
+
+    def set_all(states: list[Any]) -> None:
+        for device, state in zip(devices, states, strict=True):
+            device.set_state(state)
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: len(devices))
+    monkeypatch.setattr(torch.cuda, "get_rng_state_all", lambda: [device.get_state() for device in devices])
+    monkeypatch.setattr(torch.cuda, "set_rng_state_all", set_all)
+    states = randomness.captured(None)
+    first = [float(torch.rand((), generator=device)) for device in devices]
+    randomness.restore(states, None)
+    assert [float(torch.rand((), generator=device)) for device in devices] == first
+    del devices[1]
+    with pytest.raises(CheckpointError, match="was written with 2 GPUs, now there are 1: start the program as before"):
+        randomness.restore(states, None)
 
 
 class Noise(torch.utils.data.Dataset[Any]):

@@ -25,10 +25,9 @@ from typing import Any
 from headway.errors import CheckpointError
 from headway.files import write_whole
 from headway.program.progress import Position
+from headway.program.protocol import CHECKPOINTS
 from headway.program.randomness import States
 
-FOLDER = "HEADWAY_CHECKPOINTS"
-"""Variable of the folder of checkpoints, where a program does not name one."""
 PROCESS = secrets.token_hex(8)
 """This process, unlike any before it."""
 STATE = "state"
@@ -96,7 +95,7 @@ class Folder:
     def _refused(self, problem: OSError) -> CheckpointError:
         return CheckpointError(
             f"checkpoint folder {self.path} cannot be written ({problem.strerror or problem}): "
-            f"give another folder=, or set {FOLDER}"
+            f"give another folder=, or set {CHECKPOINTS}"
         )
 
     # --- reading ----------------------------------------------------------------------------------------------

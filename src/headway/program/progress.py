@@ -4,7 +4,8 @@ import os
 import time
 import warnings
 
-VARIABLE = "HEADWAY_PROGRESS"
+from headway.program.protocol import PROGRESS
+
 _EVERY = 250_000_000
 
 
@@ -20,7 +21,7 @@ class Progress:
     """Writes the share that is done, whole and no more often than four times a second; nothing where nobody asks."""
 
     def __init__(self, *, wanted: bool) -> None:
-        self._path = os.environ.get(VARIABLE, "") if wanted else ""
+        self._path = os.environ.get(PROGRESS, "") if wanted else ""
         self._told_at = -_EVERY
 
     def tell(self, done: int, of: int | None) -> None:
@@ -38,4 +39,4 @@ class Progress:
             os.replace(draft, self._path)
         except OSError as problem:  # what is not known must not end the program
             path, self._path = self._path, ""
-            warnings.warn(f"{VARIABLE}={path}: progress is not told: {problem.strerror}", RuntimeWarning, stacklevel=3)
+            warnings.warn(f"{PROGRESS}={path}: progress is not told: {problem.strerror}", RuntimeWarning, stacklevel=3)

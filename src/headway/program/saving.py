@@ -17,18 +17,15 @@ from typing import Any, Generic, NoReturn, TypeVar
 
 from headway.errors import CheckpointError
 from headway.program import randomness
-from headway.program.checkpoints import FOLDER, PROCESS, STATE, Folder, Meta, Moment
+from headway.program.checkpoints import PROCESS, STATE, Folder, Meta, Moment
 from headway.program.progress import Position
+from headway.program.protocol import CHECKPOINTS, SAVED, SAVED_FILE
 from headway.program.ranks import NOTHING, SAVE, STOP, ranks
 from headway.program.signals import Asked, spared_workers
 from headway.units import parse_duration
 
 Batch = TypeVar("Batch")
 
-SAVED = 85
-"""Exit status of a program that wrote a checkpoint and wants to be started again."""
-MARK = "HEADWAY_SAVED"
-"""Variable of a file that is made with it: launchers of several processes end with a status of their own."""
 _DEFAULT_FOLDER = "checkpoints"
 
 
@@ -47,7 +44,7 @@ class Plan:
     @property
     def place(self) -> Path:
         """Return the folder of its checkpoints."""
-        return Path(self.folder or os.environ.get(FOLDER, "") or _DEFAULT_FOLDER)
+        return Path(self.folder or os.environ.get(CHECKPOINTS, "") or _DEFAULT_FOLDER)
 
     @property
     def program(self) -> str:
@@ -110,7 +107,7 @@ class Saving(Generic[Batch]):
     def _open(self) -> None:
         if self.rank == 0:
             self._folder.open()
-            if path := os.environ.get(MARK):
+            if path := os.environ.get(SAVED_FILE):
                 Path(path).unlink(missing_ok=True)
 
     def _resume(self) -> None:
@@ -207,11 +204,13 @@ class Saving(Generic[Batch]):
         raise SystemExit(SAVED)
 
     def _mark(self) -> None:
-        if self.rank == 0 and (path := os.environ.get(MARK)):
+        if self.rank == 0 and (path := os.environ.get(SAVED_FILE)):
             try:
                 Path(path).touch()
             except OSError as problem:
-                warnings.warn(f"{MARK}={path} cannot be written: {problem.strerror}", RuntimeWarning, stacklevel=2)
+                warnings.warn(
+                    f"{SAVED_FILE}={path} cannot be written: {problem.strerror}", RuntimeWarning, stacklevel=2
+                )
 
     # --- writing ----------------------------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 """Signals that ask a training program to end: they are noted, and obeyed after the step in progress."""
 
-import multiprocessing
 import os
 import signal
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -33,7 +33,8 @@ class Asked:
                 stacklevel=3,
             )
             return self
-        child = multiprocessing.parent_process() is not None
+        multiprocessing: Any = sys.modules.get("multiprocessing")
+        child = multiprocessing is not None and multiprocessing.parent_process() is not None
         for number in (signal.SIGTERM, signal.SIGINT) if child else (signal.SIGTERM,):
             self._before[number] = signal.signal(number, self._note)
         return self

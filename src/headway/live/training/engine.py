@@ -7,7 +7,7 @@ is a number that no two starts have, so that an order may be given twice and is 
 from dataclasses import dataclass
 from typing import Protocol
 
-from headway.program.saving import SAVED as SAVED
+from headway.program.protocol import SAVED as SAVED
 from headway.training.resources import Placement
 
 

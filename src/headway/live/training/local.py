@@ -24,7 +24,7 @@ from headway.live.training.cpus import CpuBooks
 from headway.live.training.engine import Ended, Order
 from headway.live.training.runner import BEGAN, EXIT, LOCK, ORDER, SAVED_MARK, claim
 from headway.live.training.store import Program
-from headway.program import checkpoints, progress, saving
+from headway.program.protocol import CHECKPOINTS, PROGRESS, SAVED_FILE
 
 MARK = "HEADWAY_LEASE_FOLDER"
 """Variable by which every process of a lease is known."""
@@ -120,9 +120,9 @@ class LocalEngine:
             "HEADWAY_JOB": str(order.job),
             "HEADWAY_LEASE": str(order.lease),
             MARK: str(folder),
-            progress.VARIABLE: str(folder / "progress"),
-            saving.MARK: str(folder / SAVED_MARK),
-            checkpoints.FOLDER: str(self.logs_of(order.job)[0].with_name("checkpoints")),
+            PROGRESS: str(folder / "progress"),
+            SAVED_FILE: str(folder / SAVED_MARK),
+            CHECKPOINTS: str(self.logs_of(order.job)[0].with_name("checkpoints")),
             "HEADWAY_STARTED_AGAIN": "1" if order.again else "0",
         }
 

@@ -23,7 +23,7 @@ from typing import Any
 from headway.errors import HeadwayError
 from headway.files import write_whole
 from headway.live.kernels import places, processes
-from headway.program.saving import SAVED
+from headway.program.protocol import SAVED
 
 ORDER, LOCK, BEGAN, EXIT = "order.json", "lock", "began", "exit.json"
 SAVED_MARK = "saved"
