@@ -6,6 +6,7 @@ HeadwayError
 │   ├── ExperimentError   a flag, a key or a value of an experiment is wrong
 │   │   └── NoSuchRunError  a comparison has no run at this position; an IndexError too
 │   ├── InfeasibleJobError  a job that no empty cluster of this kind could run
+│   ├── CheckpointError   a checkpoint cannot be written, or a program cannot go on from it
 │   ├── ProfileError      a profile is broken, or a program could not be profiled
 │   ├── QueueError        jobs cannot be queued or run as asked: no queue, a folder that is taken, a store that is full
 │   ├── ServeError        pipelines cannot be served or called: no worker starts, nobody is there, a port is taken
@@ -53,6 +54,10 @@ class NoSuchRunError(ExperimentError, IndexError):
 
 class InfeasibleJobError(InputError):
     """A job that could not run even on an empty cluster."""
+
+
+class CheckpointError(InputError):
+    """A checkpoint cannot be written, or is of another program, or of another number of processes."""
 
 
 class ProfileError(InputError):

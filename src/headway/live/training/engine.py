@@ -7,10 +7,8 @@ is a number that no two starts have, so that an order may be given twice and is 
 from dataclasses import dataclass
 from typing import Protocol
 
+from headway.program.protocol import SAVED as SAVED
 from headway.training.resources import Placement
-
-SAVED = 85
-"""Exit status of a program that wrote a checkpoint and wants to be started again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,13 +22,12 @@ from headway.live.kernels import places, processes
 from headway.live.training.cgroups import Cgroups
 from headway.live.training.cpus import CpuBooks
 from headway.live.training.engine import Ended, Order
-from headway.live.training.runner import BEGAN, EXIT, LOCK, ORDER, claim
+from headway.live.training.runner import BEGAN, EXIT, LOCK, ORDER, SAVED_MARK, claim
 from headway.live.training.store import Program
+from headway.program.protocol import CHECKPOINTS, PROGRESS, SAVED_FILE
 
 MARK = "HEADWAY_LEASE_FOLDER"
 """Variable by which every process of a lease is known."""
-PROGRESS = "HEADWAY_PROGRESS"
-"""Variable of the file to which a program writes which share of its work is done, 0 to 1."""
 
 
 @dataclass(slots=True)
@@ -122,6 +121,8 @@ class LocalEngine:
             "HEADWAY_LEASE": str(order.lease),
             MARK: str(folder),
             PROGRESS: str(folder / "progress"),
+            SAVED_FILE: str(folder / SAVED_MARK),
+            CHECKPOINTS: str(self.logs_of(order.job)[0].with_name("checkpoints")),
             "HEADWAY_STARTED_AGAIN": "1" if order.again else "0",
         }
 

@@ -23,8 +23,11 @@ from typing import Any
 from headway.errors import HeadwayError
 from headway.files import write_whole
 from headway.live.kernels import places, processes
+from headway.program.protocol import SAVED
 
 ORDER, LOCK, BEGAN, EXIT = "order.json", "lock", "began", "exit.json"
+SAVED_MARK = "saved"
+"""File that a program makes when it has saved: its launcher may not pass the status on."""
 NOT_FOUND, NOT_RUN = 127, 126
 _PDEATHSIG, _SUBREAPER = 1, 36
 _LOCK_S = 10.0
@@ -72,6 +75,8 @@ class Running:
         if self._program is not None:
             status = self._wait(self._program)
             self._end_children(self._program.pid)
+            if status != SAVED and (self._folder / SAVED_MARK).exists():
+                status, reason = SAVED, f"saved, exit status {status}"
         ended = {"status": status, "reason": reason, "ended_s": time.time(), "stopped": self._kill_at is not None}
         while True:
             try:
