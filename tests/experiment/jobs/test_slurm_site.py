@@ -2,6 +2,7 @@
 
 import ast
 import csv
+import itertools
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -122,7 +123,7 @@ def test_requeued_jobs_wait_two_minutes_and_jobs_wait_for_those_they_depend_on(r
     attempts = defaultdict(list)
     for row in rows:
         attempts[row["JobID"]].append(row)
-    again = [pair for each in attempts.values() for pair in zip(each, each[1:], strict=False)]
+    again = [pair for each in attempts.values() for pair in itertools.pairwise(each)]
     assert again
     for before, after in again:
         assert before["State"] == "PREEMPTED"
@@ -149,9 +150,7 @@ def off(errors: dict) -> float:
     return errors["wait_simulated_mean_s"] / errors["wait_recorded_mean_s"] - 1
 
 
-def test_with_its_rules_the_mean_wait_is_right_within_a_tenth(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_with_its_rules_the_mean_wait_is_right_within_a_tenth(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = backtest(folder, ("nodes.txt", *RULES), capsys)
     assert abs(off(found)) < 0.10
     assert found["rank_correlation"] > 0.75

@@ -8,22 +8,20 @@ due.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
-from heapq import heapify, heappop, heappush, merge
-from itertools import chain, islice
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
 
-from headway.training.feasible import quota_refusal
 from headway.training.jobstate import JobState
 from headway.training.policies.backfills.held import NEVER, Held
 from headway.training.policies.backfills.hopes import Hopes, Waiting, length_of, mask_of
 from headway.training.policies.backfills.profile import Found, Parts, Profile
+from headway.training.policies.backfills.queue_order import in_order, is_kept_out, jobs_of, last_of, versions_of
 from headway.training.policies.backfills.region import Region, Slot
 from headway.training.policies.backfills.reservation import run_time
-from headway.training.policies.backfills.walk import guaranteed
 from headway.training.policies.parts import Admission, Order, PlacementRule, Reservation
 from headway.training.policies.placements.pick import gpus_of
 from headway.training.pool import members
-from headway.training.queue import Entry, Lane, tier_of
+from headway.training.queue import Entry, Lane
 from headway.training.resources import Placement
 from headway.training.state import TrainingState
 
@@ -164,7 +162,7 @@ class Plan:
             changed |= nodes
             self._drop(self._regions.pop(nodes))
         self.profile.reset(changed)
-        last = _last(state, depth)
+        last = last_of(state, depth)
         for nodes, theirs in lanes.items():
             self._renew(now, state, nodes, theirs, last, changed)
         if len(self._starts) > 4 * len(self) + 100:
@@ -175,14 +173,13 @@ class Plan:
         self, now: int, state: TrainingState, nodes: int, lanes: list[Lane], last: Entry | None, changed: int
     ) -> None:
         """Make the plan of a region anew if it may be another one now."""
-        versions = _versions(state, lanes) if last is None else None
-        region = self._regions.get(nodes)
-        same = region is not None and not nodes & changed
-        if same and region.versions == versions is not None:
+        versions = versions_of(state, lanes) if last is None else None
+        known = self._regions.get(nodes)
+        same = known is not None and not nodes & changed
+        if known is not None and same and known.versions == versions is not None:
             return
-        jobs = _jobs_of(lanes, last)
-        if region is None:
-            region = self._regions[nodes] = Region(nodes)
+        jobs = jobs_of(lanes, last)
+        region = known if known is not None else self._regions.setdefault(nodes, Region(nodes))
         region.versions = versions
         if same and jobs == region.jobs:
             return
@@ -245,15 +242,14 @@ class Plan:
             for joined in [joined for joined in lanes if joined & nodes]:  # a new job connects it with another one
                 self._finish(region := self._regions.pop(nodes))
                 self._regions.setdefault(joined, Region(joined)).planned += region.planned
-        last = _last(state, depth)
+        last = last_of(state, depth)
         for nodes, theirs in lanes.items():
-            versions = _versions(state, theirs) if last is None else None
-            region = self._regions.get(nodes)
-            if region is None:
-                region = self._regions[nodes] = Region(nodes)
-            elif region.versions == versions is not None:
+            versions = versions_of(state, theirs) if last is None else None
+            known = self._regions.get(nodes)
+            if known is not None and known.versions == versions is not None:
                 continue
-            region.jobs, region.versions = _jobs_of(theirs, last), versions
+            region = known if known is not None else self._regions.setdefault(nodes, Region(nodes))
+            region.jobs, region.versions = jobs_of(theirs, last), versions
             if new := [state.jobs[job] for job in region.jobs if job not in self._jobs]:
                 self._fresh[nodes] = new
 
@@ -366,7 +362,7 @@ class Plan:
 
     def _search(self, now: int, js: JobState, length: int) -> tuple[Found, int]:
         """Return the earliest reservation and its length, which depends on the nodes: the search may be repeated."""
-        state, rule = self._seen
+        state, _ = self._seen
         found = self._earliest(now, js, length)
         if not state.speed.constant and found.start < NEVER:
             there = run_time(state, js, tuple((node, (1 << count) - 1) for node, count in found.parts))
@@ -380,55 +376,6 @@ class Plan:
             return self.profile.on_one_node(js, now, length)
         found = [self.profile.on_nodes(js, now, length, domain) for domain in rule.domains(state.pool, js)]
         return found[0] if len(found) == 1 else min(found, key=lambda each: each.start)._replace(reason=())
-
-
-def _last(state: TrainingState, depth: int) -> Entry | None:
-    """Return the last job that is to have a reservation; None if all are."""
-    if state.queue.size <= depth:
-        return None
-    entries = sorted(chain.from_iterable([list(lane)[:depth] for lane in state.queue.lanes.values()]))
-    return entries[depth - 1]
-
-
-def _versions(state: TrainingState, lanes: list[Lane]) -> list[int]:
-    """Return numbers that are others when the order of the jobs of these lanes may be another one."""
-    versions = [lane.version for lane in lanes]
-    return versions if len(versions) == 1 else [*versions, state.refreshed]
-
-
-def _jobs_of(lanes: list[Lane], last: Entry | None) -> list[int]:
-    """Return the jobs of these lanes in order, up to the last one that counts."""
-    entries = list(lanes[0])
-    for lane in lanes[1:]:
-        entries += lane
-    if len(lanes) > 1:
-        entries.sort()
-    return [job for _, job in (entries if last is None else entries[: bisect_right(entries, last)])]
-
-
-def in_order(state: TrainingState, policy: Admission, count: int) -> list[Entry]:
-    """Return the first ``count`` waiting jobs in the policy's current order."""
-    lanes = state.queue.lanes.values()
-    if len(lanes) == 1:
-        return list(next(iter(lanes)))[:count]
-    if not state.quotas and type(policy.order).lane is Order.lane:
-        if count == 1 and lanes:
-            return [min(lane.head for lane in lanes)]
-        return sorted(chain.from_iterable([list(lane)[:count] for lane in lanes]))[:count]
-    ordered = merge(*(_keyed(state, policy, lane) for lane in lanes))
-    return [entry for *_, entry in islice(ordered, count)]
-
-
-def _keyed(state: TrainingState, policy: Admission, lane: Lane) -> Iterable[tuple[bool, object, object, Entry]]:
-    first = state.jobs[lane.head[1]]
-    later = state.quotas and not guaranteed(first)
-    key = policy.order.lane_key(state, first)
-    return ((later, tier_of(entry[0]), key, entry) for entry in lane)
-
-
-def is_kept_out(state: TrainingState, js: JobState) -> bool:
-    """Return whether a limit or its quota keeps a waiting job out: it has no reservation."""
-    return js.lane in state.queue.aside or (state.quotas and quota_refusal(js) is not None)
 
 
 def reserved(state: TrainingState, js: JobState, parts: Parts, rule: PlacementRule) -> Placement | None:

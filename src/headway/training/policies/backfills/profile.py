@@ -180,9 +180,7 @@ class Profile:
         """Return whether a node has these amounts from ``start`` on for ``length``."""
         return self.when(node, need, cpu_milli, memory_bytes, start, length)[1] == start
 
-    def when(
-        self, node: int, need: int, cpu_milli: int, memory_bytes: int, after: int, length: int
-    ) -> tuple[int, int]:
+    def when(self, node: int, need: int, cpu_milli: int, memory_bytes: int, after: int, length: int) -> tuple[int, int]:
         """Return the first time from ``after`` on at which a node has so many GPUs, and the first at which it has all
         these amounts for ``length``."""
         if node in self._coming:

@@ -152,8 +152,10 @@ class Region:
         again = self.changed & js.eligible
         if not again:
             return found
-        known = _one(js, length, time, found, again, profile) if js.nodes <= 1 else _several(
-            js, length, time, found, again, profile
+        known = (
+            _one(js, length, time, found, again, profile)
+            if js.nodes <= 1
+            else _several(js, length, time, found, again, profile)
         )
         if known is not found:
             self.changed |= before.nodes
