@@ -39,7 +39,7 @@ def place(tmp_path: Path, call: Call) -> Iterator[Place]:
     found = Place(tmp_path / "state" / "headway" / "queue")
     code, out, err = call("queue", "start", "--gpus", "2", "--policy", "fifo+easy")
     assert (code, out) == (0, ""), err
-    assert "policy fifo+easy, run 1" in err
+    assert "policy fifo+easy, 2 GPUs, run 1" in err
     yield found
     if found.runs:
         call("queue", "stop", "--kill", "--now")
@@ -157,10 +157,12 @@ def test_other_settings_wait_until_no_job_is_left(place: Place, call: Call) -> N
     code, _, err = call("queue", "start", "--gpus", "2", "--policy", "srtf")
     assert code == 2
     assert "1 jobs wait or run that were submitted under policy fifo+easy, not srtf" in err
-    assert call("queue", "start", "--gpus", "2")[0] == 0
+    code, _, err = call("queue", "start", "--gpus", "1")
+    assert "submitted under --gpus 2, not 1" in err
+    assert call("queue", "start")[0] == 0  # with the GPUs and the policy of before
     assert call("queue", "cancel", "0", "--now")[0] == 0
     until(call, lambda all_jobs: all_jobs[0]["state"] == "cancelled")
     assert call("queue", "stop")[0] == 0
     code, _, err = call("queue", "start", "--gpus", "2", "--policy", "srtf")
     assert code == 0, err
-    assert "policy srtf, run 2" in err
+    assert "policy srtf, 2 GPUs, run 2" in err

@@ -35,12 +35,12 @@ _READY_S = 60.0
 @queue.command()
 def start(
     gpus: Annotated[
-        str, typer.Option(help="auto: all of this machine; 2: so many. Slots without a device where it has none.")
-    ] = AUTO,
+        str, typer.Option(help="auto: all here; 2: so many, slots where it has none; those of before if left out.")
+    ] = "",
     policy: Annotated[
         str, typer.Option(help="As in headway jobs simulate; that of before, or fifo+easy, if left out.")
     ] = "",
-    estimate: Annotated[str, typer.Option(help="Run time of jobs whose users do not say it.")] = "1h",
+    estimate: Annotated[str, typer.Option(help="Run time of jobs whose users do not say it; 1h at first.")] = "",
     folder: FolderFlag = "",
     foreground: Annotated[bool, typer.Option("--foreground", help="Stay here; Ctrl-C ends the queue.")] = False,
 ) -> None:
@@ -50,8 +50,8 @@ def start(
 
     headway queue start --gpus 4 --policy srtf+easy
     """
-    place, guess = place_of(folder), _span(estimate, "--estimate")
-    machine(gpus)  # refused here rather than in the log
+    place, guess = place_of(folder), _span(estimate, "--estimate") if estimate else 0
+    machine(gpus or AUTO)  # refused here rather than in the log
     if foreground:
         from headway.experiment.jobs.live import run_queue
 

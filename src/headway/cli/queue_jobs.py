@@ -15,7 +15,7 @@ from headway.live.training import client
 from headway.live.training.listing import ENDING, RUNNING, WAITING, Listed, listed
 from headway.live.training.local import logs_of
 from headway.live.training.messages import Status, described
-from headway.live.training.place import START, Place, place_of
+from headway.live.training.place import Place, place_of
 from headway.live.training.store import Past, read
 from headway.report.terminal import framed
 from headway.units import SECOND, format_duration, format_size
@@ -139,7 +139,7 @@ def _past(place: Place) -> tuple[Past, float]:
     """Return what the store says, and how long ago the run began."""
     past = read(place.store)
     if past is None:
-        raise QueueError(f"no queue was ever started in {place.folder}: {START}")
+        raise QueueError(f"no queue was ever started in {place.folder}: {place.how_to_start}")
     return past, time.time() - past.began.wall_s
 
 

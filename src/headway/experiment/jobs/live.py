@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from time import monotonic_ns, time
 
 import msgspec
@@ -15,7 +16,7 @@ from headway.formats.training.settings import CostsTable, Experiment, JobsRunTab
 from headway.live.clock import Clock
 from headway.live.training import cgroups, door
 from headway.live.training.local import LocalEngine
-from headway.live.training.machine import Machine, held, machine
+from headway.live.training.machine import AUTO, Machine, held, machine
 from headway.live.training.place import Place
 from headway.live.training.queue import LiveQueue, Rules
 from headway.live.training.store import Past, Program, Store, boot, read
@@ -25,10 +26,11 @@ from headway.training.policies.compose import ComposedPolicy
 from headway.training.replay import Walk
 from headway.training.seen import last_rows
 from headway.training.state import TrainingState
-from headway.units import SECOND
+from headway.units import HOUR, SECOND
 
 LOCAL = "local"
 POLICY = "fifo+easy"
+ESTIMATE = HOUR
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -63,11 +65,20 @@ def settings_of(found: Machine, policy: str, estimate: int) -> Settings:
 def run_queue(
     place: Place, gpus: str, policy: str, estimate: int, say: Callable[[str], None], on_open: Callable[[], None]
 ) -> None:
-    """Run a queue in a folder until it is ended; one that was there before is taken up."""
-    found = machine(gpus)
-    with place.held(), held(found):
+    """Run a queue in a folder until it is ended; one that was there before is taken up.
+
+    What is empty or 0 is that of before, or all GPUs, ``POLICY`` and ``ESTIMATE``.
+    """
+    with place.held(), ExitStack() as stack:
         past = read(place.store)
-        settings = settings_of(found, policy or (kept(past).experiment.policy.name if past else POLICY), estimate)
+        was = kept(past) if past is not None else None
+        found = machine(gpus or (str(len(was.gpus)) if was is not None else AUTO))
+        stack.enter_context(held(found))
+        settings = settings_of(
+            found,
+            policy or (was.experiment.policy.name if was is not None else POLICY),
+            estimate or (was.estimate if was is not None else ESTIMATE),
+        )
         encoded = msgspec.json.encode(settings)
         if past is not None and past.settings != encoded:
             _refuse_if_alive(past, settings)
@@ -95,8 +106,12 @@ def _refuse_if_alive(past: Past, settings: Settings) -> None:
     left = len(past.jobs) - len(last_rows(past.tape))
     if left:
         was = kept(past)
-        policies = (was.experiment.policy.name, settings.experiment.policy.name)
-        differs = f"policy {policies[0]}, not {policies[1]}" if policies[0] != policies[1] else "other GPUs or settings"
+        values = {
+            "policy": (was.experiment.policy.name, settings.experiment.policy.name),
+            "--gpus": (len(was.gpus), len(settings.gpus)),
+        }
+        others = [f"{key} {before}, not {now}" for key, (before, now) in values.items() if before != now]
+        differs = " and ".join(others) or "other settings of this machine"
         raise QueueError(
             f"{left:,} jobs wait or run that were submitted under {differs}: start it as it was, and change it when "
             "they have ended"

@@ -8,7 +8,7 @@ from headway.errors import QueueError
 from headway.live.frames import Frames, framed
 from headway.live.local_socket import connected, is_own
 from headway.live.training.messages import ANSWERS, MOST_BYTES, Question, Refused
-from headway.live.training.place import START, Place
+from headway.live.training.place import Place
 
 WAIT_S = 60.0
 _CHUNK = 1 << 16
@@ -34,5 +34,5 @@ def ask(place: Place, question: Question, timeout_s: float = WAIT_S) -> Any:
     except PermissionError:
         raise QueueError(f"the queue in {place.folder} is another user's") from None
     except OSError:
-        raise QueueError(f"no queue runs in {place.folder}: {START}") from None
+        raise QueueError(f"no queue runs in {place.folder}: {place.how_to_start}") from None
     raise QueueError("the queue ended before it answered: headway queue list shows whether it was done")

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from headway.units import format_duration
+from headway.units import counted, format_duration
 
 MOST_BYTES = 16 << 20
 """Of a message: a command with its environment."""
@@ -74,4 +74,4 @@ def described(jobs: Mapping[str, Any]) -> str:
     up = format_duration(round(jobs["uptime_s"] * 1e9))
     shown = [key for key in ("waiting", "running", "ending") if jobs[key] or key != "ending"]
     counts = ", ".join(f"{jobs[key]:,} {key}" for key in shown)
-    return f"policy {jobs['policy']}, run {jobs['run']}, up {up}: {counts}"
+    return f"policy {jobs['policy']}, {counted(jobs['gpus'], 'GPU')}, run {jobs['run']}, up {up}: {counts}"

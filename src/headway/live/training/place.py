@@ -15,7 +15,6 @@ from headway.live import own_folder
 from headway.live.kernels import places
 
 STORE_NAME = "queue.sqlite"
-START = "headway queue start starts one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +22,12 @@ class Place:
     """The files of one queue."""
 
     folder: Path
+
+    @property
+    def how_to_start(self) -> str:
+        """Return what a user writes to have a queue here."""
+        usual = self.folder == place_of("").folder
+        return f"headway queue start{'' if usual else f' --folder {self.folder}'} starts one"
 
     @property
     def lock(self) -> Path:

@@ -168,6 +168,7 @@ class LiveQueue:
         running = len(self.state.running)
         return {
             "policy": self.policy.name,
+            "gpus": self.state.cluster.gpus,
             "failure": self.failure,
             "draining": self.draining,
             "run": self.store.run,
