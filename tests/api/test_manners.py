@@ -113,5 +113,5 @@ def test_a_script_of_twelve_lines_compares_policies(
     monkeypatch.setattr(sys, "argv", [str(EXAMPLE), str(slurm / "sacct.txt"), str(slurm / "nodes.txt")])
     runpy.run_path(str(EXAMPLE), run_name="__main__")
     told = capsys.readouterr().out
-    assert "shape: (1_491, 3)" in told
+    assert "shape: (1_497, 3)" in told
     assert "│ smallest ┆ 5209" in told

@@ -214,8 +214,9 @@ def test_keys_that_differ_further_inside_are_refused_where_they_meet() -> None:
     queue.add("", ((0, 5), 0))
     with pytest.raises(ExperimentError, match=r"key \(0, 'y'\) of job 1 cannot be compared"):
         queue.add("", ((0, "y"), 1))
+    queue.add("", ((0, 6), 1))
     with pytest.raises(ExperimentError, match="cannot be compared"):
-        queue.refill({"": [((0, 5), 0), ((0, "y"), 1)]})
+        queue.rekey([(0, 5), (0, "y")])
 
 
 # --- serving policies of one's own ----------------------------------------------------------------------------------

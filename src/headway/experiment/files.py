@@ -71,8 +71,9 @@ def variants(document: toml.Document, where: str) -> Iterator[Named]:
     for variant in whole.variants:
         changed = copied(document)
         del changed["variants"]
-        for key, value in toml.leaves(variant.set):
-            toml.put(changed, key, value)
+        for first, value in variant.set.items():  # a name with dots is a key that is written in one
+            for key, leaf in toml.leaves(value, f"{first}.") if isinstance(value, dict) else ((first, value),):
+                toml.put(changed, key, leaf)
         yield variant.name, typed(changed, f"{where}, variant {variant.name!r}")
 
 
