@@ -1,5 +1,6 @@
 """Define ``headway queue list``, ``show``, ``logs`` and ``report``: what became of the jobs of a queue."""
 
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -18,7 +19,7 @@ from headway.live.training.messages import Status, described
 from headway.live.training.place import Place, place_of
 from headway.live.training.store import Past, read
 from headway.report.terminal import framed
-from headway.units import SECOND, format_duration, format_size
+from headway.units import SECOND, counted, format_duration, format_size
 
 JobArgument = Annotated[int, typer.Argument(help="The job's number.", metavar="JOB")]
 _FOLLOW_S = 0.2
@@ -61,15 +62,16 @@ def show(job: JobArgument, folder: FolderFlag = "", as_json: JsonFlag = False) -
     if as_json:
         console.print_json(found.record())
         return
-    wants = [f"{found.gpus} GPUs", f"{found.cpus:g} CPUs"]
+    wants = [counted(found.gpus, "GPU"), f"{found.cpus:g} CPU{'s' * (found.cpus != 1)}"]
     wants += [format_size(found.memory_bytes)] if found.memory_bytes else []
     console.say(
         f"job {found.id} ({found.name}) of {found.tenant}: {found.state}",
-        f"  command: {' '.join(map(repr, found.command))}",
+        f"  command: {shlex.join(found.command)}",
         f"  folder: {found.folder}",
         f"  wants {', '.join(wants)}; expected to take {_shown(found.estimate_s)}",
-        f"  waited {_shown(found.waited_s)}, ran {_shown(found.ran_s)}; {found.starts} starts, "
-        f"{found.preemptions} preemptions, {found.failures} failures, {found.interruptions} interruptions",
+        f"  waited {_shown(found.waited_s)}, ran {_shown(found.ran_s)}; {counted(found.starts, 'start')}, "
+        f"{counted(found.preemptions, 'preemption')}, {counted(found.failures, 'failure')}, "
+        f"{counted(found.interruptions, 'interruption')}",
         *(f"  lease {each['lease']} on GPUs {each['gpus']}: {each['told']}; {each['reason']}" for each in found.leases),
     )
     if found.state == WAITING:
@@ -102,11 +104,19 @@ def logs(
                 out.write(data) if out is not None else sys.stdout.write(data.decode(errors="replace"))
             sys.stdout.flush()
             if not follow or ended:
+                _tell_of_errors(*logs_of(place.run(past.run), job), errors)
                 return
             time.sleep(_FOLLOW_S)
     finally:
         if handle is not None:
             handle.close()
+
+
+def _tell_of_errors(printed: Path, wrote: Path, errors: bool) -> None:
+    """Say that there is something to read where a job has printed nothing, and wrote errors."""
+    sizes = [path.stat().st_size if path.exists() else 0 for path in (printed, wrote)]
+    if not errors and not sizes[0] and sizes[1]:
+        console.note(f"it has printed nothing; --stderr shows the {format_size(sizes[1])} that it wrote as errors")
 
 
 def _opened(path: Path) -> BinaryIO | None:

@@ -197,7 +197,7 @@ def _refuses_others(place: Place) -> None:
 
 def test_an_answer_of_another_version_and_an_end_without_an_answer_are_told(tmp_path: Path) -> None:
     place = Place(tmp_path)
-    with pytest.raises(QueueError, match=r"no queue runs in .*: headway queue start starts one"):
+    with pytest.raises(QueueError, match=r"no queue runs in .*: headway queue start --folder .* starts one"):
         client.ask(place, Status())
     for answer, line in ((framed(Answered(1))[:-1] + b"\xc1", "another version"), (b"", "ended before it answered")):
         listener = listening(place.socket, QueueError)
