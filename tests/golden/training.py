@@ -62,6 +62,7 @@ BACKFILLS = (
 )
 PLACEMENTS = (
     "fifo+fit+best-fit",
+    "fifo+fit+consecutive",
     "fifo+fit+first-fit",
     "fifo+fit+spread(split=true)",
     "fifo+fit+consolidate",
