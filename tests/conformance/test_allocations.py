@@ -8,7 +8,7 @@ from random import Random
 from typing import Any, ClassVar
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings, strategies as st
+from hypothesis import HealthCheck, Phase, assume, given, settings, strategies as st
 
 from headway.errors import InfeasibleActionError, StalledRunError
 from headway.training.actions import Action, ReallocateJob
@@ -29,7 +29,7 @@ from headway.training.state import TrainingState
 from headway.units import SECOND
 from tests.conformance.checks import BrokenPromise, Make, check_run, check_untouched, promise
 from tests.conformance.divided import GIGABYTE, Divided, crowded, divided_specs, divided_worlds, stairs
-from tests.drive import Run
+from tests.drive import Run, RunawayError
 
 
 def _own(table: dict[str, Any]) -> list[str]:
@@ -48,7 +48,11 @@ few = settings(
 
 def check_divided(make: Make, world: Divided) -> Run:
     """Every promise of a policy, and of its allocation."""
-    run = check_untouched(make, world)
+    try:
+        run = check_untouched(make, world)
+    except RunawayError:
+        assume(world.faults is None)  # with little storage a job may take longer than nodes stay up: it never ends
+        raise
     allocation = run.policy.allocation
     assert allocation is not None
     if allocation.guarantees:

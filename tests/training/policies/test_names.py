@@ -14,7 +14,12 @@ from headway.units import MINUTE, SECOND, Duration
 TABLES: tuple[dict[str, Any], ...] = (registry.ORDERS, registry.BACKFILLS, registry.PLACEMENTS, registry.MIGRATIONS)
 OWN = [[part for part in table.values() if part.__module__.startswith("headway.")] for table in TABLES]
 """The parts that come with headway; other tests may have registered more."""
-TEXTS = {"up_to": ("node", "rack"), "qos": ("normal:1", "high:3"), "typical": ("1:3", "8:1:4", "0.5:2")}
+TEXTS = {
+    "up_to": ("node", "rack"),
+    "qos": ("normal:1", "high:3"),
+    "tres": ("gpu:5000", "cpu:100"),
+    "typical": ("1:3", "8:1:4", "0.5:2"),
+}
 NUMBERS = st.integers(1, 10**13)
 SHARES = st.floats(0, 1, exclude_min=True, allow_subnormal=False) | st.sampled_from([1e-9, 0.1])
 
