@@ -198,7 +198,7 @@ def _chosen(tasks: Sequence[Row], asked: Wanted, path: Path) -> list[Row]:
 def _log_of(path: Path, about: Row, read: Row, effort: Effort) -> Path:
     """Return the log file of an application on this machine; what it reads from its environment changes its tasks."""
     parts: dict[str, Any] = {"program": store.program([str(path.resolve())]), "read": read, "device": about["device"]}
-    parts["axes"] = ("batch", "cpus", "share")
+    parts["axes"] = ("batch", "cpus with a thread each", "share")
     parts["hardware"] = store.hardware(len(os.sched_getaffinity(0)), 0)
     return store.folder() / "models" / f"{path.stem}-{store.key({**parts, 'effort': asdict(effort)})}.jsonl"
 

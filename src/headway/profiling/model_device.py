@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import InputError, ProfileError
+from headway.program.threads import Threads
 
 WARM_RUNS = 2
 WARM_S = 0.1
@@ -29,6 +30,7 @@ class Device:
 
     def __init__(self, device: str, began_ns: int) -> None:
         self.began_ns = began_ns
+        self._threads = Threads()
         self.torch: Any = _torch(device)
         on_gpu = device.startswith("cuda") or (device == AUTO and self.torch is not None)
         self.is_cuda = on_gpu and self.torch.cuda.is_available()
@@ -80,12 +82,11 @@ class Device:
         self.hold_these(self.all_cpus[:cpus])
 
     def hold_these(self, cpus: list[int]) -> None:
-        """Pin all threads of this process to these CPUs, and give torch as many threads."""
+        """Pin all threads of this process to these CPUs, and let libraries compute with as many threads."""
         for thread in os.listdir("/proc/self/task"):
             with suppress(ProcessLookupError):  # a thread that ended in the meantime
                 os.sched_setaffinity(int(thread), cpus)
-        if self.torch is not None:
-            self.torch.set_num_threads(len(cpus))
+        self._threads.use(len(cpus))
 
     def timed_with_peak(self, once: Callable[[], Any], runs: int, least_s: float) -> dict[str, Any]:
         """Return the times of runs, and the most GPU memory that they held besides what was there."""

@@ -31,6 +31,8 @@ def _obey(order: Order, task: str) -> Order:
             case "kill" if not os.path.exists(order["once"]):
                 open(order["once"], "w").close()
                 os.kill(os.getpid(), signal.SIGKILL)
+            case "kill-always":
+                os.kill(os.getpid(), signal.SIGKILL)
             case "hang" if not os.path.exists(order["once"]):
                 open(order["once"], "w").close()
                 time.sleep(600)

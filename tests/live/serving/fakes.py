@@ -12,6 +12,9 @@ GRANULARITY = 1 << 16
 CONTEXT = 0xC0
 
 
+CONTEXTLESS = ("cuInit", "cuDeviceGet", "cuDeviceGetUuid", "cuDevicePrimaryCtxRetain", "cuGetErrorName")
+
+
 class FakeLibrary:
     """A driver whose device memory is host memory; it notes its calls, and fails where it is told to."""
 
@@ -34,7 +37,7 @@ class FakeLibrary:
             self.calls.append(name)
             if name in self.fails:
                 return self.fails[name]
-            needs_context = name not in ("cuInit", "cuDeviceGet", "cuDeviceGetUuid", "cuDevicePrimaryCtxRetain")
+            needs_context = name not in CONTEXTLESS
             assert not needs_context or "PushCurrent" in name or self.contexts, f"{name} without a context"
             found: int = getattr(self, f"_{name}", lambda *_: 0)(*arguments) or 0
             return found

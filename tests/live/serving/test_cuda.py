@@ -219,6 +219,17 @@ def test_activations_get_what_context_and_models_leave_of_the_budget(driver: Dri
     assert torch_.calls[5:] == ["wait", "empty", "cuda:0"]
 
 
+def test_a_dead_context_is_told_with_whose_fault_it_is(driver: Driver, library: FakeLibrary) -> None:
+    gpu = Gpu(driver, FakeTorch(), FakeMeter(), 500, 100, print)
+    assert gpu.fault() is None
+    library.fails["cuStreamQuery"] = 600  # copies run
+    assert gpu.fault() is None
+    library.fails["cuStreamQuery"] = 700
+    assert gpu.fault() == ("the GPU's context is dead: error 700", True)
+    library.fails["cuCtxPushCurrent_v2"] = 810
+    assert gpu.fault() == ("the GPU's context is dead: error 810", False)
+
+
 def test_an_overhead_that_grows_is_taken_from_activations(driver: Driver) -> None:
     torch_, meter = FakeTorch(), FakeMeter()
     gpu = Gpu(driver, torch_, meter, 500, 100, print)

@@ -20,7 +20,7 @@ from headway.live.serving.payload import FOLDER
 from headway.live.serving.server import Server
 from headway.serving.replay import about
 from headway.serving.rows import Kind
-from headway.units import MILLISECOND, SECOND
+from headway.units import DAY, MILLISECOND, SECOND
 
 APP = Path(__file__).with_name("app.py")
 Body = Callable[[Server], Awaitable[None]]
@@ -124,6 +124,16 @@ def test_a_killed_worker_is_started_again_and_every_request_is_answered_once(
     assert any("signal SIGKILL" in line for line in bench.log)
     assert len(bench.tape.of(Kind.WORKER_FAILED)) == len(bench.tape.of(Kind.WORKER_RECOVERED)) == 1
     assert len(bench.tape.of(Kind.DONE)) == 30
+
+
+def test_a_request_that_ends_every_worker_fails_alone(bench: Bench) -> None:
+    async def body(server: Server) -> None:
+        with pytest.raises(TaskFailedError, match=r"^task read: 3 workers ended while they had it$"):
+            await server.submit("both", {"n": 0, "do": "kill-always", "at": "read"}, deadline_ns=DAY)
+        assert (await server.submit("both", {"n": 1}, deadline_ns=DAY))["n"] == 1
+
+    bench.run(body)
+    assert len(bench.tape.of(Kind.WORKER_FAILED)) == 3
 
 
 def test_a_worker_that_hangs_is_killed_and_its_tasks_run_elsewhere(bench: Bench, tmp_path: Path) -> None:

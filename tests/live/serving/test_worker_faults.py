@@ -21,6 +21,7 @@ import os, sys, time
 from pathlib import Path
 import numpy as np
 import torch
+from headway.live.serving.device import Cpu, Fault
 from headway.program.pipeline import graph, model, task
 
 HERE = Path(__file__).parent
@@ -49,6 +50,9 @@ def picky(xs):
             sys.exit(3)
         if x == "memory":
             raise MemoryError("too much")
+        if x in ("illegal", "of another"):  # as a GPU is from then on
+            Cpu.fault = lambda self: Fault("the device is dead", x == "illegal")
+            raise RuntimeError("an illegal memory access was encountered")
         if x == "once" and not (HERE / "twice").exists():
             (HERE / "twice").touch()
             raise torch.OutOfMemoryError("CUDA out of memory")
@@ -118,6 +122,22 @@ def test_only_the_guilty_request_of_a_batch_fails_with_a_reason_of_one_line(star
     assert failures(driven, "picky", "bad") == {0: "ValueError: bad input"}
     assert failures(driven, "picky", "a") == {}
     assert 'raise ValueError("bad\\n  input")' in driven.text()
+
+
+def test_a_worker_whose_device_is_dead_says_which_task_did_it_and_ends(start: Start) -> None:
+    driven = start()
+    assert failures(driven, "picky", "illegal") == {0: "RuntimeError: an illegal memory access was encountered"}
+    assert driven.process.wait(timeout=30) == 1
+    assert "the device is dead: this worker ends" in driven.text()
+
+
+def test_a_worker_whose_device_died_by_another_process_ends_without_an_answer(start: Start) -> None:
+    driven = start()
+    driven.run("picky", "of another")
+    assert driven.process.wait(timeout=30) == 1
+    driven.expect(Loaded)
+    with pytest.raises((EOFError, ConnectionError, AssertionError)):
+        driven.expect(Finished)
 
 
 def test_a_wrong_number_of_results_or_no_list_is_a_failure(start: Start) -> None:

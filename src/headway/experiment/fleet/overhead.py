@@ -29,7 +29,7 @@ from headway.scenarios.app import read_app
 from headway.serving.request import Request
 from headway.units import MILLISECOND, SECOND
 
-WARM, REQUESTS, WORKERS = 5, 100, 2
+WARM, REQUESTS, WORKERS = 5, 300, 2
 _LONGEST_PAUSE_S = 0.06
 _PATIENCE_NS = 120 * 10**9
 _PROBE_NS = MILLISECOND
@@ -69,7 +69,7 @@ async def _latencies(server: Server, examples: Mapping[str, Any]) -> list[tuple[
     await server.start()
     try:
         for graph, value in examples.items():
-            for each in range(WARM + REQUESTS):
+            for each in range(WARM + -(-REQUESTS // len(examples))):
                 await asyncio.sleep(draw.uniform(0, _LONGEST_PAUSE_S))
                 begun = server.clock()
                 await server.submit(graph, value, deadline_ns=_PATIENCE_NS)

@@ -23,6 +23,9 @@ _STAGE_BYTES = 16 << 20
 _READ_WRITE = 3
 _RELAXED = 2
 _NON_BLOCKING = 1
+_NOT_READY = 600
+MPS_CODES = range(805, 811)
+"""Errors of MPS itself: the process of another client has ended its server, or there is none."""
 
 
 class _Location(ctypes.Structure):
@@ -58,6 +61,21 @@ class Driver:
         """Call a function of the driver; raise DriverError where it fails."""
         if code := getattr(self._library, name)(*arguments):
             raise DriverError(name, code)
+
+    def state(self) -> int:
+        """Return the error that the context is in, without waiting for what runs; 0: none."""
+        try:
+            with self.current():
+                code = int(self._library.cuStreamQuery(self._stream))
+        except DriverError as problem:
+            return problem.code
+        return 0 if code == _NOT_READY else code
+
+    def named(self, code: int) -> str:
+        """Return the driver's name of an error."""
+        text = ctypes.c_char_p()
+        found = self._library.cuGetErrorName(ctypes.c_int(code), ctypes.byref(text)) == 0 and text.value
+        return f"{found.decode()} ({code})" if found else f"error {code}"
 
     def uuid(self) -> str:
         """Return the name of the GPU that no other has, as NVML writes it."""

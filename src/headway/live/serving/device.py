@@ -1,13 +1,20 @@
 """What a worker computes on: a CPU, or a GPU by the driver's virtual memory functions (``gpu.py``)."""
 
-import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from headway.errors import InputError
 from headway.live.serving.ranges import CpuRange, Range
+from headway.program.threads import Threads
+
+
+class Fault(NamedTuple):
+    """Why a process can no longer use its device: only a new one can."""
+
+    reason: str
+    is_own: bool
+    """Whether it is of our own making, not of another process that shares the device by MPS."""
 
 
 class Device(Protocol):
@@ -31,20 +38,11 @@ class Device(Protocol):
     def wait(self) -> None:
         """Wait until what the calling thread asked of the device is done."""
 
+    def fault(self) -> Fault | None:
+        """Return why this process can no longer use the device; None: it can."""
+
     def used_bytes(self, models_bytes: int) -> tuple[int, int]:
         """Return the bytes of models and activations by our own count, and what the device reports; 0: nothing."""
-
-
-class Threads(threading.local):
-    """How many CPUs torch uses in each thread; a change costs microseconds, so it is remembered."""
-
-    cpus = 0
-
-    def use(self, cpus: int) -> None:
-        """Let torch compute on so many CPUs in the calling thread."""
-        if cpus != self.cpus and (torch := sys.modules.get("torch")) is not None:
-            torch.set_num_threads(max(1, cpus))
-            self.cpus = cpus
 
 
 class Cpu:
@@ -70,6 +68,10 @@ class Cpu:
 
     def wait(self) -> None:
         """Do nothing: a function has computed when it returns."""
+
+    def fault(self) -> Fault | None:
+        """Return None: a fault of a CPU ends the process."""
+        return None
 
     def used_bytes(self, models_bytes: int) -> tuple[int, int]:
         """Return the bytes of models."""

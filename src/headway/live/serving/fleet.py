@@ -34,6 +34,7 @@ from headway.serving.events import (
     RequestFailed,
     Sent,
     Woke,
+    WorkerFailed,
 )
 from headway.serving.feasible import KINDS
 from headway.serving.graph import Graph
@@ -45,19 +46,22 @@ from headway.units import MILLISECOND
 _RANK = attrgetter("rank")
 REFUSAL_PAUSE = MILLISECOND
 """A policy is told of an action that did not happen after this time, if nothing happens before."""
+MOST_LOST_WORKERS = 3
+"""A request that so many workers had when they ended is taken for the cause, and fails."""
 GIVEN_UP = "the policy gave it up: it cannot be answered in time"
 
 
 class OpenRequest:
     """The values of one request, and whom to tell how it ends."""
 
-    __slots__ = ("graph", "input", "on_end", "results")
+    __slots__ = ("graph", "input", "lost_workers", "on_end", "results")
 
     def __init__(self, value: Payload, graph: Graph, on_end: "OnEnd") -> None:
         self.input = value
         self.graph = graph
         self.results: list[Payload | None] = [None] * len(graph.tasks)
         self.on_end = on_end
+        self.lost_workers = 0
 
 
 OnEnd = Callable[[list[Payload] | None, str], None]
@@ -104,6 +108,17 @@ class LiveFleet:
         if request in self.open:
             self._inbox.append(RequestFailed(request, task))
             self._close(request, reason)
+
+    def lose(self, worker: int) -> None:
+        """Let a worker fail; a request that several workers have ended with fails too, lest it ends one more."""
+        for batch in self._state.workers[worker].running.values():
+            for request, task in batch.tasks:
+                if (open_request := self.open.get(request)) is not None:
+                    open_request.lost_workers += 1
+                    if open_request.lost_workers == MOST_LOST_WORKERS:
+                        name, count = open_request.graph.tasks[task].name, MOST_LOST_WORKERS
+                        self.fail(request, f"task {name}: {count} workers ended while they had it", task)
+        self.happen(WorkerFailed(worker))
 
     def happen(self, event: Event) -> None:
         """Let something else happen: a worker fails or recovers."""

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import InputError
-from headway.live.serving.cuda import Driver, GpuRange
-from headway.live.serving.device import Threads
+from headway.live.serving.cuda import MPS_CODES, Driver, GpuRange
+from headway.live.serving.device import Fault
 from headway.live.serving.meter import Meter
 from headway.live.serving.ranges import Range
+from headway.program.threads import Threads
 
 ASSUMED_OVERHEAD_BYTES = 700 << 20
 """Of context and libraries where the driver does not say: what an H200 takes."""
@@ -65,6 +66,11 @@ class Gpu:
     def wait(self) -> None:
         """Wait until what the calling thread asked of its stream is done: then its models may go."""
         self._torch.cuda.current_stream(self._driver.index).synchronize()
+
+    def fault(self) -> Fault | None:
+        """Return why the context is dead: an illegal address of ours, say, or of another client of MPS."""
+        code = self._driver.state()
+        return Fault(f"the GPU's context is dead: {self._driver.named(code)}", code not in MPS_CODES) if code else None
 
     def used_bytes(self, models_bytes: int) -> tuple[int, int]:
         """Return the bytes of models and of torch, and what the driver reports for the process; 0: nothing."""

@@ -343,7 +343,7 @@ class Server:
         self.beats[worker] = Beat(0)
         if self.ready:
             if self.state.workers[worker].up:
-                self.fleet.happen(WorkerFailed(worker))
+                self.fleet.lose(worker)
                 self._ask_turn()
             self._keep(self._restart(worker))
 

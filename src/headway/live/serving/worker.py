@@ -32,6 +32,7 @@ from headway.live.serving.messages import (
     Evict,
     Fetch,
     Fetched,
+    Finished,
     Hello,
     Loaded,
     Order,
@@ -227,6 +228,7 @@ class Worker:
                 self._memory.load(model)
         except Exception as problem:  # noqa: BLE001 - disk, driver or the user's function
             traceback.print_exc(file=sys.stderr)
+            self._end_if_faulty()
             return f"models are not loaded: {reason(problem)}"
         return ""
 
@@ -254,14 +256,29 @@ class Worker:
         answer = batch.run(self._packer)
         if order.models:
             self._memory.release(order.models)
+        if answer.failures:
+            self._end_if_faulty(answer)
         self._link.send(answer)
 
     def _make_room(self) -> None:
         self._memory.make_room()
 
+    def _end_if_faulty(self, answer: Finished | None = None) -> None:
+        """End this process where it can no longer use the device: another is started.
+
+        Tasks that did it fail: their answer is sent. Others go to another worker, as when a process is killed.
+        """
+        if (fault := self._device.fault()) is not None:
+            if answer is not None and fault.is_own:
+                self._link.send(answer)
+            say(f"{fault.reason}: this worker ends")
+            os._exit(1)
+
     def _beat(self) -> None:
         while True:
             sleep(BEAT_SECONDS)
+            if self._given == self._done:  # else the batch that runs finds it, and knows whether it was the cause
+                self._end_if_faulty()
             used, of_device = self._device.used_bytes(self._memory.used_bytes)
             self._link.send(Beat(used, of_device))
 
