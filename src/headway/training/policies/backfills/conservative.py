@@ -144,6 +144,7 @@ class Conservative(Backfill):
                 self._broken = True
             elif isinstance(action, StartJob):
                 self._started(now, state, state.jobs[action.job])
+                self._broken = self._broken or self.slurm  # what was planned beside it is planned anew at its turn
 
     def _started(self, now: int, state: TrainingState, js: JobState) -> None:
         """Replace the reservation of a job that started by what it holds."""
