@@ -114,7 +114,7 @@ def _qos() -> dict[str, Qos]:
     lower = ("scavenger",)
     every = (
         Qos("normal", 100, lower, {GPU: 20, CPU: 640}, submit_per_user=400, most_wall=2 * DAY),
-        Qos("long", 40, lower, {GPU: 16}, {GPU: 80}, jobs_per_user=6, submit_per_user=60, most_wall=7 * DAY),
+        Qos("long", 40, lower, {GPU: 12}, {GPU: 64}, jobs_per_user=6, submit_per_user=60, most_wall=7 * DAY),
         Qos("debug", 400, lower, {GPU: 4}, jobs_per_user=2, submit_per_user=8, most_wall=2 * HOUR),
         Qos("scavenger", 0, (), {GPU: 40}, submit_per_user=300, most_wall=DAY, requeues=True),
         Qos("h100part", 0, (), {GPU: 16}),
