@@ -1,4 +1,4 @@
-"""The report on a Slurm site in a real browser: nothing is cut off, axes have dates, the verdict is beside the headline."""
+"""The report on a Slurm site in a browser: nothing is cut off, axes have dates, the verdict is beside the headline."""
 
 import shutil
 from collections.abc import Iterator
@@ -34,9 +34,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     files = [word for name in names for word in ("--cluster", str(place / name))]
     policies = ["--policies", f"slurm:{place / 'config/slurm.conf'},fifo+easy", "--label", "our Slurm"]
     with pytest.raises(SystemExit) as ended:
-        main(
-            ["jobs", "compare", str(place / "sacct.txt"), *files, *policies, "--report", str(place / "page.html")]
-        )
+        main(["jobs", "compare", str(place / "sacct.txt"), *files, *policies, "--report", str(place / "page.html")])
     assert ended.value.code == 0
     return place / "page.html"
 
