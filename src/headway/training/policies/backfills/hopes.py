@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from headway.training.jobstate import JobState
 from headway.training.policies.backfills.profile import Profile
+from headway.training.policies.backfills.whole_nodes import WholeNodes
 from headway.training.policies.parts import PlacementRule
 from headway.training.policies.placements.pick import equal_nodes, holding
 from headway.training.pool import host_share, members
@@ -120,7 +121,7 @@ class _Hope:
         each = js.gpus // max(1, count)
         self.needs = (each, *host_share(js, each))
 
-    def look(self, nodes: int, profile: Profile, now: int) -> bool:
+    def look(self, nodes: int, profile: Profile | WholeNodes, now: int) -> bool:
         """Look at these nodes again; return whether there is hope left."""
         if self.count:
             shortest = self.lengths[self.shortest][0]
@@ -147,17 +148,22 @@ class Hopes:
         state: TrainingState,
         rule: PlacementRule,
         waiting: Waiting,
-        unplanned: Mapping[int, set[int]],
-        profile: Profile,
+        profile: Profile | WholeNodes,
     ) -> None:
-        """``unplanned`` are the jobs that are not planned yet, by region."""
         self._now = now
+        self._seen = state, rule, waiting
         self._profile = profile
         self._shape = waiting.shape
-        self._unplanned = unplanned
+        self._unplanned: dict[int, set[int]] = {}
         self._hopes: dict[Shape, _Hope] = {}
         self.regions: dict[int, int] = {}
         """How many shapes have hope in each region."""
+
+    def add(self, unplanned: Mapping[int, set[int]]) -> None:
+        """Look at regions; ``unplanned`` are the jobs that are not planned yet in each."""
+        state, rule, waiting = self._seen
+        now, profile = self._now, self._profile
+        self._unplanned.update(unplanned)
         for shape, lengths in waiting.lengths.items():
             region = waiting.regions[shape[0]]
             if region not in unplanned:
@@ -173,9 +179,8 @@ class Hopes:
     def __contains__(self, job: int) -> bool:
         return self._shape[job] in self._hopes
 
-    def planned(self, job: int, region: int, nodes: int) -> bool:
-        """Take note that a job was dealt with, and that something of these nodes was given to it, now or for later;
-        return whether one of its region could still start now."""
+    def planned(self, job: int, region: int, nodes: int) -> None:
+        """Take note that a job was dealt with, and that something of these nodes was given to it, now or for later."""
         unplanned = self._unplanned[region]
         unplanned.discard(job)
         own, lost = self._shape[job], []
@@ -193,7 +198,6 @@ class Hopes:
         for shape in lost:
             del self._hopes[shape]
             self.regions[region] -= 1
-        return self.regions.get(region, 0) > 0
 
 
 def _room(state: TrainingState, js: JobState, single: bool) -> tuple[int, int]:
