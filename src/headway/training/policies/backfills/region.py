@@ -95,6 +95,6 @@ class Region:
         return gone
 
     def leave_out(self) -> None:
-        """Take note that some jobs are planned and do not wait here, or the other way round: the plan is to be made anew
+        """Take note that some jobs are planned and wait no longer, or the other way round: the plan is to be made anew
         when somebody looks the next time."""
         self.jobs, self.versions = [-1], None
