@@ -38,7 +38,10 @@ class Waiting:
         """By job."""
         self.lengths: dict[Shape, Lengths] = {}
         """How long jobs of a shape are expected to take: the same as long as they wait."""
-        self._length: dict[int, int] = {}
+        self.length: dict[int, int] = {}
+        """By job."""
+        self.single: dict[int, bool] = {}
+        """By job: whether it goes on one node or waits, once somebody has asked."""
         self.regions: dict[int, int] = {}
         """By the nodes that a job may use: these, and those of all whom it may be in the way of, directly or not."""
         self.region_of: dict[str, int] = {}
@@ -54,14 +57,18 @@ class Waiting:
 
     def follow(self, now: int, state: TrainingState) -> None:
         """Take note of who has come and gone since the last time."""
-        waiting = state.jobs.keys() - state.running.keys()
-        for job in self.started | (self.shape.keys() - waiting):
+        for job in self.started:
             self._leave(job)
         self.started.clear()
+        waiting = state.jobs.keys() - state.running.keys()
+        if waiting == self.shape.keys():
+            return
+        for job in self.shape.keys() - waiting:
+            self._leave(job)
         for job in waiting - self.shape.keys():
             js = state.jobs[job]
             shape = self.shape[job] = _shape(js)
-            length = self._length[job] = length_of(js, now)
+            length = self.length[job] = length_of(js, now)
             insort(self.lengths.setdefault(shape, []), (length, job))
             self.longest = max(self.longest, length)
             if js.gpu_milli < 1000:
@@ -73,7 +80,8 @@ class Waiting:
     def _leave(self, job: int) -> None:
         if (shape := self.shape.pop(job, None)) is not None:
             alike = self.lengths[shape]
-            del alike[bisect_left(alike, (self._length.pop(job), job))]
+            del alike[bisect_left(alike, (self.length.pop(job), job))]
+            self.single.pop(job, None)
             self.shares.discard(job)
             if not alike:
                 del self.lengths[shape]
@@ -94,11 +102,14 @@ class Waiting:
 
     def is_single(self, state: TrainingState, rule: PlacementRule, js: JobState) -> bool:
         """Return whether a job goes on one node or waits."""
-        shape = _shape(js)
-        found = self._single.get(shape)
+        found = self.single.get(js.id)
         if found is None:
-            found = self._single[shape] = rule.needs_one_node(state.pool, js)
-        return found or js.gpu_milli < 1000
+            shape = _shape(js)
+            alike = self._single.get(shape)
+            if alike is None:
+                alike = self._single[shape] = rule.needs_one_node(state.pool, js)
+            found = self.single[js.id] = alike or js.gpu_milli < 1000
+        return found
 
 
 def _shape(js: JobState) -> Shape:
@@ -179,8 +190,9 @@ class Hopes:
     def __contains__(self, job: int) -> bool:
         return self._shape[job] in self._hopes
 
-    def planned(self, job: int, region: int, nodes: int) -> None:
-        """Take note that a job was dealt with, and that something of these nodes was given to it, now or for later."""
+    def planned(self, job: int, region: int, nodes: int) -> bool:
+        """Take note that a job was dealt with, and that something of these nodes was given to it, now or for later;
+        return whether less could start now for it."""
         unplanned = self._unplanned[region]
         unplanned.discard(job)
         own, lost = self._shape[job], []
@@ -198,6 +210,7 @@ class Hopes:
         for shape in lost:
             del self._hopes[shape]
             self.regions[region] -= 1
+        return bool(lost)
 
 
 def _room(state: TrainingState, js: JobState, single: bool) -> tuple[int, int]:

@@ -301,8 +301,14 @@ class Plan:
         """Plan jobs in order as long as one of their region could start now; yield who does."""
         state, _ = self._seen
         held_back = len(state.queue.aside)
-        while active := [each for each in regions if each.has_left and hopes.regions.get(each.nodes)]:
+        again, active = True, regions
+        while True:
+            if again:
+                active = [each for each in regions if each.has_left and hopes.regions.get(each.nodes)]
+            if not active:
+                break
             region = active[0] if len(active) == 1 else min(active, key=Region.head)
+            again = False
             time, js = region.take()
             placement = None
             if time < now or js.id not in hopes:
@@ -311,10 +317,11 @@ class Plan:
                 yield js, placement
                 if len(state.queue.aside) != held_back:  # it has used up a limit
                     held_back = len(state.queue.aside)
+                    again = True
                     self._hold_back(now, regions, js, hopes)
             slot = self.slots.get(js.id)
             nodes = mask_of(slot.parts if slot is not None else placement or ())
-            hopes.planned(js.id, region.nodes, nodes)
+            again = hopes.planned(js.id, region.nodes, nodes) or again or not region.has_left
 
     def _hold_back(self, now: int, regions: list[Region], started: JobState, hopes: Hopes) -> None:
         """Give those no reservation who come after a job that has started and are held back by a limit since."""
@@ -367,7 +374,7 @@ class Plan:
         """Return (start, length, parts) of the earliest reservation. The length depends on the nodes, so the search
         may be repeated once."""
         state, _ = self._seen
-        length = self._left.get(js.id) or length_of(js, now)
+        length = self._left.get(js.id) or self._waiting.length.get(js.id) or length_of(js, now)
         start, parts = self._search(now, js, length)
         if not state.speed.constant and start < NEVER:
             there = run_time(state, js, tuple((node, (1 << count) - 1) for node, count in parts))

@@ -95,18 +95,23 @@ class WholeNodes:
         """Return the earliest start on one node, and the node with its GPUs; of equals the node that has the GPUs
         first."""
         need, every = js.gpus, self._intervals
-        best, where = NEVER, -1
+        best, where, since = NEVER, -1, None
         for start, node in self._held.in_order(js.eligible, need, js.cpu_milli, js.memory_bytes):
             if start > best:
                 break
-            start = start if start > now else now
+            if start < now:
+                start = now
             for first, last in every[node]:
                 if last > start:
                     if first >= start + length:
                         break
                     start = last
-            if start < best or (start == best < NEVER and self._since(node, need, now) < self._since(where, need, now)):
-                best, where = start, node
+            if start < best:
+                best, where, since = start, node, None
+            elif start == best < NEVER:
+                since = since or self._since(where, need, now)
+                if (sooner := self._since(node, need, now)) < since:
+                    where, since = node, sooner
         return best, ((where, need),)
 
     def _since(self, node: int, need: int, now: int) -> tuple[int, int]:

@@ -111,6 +111,12 @@ class Multifactor(RoundOrder):
         self._again_after = None if rules is None else rules.again_after
         self._known: dict[int, tuple[Who, float]] = {}
         """Of each job: whose usage it adds to, and the part of its priority that does not change with time."""
+        self._lease = 0
+        """The last one that it knows of."""
+        self._running: dict[int, tuple[Who, int, int]] = {}
+        """Of each job that runs: whose it is, and (offset, rate): at any time t it has held offset + rate * t."""
+        self._rates: dict[Who, tuple[int, int]] = {}
+        """The same, added up."""
         self._live: dict[Who, int] = {}
         """How many live jobs there are of each."""
         self._planted: tuple[Set[Who], dict[str, int]] = frozenset(), {}
@@ -187,17 +193,11 @@ class Multifactor(RoundOrder):
 
     def _calculate(self, now: int, state: TrainingState) -> None:
         """Decay what was used before, add what was held since, and derive each tenant's factor."""
-        known, held, counts, running = self._known, dict(self._ended), self._counts, Status.RUNNING
+        known = self._known
         if len(known) != len(state.jobs):  # it began with jobs that were there already
             for js in state.jobs.values():
                 known.get(js.id) or self._know(js)
-        for js in state.running.values():
-            attained = js.attained + (now - js.since) * js.width
-            who = known[js.id][0]
-            held[who] = held.get(who, 0) + (self._counted_as(js, attained) if counts else attained)
-        for js in [js for js in state.jobs.values() if js.attained and js.status is not running]:
-            who = known[js.id][0]
-            held[who] = held.get(who, 0) + self._counted_as(js, js.attained)
+        held = self._held(now, state)
         decay = 0.5 ** ((now - max(0, self._calculated)) / self.half_life)
         for who, attained in held.items():
             fresh = attained - self._counted.get(who, 0)
@@ -206,6 +206,39 @@ class Multifactor(RoundOrder):
         self._calculated = now
         self._factors = self._tree(state) if self.fair_tree else self._classic(state)
         self._fair = {who: factor * self._fair_most for who, factor in self._factors.items()}
+
+    def _held(self, now: int, state: TrainingState) -> dict[Who, int]:
+        """Return what all have held by now."""
+        known, held, running = self._known, dict(self._ended), Status.RUNNING
+        if self._counts:
+            for js in state.running.values():
+                who, attained = known[js.id][0], js.attained + (now - js.since) * js.width
+                held[who] = held.get(who, 0) + self._counted_as(js, attained)
+        else:
+            self._follow(state)
+            for who, (offset, rate) in self._rates.items():
+                held[who] = held.get(who, 0) + offset + rate * now
+        for js in [js for js in state.jobs.values() if js.attained and js.status is not running]:
+            who = known[js.id][0]
+            held[who] = held.get(who, 0) + self._counted_as(js, js.attained)
+        return held
+
+    def _follow(self, state: TrainingState) -> None:
+        """Take note of who has started and stopped since the last time."""
+        for job in self._running.keys() - state.running.keys():
+            self._count(*self._running.pop(job), -1)
+        for js in reversed(state.running.values()):  # the last to start come last
+            if js.lease <= self._lease:
+                break
+            if js.id in self._running:
+                self._count(*self._running[js.id], -1)
+            entry = self._running[js.id] = self._known[js.id][0], js.attained - js.since * js.width, js.width
+            self._count(*entry, +1)
+        self._lease = state.lease
+
+    def _count(self, who: Who, offset: int, rate: int, sign: int) -> None:
+        before = self._rates.get(who, (0, 0))
+        self._rates[who] = before[0] + sign * offset, before[1] + sign * rate
 
     def _counted_as(self, js: JobState, attained: int) -> int:
         """Return what a job has used, as its QOS counts it."""
