@@ -308,9 +308,7 @@ class Plan:
             if not active:
                 break
             region = active[0] if len(active) == 1 else min(active, key=Region.head)
-            again = False
-            time, js = region.take()
-            placement = None
+            (time, js), placement, again = region.take(), None, False
             if time < now or js.id not in hopes:
                 self._reserve(region, time, js)
             elif (placement := self._place_now(region, now, js, policy)) is not None:
