@@ -88,8 +88,8 @@ class FairTree:
                 yield from self._ranked(below)
 
     def _levels(self, above: int) -> list[tuple[float, int]]:
-        """Return what members have used for each share, and the members: the inverse of Slurm's LevelFS, so that nothing
-        used is 0."""
+        """Return what members have used for each share, and the members: the inverse of Slurm's LevelFS, so that
+        nothing used is 0."""
         used, weights, below = self._used, self._weights, self._below.get(above, ())
         if above == _ROOT:
             return [(used[member] / weights[member], member) for member in below]

@@ -14,7 +14,7 @@ Departures: the size factor counts GPUs, where Slurm's counts nodes and CPUs; us
 default to those of the example in Slurm's manual, because Slurm's own default of 0 for all is fifo.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 import numpy as np
 
@@ -119,7 +119,7 @@ class Multifactor(RoundOrder):
         """The same, added up."""
         self._live: dict[Who, int] = {}
         """How many live jobs there are of each."""
-        self._planted: tuple[frozenset[Who], dict[str, int]] = frozenset(), {}
+        self._planted: tuple[Set[Who], dict[str, int]] = frozenset(), {}
         """The users in the Fair Tree, and weights of accounts."""
         self._whose: dict[Who, int] = {}
         self._columns = np.zeros(1024, dtype=[("whose", np.int64), ("fixed", np.float64)])
