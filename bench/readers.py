@@ -165,6 +165,16 @@ def _sacct(row: Row) -> str:
     return "\n".join([job, *steps])
 
 
+def _submitted(row: Row) -> str:
+    """One row a job, with the command that submitted it."""
+    job, _, _ = _sacct(row).partition("\n")
+    after = f" --dependency=afterok:{row['id'] - 1}" if row["n"] % 50 == 49 else ""
+    return (
+        f"{job}|sbatch -A {row['account']} -p gpu -N {row['nodes']} --gres=gpu:a100:{row['gpus']} -t {row['limit']}"
+        f"{after} --job-name=train-{row['n'] % 97} /home/{row['user']}/project-{row['n'] % 13}/run.sh --epochs 90"
+    )
+
+
 def _scontrol() -> Callable[[int], Iterator[str]]:
     """The first job of the sample, with other values."""
     job = (SAMPLES / "scontrol-jobs.txt").read_text().split("\n")[0]
@@ -243,6 +253,7 @@ _ACME, _HELIOS_LOG, _OPENB = (
 _OWN = "submit_s,work_s,gpus,tenant,cpus,memory_bytes,estimate_s,priority,user,outcome,name"
 CASES: dict[str, tuple[str, Callable[[int], Iterator[str]]]] = {
     "slurm: sacct with 3 steps a job": ("sacct.txt", _table(SACCT, _sacct)),
+    "slurm: sacct with SubmitLine": ("submitted.txt", _table(f"{SACCT}|SubmitLine", _submitted)),
     "slurm: sacct --json": ("sacct.json", _sacct_json()),
     "slurm: scontrol show job -o": ("scontrol.txt", _scontrol()),
     "slurm: jobcomp/filetxt": ("jobcomp.txt", _table("", _record)),

@@ -40,6 +40,26 @@ def added(free: Size, size: Size, sign: int = 1) -> Size:
     return free[0] + sign * size[0], free[1] + sign * size[1], free[2] + sign * size[2]
 
 
+def tightest(nodes: list[int], count: int) -> tuple[int, ...]:
+    """Return so many of these nodes as Slurm picks them: from the shortest run of neighbours that is enough.
+
+    Where none is, the longest run is taken whole, and the rest in the same way. Nothing where there are too few.
+    """
+    runs: list[list[int]] = []
+    for node in nodes:
+        if runs and runs[-1][-1] == node - 1:
+            runs[-1].append(node)
+        else:
+            runs.append([node])
+    place: list[int] = []
+    while runs and len(place) < count:
+        enough = [run for run in runs if len(run) >= count - len(place)]
+        run = min(enough, key=len) if enough else max(runs, key=len)
+        place += run[: count - len(place)]
+        runs.remove(run)
+    return tuple(place) if len(place) == count else ()
+
+
 class Resources:
     """What is free on each node, and who holds the rest."""
 
@@ -101,7 +121,7 @@ class Plan:
             if at >= NEVER:
                 start = self._next(start)
                 continue
-            place = tuple([node for ready_at, node in ready if ready_at <= at][: job.nodes])
+            place = tightest([node for ready_at, node in ready if ready_at <= at], job.nodes)
             wanted = sum(1 << node for node in place)
             if at == start or self._open(at, at + job.limit) & wanted == wanted:
                 return at, place

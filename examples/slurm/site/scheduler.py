@@ -13,7 +13,7 @@ from operator import attrgetter
 
 from examples.slurm.site.jobs import Job
 from examples.slurm.site.limits import Limits
-from examples.slurm.site.plan import Plan, Resources, added, fits, size_of
+from examples.slurm.site.plan import Plan, Resources, added, fits, size_of, tightest
 from examples.slurm.site.priority import Priority
 from examples.slurm.site.rules import Site
 
@@ -194,15 +194,10 @@ class Scheduler:
         return self._site.partitions[job.partition].nodes
 
     def _free(self, job: Job, closed: int = 0) -> tuple[int, ...]:
-        """Return the first nodes that have room now."""
+        """Return nodes that have room now."""
         size, free = size_of(job), self._resources.free
-        found = []
-        for node in self._nodes(job):
-            if not closed >> node & 1 and fits(free[node], size):
-                found.append(node)
-                if len(found) == job.nodes:
-                    return tuple(found)
-        return ()
+        able = [node for node in self._nodes(job) if not closed >> node & 1 and fits(free[node], size)]
+        return tightest(able, job.nodes)
 
     def _victims(self, job: Job, closed: int = 0) -> tuple[tuple[int, ...], list[Job]]:
         """Return nodes that have room once some jobs are preempted, and these jobs, the oldest first."""

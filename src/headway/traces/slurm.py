@@ -78,14 +78,15 @@ def history(path: str | Path, *, strict: bool = False) -> History:
 
 def _read(path: Path, strict: bool) -> tuple[Trace, pl.DataFrame]:
     source = table(path)
-    column = _checked(source)
+    column, height = _checked(source), source.frame.height
     frame, own, notes = without_steps(source.frame, column)
     if not frame.height:
-        raise TraceError(f"trace {path}: all {source.frame.height:,} rows are steps, of no job in the file")
+        raise TraceError(f"trace {path}: all {height:,} rows are steps, of no job in the file")
+    source = replace(source, frame=frame.clear(), lines=source.lines.filter(own))  # texts are large: what was read goes
     cells = Cells(with_reservations(frame).drop(LINE, strict=False))  # the longest of texts, and no other use of it
     found = [options(frame), *asked(frame, cells)]
     frame = cells.frame
-    rows = typed(cells).with_columns(*found, source.lines.filter(own).alias("line")).with_row_index("position")
+    rows = typed(cells).with_columns(*found, source.lines.alias("line")).with_row_index("position")
     rows, aside = _apart(folded(rows, notes), cells, path)
     rows = ended(with_terms(_placed(rows, notes)))
     sheet = Sheet(Table(path, frame[rows["position"]], rows["line"], source.place, source.notes), ())
@@ -99,7 +100,6 @@ def _read(path: Path, strict: bool) -> tuple[Trace, pl.DataFrame]:
     told = kept.filter(~pl.col("reason").is_in(_NO_REASONS)).select("id", "reason")
     dropped = tuple(sorted((*trace.dropped, *aside), key=attrgetter("line")))
     notes = [*trace.notes, *notes, *_remarks(kept), *submitted(kept)]
-    height = source.frame.height
     reasons = dict(told.iter_rows())
     read = replace(trace, rows=height, dropped=dropped, notes=tuple(notes), starts=starts, reasons=reasons)
     return replace(read, passed_over=height - frame.height, eligible=dict(late.iter_rows())), kept

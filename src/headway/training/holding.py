@@ -210,6 +210,14 @@ class Limits:
             if not found.names:
                 self._detach(found)
 
+    def name_first(self) -> None:
+        """Let each class that is held back be so by the first limit that would, whichever has done it."""
+        for found in self._classes.values():
+            if found.held_by is not None and found.names and (first := found.refusing(self.now)) is not found.held_by:
+                self._detach(found)
+                found.held_by = first
+                self._attach(found)
+
     def _attach(self, found: LimitClass) -> None:
         for counter, amount in found.bounds:
             if counter.timed:

@@ -180,6 +180,8 @@ class TrainingState:
         for js, key in zip(waiting, keys, strict=True):
             js.key = key
         self.queue.rekey(keys)
+        if self.limits is not None:
+            self.limits.name_first()
 
     def eligible(self, partition: str, gpu_types: tuple[str, ...]) -> int:
         """Return the nodes of a partition that carry one of these GPU types (any, when none is named)."""

@@ -162,11 +162,52 @@ def test_with_its_rules_the_mean_wait_is_right_within_a_tenth(folder: Path, caps
 
 
 def test_without_its_rules_the_verdict_says_no_and_names_qos_limits(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made(tmp_path, JOBS, 1, without="throttles")
-    found = backtest(tmp_path, ("nodes.txt",), capsys)
+    found = backtest(folder, ("nodes.txt",), capsys)
     assert found["verdict"]["level"] == "no"
     assert found["verdict"]["text"].startswith("Do not trust it")
     assert "The likely reason: QOS limits" in found["verdict"]["text"]
-    assert off(found) < -0.1
+    assert off(found) < -0.3
+
+
+@pytest.fixture(scope="module")
+def run(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site played under its own rules, kept."""
+    kept = tmp_path_factory.mktemp("runs") / "site"
+    files = [word for name in ("nodes.txt", *RULES) for word in ("--cluster", str(folder / name))]
+    policy = ["--policy", f"slurm:{folder / 'config/slurm.conf'}", "--out", str(kept)]
+    with pytest.raises(SystemExit) as ended:
+        main(["jobs", "simulate", str(folder / "sacct.txt"), *files, *policy])
+    assert ended.value.code == 0
+    return kept
+
+
+def asked(run: Path, capsys: pytest.CaptureFixture[str], *changes: str) -> dict:
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main(["whatif", str(run), "--at", "2026-01-07T09:00", *changes, "--json"])
+    assert ended.value.code == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_run_that_is_continued_without_a_change_goes_on_exactly(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    same = asked(run, capsys)
+    assert (same["better"], same["worse"]) == (0, 0)
+    assert same["digest"] == json.loads((run / "result.json").read_text())["digest"]
+
+
+def test_another_limit_tells_who_gains_and_who_loses_by_qos_and_user(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    less = asked(run, capsys, "--qos", "long.GrpTRES=gres/gpu=16")
+    assert less["changes"] == ["QOS long: GrpTRES gres/gpu 16 instead of 64"]
+    by_qos = {each["qos"]: each["wait_after_s"] / max(1, each["wait_before_s"]) for each in less["qos"]}
+    assert by_qos["long"] > 5
+    assert by_qos["long"] > 3 * by_qos["normal"]
+    assert len(less["users"]) == 30
+    assert any(each["wait_after_s"] < each["wait_before_s"] for each in less["users"])
+    assert any(each["wait_after_s"] > each["wait_before_s"] for each in less["users"])
+    assert less["verdict"]["level"] == "yes"

@@ -25,6 +25,7 @@ from headway.training.policies.registry import ORDERS, PLACEMENTS, build
 from headway.training.rows import Kind
 from headway.training.state import TrainingState
 from headway.units import SECOND
+from tests.drive import World, drive
 
 RESERVING = ("easy", "conservative")
 
@@ -130,6 +131,31 @@ def test_conservative_makes_reservations_anew_at_most_once_an_interval() -> None
     jobs = workload([job(0, 4, 10, 100), job(1, 3, 100), job(2, 3, 50), job(3, 1, 5)])
     assert run("fifo+conservative(interval=60s)", jobs, uniform(1, 4))[0] == {0: 0, 1: 10, 3: 60, 2: 110}
     assert run("fifo+conservative(interval=0s)", jobs, uniform(1, 4))[0] == {0: 0, 1: 10, 3: 10, 2: 110}
+
+
+def test_as_slurm_a_planned_job_takes_its_nodes_whole() -> None:
+    """As a Slurm 22.05 does: C would leave B enough, and waits; D is over before B begins, and starts."""
+    a, b, c, d = job(0, 3, 600), job(3, 2, 240), job(6, 1, 1200), job(6, 1, 300)
+    jobs = workload([a, b, c, d])
+    assert run("fifo+conservative(slurm=true)", jobs, uniform(1, 4))[0] == {0: 0, 3: 6, 1: 600, 2: 600}
+    assert run("fifo+conservative", jobs, uniform(1, 4))[0] == {0: 0, 2: 6, 1: 600, 3: 600}
+
+
+def test_a_job_that_does_not_fit_closes_the_nodes_of_its_partition_and_no_others() -> None:
+    """As Slurm's main scheduler does: C and D go to the node that nobody waits for, at once."""
+    walls = (Partition("part", (0,)), Partition("batch", (0, 1)))
+    jobs = workload(
+        [
+            job(0, 3, 600, partition="part"),
+            job(3, 2, 240, partition="part"),
+            job(5, 1, 120, partition="batch"),
+            job(6, 1, 1200, partition="batch"),
+        ]
+    )
+    starts, _, _ = run("fifo+conservative(slurm=true,interval=30s)+first-fit", jobs, uniform(2, 4, partitions=walls))
+    assert starts == {0: 0, 1: 600, 2: 5, 3: 6}
+    strict = drive("fifo+first-fit", World(uniform(2, 4, partitions=walls), jobs))
+    assert strict.starts == {0: 0, 1: 600 * SECOND, 2: 5 * SECOND, 3: 6 * SECOND}
 
 
 def test_conservative_looks_no_deeper_than_it_is_told() -> None:

@@ -49,7 +49,7 @@ def played(spec: str, world: World, *, eager: bool, every: int = 0) -> tuple[Tap
     policy, cluster, jobs = build(spec), world.cluster, world.jobs
     assert isinstance(policy.backfill, Conservative)
     if eager:
-        policy.backfill._plan = Eager()
+        policy.backfill._plan = Eager(policy.backfill.slurm)
     state = TrainingState(cluster, to_come=len(jobs), arrangement=policy, speed=world.speed(), costs=world.costs)
     policy.bind(state)
     asking, tape = Asking(policy, every), TapeWriter()
@@ -124,7 +124,9 @@ def _cases(draw: st.DrawFn) -> tuple[str, World]:
     )  # fmt: skip
     depth, interval = draw(st.sampled_from([1, 2, 5, 100])), draw(st.sampled_from([0, 1, 2, 4, 20]))
     placement = draw(st.sampled_from(["first-fit", "best-fit", "consolidate", "spread"]))
-    return f"{order}+conservative(depth={depth},interval={interval}s)+{placement}", World(cluster, jobs)
+    slurm = draw(st.sampled_from(["false", "true"]))
+    spec = f"{order}+conservative(depth={depth},interval={interval}s,slurm={slurm})+{placement}"
+    return spec, World(cluster, jobs)
 
 
 @given(case=_cases())

@@ -87,7 +87,8 @@ class Conservative(Backfill):
             if self._planned < 0 or now >= self._planned + self.interval:
                 yield from self._anew(now, state, policy)
             else:
-                yield from self._first_jobs(now, state, policy)
+                if policy.preempts or not self.slurm:
+                    yield from self._first_jobs(now, state, policy)
                 yield from self._keep(now, state, policy)
                 if state.queue.size and self._woken != self._planned + self.interval:
                     self._woken = self._planned + self.interval
@@ -99,7 +100,7 @@ class Conservative(Backfill):
 
     def leaves(self, js: JobState) -> None:
         """Take note that a job with a reservation starts elsewhere."""
-        self._plan.leaves(js, stands=False)
+        self._plan.leaves(js)
 
     def would_promise(self, now: int, state: TrainingState, policy: Admission) -> Iterable[int]:
         """Return the first ``depth`` jobs of the queue."""
@@ -138,7 +139,8 @@ class Conservative(Backfill):
         """Admit jobs as a strict queue does, before any reservation."""
         for action in walk(now, state, policy, self._blocked, strict=True):
             if isinstance(action, StartJob):
-                self._plan.leaves(state.jobs[action.job], stands=not self._broken)
+                self._broken = self._broken or self.slurm  # it may hold what was reserved: planned anew at its turn
+                self._plan.leaves(state.jobs[action.job])
             yield action
             if isinstance(action, PreemptJob):
                 self._broken = True

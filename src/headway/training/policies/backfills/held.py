@@ -4,7 +4,10 @@ A plan of reservations begins with what becomes free as running jobs end. Only t
 stopped since the last plan are looked at again. An end that is already past counts as just after now.
 """
 
-from headway.training.pool import host_share
+from bisect import bisect_left, bisect_right
+
+from headway.training.jobstate import JobState
+from headway.training.pool import host_share, members
 from headway.training.resources import Placement
 from headway.training.state import TrainingState
 
@@ -32,6 +35,8 @@ class Held:
         self._changed = set(range(len(nodes)))
         """Nodes to look at the next time, whatever happens."""
         self._firsts: list[dict[int, int]] = [{} for _ in nodes]
+        self._enough: list[dict[tuple[int, int, int], int]] = [{} for _ in nodes]
+        self._orders: dict[tuple[int, int, int, int], list[tuple[int, int]]] = {}
 
     def follow(self, now: int, state: TrainingState) -> int:
         """Take note of what has started and stopped since the last time; return the nodes that are others now."""
@@ -58,6 +63,11 @@ class Held:
             self._look_at(node, now, state)
         self._changed = late  # these are clipped to the next instant each time
         return sum([1 << node for node in changed])
+
+    def hold(self, node: int, now: int, state: TrainingState) -> None:
+        """Take note that a job has started on a node, before all others that have are looked at."""
+        self._look_at(node, now, state)
+        self._changed.add(node)
 
     def _look_at(self, node: int, now: int, state: TrainingState) -> None:
         """Make the timeline of one node anew."""
@@ -87,7 +97,9 @@ class Held:
             free.append((before[0] + given[0], before[1] + given[1], before[2] + given[2]))
         self.times[node] = [-1, *times]
         self.gpus[node], self.cpus[node], self.memory[node] = map(list, zip(*free, strict=True))
-        self._firsts[node] = {}
+        self._firsts[node], self._enough[node] = {}, {}
+        if self._orders:
+            self._orders = {key: order for key, order in self._orders.items() if not key[0] >> node & 1}
 
     def first(self, node: int, need: int) -> int:
         """Return from when on a node has so many GPUs if nothing else starts: -1 for at once."""
@@ -96,3 +108,36 @@ class Held:
             pairs = zip(self.times[node], self.gpus[node], strict=True)
             found = self._firsts[node][need] = next((time for time, free in pairs if free >= need), NEVER)
         return found
+
+    def enough(self, node: int, need: int, cpu_milli: int, memory_bytes: int) -> int:
+        """Return from when on a node has these amounts if nothing else starts: -1 for at once."""
+        amounts = need, cpu_milli, memory_bytes
+        found = self._enough[node].get(amounts)
+        if found is None:
+            found = self.first(node, need)
+            if self.hosted and found < NEVER:
+                cpus, memory = self.cpus[node], self.memory[node]
+                indices = range(bisect_left(self.times[node], found), len(cpus))
+                first = next((at for at in indices if cpus[at] >= cpu_milli and memory[at] >= memory_bytes), None)
+                found = NEVER if first is None else self.times[node][first]
+            self._enough[node][amounts] = found
+        return found
+
+    def in_order(self, nodes: int, need: int, cpu_milli: int, memory_bytes: int) -> list[tuple[int, int]]:
+        """Return (what ``enough`` returns, node) of these nodes, the first one first."""
+        key = nodes, need, cpu_milli, memory_bytes
+        order = self._orders.get(key)
+        if order is None:
+            found = [(self.enough(node, need, cpu_milli, memory_bytes), node) for node in members(nodes)]
+            order = self._orders[key] = sorted(found)
+        return order
+
+    def room(self, js: JobState, node: int, time: int) -> int:
+        """Return how many of a job's GPUs a node can give from a time on."""
+        index = bisect_right(self.times[node], time) - 1
+        room = self.gpus[node][index]
+        if self.hosted and js.cpu_milli:
+            room = min(room, self.cpus[node][index] * js.gpus // js.cpu_milli)
+        if self.hosted and js.memory_bytes:
+            room = min(room, self.memory[node][index] * js.gpus // js.memory_bytes)
+        return room

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from headway.training.jobstate import JobState
 from headway.training.policies.backfills.profile import Profile
+from headway.training.policies.backfills.whole_nodes import WholeNodes
 from headway.training.policies.parts import PlacementRule
 from headway.training.policies.placements.pick import equal_nodes, holding
 from headway.training.pool import host_share, members
@@ -37,7 +38,10 @@ class Waiting:
         """By job."""
         self.lengths: dict[Shape, Lengths] = {}
         """How long jobs of a shape are expected to take: the same as long as they wait."""
-        self._length: dict[int, int] = {}
+        self.length: dict[int, int] = {}
+        """By job."""
+        self.single: dict[int, bool] = {}
+        """By job: whether it goes on one node or waits, once somebody has asked."""
         self.regions: dict[int, int] = {}
         """By the nodes that a job may use: these, and those of all whom it may be in the way of, directly or not."""
         self.region_of: dict[str, int] = {}
@@ -53,14 +57,18 @@ class Waiting:
 
     def follow(self, now: int, state: TrainingState) -> None:
         """Take note of who has come and gone since the last time."""
-        waiting = state.jobs.keys() - state.running.keys()
-        for job in self.started | (self.shape.keys() - waiting):
+        for job in self.started:
             self._leave(job)
         self.started.clear()
+        waiting = state.jobs.keys() - state.running.keys()
+        if waiting == self.shape.keys():
+            return
+        for job in self.shape.keys() - waiting:
+            self._leave(job)
         for job in waiting - self.shape.keys():
             js = state.jobs[job]
             shape = self.shape[job] = _shape(js)
-            length = self._length[job] = length_of(js, now)
+            length = self.length[job] = length_of(js, now)
             insort(self.lengths.setdefault(shape, []), (length, job))
             self.longest = max(self.longest, length)
             if js.gpu_milli < 1000:
@@ -72,7 +80,8 @@ class Waiting:
     def _leave(self, job: int) -> None:
         if (shape := self.shape.pop(job, None)) is not None:
             alike = self.lengths[shape]
-            del alike[bisect_left(alike, (self._length.pop(job), job))]
+            del alike[bisect_left(alike, (self.length.pop(job), job))]
+            self.single.pop(job, None)
             self.shares.discard(job)
             if not alike:
                 del self.lengths[shape]
@@ -93,11 +102,14 @@ class Waiting:
 
     def is_single(self, state: TrainingState, rule: PlacementRule, js: JobState) -> bool:
         """Return whether a job goes on one node or waits."""
-        shape = _shape(js)
-        found = self._single.get(shape)
+        found = self.single.get(js.id)
         if found is None:
-            found = self._single[shape] = rule.needs_one_node(state.pool, js)
-        return found or js.gpu_milli < 1000
+            shape = _shape(js)
+            alike = self._single.get(shape)
+            if alike is None:
+                alike = self._single[shape] = rule.needs_one_node(state.pool, js)
+            found = self.single[js.id] = alike or js.gpu_milli < 1000
+        return found
 
 
 def _shape(js: JobState) -> Shape:
@@ -120,7 +132,7 @@ class _Hope:
         each = js.gpus // max(1, count)
         self.needs = (each, *host_share(js, each))
 
-    def look(self, nodes: int, profile: Profile, now: int) -> bool:
+    def look(self, nodes: int, profile: Profile | WholeNodes, now: int) -> bool:
         """Look at these nodes again; return whether there is hope left."""
         if self.count:
             shortest = self.lengths[self.shortest][0]
@@ -147,17 +159,22 @@ class Hopes:
         state: TrainingState,
         rule: PlacementRule,
         waiting: Waiting,
-        unplanned: Mapping[int, set[int]],
-        profile: Profile,
+        profile: Profile | WholeNodes,
     ) -> None:
-        """``unplanned`` are the jobs that are not planned yet, by region."""
         self._now = now
+        self._seen = state, rule, waiting
         self._profile = profile
         self._shape = waiting.shape
-        self._unplanned = unplanned
+        self._unplanned: dict[int, set[int]] = {}
         self._hopes: dict[Shape, _Hope] = {}
         self.regions: dict[int, int] = {}
         """How many shapes have hope in each region."""
+
+    def add(self, unplanned: Mapping[int, set[int]]) -> None:
+        """Look at regions; ``unplanned`` are the jobs that are not planned yet in each."""
+        state, rule, waiting = self._seen
+        now, profile = self._now, self._profile
+        self._unplanned.update(unplanned)
         for shape, lengths in waiting.lengths.items():
             region = waiting.regions[shape[0]]
             if region not in unplanned:
@@ -175,7 +192,7 @@ class Hopes:
 
     def planned(self, job: int, region: int, nodes: int) -> bool:
         """Take note that a job was dealt with, and that something of these nodes was given to it, now or for later;
-        return whether one of its region could still start now."""
+        return whether less could start now for it."""
         unplanned = self._unplanned[region]
         unplanned.discard(job)
         own, lost = self._shape[job], []
@@ -193,7 +210,7 @@ class Hopes:
         for shape in lost:
             del self._hopes[shape]
             self.regions[region] -= 1
-        return self.regions.get(region, 0) > 0
+        return bool(lost)
 
 
 def _room(state: TrainingState, js: JobState, single: bool) -> tuple[int, int]:

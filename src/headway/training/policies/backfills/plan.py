@@ -1,10 +1,9 @@
 """The reservations of conservative backfilling: who is to start when and where, made in order.
 
 A plan is made anew only where something has changed: in a region (nodes that no job outside them may use) with the same
-running jobs, none of them late, and the same jobs in the same order, time alone moves no reservation. What the plan
-before found for a job is looked at first (``region.py``). And a plan is made only as far as somebody could start now
-(``hopes.py``): the reservations of the others are worked out when they are asked for, as of the time at which they were
-due.
+running jobs, none of them late, and the same jobs in the same order, time alone moves no reservation. And it is made
+only as far as somebody could start now (``hopes.py``): the reservations of the others are worked out when they are
+asked for, as of the time at which they were due.
 """
 
 from bisect import bisect_right
@@ -14,10 +13,11 @@ from heapq import heapify, heappop, heappush
 from headway.training.jobstate import JobState
 from headway.training.policies.backfills.held import NEVER, Held
 from headway.training.policies.backfills.hopes import Hopes, Waiting, length_of, mask_of
-from headway.training.policies.backfills.profile import Found, Parts, Profile
+from headway.training.policies.backfills.profile import Parts, Profile
 from headway.training.policies.backfills.queue_order import in_order, is_kept_out, jobs_of, last_of, versions_of
 from headway.training.policies.backfills.region import Region, Slot
 from headway.training.policies.backfills.reservation import run_time
+from headway.training.policies.backfills.whole_nodes import WholeNodes
 from headway.training.policies.parts import Admission, Order, PlacementRule, Reservation
 from headway.training.policies.placements.pick import gpus_of
 from headway.training.pool import members
@@ -29,7 +29,7 @@ from headway.training.state import TrainingState
 class Plan:
     """Reservations that were made, and those that were put off."""
 
-    profile: Profile
+    profile: Profile | WholeNodes
     """What is free when beside the reservations that were made."""
 
     def __init__(self, whole_nodes: bool = False) -> None:
@@ -50,7 +50,7 @@ class Plan:
         self._held: Held | None = None
         self._notices = 0
         self._waiting = Waiting()
-        self._lazy = False
+        self._lazy = self._anew = False
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -85,7 +85,7 @@ class Plan:
     def begun(self, now: int, state: TrainingState, policy: Admission) -> list[Slot]:
         """Return reservations whose time has come, by it and in order; each is returned once."""
         for region in self._regions.values():
-            if now >= region.due and region.has_left:
+            if region.has_left and now >= (region.due or self._first_end(region)):
                 self._finish(region)
         jobs: set[int] = set()
         while self._starts and self._starts[0][0] <= now:
@@ -98,21 +98,11 @@ class Plan:
         held_back = sorted(jobs.difference(ordered))
         return sorted([self.slots[job] for job in (*ordered, *held_back)], key=lambda slot: slot.start)
 
-    def leaves(self, js: JobState, stands: bool) -> None:
-        """Take note that a job is about to start that was not to. If the plan stands, its reservation is made before;
-        else what was put off goes by what it would have held."""
+    def leaves(self, js: JobState) -> None:
+        """Take note that a job is about to start that was not to: what was put off goes by what it would have held."""
         self._waiting.started.add(js.id)
-        if js.id not in self._jobs or js.id in self.slots:
-            return
-        if not stands:
+        if js.id in self._jobs and js.id not in self.slots:
             self._left[js.id] = length_of(js, 0)
-            return
-        for region in self._regions.values():
-            if region.is_to_come(js.id):
-                for time, each in region.left():
-                    self._reserve(region, time, each)
-                    if each is js:
-                        break
 
     def started(self, js: JobState) -> Slot | None:
         """Take note of a job that has started; return the reservation that it had."""
@@ -120,12 +110,10 @@ class Plan:
         self._touched |= nodes
         self._jobs.discard(js.id)
         self._waiting.started.add(js.id)
-        slot = self.slots.pop(js.id, None)
         for region in self._regions.values():
             if region.nodes & nodes:
-                region.changed |= nodes if slot is None else nodes | mask_of(slot.parts)
                 region.first_end = min(region.first_end, js.expected_end())
-        return slot
+        return self.slots.pop(js.id, None)
 
     def again(self, slot: Slot) -> None:
         """Return a reservation with the next ones that have begun, too."""
@@ -152,7 +140,10 @@ class Plan:
         anew, self._lazy = not self._lazy, self._may_put_off(state, policy)
         if anew or not self._lazy:
             self.slots, self._jobs, self._starts, self._regions = {}, set(), [], {}
-            self.profile = Profile(held, state.pool.schedulable, self.whole_nodes)
+            if self._lazy and self.whole_nodes:
+                self.profile = WholeNodes(held, state)
+            else:
+                self.profile = Profile(held, state.pool.schedulable, self.whole_nodes)
         self._fresh = {}
         if not self._lazy:
             self._look_for_all(state, policy, depth)
@@ -185,8 +176,8 @@ class Plan:
             return
         self._drop(region)
         region.jobs = jobs
-        self.profile.reset(nodes)
-        region.renew(now, changed & nodes)
+        self.profile.reset(nodes & self.profile.changed)
+        region.renew(now)
         states = state.jobs
         if jobs:
             self._fresh[nodes] = [states[job] for job in jobs]
@@ -211,6 +202,7 @@ class Plan:
     ) -> Iterator[tuple[JobState, Placement]]:
         """Plan those of the first ``depth`` jobs that are not planned yet; yield those that start now, each before the
         next."""
+        self._anew = bool(self._fresh)
         if not self._fresh:
             self._follow_new(now, state, policy, depth)
         fresh, self._fresh = self._fresh, {}
@@ -223,10 +215,9 @@ class Plan:
             yield from self._go_through_all(now, policy, regions)
             return
         unplanned = {nodes: {js.id for js in jobs} for nodes, jobs in fresh.items()}
-        hopes = Hopes(now, state, policy.placement, self._waiting, unplanned, self.profile)
+        hopes = Hopes(now, state, policy.placement, self._waiting, self.profile)
+        hopes.add(unplanned)
         yield from self._go_through(now, policy, regions, hopes)
-        for region in regions:
-            region.due = self._first_end(now, region)
 
     def _follow_new(self, now: int, state: TrainingState, policy: Admission, depth: int) -> None:
         """Find the jobs that have come since the last plan, which stands."""
@@ -234,6 +225,8 @@ class Plan:
         if self._lazy and not self._may_put_off(state, policy):
             self.finish()
             self._lazy, self._regions = False, {}
+            if isinstance(self.profile, WholeNodes):
+                self.profile = self.profile.to_profile()
         if not self._lazy:
             self._look_for_all(state, policy, depth)
             return
@@ -252,6 +245,8 @@ class Plan:
             region.jobs, region.versions = jobs_of(theirs, last), versions
             if new := [state.jobs[job] for job in region.jobs if job not in self._jobs]:
                 self._fresh[nodes] = new
+            if state.limits is not None and {*region.planned} & self._jobs - {*region.jobs}:
+                region.leave_out()
 
     def _look_for_all(self, state: TrainingState, policy: Admission, depth: int) -> None:
         """Take all nodes for one region."""
@@ -275,15 +270,16 @@ class Plan:
             and (ends[-1][0] if ends else 0) + self._waiting.longest * (state.queue.size + 1) < NEVER
         )
 
-    def _first_end(self, now: int, region: Region) -> int:
-        """Return when something of a region next becomes free; one that is late counts as just after now."""
+    def _first_end(self, region: Region) -> int:
+        """Return when something of a region next becomes free; one that is late counts as at once."""
         assert self._held is not None
         first = region.first_end
         for node in members(region.nodes):
             times = self._held.times[node]
             if (index := bisect_right(times, region.at)) < len(times) and times[index] < first:
                 first = times[index]
-        return max(first, now + 1) if first < NEVER else now + 1
+        region.due = max(first if first < NEVER else 0, region.extended + 1)
+        return region.due
 
     # --- job by job -------------------------------------------------------------------------------------------
 
@@ -305,30 +301,47 @@ class Plan:
         """Plan jobs in order as long as one of their region could start now; yield who does."""
         state, _ = self._seen
         held_back = len(state.queue.aside)
-        active = [region for region in regions if hopes.regions.get(region.nodes)]
-        while active:
+        again, active = True, regions
+        while True:
+            if again:
+                active = [each for each in regions if each.has_left and hopes.regions.get(each.nodes)]
+            if not active:
+                break
             region = active[0] if len(active) == 1 else min(active, key=Region.head)
-            time, js = region.take()
-            placement = None
+            (time, js), placement, again = region.take(), None, False
             if time < now or js.id not in hopes:
                 self._reserve(region, time, js)
             elif (placement := self._place_now(region, now, js, policy)) is not None:
                 yield js, placement
                 if len(state.queue.aside) != held_back:  # it has used up a limit
                     held_back = len(state.queue.aside)
+                    again = True
                     self._hold_back(now, regions, js, hopes)
             slot = self.slots.get(js.id)
             nodes = mask_of(slot.parts if slot is not None else placement or ())
-            if not hopes.planned(js.id, region.nodes, nodes) or not region.has_left:
-                active = [each for each in active if each.has_left and hopes.regions[each.nodes]]
+            again = hopes.planned(js.id, region.nodes, nodes) or again or not region.has_left
 
     def _hold_back(self, now: int, regions: list[Region], started: JobState, hopes: Hopes) -> None:
         """Give those no reservation who come after a job that has started and are held back by a limit since."""
         state, _ = self._seen
+        after, aside = (started.key, started.id), state.queue.aside
         for region in regions:
-            for job in region.hold_back(now, (started.key, started.id), state.queue.aside):
+            for job in region.hold_back(now, after, aside):
                 self._jobs.discard(job)
                 hopes.planned(job, region.nodes, 0)
+        for region in [each for each in self._regions.values() if self._anew and each not in regions]:
+            waiting = [state.jobs[job] for job in region.jobs]
+            left = [js for js in waiting if js.lane not in aside or (js.key, js.id) < after]
+            if len(left) < len(waiting):
+                self._drop(region)
+                self.profile.reset(region.nodes & self.profile.changed)
+                region.renew(now)
+                region.add(now, left)
+                region.leave_out()
+                regions.append(region)
+                jobs = {js.id for js in left}
+                self._jobs |= jobs
+                hopes.add({region.nodes: jobs})
 
     def _place_now(self, region: Region, now: int, js: JobState, policy: Admission) -> Placement | None:
         """Return where a job starts now; None when its reservation, made here, is for later."""
@@ -342,40 +355,38 @@ class Plan:
     def _reserve(self, region: Region, now: int, js: JobState, *, start_now: bool = False) -> Placement | None:
         """Make the reservation of a job; return where it starts at once, where it may and that is its time."""
         state, rule = self._seen
-        length = self._left.get(js.id) or length_of(js, now)
-        known = region.known(now, js, length, self.profile) if self._lazy else None
-        found, length = (known, length) if known is not None else self._search(now, js, length)
-        start, parts, _ = found
+        start, length, parts = self._earliest(now, js)
         if start >= NEVER:
             self._jobs.discard(js.id)
-            region.leave_out((js.id,))
+            region.leave_out()
             return None
         if start == now and start_now and (placement := reserved(state, js, parts, rule)) is not None:
             return placement
-        if self._lazy:
-            region.note(js.id, found, length, known)
         self.profile.plan(js, parts, start, start + length)
         if js.id not in self._left:
             self.slots[js.id] = Slot(js, start, start + length, parts)
             heappush(self._starts, (start, js.id))
         return None
 
-    def _search(self, now: int, js: JobState, length: int) -> tuple[Found, int]:
-        """Return the earliest reservation and its length, which depends on the nodes: the search may be repeated."""
+    def _earliest(self, now: int, js: JobState) -> tuple[int, int, Parts]:
+        """Return (start, length, parts) of the earliest reservation. The length depends on the nodes, so the search
+        may be repeated once."""
         state, _ = self._seen
-        found = self._earliest(now, js, length)
-        if not state.speed.constant and found.start < NEVER:
-            there = run_time(state, js, tuple((node, (1 << count) - 1) for node, count in found.parts))
+        length = self._left.get(js.id) or self._waiting.length.get(js.id) or length_of(js, now)
+        start, parts = self._search(now, js, length)
+        if not state.speed.constant and start < NEVER:
+            there = run_time(state, js, tuple((node, (1 << count) - 1) for node, count in parts))
             if there != length:
-                return self._earliest(now, js, there), there
-        return found, length
+                length = there
+                start, parts = self._search(now, js, length)
+        return start, length, parts
 
-    def _earliest(self, now: int, js: JobState, length: int) -> Found:
+    def _search(self, now: int, js: JobState, length: int) -> tuple[int, Parts]:
         state, rule = self._seen
         if self._waiting.is_single(state, rule, js):
             return self.profile.on_one_node(js, now, length)
-        found = [self.profile.on_nodes(js, now, length, domain) for domain in rule.domains(state.pool, js)]
-        return found[0] if len(found) == 1 else min(found, key=lambda each: each.start)._replace(reason=())
+        domains = rule.domains(state.pool, js)
+        return min((self.profile.on_nodes(js, now, length, domain) for domain in domains), key=lambda found: found[0])
 
 
 def reserved(state: TrainingState, js: JobState, parts: Parts, rule: PlacementRule) -> Placement | None:

@@ -10,7 +10,6 @@ A GPU that is used in part counts as used until the last of its shares ends.
 
 from bisect import bisect_left, bisect_right, insort
 from heapq import heappop, heappush
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,16 +23,6 @@ Parts = tuple[tuple[int, int], ...]
 """Pairs of a node and a number of GPUs."""
 _ALL = 1 << 55
 """More of anything than a node has: what a reservation of whole nodes takes besides."""
-
-
-class Found(NamedTuple):
-    """Where a job could run first."""
-
-    start: int
-    parts: Parts = ()
-    reason: tuple[int, ...] = ()
-    """Why there and not elsewhere from the same time on: of one node since when it has the GPUs, of several equal nodes
-    how much room each has. Empty where nobody wants to know."""
 
 
 class Profile:
@@ -50,13 +39,9 @@ class Profile:
         self._cpus = held.cpus.copy()
         self._memory = held.memory.copy()
         self.changed = 0
-        """Nodes, as a bit set, on which something was reserved."""
-        self._copied = 0
-        """Nodes whose timelines are copies; those of the others are the ones of ``held``."""
+        """Nodes, as a bit set, whose timelines are copies; those of the others are the ones of ``held``."""
         self._shared = held.shared.copy()
         """When the last share of a GPU ends."""
-        self._coming: dict[int, list[tuple[int, int, int, int, int]]] = {}
-        """By node: what is to be taken from its timelines before they are looked at."""
         self._orders: dict[tuple[int, int], list[tuple[int, int]]] = {}
         """By nodes and number of GPUs: (a time before which a node does not have as many, node), in order."""
 
@@ -78,10 +63,7 @@ class Profile:
         """Add these amounts from start to end; return whether nothing became negative."""
         if start >= end:
             return True
-        if node in self._coming:
-            self._settle(node)
-        if not self._copied >> node & 1:
-            self._copied |= 1 << node
+        if not self.changed >> node & 1:
             self.changed |= 1 << node
             for column in (self._times, self._gpus, self._cpus, self._memory):
                 column[node] = column[node].copy()
@@ -101,37 +83,19 @@ class Profile:
             self._orders.clear()
         return sound
 
-    def plan(self, js: JobState, parts: Parts, start: int, end: int) -> None:
-        """Reserve whole GPUs that are free; the timelines are changed when somebody looks at them."""
-        for node, count in parts:
-            self.changed |= 1 << node
-            coming = self._coming.get(node)
-            if coming is None:
-                coming = self._coming[node] = []
-            coming.append((start, end, count, *host_share(js, count)))
-
-    def _settle(self, node: int) -> None:
-        besides = self._whole
-        for start, end, gpus, cpu_milli, memory_bytes in self._coming.pop(node):
-            self._change(node, start, end, -gpus - besides, -cpu_milli - besides, -memory_bytes - besides)
-
     def reset(self, nodes: int) -> None:
         """Drop all reservations on these nodes."""
         held = self._held
         for node in members(nodes):
-            self._coming.pop(node, None)
             self._times[node], self._gpus[node] = held.times[node], held.gpus[node]
             self._cpus[node], self._memory[node] = held.cpus[node], held.memory[node]
         self.changed &= ~nodes
-        self._copied &= ~nodes
         for key in [key for key in self._orders if key[0] & nodes]:
             del self._orders[key]
 
     def forget(self, now: int) -> None:
         """Drop the past of all timelines that were changed."""
-        for node in [*self._coming]:
-            self._settle(node)
-        for node in members(self._copied):
+        for node in members(self.changed):
             if (index := bisect_right(self._times[node], now) - 1) > 0:
                 for column in (self._times, self._gpus, self._cpus, self._memory):
                     del column[node][:index]
@@ -147,6 +111,14 @@ class Profile:
             amounts = (sign * (amount + besides) for amount in (count, cpu_milli, memory_bytes))
             sound = self._change(node, start, end, *amounts) and sound
         return sound
+
+    def plan(self, js: JobState, parts: Parts, start: int, end: int) -> None:
+        """Take what was found to be free for a job."""
+        self.reserve(js, parts, start, end)
+
+    def close(self, node: int, start: int, end: int) -> None:
+        """Reserve all of a node, where reservations do so."""
+        self._change(node, start, end, -self._whole, -self._whole, -self._whole)
 
     def hold(self, js: JobState, placement: Placement, start: int, end: int) -> bool:
         """Take the GPUs of a job that started; return whether no other reservation was touched."""
@@ -178,13 +150,13 @@ class Profile:
 
     def has_room(self, node: int, need: int, cpu_milli: int, memory_bytes: int, start: int, length: int) -> bool:
         """Return whether a node has these amounts from ``start`` on for ``length``."""
-        return self.when(node, need, cpu_milli, memory_bytes, start, length)[1] == start
+        return self._when(node, need, cpu_milli, memory_bytes, start, length)[1] == start
 
-    def when(self, node: int, need: int, cpu_milli: int, memory_bytes: int, after: int, length: int) -> tuple[int, int]:
+    def _when(
+        self, node: int, need: int, cpu_milli: int, memory_bytes: int, after: int, length: int
+    ) -> tuple[int, int]:
         """Return the first time from ``after`` on at which a node has so many GPUs, and the first at which it has all
         these amounts for ``length``."""
-        if node in self._coming:
-            self._settle(node)
         times, free = self._times[node], self._gpus[node]
         count = len(times)
         index = bisect_right(times, after) - 1
@@ -206,16 +178,16 @@ class Profile:
             if index == count or times[index] >= start + length:
                 return first, start
 
-    def on_one_node(self, js: JobState, now: int, length: int) -> Found:
+    def on_one_node(self, js: JobState, now: int, length: int) -> tuple[int, Parts]:
         """Return the earliest start on one node, and the node with its GPUs; of equals the node that has the GPUs
         first."""
-        need, when, cpu_milli, memory_bytes = js.gpus, self.when, js.cpu_milli, js.memory_bytes
+        need, when, cpu_milli, memory_bytes = js.gpus, self._when, js.cpu_milli, js.memory_bytes
         eligible = js.eligible & self._schedulable
         order = self._orders.get((eligible, need))
         if order is None:
             firsts = [(max(now, self._held.first(node, need)), node) for node in members(eligible)]
             order = self._orders[eligible, need] = sorted(firsts)
-        best, where, since, index = NEVER, -1, NEVER, 0
+        best, where, index = NEVER, -1, 0
         while index < len(order) and order[index][0] < best:
             known, node = order[index]
             first, start = when(node, need, cpu_milli, memory_bytes, known if known > now else now, length)
@@ -226,19 +198,16 @@ class Profile:
                     continue
             index += 1
             if start < best:
-                best, where, since = start, node, first
-        return Found(best, ((where, need),), (since,))
+                best, where = start, node
+        return best, ((where, need),)
 
-    def on_nodes(self, js: JobState, now: int, length: int, domain: int = -1) -> Found:
+    def on_nodes(self, js: JobState, now: int, length: int, domain: int = -1) -> tuple[int, Parts]:
         """Return the earliest start over several nodes of a domain, and the GPUs on each: as few nodes as possible."""
         nodes = list(members(js.eligible & self._schedulable & domain))
         if js.nodes > 1:
             return self._on_equal_nodes(js, now, length, nodes)
         if not nodes:
-            return Found(NEVER)
-        for node in nodes:
-            if node in self._coming:
-                self._settle(node)
+            return NEVER, ()
         times = np.unique(np.array([now, *(t for node in nodes for t in self._times[node] if t > now)], dtype=np.int64))
         rooms = np.stack([self._rooms(js, node, times) for node in nodes], axis=1)
         enough = np.flatnonzero(rooms.sum(axis=1) >= js.gpus)
@@ -246,10 +215,10 @@ class Profile:
         for row in enough.tolist():
             least = rooms[row : max(row + 1, int(ends[row]))].min(axis=0)
             if int(least.sum()) >= js.gpus:
-                return Found(int(times[row]), _divide(js, nodes, least.tolist()))
-        return Found(NEVER)
+                return int(times[row]), _divide(js, nodes, least.tolist())
+        return NEVER, ()
 
-    def _on_equal_nodes(self, js: JobState, now: int, length: int, nodes: list[int]) -> Found:
+    def _on_equal_nodes(self, js: JobState, now: int, length: int, nodes: list[int]) -> tuple[int, Parts]:
         """Return the earliest start with the same number of GPUs on each of so many nodes, those with least room."""
         each = js.gpus // js.nodes
         need = (each, *host_share(js, each))
@@ -260,7 +229,7 @@ class Profile:
         while firsts or (waits and waits[0][0] < NEVER):
             while firsts and (not waits or firsts[-1][0] <= waits[0][0]):  # the others cannot begin sooner
                 first, node = firsts.pop()
-                heappush(waits, (self.when(node, *need, first, length)[1], node))
+                heappush(waits, (self._when(node, *need, first, length)[1], node))
             start = waits[0][0]
             if start >= NEVER:
                 continue
@@ -268,15 +237,14 @@ class Profile:
                 _, node = heappop(waits)
                 able.append((self._while(node, *need, start) - length, node))
             for _, node in [wait for wait in able if wait[0] < start]:
-                heappush(waits, (self.when(node, *need, start, length)[1], node))
+                heappush(waits, (self._when(node, *need, start, length)[1], node))
             able = [wait for wait in able if wait[0] >= start]
             if waits and waits[0][0] <= start:
                 continue
             if len(able) >= js.nodes:
-                rooms = sorted((self.least_room(js, node, start, start + length), node) for _, node in able)
-                chosen = rooms[: js.nodes]
-                return Found(start, tuple([(node, each) for _, node in chosen]), tuple([room for room, _ in chosen]))
-        return Found(NEVER)
+                rooms = sorted((self._least_room(js, node, start, start + length), node) for _, node in able)
+                return start, tuple((node, each) for _, node in rooms[: js.nodes])
+        return NEVER, ()
 
     def _while(self, node: int, need: int, cpu_milli: int, memory_bytes: int, start: int) -> int:
         """Return until when a node has these amounts from ``start`` on."""
@@ -287,7 +255,7 @@ class Profile:
                 return times[index]
         return 2 * NEVER
 
-    def least_room(self, js: JobState, node: int, start: int, end: int) -> int:
+    def _least_room(self, js: JobState, node: int, start: int, end: int) -> int:
         """Return how many of a job's GPUs a node can give all the time from start to end."""
         low = bisect_right(self._times[node], start) - 1
         span = slice(low, max(low + 1, bisect_left(self._times[node], end)))

@@ -12,20 +12,13 @@ ties with an account beside it comes first.
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
-from typing import NamedTuple
+from operator import itemgetter
 
 from headway.training.cluster import Tenant
 
 Who = tuple[str, str]
 """An account and one of its users."""
-
-
-class _Member(NamedTuple):
-    """What stands below an account: a user of it, or another account."""
-
-    account: str
-    user: str
-    is_user: bool
+_ROOT = -1
 
 
 def fair_tree(
@@ -36,58 +29,80 @@ def fair_tree(
 
 
 class FairTree:
-    """The tree of these users, for any usage."""
+    """The tree of these users, for any usage.
+
+    Its members are numbers: users and accounts in order, a user before an account of its name.
+    """
 
     def __init__(self, users: Iterable[Who], weights: Mapping[str, int], tenants: Mapping[str, Tenant]) -> None:
-        self._paths: dict[Who, list[_Member]] = {}
-        """Of each user: itself and the accounts above it, the nearest first."""
-        self._below: dict[str, dict[_Member, None]] = {}
-        self._weights: dict[_Member, int] = {}
-        self._used: dict[_Member, float] = {}
-        for account, user in users:
-            path = self._paths[account, user] = [_Member(account, user, is_user=True)]
-            own = dict(tenants[account].users) if account in tenants and tenants[account].users else {}
-            self._weights[path[0]] = own.get(user, 1)
-            while account:
-                self._below.setdefault(account, {})[path[-1]] = None
-                path.append(_Member(account, "", is_user=False))
-                self._weights[path[-1]] = weights.get(account, 1)
-                account = tenants[account].parent if account in tenants else ""
-            self._below.setdefault("", {})[path[-1]] = None
-        self._shares = {above: sum(self._weights[each] for each in below) for above, below in self._below.items()}
+        above = {name: tenant.parent for name, tenant in tenants.items()}
+        paths = {(account, user): _path(account, above) for account, user in users}
+        named = {(account, "", False) for path in paths.values() for account in path}
+        members = sorted({(*who, True) for who in paths} | named)
+        number = {member: place for place, member in enumerate(members)}
+        self._users = [(account, user) if is_user else None for account, user, is_user in members]
+        """Who each member is; None for an account."""
+        self._paths = [
+            (who, [number[*who, True], *(number[account, "", False] for account in path)])
+            for who, path in paths.items()
+        ]
+        """Each user with its number and those of the accounts above it, the nearest first."""
+        self._weights = [
+            (dict(tenants[account].users).get(user, 1) if account in tenants else 1)
+            if is_user
+            else weights.get(account, 1)
+            for account, user, is_user in members
+        ]
+        self._below: dict[int, list[int]] = {_ROOT: []}
+        for _, path in self._paths:
+            for member, parent in zip(path, [*path[1:], _ROOT], strict=True):
+                if member not in self._below.setdefault(parent, []):
+                    self._below[parent].append(member)
+        for below in self._below.values():
+            below.sort()
+        self._shares = {parent: sum(self._weights[each] for each in below) for parent, below in self._below.items()}
+        self._used: list[float] = []
 
     def factors(self, usage: Mapping[Who, float]) -> dict[Who, float]:
         """Return the factor of each user."""
-        used = self._used = dict.fromkeys(self._weights, 0.0)
-        for who, path in self._paths.items():
+        used = self._used = [0.0] * len(self._users)
+        for who, path in self._paths:
             own = usage[who]
             for member in path:
                 used[member] += own
         users = left = len(self._paths)
         found: dict[Who, float] = {}
-        for same in self._ranked([""]):
+        for same in self._ranked([_ROOT]):
             found |= dict.fromkeys(same, left / users)
             left -= len(same)
         return found
 
-    def _ranked(self, accounts: Iterable[str]) -> Iterator[list[Who]]:
+    def _ranked(self, accounts: Iterable[int]) -> Iterator[list[Who]]:
         """Yield users in order, those that tie together; accounts that tie are looked at as one."""
-        levels = {member: self._level(member, above) for above in accounts for member in self._below.get(above, ())}
-        for tied in _groups(levels):
-            if users := [(member.account, member.user) for member in tied if member.is_user]:
+        levels = sorted([level for above in accounts for level in self._levels(above)])
+        for _, tied in groupby(levels, key=itemgetter(0)):
+            members = [member for _, member in tied]
+            if users := [who for member in members if (who := self._users[member]) is not None]:
                 yield users
-            if below := [member.account for member in tied if not member.is_user]:
+            if below := [member for member in members if self._users[member] is None]:
                 yield from self._ranked(below)
 
-    def _level(self, member: _Member, above: str) -> float:
-        """Return what is used for each share: the inverse of Slurm's LevelFS, so that nothing used is 0."""
-        if not above:
-            return self._used[member] / self._weights[member]
-        whole = self._used[_Member(above, "", is_user=False)]
-        return self._used[member] * self._shares[above] / whole / self._weights[member] if whole else 0.0
+    def _levels(self, above: int) -> list[tuple[float, int]]:
+        """Return what members have used for each share, and the members: the inverse of Slurm's LevelFS, so that
+        nothing used is 0."""
+        used, weights, below = self._used, self._weights, self._below.get(above, ())
+        if above == _ROOT:
+            return [(used[member] / weights[member], member) for member in below]
+        if not (whole := used[above]):
+            return [(0.0, member) for member in below]
+        shares = self._shares[above]
+        return [(used[member] * shares / whole / weights[member], member) for member in below]
 
 
-def _groups(levels: Mapping[_Member, float]) -> list[list[_Member]]:
-    """Return members grouped by level, in order of their levels."""
-    ordered = sorted(levels, key=lambda key: (levels[key], key))
-    return [list(same) for _, same in groupby(ordered, key=levels.__getitem__)]
+def _path(account: str, above: Mapping[str, str]) -> list[str]:
+    """Return an account and those above it, the nearest first."""
+    path = []
+    while account:
+        path.append(account)
+        account = above.get(account, "")
+    return path

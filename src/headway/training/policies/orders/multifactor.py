@@ -14,14 +14,14 @@ Departures: the size factor counts GPUs, where Slurm's counts nodes and CPUs; us
 default to those of the example in Slurm's manual, because Slurm's own default of 0 for all is fifo.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 import numpy as np
 
 from headway.errors import ExperimentError, unknown_name
 from headway.training.cluster import Cluster, Tenant
 from headway.training.jobstate import JobState, Status
-from headway.training.policies.orders.fair_tree import Who, fair_tree
+from headway.training.policies.orders.fair_tree import FairTree, Who
 from headway.training.policies.orders.rounds import RoundOrder
 from headway.training.queue import Key
 from headway.training.state import TrainingState
@@ -111,6 +111,16 @@ class Multifactor(RoundOrder):
         self._again_after = None if rules is None else rules.again_after
         self._known: dict[int, tuple[Who, float]] = {}
         """Of each job: whose usage it adds to, and the part of its priority that does not change with time."""
+        self._lease = 0
+        """The last one that it knows of."""
+        self._running: dict[int, tuple[Who, int, int]] = {}
+        """Of each job that runs: whose it is, and (offset, rate): at any time t it has held offset + rate * t."""
+        self._rates: dict[Who, tuple[int, int]] = {}
+        """The same, added up."""
+        self._live: dict[Who, int] = {}
+        """How many live jobs there are of each."""
+        self._planted: tuple[Set[Who], dict[str, int]] = frozenset(), {}
+        """The users in the Fair Tree, and weights of accounts."""
         self._whose: dict[Who, int] = {}
         self._columns = np.zeros(1024, dtype=[("whose", np.int64), ("fixed", np.float64)])
         """The same by the number of a job, for all keys at once; ``whose`` is a place in ``_whose``."""
@@ -146,16 +156,11 @@ class Multifactor(RoundOrder):
         """Return whose usage a job adds to (its tenant's, with the Fair Tree its user's), and the fixed part."""
         who = js.job.tenant, js.job.user if self.fair_tree else ""
         known = self._known[js.id] = who, self._fixed_part(js)
+        self._live[who] = self._live.get(who, 0) + 1
         if js.id >= len(self._columns):
             self._columns = np.resize(self._columns, max(js.id + 1, 2 * len(self._columns)))
         self._columns[js.id] = self._whose.setdefault(who, len(self._whose)), known[1]
         return known
-
-    def _all_known(self, state: TrainingState) -> Iterable[tuple[Who, float]]:
-        """Return what is known of all live jobs, in the order in which they came."""
-        if self._known.keys() != state.jobs.keys():  # it began with jobs that were there already
-            self._known = {job: self._known.get(job) or self._know(js) for job, js in state.jobs.items()}
-        return self._known.values()
 
     def _fixed_part(self, js: JobState) -> float:
         """Return what size, QOS, partition and TRES add, less its nice: the part that does not change with time."""
@@ -177,6 +182,9 @@ class Multifactor(RoundOrder):
         """Count what a job that has ended held, from the next period on."""
         who, _ = self._known.get(js.id) or self._know(js)
         del self._known[js.id]
+        self._live[who] -= 1
+        if not self._live[who]:
+            del self._live[who]
         self._ended[who] = self._ended.get(who, 0) + self._counted_as(js, js.attained)
 
     def factor(self, tenant: str, user: str = "") -> float:
@@ -185,13 +193,11 @@ class Multifactor(RoundOrder):
 
     def _calculate(self, now: int, state: TrainingState) -> None:
         """Decay what was used before, add what was held since, and derive each tenant's factor."""
-        held = dict(self._ended)
-        running = Status.RUNNING
-        for (who, _), js in zip(self._all_known(state), state.jobs.values(), strict=True):
-            if js.status is running:
-                held[who] = held.get(who, 0) + self._counted_as(js, js.attained + (now - js.since) * js.width)
-            elif js.attained:
-                held[who] = held.get(who, 0) + self._counted_as(js, js.attained)
+        known = self._known
+        if len(known) != len(state.jobs):  # it began with jobs that were there already
+            for js in state.jobs.values():
+                known.get(js.id) or self._know(js)
+        held = self._held(now, state)
         decay = 0.5 ** ((now - max(0, self._calculated)) / self.half_life)
         for who, attained in held.items():
             fresh = attained - self._counted.get(who, 0)
@@ -200,6 +206,39 @@ class Multifactor(RoundOrder):
         self._calculated = now
         self._factors = self._tree(state) if self.fair_tree else self._classic(state)
         self._fair = {who: factor * self._fair_most for who, factor in self._factors.items()}
+
+    def _held(self, now: int, state: TrainingState) -> dict[Who, int]:
+        """Return what all have held by now."""
+        known, held, running = self._known, dict(self._ended), Status.RUNNING
+        if self._counts:
+            for js in state.running.values():
+                who, attained = known[js.id][0], js.attained + (now - js.since) * js.width
+                held[who] = held.get(who, 0) + self._counted_as(js, attained)
+        else:
+            self._follow(state)
+            for who, (offset, rate) in self._rates.items():
+                held[who] = held.get(who, 0) + offset + rate * now
+        for js in [js for js in state.jobs.values() if js.attained and js.status is not running]:
+            who = known[js.id][0]
+            held[who] = held.get(who, 0) + self._counted_as(js, js.attained)
+        return held
+
+    def _follow(self, state: TrainingState) -> None:
+        """Take note of who has started and stopped since the last time."""
+        for job in self._running.keys() - state.running.keys():
+            self._count(*self._running.pop(job), -1)
+        for js in reversed(state.running.values()):  # the last to start come last
+            if js.lease <= self._lease:
+                break
+            if js.id in self._running:
+                self._count(*self._running[js.id], -1)
+            entry = self._running[js.id] = self._known[js.id][0], js.attained - js.since * js.width, js.width
+            self._count(*entry, +1)
+        self._lease = state.lease
+
+    def _count(self, who: Who, offset: int, rate: int, sign: int) -> None:
+        before = self._rates.get(who, (0, 0))
+        self._rates[who] = before[0] + sign * offset, before[1] + sign * rate
 
     def _counted_as(self, js: JobState, attained: int) -> int:
         """Return what a job has used, as its QOS counts it."""
@@ -221,9 +260,12 @@ class Multifactor(RoundOrder):
 
     def _tree(self, state: TrainingState) -> dict[Who, float]:
         """Return the Fair Tree factor of each user that has submitted something."""
-        usage = {who: 0.0 for who, _ in self._all_known(state)} | self._usage
+        usage = dict.fromkeys(self._live, 0.0) | self._usage
         weights = {name: account.weight for name, account in state.accounts.items()}
-        return fair_tree(usage, weights, self._tenants)
+        if (usage.keys(), weights) != self._planted:
+            self._planted = frozenset(usage), weights
+            self._users = FairTree(usage, weights, self._tenants)
+        return self._users.factors(usage)
 
 
 def _holdings(cluster: Cluster) -> dict[str, dict[str, int]]:

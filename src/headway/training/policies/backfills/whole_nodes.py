@@ -1,0 +1,165 @@
+"""What is free when, where a reservation takes all of its nodes: what running jobs hold, and reserved intervals.
+
+The same as a ``Profile`` with ``whole_nodes``, and quicker. Running jobs only give back as time passes, so that a node
+has enough for a job from some time on for ever; and nobody else uses a node while it is reserved. The earliest start is
+then the first gap between reserved intervals, from that time on, that is long enough.
+"""
+
+from bisect import bisect_left, insort
+from heapq import heappop, heappush
+
+from headway.training.jobstate import JobState
+from headway.training.policies.backfills.held import NEVER, Held
+from headway.training.policies.backfills.profile import Parts, Profile
+from headway.training.pool import host_share, members
+from headway.training.resources import Placement
+from headway.training.state import TrainingState
+
+
+class WholeNodes:
+    """Reserved intervals of all nodes beside what running jobs of whole GPUs hold."""
+
+    def __init__(self, held: Held, state: TrainingState) -> None:
+        self._held = held
+        self._state = state
+        self._intervals: list[list[tuple[int, int]]] = [[] for _ in held.times]
+        """(start, end) of reservations, in order."""
+        self.changed = 0
+        """Nodes, as a bit set, on which something is reserved."""
+
+    # --- changing it ------------------------------------------------------------------------------------------
+
+    def plan(self, js: JobState, parts: Parts, start: int, end: int) -> None:
+        """Reserve nodes."""
+        for node, _ in parts:
+            insort(self._intervals[node], (start, end))
+            self.changed |= 1 << node
+
+    def reserve(self, js: JobState, parts: Parts, start: int, end: int, sign: int = -1) -> bool:
+        """Reserve nodes from start to end, or with +1 what is left of a reservation no longer."""
+        if start >= end:
+            return True
+        if sign < 0:
+            self.plan(js, parts, start, end)
+            return True
+        for node, _ in parts:
+            intervals = self._intervals[node]
+            index = next(index for index, (first, last) in enumerate(intervals) if first <= start and last == end)
+            first, _ = intervals.pop(index)
+            if first < start:
+                insort(intervals, (first, start))
+        return True
+
+    def hold(self, js: JobState, placement: Placement, start: int, end: int) -> bool:
+        """Take note of a job that started; return whether no reservation was touched."""
+        sound = True
+        for node, _ in placement:
+            self._held.hold(node, start, self._state)
+            sound = sound and self._gap(node, start, end - start) == start
+        return sound
+
+    def reset(self, nodes: int) -> None:
+        """Drop all reservations on these nodes."""
+        for node in members(nodes):
+            self._intervals[node] = []
+        self.changed &= ~nodes
+
+    def forget(self, now: int) -> None:
+        """Drop what is past, of which there is little."""
+
+    # --- looking ----------------------------------------------------------------------------------------------
+
+    def fits(self, js: JobState, placement: Placement, start: int, length: int) -> bool:
+        """Return whether a job could hold this placement from ``start`` on without touching what is reserved."""
+        for node, mask in placement:
+            count = mask.bit_count()
+            if not self.has_room(node, count, *host_share(js, count), start, length):
+                return False
+        return True
+
+    def has_room(self, node: int, need: int, cpu_milli: int, memory_bytes: int, start: int, length: int) -> bool:
+        """Return whether a node has these amounts from ``start`` on for ``length``."""
+        enough = self._held.enough(node, need, cpu_milli, memory_bytes)
+        return enough <= start and self._gap(node, start, length) == start
+
+    def _gap(self, node: int, start: int, length: int) -> int:
+        """Return the first time from ``start`` on at which a node is not reserved for ``length``."""
+        for first, last in self._intervals[node]:
+            if last > start:
+                if first >= start + length:
+                    break
+                start = last
+        return start
+
+    def on_one_node(self, js: JobState, now: int, length: int) -> tuple[int, Parts]:
+        """Return the earliest start on one node, and the node with its GPUs; of equals the node that has the GPUs
+        first."""
+        need, every = js.gpus, self._intervals
+        best, where, since = NEVER, -1, None
+        for start, node in self._held.in_order(js.eligible, need, js.cpu_milli, js.memory_bytes):
+            if start > best:
+                break
+            if start < now:
+                start = now
+            for first, last in every[node]:
+                if last > start:
+                    if first >= start + length:
+                        break
+                    start = last
+            if start < best:
+                best, where, since = start, node, None
+            elif start == best < NEVER:
+                since = since or self._since(where, need, now)
+                if (sooner := self._since(node, need, now)) < since:
+                    where, since = node, sooner
+        return best, ((where, need),)
+
+    def _since(self, node: int, need: int, now: int) -> tuple[int, int]:
+        """Return from when on a node has so many GPUs and is not reserved, and the node."""
+        return self._gap(node, max(now, self._held.first(node, need)), 1), node
+
+    def on_nodes(self, js: JobState, now: int, length: int, domain: int = -1) -> tuple[int, Parts]:
+        """Return the earliest start over several nodes of a domain, and the GPUs on each."""
+        if js.nodes <= 1:
+            return self.to_profile().on_nodes(js, now, length, domain)
+        each = js.gpus // js.nodes
+        order = self._held.in_order(js.eligible & domain, each, *host_share(js, each))
+        fed, count = 0, len(order)
+        waits: list[tuple[int, int]] = []
+        """(first start, node)."""
+        able: list[tuple[int, int]] = []
+        """(a time, node): until then the node could begin, from where it was found on."""
+        while True:
+            while fed < count and (first := order[fed][0]) < NEVER and (not waits or first <= waits[0][0]):
+                node = order[fed][1]
+                heappush(waits, (self._gap(node, first if first > now else now, length), node))
+                fed += 1
+            if not waits:
+                return NEVER, ()
+            start = waits[0][0]
+            again = [node for until, node in able if until < start]
+            able = [wait for wait in able if wait[0] >= start]
+            while waits and waits[0][0] == start:
+                again.append(heappop(waits)[1])
+            for node in again:
+                if (sooner := self._gap(node, start, length)) > start:
+                    heappush(waits, (sooner, node))
+                else:
+                    able.append((self._reserved_from(node, start) - length, node))
+            if len(able) >= js.nodes:
+                rooms = sorted([(self._held.room(js, node, start), node) for _, node in able])
+                return start, tuple([(node, each) for _, node in rooms[: js.nodes]])
+
+    def _reserved_from(self, node: int, start: int) -> int:
+        """Return when a node that is not reserved now next is."""
+        intervals = self._intervals[node]
+        index = bisect_left(intervals, (start,))
+        return intervals[index][0] if index < len(intervals) else 2 * NEVER
+
+    def to_profile(self) -> Profile:
+        """Return the same as timelines."""
+        profile = Profile(self._held, self._state.pool.schedulable, whole_nodes=True)
+        for node in members(self.changed):
+            for start, end in self._intervals[node]:
+                profile.close(node, start, end)
+        return profile
