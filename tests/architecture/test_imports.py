@@ -25,7 +25,7 @@ ONLY_IN = {
     "uvicorn": {"live"},
     "torch": {"live", "profiling", "program"},
 }
-STANDS_ALONE = {"core": {"numpy", "pyarrow"}, "program": {"torch"}}
+STANDS_ALONE = {"core": {"numpy", "pyarrow"}, "program": {"torch", "threadpoolctl"}}
 """Packages that use the standard library and these only."""
 
 
