@@ -77,7 +77,7 @@ class Daemon:
                 log = os.open(self.place.folder.parent / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
                 for stream in (1, 2):
                     os.dup2(log, stream)
-                run_queue(self.place, str(GPUS), POLICY, HOUR, lambda line: print(line, flush=True), lambda: None)
+                run_queue(self.place, str(GPUS), POLICY, HOUR, (), lambda line: print(line, flush=True), lambda: None)
                 os._exit(0)
             except BaseException as problem:  # noqa: BLE001 - a forked child never returns into the caller
                 print(f"{type(problem).__name__}: {problem}", flush=True)

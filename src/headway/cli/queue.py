@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -41,6 +42,10 @@ def start(
         str, typer.Option(help="As in headway jobs simulate; that of before, or fifo+easy, if left out.")
     ] = "",
     estimate: Annotated[str, typer.Option(help="Run time of jobs whose users do not say it; 1h at first.")] = "",
+    profiles: Annotated[
+        list[str] | None,
+        typer.Option(help="Profiles of programs, for policies that divide CPUs: a file or folder.", metavar="FILE"),
+    ] = None,
     folder: FolderFlag = "",
     foreground: Annotated[bool, typer.Option("--foreground", help="Stay here; Ctrl-C ends the queue.")] = False,
 ) -> None:
@@ -56,11 +61,12 @@ def start(
         from headway.experiment.jobs.live import run_queue
 
         line = f"queue in {place.folder}, process {os.getpid()}"
-        run_queue(place, gpus, policy, guess, _stamped, lambda: console.note(line))
+        run_queue(place, gpus, policy, guess, profiles or (), _stamped, lambda: console.note(line))
         return
     if place.runs:
         raise QueueError(f"{place.folder}: a queue runs there already (process {place.pid})")
     words = [f"--gpus={gpus}", f"--policy={policy}", f"--estimate={estimate}", f"--folder={place.folder}"]
+    words += [f"--profiles={Path(path).expanduser().absolute()}" for path in profiles or ()]
     console.note(f"queue in {place.folder}: {_in_background(place, words)}; log: {place.log}")
 
 
@@ -116,6 +122,9 @@ def submit(
     memory: Annotated[str, typer.Option(help="Memory: 64GB. Not counted if left out.", metavar="SIZE")] = "",
     tenant: Annotated[str, typer.Option(help="Who it is for.")] = "default",
     estimate: Annotated[str, typer.Option(help="How long it takes: 2h.", metavar="TIME")] = "",
+    profile: Annotated[
+        str, typer.Option(help="What CPUs and memory do for it: the name of a profile of the queue.", metavar="NAME")
+    ] = "",
     name: Annotated[str, typer.Option(help="What it is called; else its script.")] = "",
     retries: Annotated[int, typer.Option(help="How often it is started again when it fails.", min=0)] = 0,
     grace: Annotated[
@@ -145,6 +154,7 @@ def submit(
         grace_s=parse_duration(grace, what="--grace") / SECOND,
         priority=priority,
         preemptible=not no_preempt,
+        model=profile,
     )
     console.say(str(client.ask(place_of(folder), asked)))
 

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +28,12 @@ WITHIN_S = 180.0
 class Bench:
     """A folder with a queue that the test turns."""
 
-    def __init__(self, folder: Path, policy: str = "fifo+easy", gpus: int = 4) -> None:
+    def __init__(self, folder: Path, policy: str = "fifo+easy", gpus: int = 4, profiles: Sequence[str] = ()) -> None:
         self.place = Place(folder / "queue")
         self.place.folder.mkdir(mode=0o700, parents=True)
         self.folder, self.log = folder, list[str]()
         self.machine: Machine = machine(str(gpus))
-        self._settings = msgspec.json.encode(settings_of(self.machine, policy, HOUR))
+        self._settings = msgspec.json.encode(settings_of(self.machine, policy, HOUR, profiles))
         self.queue = self.again(begin=True)
 
     def again(self, *, begin: bool = False) -> LiveQueue:

@@ -14,7 +14,9 @@ from headway.experiment.folder import open_run
 from headway.experiment.result import Run
 from headway.live.kernels import processes
 from headway.live.training.engine import SAVED
+from headway.training.events import Woke
 from headway.training.rows import Kind
+from headway.units import SECOND
 from tests.live.training.queues import Bench
 
 NASTY = (
@@ -238,3 +240,43 @@ def test_signals_that_the_queue_ignores_are_not_ignored_by_programs(bench: Bench
     finally:
         signal.signal(signal.SIGINT, before)
     assert bench.out(0) == "True\n"
+
+
+def test_a_policy_with_rounds_decides_at_their_ends_though_wake_ups_are_late(tmp_path: Path) -> None:
+    """Starts are at whole rounds on the tape, and what comes in between waits for the next one."""
+    made = Bench(tmp_path, "fifo+round(1s)")
+    jobs = [made.python("pass") for _ in range(3)]
+    made.over()
+    starts = made.past.tape.of(int(Kind.START))
+    assert sorted(starts[:, 2].tolist()) == jobs
+    assert all(time % SECOND == 0 for time in starts[:, 0].tolist())
+    made.check()
+
+
+def test_a_wake_up_that_comes_much_too_late_is_of_the_time_when_it_comes(tmp_path: Path) -> None:
+    made = Bench(tmp_path, "fifo+round(1s)")
+    cluster = made.queue.cluster
+    now = made.queue._clock()
+    cluster.wake_at(now + 1)
+    clock, made.queue.cluster._clock = made.queue.cluster._clock, lambda: now + 5 * SECOND
+    found = cluster.next()
+    made.queue.cluster._clock = clock
+    assert found is not None
+    assert found[0] == now + 5 * SECOND
+    assert found[1] == [Woke()]
+
+
+def test_a_job_runs_with_the_cpus_that_its_profile_asks_for(tmp_path: Path) -> None:
+    profile = tmp_path / "hungry.toml"
+    profile.write_text('model = "hungry"\ncpus = [0.5, 2]\nmemory = ["1MB"]\nthroughput = [[0.25], [1.0]]\n')
+    made = Bench(tmp_path, "fifo+tune+round(1s)", gpus=2, profiles=(str(profile),))
+    with pytest.raises(QueueError, match="--profile nobody: the queue has no such profile"):
+        made.python("pass", model="nobody")
+    job = made.python("pass", cpus=1, model="hungry")
+    made.over()
+    [start] = made.past.tape.of(int(Kind.START)).tolist()
+    assert start[2] == job
+    assert made.past.jobs[job].model == "hungry"
+    granted = [lease.order.cpu_milli for lease in made.past.leases]
+    assert granted == [min(2000, 1000 * len(made.machine.cpus))]
+    made.check()

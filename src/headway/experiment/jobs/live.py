@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from hashlib import sha256
 from time import monotonic_ns, time
 
 import msgspec
@@ -11,8 +12,11 @@ from headway.core.tape import Tape
 from headway.errors import QueueError, TapeError
 from headway.experiment.jobs.policy import policy_of
 from headway.experiment.jobs.scene import JobsScene, checked, with_paths
+from headway.experiment.jobs.speed import PROFILES_NAME
+from headway.files import write_whole
+from headway.formats.training import profile_file
 from headway.formats.training.cluster_table import ClusterTable, NodeGroup, build
-from headway.formats.training.settings import CostsTable, Experiment, JobsRunTable, PolicyTable
+from headway.formats.training.settings import CostsTable, Experiment, JobsRunTable, PolicyTable, SpeedTable
 from headway.live.clock import Clock
 from headway.live.training import cgroups, door
 from headway.live.training.local import LocalEngine
@@ -43,8 +47,8 @@ class Settings(msgspec.Struct, frozen=True):
     """Nanoseconds, of jobs whose users do not know."""
 
 
-def settings_of(found: Machine, policy: str, estimate: int) -> Settings:
-    """Return the settings of a queue on a machine, checked."""
+def settings_of(found: Machine, policy: str, estimate: int, profiles: Sequence[str] = ()) -> Settings:
+    """Return the settings of a queue on a machine, checked. ``profiles``: files that nobody changes."""
     node = NodeGroup(
         nodes=1,
         gpus=len(found.gpus),
@@ -57,13 +61,20 @@ def settings_of(found: Machine, policy: str, estimate: int) -> Settings:
         cluster=ClusterTable(node_groups=[node]),
         policy=with_paths(PolicyTable(name=policy), anchored),
         costs=CostsTable(migration=0),
+        speed=SpeedTable(profiles=list(profiles)),
         run=JobsRunTable(engine=LOCAL),
     )
     return Settings(checked(experiment)[0], found.gpus, estimate)
 
 
 def run_queue(
-    place: Place, gpus: str, policy: str, estimate: int, say: Callable[[str], None], on_open: Callable[[], None]
+    place: Place,
+    gpus: str,
+    policy: str,
+    estimate: int,
+    profiles: Sequence[str],
+    say: Callable[[str], None],
+    on_open: Callable[[], None],
 ) -> None:
     """Run a queue in a folder until it is ended; one that was there before is taken up.
 
@@ -78,6 +89,7 @@ def run_queue(
             found,
             policy or (was.experiment.policy.name if was is not None else POLICY),
             estimate or (was.estimate if was is not None else ESTIMATE),
+            _kept_profiles(place, profiles) or (was.experiment.speed.profiles if was is not None else ()),
         )
         encoded = msgspec.json.encode(settings)
         if past is not None and past.settings != encoded:
@@ -95,6 +107,19 @@ def run_queue(
             asyncio.run(door.serve(queue, place, on_open))
         finally:
             store.close()
+
+
+def _kept_profiles(place: Place, profiles: Sequence[str]) -> list[str]:
+    """Return copies of profiles in the folder of the queue, named by what is in them: a run keeps those it has."""
+    found = []
+    for path in profile_file.listed(profiles):
+        profile_file.read(path)  # refused here rather than in the middle of a run
+        data = path.read_bytes()
+        target = place.folder / PROFILES_NAME / f"{sha256(data).hexdigest()[:12]}-{path.name}"
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_whole(target, data, QueueError)
+        found.append(str(target))
+    return found
 
 
 def kept(past: Past) -> Settings:

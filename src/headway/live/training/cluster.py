@@ -28,6 +28,10 @@ from headway.training.job import Job
 from headway.training.jobstate import JobState
 from headway.training.respeed import Respeeded
 from headway.training.state import TrainingState
+from headway.units import SECOND
+
+MOST_LATE = SECOND
+"""A wake-up that comes later than this after its time happens when it comes."""
 
 
 class LiveCluster:
@@ -132,9 +136,17 @@ class LiveCluster:
                     self._inbox.append(JobProgressed(js.id, lease, expected))
 
     def next(self) -> tuple[int, Sequence[Event]] | None:
-        """Return what has happened since the last instant, in rank order; None: nothing."""
+        """Return what has happened since the last instant, in rank order; None: nothing.
+
+        A wake-up that is a little late, as all are, is an instant of its own at the time that was asked for: policies
+        with rounds decide at their ends and at no other time.
+        """
         now = max(self._clock(), self._last + 1)
         events, wakes = self._inbox, self._wakes
+        if wakes and max(self._last, now - MOST_LATE) < wakes[0] < now:
+            self._last = heappop(wakes)
+            self._wakes_at.discard(self._last)
+            return self._last, [Woke()]
         if wakes and wakes[0] <= now:
             while wakes and wakes[0] <= now:
                 self._wakes_at.discard(heappop(wakes))

@@ -31,6 +31,8 @@ class Submit(Struct, frozen=True, array_like=True, tag=0):
     grace_s: float = 30.0
     priority: int = 0
     preemptible: bool = True
+    model: str = ""
+    """What it trains: the profile that tells what CPUs and memory do for it; empty: not known."""
 
 
 class Cancel(Struct, frozen=True, array_like=True, tag=1):

@@ -126,6 +126,9 @@ class LiveQueue:
         if len(name) > LONGEST_NAME or not name.isprintable():
             raise QueueError(f"--name {name[:LONGEST_NAME]!r}: at most {LONGEST_NAME} letters, and all of them visible")
         estimate = asked.estimate or self._rules.estimate
+        if asked.model and asked.model not in self.state.speed.profiles:
+            known = "start the queue with --profiles FILE and a policy that divides CPUs, like las+round(1m)+tune"
+            raise QueueError(f"--profile {asked.model}: the queue has no such profile: {known}")
         if asked.gpu_milli != WHOLE_GPU_MILLI:
             raise QueueError(f"{asked.gpu_milli / WHOLE_GPU_MILLI:g} of a GPU: jobs of a queue have whole GPUs")
         share = asked.gpus * self._rules.cpu_milli_per_gpu if asked.gpus else 1000
@@ -145,6 +148,7 @@ class LiveQueue:
             preemptible=asked.preemptible,
             checkpoint_every=100 * 365 * DAY,
             retries=asked.retries,
+            model=asked.model,
             open_end=True,
         )
 
