@@ -1,4 +1,4 @@
-"""Synergy live: four torch programs under CPU quotas of a queue, CPUs divided evenly and as ``tune`` divides them.
+"""Synergy live: four torch programs under CPU quotas of a queue, divided evenly, by ``tune`` and by ``headway``.
 
     python -m bench.queue_synergy --out docs/background/results/live-training
 
@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from itertools import product
 from pathlib import Path
 
 from bench.serve_rows import Row, Rows
@@ -25,10 +26,10 @@ from headway.live.training.place import Place
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAMS = ROOT / "examples" / "profiling"
-JOBS = {"images": ("--step-ms", "20"), "language": ("--step-ms", "60")}
+JOBS = {"images": ("--step-ms", "30"), "language": ("--step-ms", "60")}
 CPUS = {"images": "0.25,0.5,0.8,1.2", "language": "0.1,0.2,0.35,0.5"}
 COPIES = 2
-DIVISIONS = ("proportional", "tune")
+DIVISIONS = ("proportional", "tune", "headway")
 ROUND = "5s"
 BEGUN_WITHIN_S = 120.0
 STEP = re.compile(r"^step (\d+) ")
@@ -125,21 +126,19 @@ def main() -> None:
                         speed = known.speed(round(1000 * row["cpus"]), known.memory_bytes[-1]) / 1e6
                         rows.add({"round": round_, "division": division, **row, "predicted": round(speed, 3)})
     summary.clear()
-    for name in JOBS:
-        summary.add(gain(name, rows))
+    for division, name in product(DIVISIONS, JOBS):
+        summary.add(gain(name, division, rows))
 
 
-def gain(name: str, rows: Rows) -> Row:
-    """Return what a program has of the division by ``tune``, measured and as its profile has it."""
-    row: Row = {"program": name}
+def gain(name: str, division: str, rows: Rows) -> Row:
+    """Return what a program has of a division, measured and as its profile has it, against the even one."""
+    row: Row = {"program": name, "division": division}
     means = {}
-    for division in DIVISIONS:
-        found = rows.found(program=name, division=division)
-        row[f"{division}_cpus"] = round(sum(each["cpus"] for each in found) / len(found), 2)
-        for key in ("steps_per_s", "predicted"):
-            means[division, key] = sum(each[key] for each in found) / len(found)
-        row[f"{division}_steps_per_s"] = round(means[division, "steps_per_s"], 2)
-    measured, predicted = (means["tune", key] / means["proportional", key] for key in ("steps_per_s", "predicted"))
+    for each, key in product((DIVISIONS[0], division), ("cpus", "steps_per_s", "predicted")):
+        found = rows.found(program=name, division=each)
+        means[each, key] = sum(row[key] for row in found) / len(found)
+    row |= {key: round(means[division, key], 2) for key in ("cpus", "steps_per_s")}
+    measured, predicted = (means[division, key] / means[DIVISIONS[0], key] for key in ("steps_per_s", "predicted"))
     return row | {"gain": round(measured, 2), "predicted_gain": round(predicted, 2)}
 
 

@@ -25,7 +25,17 @@ if TYPE_CHECKING:
         tune as tune,
         work as work,
     )
-    from headway.errors import HeadwayError as HeadwayError
+    from headway.errors import (
+        HeadwayError as HeadwayError,
+        NoServerError as NoServerError,
+        RequestError as RequestError,
+        RequestLateError as RequestLateError,
+        RequestLostError as RequestLostError,
+        RequestRefusedError as RequestRefusedError,
+        ServeError as ServeError,
+        TaskFailedError as TaskFailedError,
+        UnknownGraphError as UnknownGraphError,
+    )
     from headway.live.serving.client import AsyncClient as AsyncClient, client as client
     from headway.program.cached import CachedDataset as CachedDataset
     from headway.program.pipeline import graph as graph, model as model, task as task
@@ -43,7 +53,13 @@ _NAMES = {
     ),
     "AsyncClient": "live.serving.client",
     "client": "live.serving.client",
-    "HeadwayError": "errors",
+    **dict.fromkeys(
+        (
+            *("HeadwayError", "NoServerError", "RequestError", "RequestLateError", "RequestLostError"),
+            *("RequestRefusedError", "ServeError", "TaskFailedError", "UnknownGraphError"),
+        ),
+        "errors",
+    ),
     "CachedDataset": "program.cached",
     **dict.fromkeys(("graph", "model", "task"), "program.pipeline"),
     "step": "program.steps",

@@ -7,6 +7,7 @@ import pytest
 
 import headway as hw
 from headway.errors import ExperimentError
+from headway.experiment import distance as distance_module
 from headway.experiment.distance import compared
 
 
@@ -50,3 +51,11 @@ def test_what_has_no_common_workload_is_refused(jobs: hw.Work) -> None:
     other = hw.simulate(hw.fleet("compass", requests=5, workers=2), "hash")
     with pytest.raises(ExperimentError, match="a run of jobs and one of fleet have no common workload"):
         run.distance(other)
+
+
+def test_a_simulation_that_is_far_off_comes_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    few, many = (hw.simulate(hw.fleet("compass", requests=30, workers=count), "hash").stored for count in (1, 5))
+    monkeypatch.setattr(distance_module, "simulated", lambda live: few)
+    assert any("--overhead" in line for line in distance_module.distance(many, None).notes)
+    monkeypatch.setattr(distance_module, "simulated", lambda live: many)
+    assert not any("--overhead" in line for line in distance_module.distance(many, None).notes)

@@ -14,7 +14,7 @@ from headway.cli import console
 from headway.cli.app import app
 from headway.cli.flags import JsonFlag
 from headway.cli.serve import ServerFlag, TokenFlag
-from headway.errors import ServeError
+from headway.errors import ServeError, UnknownGraphError, unknown_name
 from headway.files import write_whole
 from headway.live.serving.client import AsyncClient, Client, deadline_of
 from headway.live.serving.load import Measured, Plan, event_loop, read_inputs, run_load
@@ -74,7 +74,10 @@ def _value(text: str) -> Any:
 
 
 def _example(client: Client, graph: str) -> Any:
-    examples = client.status().get("examples", {})
+    found = client.status()
+    examples = found.get("examples", {})
+    if graph not in found.get("server", {}).get("graphs", ()):
+        raise UnknownGraphError(unknown_name("graph", graph, sorted(found.get("server", {}).get("graphs", ()))))
     if graph not in examples:
         raise ServeError(f"graph {graph}: the application has no example of its input: give one as JSON or @FILE")
     return examples[graph]

@@ -69,6 +69,9 @@ def start(
         list[str] | None,
         typer.Option(help="Have Ray Serve choose the number of workers: min_replicas=1.", metavar="KEY=VALUE"),
     ] = None,
+    profile: Annotated[
+        str, typer.Option(help="Of headway profile model; else APP.profile.toml beside the file.", metavar="FILE")
+    ] = "",
     port: Annotated[int, typer.Option(help="Of HTTP; 0: any that is free.", min=0, max=65535)] = 8000,
     host: Annotated[str, typer.Option(help="Address of HTTP; any but loopback needs a token.")] = "127.0.0.1",
     no_http: Annotated[bool, typer.Option("--no-http", help="Serve programs of this user alone.")] = False,
@@ -101,13 +104,13 @@ def start(
     where = folder or path.stem
     doors = Doors(place_of(where), host, None if no_http else port, token_of(token_file), _body_bytes(body))
     check(doors)
-    sizes = {"slices": slices or None, "gpu_memory": gpu_memory or None}
+    sizes = {"slices": slices or None, "gpu_memory": gpu_memory or None, "profile": profile or None}
     settings = {"policy": policy, "workers": workers, **sizes, "set": set_keys or ()}
     work = api.work("fleet", scenario=str(path), **settings)
     kept, experiment = Path(out) if out else None, typed(copied(work.document), "settings")
     if engine == LOCAL:
         options = _options(path, where, devices, warm)
-        serve_app(experiment, options, doors, kept, console.note)
+        kept = serve_app(experiment, options, doors, kept, console.note)
     else:
         library("ray.serve")
         from headway.live.ray.deploy import Cluster

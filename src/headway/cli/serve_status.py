@@ -17,6 +17,7 @@ from headway.errors import ServeError
 from headway.live.serving.client import Client
 from headway.live.serving.place import find
 from headway.live.serving.tokens import token_of
+from headway.live.serving.values import wrapped
 from headway.report.terminal import framed
 from headway.units import SECOND, format_duration, format_size, parse_duration
 
@@ -42,7 +43,7 @@ def status(
         raise ServeError("--json and --watch do not go together: ask for --json again and again")
     with Client(server, token=token_of(token_file)) as client:
         if as_json:
-            console.print_json(client.status())
+            console.print_json(wrapped(client.status()))
         elif watch:
             _watch(client, pause)
         else:

@@ -18,6 +18,8 @@ from headway.units import counted
 if TYPE_CHECKING:
     from rich.table import Table
 
+FAR = 0.3
+"""A mean that is off by more than this share is worth a line."""
 FEW = 20
 """Percentiles of fewer subjects than this say little."""
 
@@ -25,6 +27,7 @@ FEW = 20
 def distance(first: StoredRun, second: StoredRun | None) -> Answer:
     """Return how far the second run is from the first; without a second, the simulation of the first."""
     domain = domain_of(first.scene.experiment)
+    is_live = second is None
     if second is None:
         second = simulated(first)
     elif (other := domain_of(second.scene.experiment)) is not domain:
@@ -38,7 +41,10 @@ def distance(first: StoredRun, second: StoredRun | None) -> Answer:
     record = compared(np.array([a[name] for name in common]), np.array([b[name] for name in common]))
     record = {"runs": [str(first.folder), str(second.folder)], **record}
     record |= {"only_in_first": len(a) - len(common), "only_in_second": len(b) - len(common)}
-    return Answer(record, [_table(record, domain.subject)], _notes(record, domain.subject))
+    notes = _notes(record, domain.subject)
+    if is_live and domain.if_far_off and abs(record["mean"]["off"] or 0) > FAR:
+        notes.append(f"the simulation is far from it: {domain.if_far_off}")
+    return Answer(record, [_table(record, domain.subject)], notes)
 
 
 def simulated(live: StoredRun) -> StoredRun:

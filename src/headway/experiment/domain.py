@@ -342,6 +342,8 @@ class Domain(ABC):
     """What is scheduled: arguments of its commands, in their order."""
     flags: tuple[Flag, ...]
     """The settings that have a flag, and a keyword in Python; those that matter most first."""
+    if_far_off: str = ""
+    """What to do where the simulation of a live run is far from it."""
     changes: tuple[str, ...] = ()
     """What a what-if may change, by the names of its flags; none where there is no what-if."""
     axes: tuple[Flag, ...] = ()

@@ -45,14 +45,25 @@ def serve_app(
     doors: Doors,
     out: Path | None = None,
     say: Callable[[str], None] = lambda line: None,
-) -> None:
-    """Serve until a signal or a client ends it; what was done is kept in the folder ``out``, if that is given."""
+) -> Path | None:
+    """Serve until a signal or a client ends it; return the folder of the run, if one was asked for with ``out``."""
+    if out is not None and (kept := free_folder(out)) != out:
+        say(f"{out} holds a run: this one is kept in {kept}")
+        out = kept
     with own_code():
         app = read_app(options.app)
         scene = live_scene(experiment, LOCAL, options.context_bytes, options.devices)
     about = _about(app, options, out)
     with opened(doors) as listener, shared(scene, options) as ready, served(scene, ready, out, say) as server:
         asyncio.run(serve(server, doors, listener, say=say, about=about, examples=examples_of(app)))
+    return out
+
+
+def free_folder(out: Path) -> Path:
+    """Return a folder for a run: the one that was asked for, or one beside it where an earlier server left its run."""
+    beside = (out.with_name(f"{out.name}-{number}") for number in count(2))
+    taken = out.is_dir() and any(out.iterdir())
+    return next(path for path in beside if not path.exists()) if taken else out
 
 
 @contextmanager
@@ -99,9 +110,8 @@ def served_on_ray(
     experiment: ServingExperiment, options: Options, out: Path | None, engine: Engine, say: Say
 ) -> Iterator[Server]:
     """Yield a server in its replica; one that takes the place of another keeps its run beside the first."""
-    if out is not None and out.exists():
-        out = next(path for number in count(2) if not (path := out.with_name(f"{out.name}-{number}")).exists())
-    with served(live_scene(experiment, RAY, options.context_bytes), options, out, say, engine) as server:
+    kept = None if out is None else free_folder(out)
+    with served(live_scene(experiment, RAY, options.context_bytes), options, kept, say, engine) as server:
         yield server
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.errors import ServeError
+from headway.errors import NoServerError, ServeError
 from headway.live import own_folder
 from headway.live.kernels import places
 
@@ -92,7 +92,7 @@ def find(text: str = "") -> Place:
         for place in tried:
             if place.runs:
                 return place
-        raise ServeError(f"no server runs in {named.folder}: {START}")
+        raise NoServerError(f"no server runs in {named.folder}: {START}")
     places_found = running()
     if len(places_found) > 1:
         names = ", ".join(place.folder.name for place in places_found)
@@ -100,5 +100,5 @@ def find(text: str = "") -> Place:
             f"several servers run here ({names}): say which with --server NAME; in Python, hw.client(NAME)"
         )
     if not places_found:
-        raise ServeError(f"no server runs here: {START}")
+        raise NoServerError(f"no server runs here: {START}")
     return places_found[0]
