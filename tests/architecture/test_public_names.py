@@ -15,9 +15,12 @@ from headway.experiment import common_flags
 from headway.experiment.registry import DOMAINS, domain
 
 API = [
-    *("AsyncClient", "CachedDataset", "HeadwayError", "Work", "backtest", "client", "compare", "environment"),
-    *("fleet", "gpu", "graph", "jobs", "model", "open", "plan", "predict", "run", "simulate", "step"),
-    *("steps", "sweep", "synthetic", "task", "tune", "work"),
+    *("AsyncClient", "CachedDataset", "HeadwayError", "NoServerError", "RequestError", "RequestLateError"),
+    *("RequestLostError", "RequestRefusedError", "ServeError", "TaskFailedError", "UnknownGraphError", "Work"),
+    *("backtest", "client", "compare", "environment", "fleet", "gpu"),
+    *("graph", "jobs", "model", "open", "plan", "predict"),
+    *("run", "simulate", "step", "steps", "sweep", "synthetic"),
+    *("task", "tune", "work"),
 ]
 RUN_NAMES = [
     *(
@@ -204,10 +207,10 @@ COMMANDS = {
     ],
     "gpu sweep": ["high", "low", "--policies", *GRID, *GPU, *CELLS],
     "gpu predict": ["high", "low", "--slo", "--floor", "--think", "--alone", "--seconds", "--seed", "--json"],
-    "queue start": ["--gpus", "--policy", "--estimate", "--folder", "--foreground"],
+    "queue start": ["--gpus", "--policy", "--estimate", "--profiles", "--folder", "--foreground"],
     "queue submit": [
-        *("command", "--gpus", "--cpus", "--memory", "--tenant", "--estimate", "--name", "--retries", "--grace"),
-        *("--priority", "--no-preempt", "--folder"),
+        *("command", "--gpus", "--cpus", "--memory", "--tenant", "--estimate", "--profile", "--name"),
+        *("--retries", "--grace", "--priority", "--no-preempt", "--folder"),
     ],
     "queue cancel": ["job", "--now", "--folder"],
     "queue stop": ["--kill", "--now", "--wait", "--folder"],
@@ -230,7 +233,18 @@ COMMANDS = {
             "--worker-option",
             "--scale",
         ),
-        *("--port", "--host", "--no-http", "--token-file", "--most-body", "--folder", "--out", "-o", "--set"),
+        *(
+            "--profile",
+            "--port",
+            "--host",
+            "--no-http",
+            "--token-file",
+            "--most-body",
+            "--folder",
+            "--out",
+            "-o",
+            "--set",
+        ),
     ],
     "serve status": ["--server", "--watch", "--every", "--token-file", "--json"],
     "serve drain": ["--server"],

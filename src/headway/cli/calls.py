@@ -75,9 +75,9 @@ def _value(text: str) -> Any:
 
 def _example(client: Client, graph: str) -> Any:
     found = client.status()
-    examples = found.get("examples", {})
-    if graph not in found.get("server", {}).get("graphs", ()):
-        raise UnknownGraphError(unknown_name("graph", graph, sorted(found.get("server", {}).get("graphs", ()))))
+    examples, known = found.get("examples", {}), found.get("graphs", ())
+    if graph not in known:
+        raise UnknownGraphError(unknown_name("graph", graph, sorted(known)))
     if graph not in examples:
         raise ServeError(f"graph {graph}: the application has no example of its input: give one as JSON or @FILE")
     return examples[graph]

@@ -2,8 +2,7 @@
 
 Everything above a scale (experiment files, runs, folders, seeds, comparison, sweep, replay, audit, report) is written
 once, against the three things here. ``Domain`` reads an experiment and prepares a ``Scene``; a ``Scene`` is a run
-before it begins; a ``View`` turns a tape into numbers, tables, stories and pages. The first two need neither polars nor
-plotly. A view is imported when something is to be shown.
+before it begins; a ``View`` turns a tape into what is shown. The first two need neither polars nor plotly.
 """
 
 from abc import ABC, abstractmethod
@@ -342,8 +341,7 @@ class Domain(ABC):
     """What is scheduled: arguments of its commands, in their order."""
     flags: tuple[Flag, ...]
     """The settings that have a flag, and a keyword in Python; those that matter most first."""
-    if_far_off: str = ""
-    """What to do where the simulation of a live run is far from it."""
+    if_far_off = ""  # what to do where a simulation is far from its live run
     changes: tuple[str, ...] = ()
     """What a what-if may change, by the names of its flags; none where there is no what-if."""
     axes: tuple[Flag, ...] = ()

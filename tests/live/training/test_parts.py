@@ -31,6 +31,14 @@ def test_whole_cpus_are_never_shared_while_there_are_enough(wanted: list[int]) -
     assert len(set(held)) == len(held)
 
 
+def test_parts_of_cpus_are_kept_by_quotas_where_there_are_some() -> None:
+    """Two programs with most of a CPU each must not share one."""
+    books = CpuBooks((0, 1), quotas=True)
+    assert books.given(1, 800) == ()
+    assert books.given(2, 1000) == (0,)
+    assert CpuBooks((0, 1)).given(1, 800) == (0,)
+
+
 def test_cpus_that_are_given_back_are_given_again_and_none_means_all() -> None:
     books = CpuBooks((3, 5, 7))
     assert books.given(1, 2000) == (3, 5)

@@ -55,7 +55,7 @@ class LocalEngine:
     ) -> None:
         """``devices``: by GPU what CUDA_VISIBLE_DEVICES calls it; ``cpus``: those that programs may run on."""
         self._folder, self._programs, self._devices = folder, programs, devices
-        self._cpus, self._cgroups = CpuBooks(cpus), cgroups
+        self._cpus, self._cgroups = CpuBooks(cpus, quotas=cgroups is not None), cgroups
         self._watched: dict[int, _Watch] = {}
 
     def folder_of(self, lease: int) -> Path:
@@ -135,11 +135,11 @@ class LocalEngine:
         cpus = self._cpus.given(order.lease, order.cpu_milli)
         if self._cgroups is not None:
             self._cgroups.make(order, cpus)
-        for pid in marked(watch.folder) if cpus else ():
+        for pid in marked(watch.folder):
             with contextlib.suppress(OSError):
                 for thread in os.listdir(f"/proc/{pid}/task"):
                     with contextlib.suppress(OSError):
-                        os.sched_setaffinity(int(thread), cpus)
+                        os.sched_setaffinity(int(thread), cpus or self._cpus.all)
 
     # --- ending -----------------------------------------------------------------------------------------------
 
