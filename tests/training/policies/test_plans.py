@@ -113,7 +113,7 @@ def _job(draw: st.DrawFn, cluster: Cluster) -> Job:
 
 
 @st.composite
-def _cases(draw: st.DrawFn) -> tuple[str, World]:
+def site_cases(draw: st.DrawFn) -> tuple[str, World]:
     cluster = draw(sites())
     jobs = workload(draw(st.lists(_job(cluster), min_size=4, max_size=30)))
     order = draw(
@@ -129,14 +129,14 @@ def _cases(draw: st.DrawFn) -> tuple[str, World]:
     return spec, World(cluster, jobs)
 
 
-@given(case=_cases())
+@given(case=site_cases())
 @settings(max_examples=200)
 def test_reservations_that_are_put_off_or_kept_leave_the_tape_as_it_was(case: tuple[str, World]) -> None:
     spec, world = case
     assert played(spec, world, eager=False)[0].digest == played(spec, world, eager=True)[0].digest
 
 
-@given(case=_cases(), every=st.integers(1, 3))
+@given(case=site_cases(), every=st.integers(1, 3))
 @settings(max_examples=100)
 def test_reservations_are_those_of_planning_everything_whenever_they_are_asked_for(
     case: tuple[str, World], every: int
