@@ -108,9 +108,10 @@ def resume(
     """Return the moment ``at`` of a simulated run: all steps of its tape up to and including that time.
 
     ``policy`` is fresh and not bound yet. With ``asking`` it is the policy that was recorded: it decides at each step
-    that it may remember, which rebuilds its memory, and has to decide what the tape says. Without, the recorded actions are carried out, and
-    the policy only orders the queue: so another policy can go on from here. Ends were noticed at multiples of
-    ``completions``. A live run is taken up with its state; programs that ran then end when their jobs are expected to.
+    that it may remember, which rebuilds its memory, and has to decide what the tape says. Without, the recorded actions
+    are carried out, and the policy only orders the queue: so another policy can go on from here. Ends were noticed at
+    multiples of ``completions``. A live run is taken up with its state; programs that ran then end when their jobs are
+    expected to.
     """
     if any(job.open_end for job in jobs):
         return _of_live(cluster, jobs, tape.until(at), at, policy, speed, costs, asking)
