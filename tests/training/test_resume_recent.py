@@ -57,9 +57,7 @@ def test_the_last_job_that_ended_before_its_time_is_where_it_is_asked_again() ->
     world = World(uniform(1, 4), JOBS)
     tape = drive(build("fifo+conservative(interval=0s)"), world).tape
     assert since("fifo+conservative(interval=0s)", world, tape.until(55 * SECOND)) == 50 * SECOND
-    assert (
-        since("fifo+conservative(interval=3s)", world, tape.until(55 * SECOND)) == 40 * SECOND
-    )  # 48 is near
+    assert since("fifo+conservative(interval=3s)", world, tape.until(55 * SECOND)) == 40 * SECOND  # 48 is near
     assert since("fifo+conservative(interval=1h)", world, tape) == -1
     assert since("srtf+conservative(interval=0s)", world, tape) == -1  # what was preempted may be remembered
     assert since("fifo+easy", world, tape) == -1
