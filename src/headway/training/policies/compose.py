@@ -116,7 +116,7 @@ class ComposedPolicy:
     def forgets(self) -> int | None:
         """Return the pause after which nothing is left of what it remembered when a job ends before its time; None
         where something may be."""
-        if not self._alone or self.preempts or self.round_length or self.order.one_instant:
+        if not self._alone or self.preempts or self.round_length:
             return None
         remembers = self.order.remembers or self.placement.remembers or hasattr(self.placement, "__copy__")
         return None if remembers else self.backfill.forgets
