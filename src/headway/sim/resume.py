@@ -18,6 +18,7 @@ from headway.core.scheduler import LOOK_UP_EVERY_STEPS, Scheduler, act, happen
 from headway.core.tape import Tape, TapeWriter
 from headway.errors import TapeError
 from headway.sim.faults import Faults
+from headway.sim.recent import asked_from, woken_for
 from headway.sim.training import SimulatedCluster
 from headway.training.actions import Action, StartJob, WakeAt
 from headway.training.cluster import Cluster
@@ -106,19 +107,24 @@ def resume(
 ) -> Moment:
     """Return the moment ``at`` of a simulated run: all steps of its tape up to and including that time.
 
-    ``policy`` is fresh and not bound yet. With ``asking`` it is the policy that was recorded: it decides at each step,
-    which rebuilds its memory, and has to decide what the tape says. Without, the recorded actions are carried out, and
-    the policy only orders the queue: so another policy can go on from here. Ends were noticed at multiples of
-    ``completions``. A live run is taken up with its state; programs that ran then end when their jobs are expected to.
+    ``policy`` is fresh and not bound yet. With ``asking`` it is the policy that was recorded: it decides at each step
+    that it may remember, which rebuilds its memory, and has to decide what the tape says. Without, the recorded actions
+    are carried out, and the policy only orders the queue: so another policy can go on from here. Ends were noticed at
+    multiples of ``completions``. A live run is taken up with its state; programs that ran then end when their jobs are
+    expected to.
     """
     if any(job.open_end for job in jobs):
         return _of_live(cluster, jobs, tape.until(at), at, policy, speed, costs, asking)
     state = TrainingState(cluster, to_come=len(jobs), arrangement=policy, speed=speed, costs=costs)
     policy.bind(state)
     moment = Moment(at, state, policy, SimulatedCluster(jobs, state, faults, completions=completions))
-    for count, step in enumerate(decode(jobs, tape.until(at))):
+    tape = tape.until(at)
+    since = asked_from(tape, jobs, policy, state) if asking else at + 1
+    for count, step in enumerate(decode(jobs, tape)):
         _again(moment, step)
-        for action in _asked(moment, step) if asking else map(partial(_as_held, state), step.actions):
+        if step.time == since:
+            policy.take_up(woken_for(tape, since))
+        for action in _asked(moment, step) if step.time >= since else map(partial(_as_held, state), step.actions):
             if (refusal := act(state, moment.executor, step.time, action)) is not None:
                 raise TapeError(f"the tape has an impossible action at {step.time} ns: {refusal}")
         if progress is not None and count % LOOK_UP_EVERY_STEPS == 0:

@@ -113,7 +113,7 @@ def _job(draw: st.DrawFn, cluster: Cluster) -> Job:
 
 
 @st.composite
-def _cases(draw: st.DrawFn) -> tuple[str, World]:
+def site_cases(draw: st.DrawFn) -> tuple[str, World]:
     cluster = draw(sites())
     jobs = workload(draw(st.lists(_job(cluster), min_size=4, max_size=30)))
     order = draw(
@@ -129,14 +129,14 @@ def _cases(draw: st.DrawFn) -> tuple[str, World]:
     return spec, World(cluster, jobs)
 
 
-@given(case=_cases())
+@given(case=site_cases())
 @settings(max_examples=200)
 def test_reservations_that_are_put_off_or_kept_leave_the_tape_as_it_was(case: tuple[str, World]) -> None:
     spec, world = case
     assert played(spec, world, eager=False)[0].digest == played(spec, world, eager=True)[0].digest
 
 
-@given(case=_cases(), every=st.integers(1, 3))
+@given(case=site_cases(), every=st.integers(1, 3))
 @settings(max_examples=100)
 def test_reservations_are_those_of_planning_everything_whenever_they_are_asked_for(
     case: tuple[str, World], every: int
@@ -152,4 +152,32 @@ def test_reservations_are_those_of_planning_everything_whenever_they_are_asked_f
 @settings(max_examples=100)
 def test_so_it_is_with_failing_nodes_quotas_shares_of_gpus_preemption_and_costs(world: World, order: str) -> None:
     spec = f"{order}+conservative(interval=2s)"
+    assert played(spec, world, eager=False)[0].digest == played(spec, world, eager=True)[0].digest
+
+
+def test_a_job_that_a_limit_holds_back_meanwhile_makes_the_plan_of_its_region_anew() -> None:
+    def job(submit: int, work: int, tenant: str, partition: str, estimate: int, user: str, memory: int = 0) -> Job:
+        times = {"submit": submit * SECOND, "work": work * SECOND, "estimate": estimate * SECOND}
+        return Job(0, gpus=1, tenant=tenant, partition=partition, user=user, memory_bytes=memory * GIB, **times)
+
+    host = {"cpu_milli": 2000, "memory_bytes": 4 * GIB}
+    nodes = (*(Node(f"n{node}", 1, "g") for node in range(3)), Node("n3", 1, "h", **host), Node("n4", 1, "h", **host))
+    parts = [Partition("p0", (0, 1)), Partition("p1", (2,), 1), Partition("p2", (3, 4), 2), Partition("both", (4,))]
+    rules = (
+        LimitRule("MaxGPUsPerUser", "gpus", 5000, per=("user",)),
+        LimitRule("GrpJobs", "jobs", 3, where=(("account", "a"),)),
+    )
+    jobs = [
+        job(0, 23, "a", "p1", 23, "y"),
+        job(4, 24, "a", "p1", 24, "x"),
+        job(12, 14, "a", "p1", 28, "y"),
+        job(31, 3, "b", "p0", 6, "x"),
+        job(34, 18, "a", "both", 15, "z"),
+        job(34, 26, "c", "both", 3, "x"),
+        job(39, 26, "a", "p0", 7, "z"),
+        job(43, 8, "c", "p0", 32, "y", 1),
+    ]
+    world = World(Cluster(nodes, partitions=tuple(parts), limits=rules), workload(jobs))
+    order = "multifactor(period=7s,max_age=60s,half_life=30s,fair_tree=true,size_weight=0)"
+    spec = f"{order}+conservative(depth=100,interval=4s)+spread"
     assert played(spec, world, eager=False)[0].digest == played(spec, world, eager=True)[0].digest

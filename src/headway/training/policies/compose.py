@@ -112,6 +112,19 @@ class ComposedPolicy:
         self.order.bind(state)
         self.divide_on(state)
 
+    @property
+    def forgets(self) -> int | None:
+        """Return the pause after which nothing is left of what it remembered when a job ends before its time; None
+        where something may be."""
+        if not self._alone or self.preempts or self.round_length:
+            return None
+        remembers = self.order.remembers or self.placement.remembers or hasattr(self.placement, "__copy__")
+        return None if remembers else self.backfill.forgets
+
+    def take_up(self, woken_for: int) -> None:
+        """Go on where nothing is left of what it remembered but the wake-up that is to come."""
+        self._woken_for = woken_for
+
     def divide_on(self, state: TrainingState) -> None:
         """Told whose CPUs, memory and storage it divides, and again when the nodes have become others."""
         if self.allocation is not None:

@@ -234,6 +234,9 @@ class Backfill(ABC):
     """Whether it promises GPUs to jobs that wait, and lets none start that would delay these."""
     remembers: ClassVar[bool] = False
     """Whether why a job waits depends on more that it was asked before than what it has reserved."""
+    forgets: int | None = None
+    """A pause between decisions after which a job that ends before its time leaves nothing of what it remembers; None
+    where something may be left."""
     reservations: Mapping[int, Reservation] = MappingProxyType({})
     """What it has promised, by job; empty for one that promises nothing."""
 

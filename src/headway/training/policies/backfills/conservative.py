@@ -52,7 +52,7 @@ class Conservative(Backfill):
         if interval < 0:
             raise ExperimentError(f"conservative(interval={interval}ns): must not be negative")
         self.depth = depth
-        self.interval = interval
+        self.interval = self.forgets = interval
         self.slurm = slurm
         self._plan = Plan(whole_nodes=slurm)
         self._promised: Mapping[int, Reservation] | None = None
