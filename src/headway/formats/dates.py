@@ -5,6 +5,7 @@ zone). Both are kept as they are: a wall clock is counted and shown as it stands
 the zone that was named, else in UTC.
 """
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -32,6 +33,18 @@ def zone_named(name: str, what: str = "trace.zone") -> tzinfo:
         return UTC if name == "UTC" else ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise ExperimentError(f"{what} {name!r} is no time zone: write a name like Europe/Berlin") from None
+
+
+def local_zone() -> str:
+    """Return the name of this machine's time zone; UTC where it cannot be told."""
+    named = os.environ.get("TZ", "").lstrip(":")
+    if not named:
+        named = os.path.realpath("/etc/localtime").partition("/zoneinfo/")[2]
+    try:
+        zone_named(named)
+    except ExperimentError:
+        return "UTC"
+    return named
 
 
 @dataclass(frozen=True, slots=True)

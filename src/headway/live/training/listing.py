@@ -9,8 +9,10 @@ from headway.training.replay import placement_of
 from headway.training.rows import REJOINS, Kind
 from headway.units import SECOND
 
-WAITING, RUNNING, ENDING = "waiting", "running", "ending"
-_ENDS = {int(Kind.FINISHED): "finished", int(Kind.FAILED): "failed", int(Kind.CANCELLED): "cancelled"}
+WAITING, RUNNING, ENDING, CANCELLED = "waiting", "running", "ending", "cancelled"
+RUNS = "runs"
+"""Said of a lease whose program is there."""
+_ENDS = {int(Kind.FINISHED): "finished", int(Kind.FAILED): "failed", int(Kind.CANCELLED): CANCELLED}
 _ENDS |= {int(Kind.KILL): "killed for another"}
 _STARTS, _STOPS, _AGAIN = (int(Kind.START), int(Kind.MIGRATE)), tuple(map(int, REJOINS)), int(Kind.QUEUED_AGAIN)
 _HANDLED = {*_STARTS, *_STOPS, _AGAIN, *_ENDS}
@@ -110,7 +112,7 @@ def _enter_leases(jobs: list[Listed], leases: tuple[Lease, ...]) -> None:
         if not 0 <= lease.order.job < len(jobs):
             continue
         job = jobs[lease.order.job]
-        told = lease.told or "runs"
+        told = lease.told or RUNS
         job.leases.append(
             {"lease": lease.order.lease, "gpus": list(lease.order.gpus), "reason": lease.reason, "told": told}
         )

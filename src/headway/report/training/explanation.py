@@ -25,7 +25,7 @@ from headway.sim.copies import Copies
 from headway.sim.faults import Faults
 from headway.sim.resume import Moment, resume
 from headway.training.actions import MigrateJob
-from headway.training.cause import Cause
+from headway.training.cause import Cause, CauseKind
 from headway.training.cluster import Cluster
 from headway.training.explain import why_waiting
 from headway.training.feasible import limit_refusal, quota_refusal
@@ -174,10 +174,12 @@ def explain(
     resuming: Callable[[int, TrainingState], None] | None = None,
     first: Callable[[Explanation], None] | None = None,
     drawing: Callable[[int, int], None] | None = None,
+    stopped: str = "",
 ) -> Explanation:
     """Explain a job at a time. ``policy`` is the one that wrote the tape, fresh; it is asked again along the way.
 
-    ``first`` is told all but the expected start as soon as that is known.
+    ``first`` is told all but the expected start as soon as that is known. ``stopped`` says why nothing is started at
+    all any more: it comes first, and nothing is expected then.
     """
     if not 0 <= job < len(jobs):
         raise TapeError(f"job {job} is not in this run; its jobs are 0 to {len(jobs) - 1}")
@@ -211,8 +213,13 @@ def explain(
         None,
         *_afterwards(Ledger(tape, jobs, cluster), job, at),
     )
+    if stopped:
+        others = tuple(cause for cause in found.causes if cause.kind is not CauseKind.NODES_DOWN)
+        found = replace(found, causes=(Cause(CauseKind.STOPPED, stopped), *others))
     if first is not None:
         first(found)
+    if stopped:
+        return found
     return replace(found, expected=expected_start(moment, job, before, draws=draws, seed=seed, progress=drawing))
 
 
