@@ -3,7 +3,7 @@
 from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
-from headway.training.counters import Counter, Submitted
+from headway.training.counters import Ageing, Counter, Nodes, Submitted
 
 if TYPE_CHECKING:
     from headway.training.holding import Limits
@@ -12,7 +12,19 @@ if TYPE_CHECKING:
 class LimitClass:
     """Jobs to which the same limits apply with the same amounts."""
 
-    __slots__ = ("alive", "also", "book", "bounds", "held_by", "names", "number", "submitted", "weights")
+    __slots__ = (
+        "ages",
+        "alive",
+        "also",
+        "book",
+        "bounds",
+        "held_by",
+        "names",
+        "nodes",
+        "number",
+        "submitted",
+        "weights",
+    )
 
     def __init__(
         self,
@@ -21,6 +33,7 @@ class LimitClass:
         bounds: tuple[tuple[Counter, int], ...],
         weights: tuple[int, ...],
         also: tuple[tuple[Counter, int, int], ...] = (),
+        ages: tuple[tuple[Ageing, bool], ...] = (),
     ) -> None:
         self.book = book
         self.number = number
@@ -38,6 +51,14 @@ class LimitClass:
         self.submitted = tuple(counter for counter, _ in bounds if isinstance(counter, Submitted))
         self.alive = (*self.submitted, *(counter for counter, _, _ in also if isinstance(counter, Submitted)))
         """Counters of jobs in the system: those that bind, and those in which its jobs only count."""
+        self.nodes = tuple(
+            counter
+            for counter in (*(each for each, _ in bounds), *(each for each, _, _ in also))
+            if type(counter) is Nodes
+        )
+        """Counters of nodes, both kinds."""
+        self.ages = ages
+        """Counters of jobs whose age counts, and whether each of them binds."""
 
     def __repr__(self) -> str:
         held = [(str(counter.rule), counter.of, counter.held, amount) for counter, amount in self.bounds]

@@ -10,7 +10,7 @@ from headway.experiment.result import Run
 
 HEADER = "JobID|User|Account|QOS|Partition|State|Submit|Start|End|Elapsed|Timelimit|ReqTRES"
 NODES = "NodeName=n1 CPUTot=64 RealMemory=640000 Gres=gpu:a100:8 State=IDLE Partitions=batch\n"
-QOS = "Name|Priority|MaxTRESPU|MaxWall|GrpJobsAccrue\nlong|10|gres/gpu=2|01:00:00|5\nshort|100|||\n"
+QOS = "Name|Priority|MaxTRESPU|MaxWall|UsageThres\nlong|10|gres/gpu=2|01:00:00|5\nshort|100|||\n"
 CONF = (
     "ClusterName=x\nAccountingStorageEnforce=limits\nPriorityType=priority/multifactor\nPriorityWeightQOS=1000\n"
     "SchedulerType=sched/builtin\n"
@@ -51,7 +51,7 @@ def test_a_limit_holds_a_job_back_and_qos_priorities_order_the_rest(folder: Path
 
 def test_what_is_not_followed_is_named_with_the_jobs_and_the_wait_it_may_concern(folder: Path) -> None:
     run = play(folder)
-    line = "not followed: GrpJobsAccrue=5 (age grows for all waiting jobs): may concern 2 jobs, which waited 0 h in all"
+    line = "not followed: UsageThres=5 (no job is held for its usage): may concern 2 jobs, which waited 0 h in all"
     assert line in run.notes
 
 

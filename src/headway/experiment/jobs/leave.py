@@ -32,10 +32,14 @@ def with_leave(
     for job in jobs:
         found = limits.class_of(job) if job.name in ran else None
         for counter, amount in found.bounds if found is not None else ():
-            if amount > counter.rule.highest and counter.rule in declared:
+            if amount > counter.rule.bound(counter.rule.loosest) and counter.rule in declared:
                 beyond.setdefault(counter.rule, []).append(amount)
     for rule, amounts in beyond.items():
-        most = f"{quantity(rule, rule.highest)} to {quantity(rule, max(amounts))}"
-        notes.append(f"{counted(len(amounts), 'job')} ran beyond {rule}: raised from {most}")
-    raised = (replace(rule, most=max(beyond[rule]), changes=()) if rule in beyond else rule for rule in cluster.limits)
+        most = f"{quantity(rule, rule.loosest)} to {quantity(rule, rule.bound(max(amounts)))}"
+        how = "lowered" if rule.least else "raised"
+        notes.append(f"{counted(len(amounts), 'job')} ran beyond {rule}: {how} from {most}")
+    raised = (
+        replace(rule, most=rule.bound(max(beyond[rule])), changes=()) if rule in beyond else rule
+        for rule in cluster.limits
+    )
     return replace(cluster, limits=tuple(raised)) if beyond else cluster

@@ -82,8 +82,6 @@ def _strays(site: SiteRules, tree: Tree, known: set[str]) -> Iterator[str]:
     for name, partition in partition_qos.items() if known else ():
         if name not in known:
             yield f"partition {partition}: its QOS {name} is not described: none of its limits is followed"
-        elif name in allowed:
-            yield f"QOS {name}: jobs that name it and jobs of partition {partition}, which has it, are counted apart"
     for qos in site.qos:
         for name in qos.preempts:
             if name not in known:

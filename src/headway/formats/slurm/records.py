@@ -50,6 +50,8 @@ class Qos:
     usage_factor: float = 1.0
     bounds: tuple[Bound, ...] = ()
     unread: tuple[Unread, ...] = ()
+    limit_factor: float | None = None
+    """Of GrpTRES and MaxTRES of associations so much counts for its jobs; None: all of it."""
 
 
 @dataclass(frozen=True, slots=True)

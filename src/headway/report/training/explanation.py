@@ -206,21 +206,25 @@ def explain(
         status,
         f"at {clock(at)} it has waited for {format_duration(at - js.since)} under {policy.name}",
         js.since,
-        why_waiting(before.horizon, moment.state, policy, js),
+        _causes(why_waiting(before.horizon, moment.state, policy, js), stopped),
         fits_now,
         ways,
         none,
         None,
         *_afterwards(Ledger(tape, jobs, cluster), job, at),
     )
-    if stopped:
-        others = tuple(cause for cause in found.causes if cause.kind is not CauseKind.NODES_DOWN)
-        found = replace(found, causes=(Cause(CauseKind.STOPPED, stopped), *others))
     if first is not None:
         first(found)
     if stopped:
         return found
     return replace(found, expected=expected_start(moment, job, before, draws=draws, seed=seed, progress=drawing))
+
+
+def _causes(causes: tuple[Cause, ...], stopped: str) -> tuple[Cause, ...]:
+    """Return causes with that first for which nothing is started at all; the nodes are out of service for the same."""
+    if not stopped:
+        return causes
+    return Cause(CauseKind.STOPPED, stopped), *(cause for cause in causes if cause.kind is not CauseKind.NODES_DOWN)
 
 
 # --- where the job is -----------------------------------------------------------------------------------------
