@@ -195,8 +195,7 @@ def explain(
         completions=completions,
         progress=resuming,
     )
-    js = moment.state.jobs[job]
-    delayed = js.status is Status.DELAYED
+    js, delayed = moment.state.jobs[job], moment.state.jobs[job].status is Status.DELAYED
     fits_now = not delayed and fits(moment.state, js, copy(policy.placement)) is not None
     ways, none = ((), {}) if fits_now or delayed else _ways(moment, js)
     found = Explanation(

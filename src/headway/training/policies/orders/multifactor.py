@@ -5,8 +5,8 @@ Age grows to 1 over ``max_age``. Fair-share is 2^(-usage/share): a tenant's part
 round). QOS and partition are their priorities against the largest one; those of QOSs stand in ``qos`` or, without it,
 in the cluster. ``tres`` weighs what a job asks for against what its partition has: ``gpu:5000/cpu:100/mem:50``. Of
 equal priorities the job that was submitted, or requeued by the rules of the cluster, first comes first. Everything is
-computed anew every ``period``, as Slurm does; what jobs will use is never looked at, only what they have held. Limits of
-the cluster may let the age of only so many waiting jobs grow.
+computed anew every ``period``, as Slurm does; what jobs will use is never looked at, only what they have held. Limits
+of the cluster may let the age of only so many waiting jobs grow.
 
 With ``fair_tree`` the fair-share factor is that of Slurm's Fair Tree over tenants and their users (its default), else
 the classic formula over tenants alone.
