@@ -323,6 +323,13 @@ def test_a_job_that_asks_for_less_than_the_least_never_starts() -> None:
     assert starts(eased) == {0: 5, 1: 1}
 
 
+def test_a_job_without_gpus_counts_its_cpus_on_each_of_its_nodes() -> None:
+    rule = LimitRule("MaxCpu", "cpus", 8000, per=("user",))
+    one = {"user": "a", "cpu_milli": 4000}
+    jobs = [job(0, 50, 0, nodes=2, **one), job(1, 10, 0, nodes=1, **one), job(2, 10, 1, user="a", cpu_milli=4000)]
+    assert starts(ran("fifo", jobs, rule, nodes=2)) == {0: 0, 1: 50, 2: 50}
+
+
 def test_a_preempted_job_gives_back_what_counted() -> None:
     rule = LimitRule("MaxJobs", "jobs", 1, (("user", "a"),))
     jobs = [job(0, 100, 8, user="a"), job(1, 10, 8, user="b"), job(2, 5, 8, user="a")]

@@ -99,17 +99,18 @@ class NaiveLimits(NaiveCluster):
         """What a job holds of what a rule counts."""
         if rule.gpu_type and job.gpu_types != (rule.gpu_type,):
             return 0
+        each = self.nodes(job) if not job.gpus else 1
         return {
             "gpus": job.width_milli,
-            "cpus": job.cpu_milli,
-            "memory": job.memory_bytes,
+            "cpus": job.cpu_milli * each,
+            "memory": job.memory_bytes * each,
             "nodes": self.nodes(job),
             "jobs": 1,
             "ageing": 1,
             "wall": job.estimate,
             "gpus_per_node": job.gpus // self.nodes(job) * job.gpu_milli,
-            "cpus_per_node": job.cpu_milli // self.nodes(job) // 1000 * 1000,
-            "memory_per_node": job.memory_bytes // self.nodes(job),
+            "cpus_per_node": job.cpu_milli * each // self.nodes(job) // 1000 * 1000,
+            "memory_per_node": job.memory_bytes * each // self.nodes(job),
         }[rule.kind]
 
     def nodes(self, job: Job) -> int:

@@ -36,23 +36,24 @@ def weight(rule: LimitRule, job: Job, largest: int) -> int:
     if rule.gpu_type and job.gpu_types != (rule.gpu_type,):
         return 0
     nodes = job.nodes or -(-job.gpus // largest) or 1
+    cpu_milli, memory_bytes = job.host
     match rule.kind:
         case "gpus_per_node":
             return job.gpus // nodes * job.gpu_milli
         case "cpus_per_node":
-            return job.cpu_milli // nodes // 1000 * 1000
+            return cpu_milli // nodes // 1000 * 1000
         case "memory_per_node":
-            return job.memory_bytes // nodes
+            return memory_bytes // nodes
         case "licences":
             return 0 if job.terms is None else dict(job.terms.licences).get(rule.licence, 0)
         case "gpus" | "gpu_time" | "running_gpu_time":
             return job.gpus * job.gpu_milli
         case "cpus" | "cpu_time" | "running_cpu_time":
-            return job.cpu_milli
+            return cpu_milli
         case "wall_time" | "running_wall_time":
             return 1000
         case "memory":
-            return job.memory_bytes
+            return memory_bytes
         case "nodes":
             return nodes
         case "wall":

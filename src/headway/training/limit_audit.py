@@ -158,16 +158,18 @@ class LimitBooks:
         if gpu_type and list(job.gpu_types) != [gpu_type]:
             return 0
         nodes = job.nodes or max(1, (job.gpus + self._most_gpus - 1) // max(1, self._most_gpus))
+        times = 1 if job.gpus else nodes  # what a job without GPUs asks for is on each of its nodes
+        cpu_milli, memory_bytes = job.cpu_milli * times, job.memory_bytes * times
         if resource.endswith("_per_node"):
-            each = {"gpus": job.gpus, "cpus": job.cpu_milli // 1000, "memory": job.memory_bytes}[resource[:-9]] // nodes
+            each = {"gpus": job.gpus, "cpus": cpu_milli // 1000, "memory": memory_bytes}[resource[:-9]] // nodes
             return each * {"gpus": job.gpu_milli, "cpus": 1000, "memory": 1}[resource[:-9]]
         return {
             "gpus": job.width_milli,
             "gpu_time": job.width_milli,
-            "cpus": job.cpu_milli,
-            "cpu_time": job.cpu_milli,
+            "cpus": cpu_milli,
+            "cpu_time": cpu_milli,
             "wall_time": 1000,
-            "memory": job.memory_bytes,
+            "memory": memory_bytes,
             "nodes": nodes,
             "wall": job.estimate,
         }.get(resource, 1)

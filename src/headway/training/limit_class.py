@@ -1,6 +1,6 @@
 """Jobs to which the same limits apply, and which would add the same to each: what holds one back holds all."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING
 
 from headway.training.counters import Ageing, Counter, Nodes, Submitted
@@ -74,3 +74,8 @@ class LimitClass:
     def amount(self, counter: Counter) -> int:
         """Return what one of its jobs would add to a counter."""
         return next(amount for each, amount in self.bounds if each is counter)
+
+    def counted(self) -> Iterator[tuple[Counter, int, bool]]:
+        """Yield all counters in which its jobs count, what one of them holds of each, and whether it binds them."""
+        yield from ((counter, held, True) for (counter, _), held in zip(self.bounds, self.weights, strict=True))
+        yield from ((counter, held, False) for counter, _, held in self.also)

@@ -64,6 +64,18 @@ def test_a_job_that_ran_beyond_a_limit_had_leave(folder: Path) -> None:
     assert any("QOSMaxWallDurationPerJobLimit@qos:long: raised from " in note for note in run.notes)
 
 
+def test_a_limit_below_what_was_held_at_once_is_said(folder: Path) -> None:
+    rows = [HEADER, *(row(job, "long", 1) for job in range(1, 6)), row(9, "short", 2)]
+    (folder / "sacct.txt").write_text("\n".join(rows) + "\n")
+    assert any(
+        "limit QOSMaxGRESPerUser@qos:long is below what was held at once: 3 of 5 starts of eve in the record went "
+        "beyond 2 GPUs, up to 5 GPUs" in note
+        for note in play(folder).notes
+    )
+    (folder / "qos.txt").write_text(QOS.replace("gres/gpu=2", "gres/gpu=5"))
+    assert not any("held at once" in note for note in play(folder).notes)
+
+
 def test_a_loop_among_accounts_is_one_line(folder: Path) -> None:
     (folder / "qos.txt").write_text("Account|ParentName|QOS\na|b|long\nb|a|long\n")
     with pytest.raises(InputError, match="account a is below itself: a under b under a"):

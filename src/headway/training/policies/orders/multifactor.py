@@ -182,7 +182,7 @@ class Multifactor(RoundOrder):
 
     def _asked(self, js: JobState) -> float:
         """Return the weighted parts of its partition's resources that a job asks for."""
-        asked = {"gpu": js.width, "cpu": js.job.cpu_milli, "mem": js.job.memory_bytes}
+        asked = dict(zip(TRES, (js.width, *js.job.host), strict=True))
         holds = self._holds.get(js.job.partition, self._holds[""])
         return sum(weight * min(1.0, asked[name] / max(1, holds[name])) for name, weight in self._tres.items())
 
