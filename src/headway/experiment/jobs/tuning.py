@@ -1,7 +1,7 @@
 """Search rules of a site for a stated aim: every combination of some knobs on a first window, the best on a later one.
 
 A combination is better than the present rules if the aim's mean over the same jobs is lower, the interval of that
-change does not reach zero, what is to be kept rises by no more than its tolerance, and no more jobs are refused. The
+change does not reach zero, what is to be kept rises by no more than its tolerance, and no job is refused that ran. The
 best of them on the first window is played on the later one beside the present rules, and has to be better there too.
 """
 
@@ -34,7 +34,6 @@ from headway.formats.slurm.commands import commands
 from headway.formats.slurm.modify import Value, modified
 from headway.formats.slurm.records import SiteRules
 from headway.formats.training.settings import Experiment
-from headway.metrics.bootstrap import FEWEST_JOBS
 from headway.metrics.compare import Sample
 from headway.metrics.training.changes import Change, changed, mean
 from headway.metrics.training.ledger import Ledger
@@ -49,6 +48,8 @@ MOST = 1000
 """More combinations are refused."""
 LEAST_S = 60.0
 """What is to be kept may rise by a minute, however little it was."""
+_FEW = 0.01
+"""So much of the jobs may leave the queue that completed before: users who cancelled while they waited."""
 LEVEL = 0.95
 _WHOLE = 2
 """The place of both windows together."""
@@ -88,10 +89,9 @@ class Trial:
 
     @property
     def unsure(self) -> bool:
-        """Return whether too few jobs count for an interval of the aim's change."""
-        if self.error or not self.changes or self.changes[0].interval is not None:
-            return False
-        return _completed(self.samples[0]) < FEWEST_JOBS or self.changes[0].value is not None
+        """Return whether the aim is lower, and too few jobs count for an interval of that change."""
+        change = self.changes[0] if self.changes and not self.error else Change()
+        return change.interval is None and change.value is not None and change.value < 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +313,7 @@ def _compared(
             trials.append(Trial(chosen, own if not errors.get(number) else (), errors.get(number, "")))
             continue
         changes = tuple(changed(mine, base, search.level) for mine, base in zip(own, reference, strict=True))
-        refused = max(_completed(base) - _completed(mine) for mine, base in zip(own, reference, strict=True))
+        refused = max(len(base.names) - len(mine.names) for mine, base in zip(own, reference, strict=True))
         missed = tuple(_missed(search.aims, own, reference, refused))
         trials.append(Trial(chosen, own, "", changes, max(0, refused), missed))
     return trials
@@ -326,7 +326,11 @@ def _completed(sample: Sample) -> int:
 def _missed(aims: Sequence[Aim], own: Sequence[Sample], reference: Sequence[Sample], refused: int) -> Iterator[str]:
     """Yield what was to be kept and is not."""
     if refused > 0:
-        yield f"{counted(refused, 'job')} no longer run"
+        yield f"{counted(refused, 'job')} can no longer run"
+    both = [(_completed(base), _completed(mine)) for mine, base in zip(own, reference, strict=True)]
+    gone = max(before - after - _FEW * before for before, after in both)
+    if gone > 0 and not refused:
+        yield "more than 1 % of the jobs no longer complete"
     for aim, mine, base in list(zip(aims, own, reference, strict=True))[1:]:
         after, before = mean(mine.jct_s), mean(base.jct_s)
         if after is not None and before is not None and after > max(before * (1 + aim.tolerance), before + LEAST_S):

@@ -37,7 +37,7 @@ def notes(record: Row) -> list[str]:
     level = f"{100 * record['confidence']:.4g} %"
     told = [
         f"note: better means: the {record['lower']} is lower over the same jobs, the {level} interval of the change "
-        "(paired by job, in batches) does not reach zero, no more jobs are refused"
+        "(paired by job, in batches) does not reach zero, no job is refused that ran, at most 1 % no longer complete"
         + "".join(f", the {each['aim']} rises by at most {100 * each['tolerance']:.4g} %" for each in record["keep"])
         + "; on both windows"
     ]
