@@ -11,10 +11,10 @@ import typer
 
 from headway.cli import console
 from headway.cli.flags import JsonFlag
-from headway.cli.queue import FolderFlag, queue
+from headway.cli.queue import FolderFlag, JobArgument, queue
 from headway.errors import QueueError
 from headway.live.training import client
-from headway.live.training.listing import CANCELLED, ENDING, RUNNING, RUNS, WAITING, Listed, listed
+from headway.live.training.listing import CANCELLED, ENDING, RUNNING, RUNS, WAITING, Listed, listed, numbered
 from headway.live.training.local import logs_of, runs_still
 from headway.live.training.messages import Status, described
 from headway.live.training.place import Place, place_of
@@ -22,7 +22,6 @@ from headway.live.training.store import Past, jobs_by_run, read
 from headway.report.terminal import framed
 from headway.units import SECOND, counted, format_duration, format_size
 
-JobArgument = Annotated[int, typer.Argument(help="The job's number.", metavar="JOB")]
 RunFlag = Annotated[
     int | None, typer.Option("--run", help="An earlier run of the queue, by its number; else the last.", metavar="RUN")
 ]
@@ -94,8 +93,8 @@ def show(job: JobArgument, run: RunFlag = None, folder: FolderFlag = "", as_json
     )
     where = place.folder if run is None else place.run(past.run)
     if found.state == WAITING:
-        console.note(f"why it waits: headway explain {where} {job}")
-    console.note(f"all that happened to it: headway story {where} {job}")
+        console.note(f"why it waits: headway explain {where} {found.id}")
+    console.note(f"all that happened to it: headway story {where} {found.id}")
 
 
 def _leases(job: Listed) -> Iterator[str]:
@@ -121,20 +120,19 @@ def logs(
     headway queue logs -f 7
     """
     place = place_of(folder)
-    past, now_s = _past(place, run)
-    _job(past, now_s, job)
-    path = logs_of(place.run(past.run), job)[int(errors)]
+    past, _ = _past(place, run)
+    files = logs_of(place.run(past.run), numbered(past, job))
     out = getattr(sys.stdout, "buffer", None)
     handle: BinaryIO | None = None
     try:
         while True:
             over = _over(place, job, run) if follow else "asked once"
-            handle = handle or _opened(path)
+            handle = handle or _opened(files[int(errors)])
             while handle is not None and (data := handle.read(1 << 16)):
                 out.write(data) if out is not None else sys.stdout.write(data.decode(errors="replace"))
             sys.stdout.flush()
             if over:
-                _tell_of_errors(*logs_of(place.run(past.run), job), errors)
+                _tell_of_errors(*files, errors)
                 if "no queue" in over:
                     console.note(over)
                 return
@@ -144,7 +142,7 @@ def logs(
             handle.close()
 
 
-def _over(place: Place, job: int, run: int | None) -> str:
+def _over(place: Place, job: str, run: int | None) -> str:
     """Return why nothing more will be printed by a job: it has ended, or waits while no queue runs; else nothing."""
     alone = not place.runs  # before the store is read: what happened until then stands there
     past, now_s = _past(place, run)
@@ -203,11 +201,8 @@ def _past(place: Place, run: int | None = None) -> tuple[Past, float]:
     return past, time.time() - past.began.wall_s
 
 
-def _job(past: Past, now_s: float, number: int) -> Listed:
-    jobs = listed(past, now_s)
-    if not 0 <= number < len(jobs):
-        raise QueueError(f"job {number}: there is no such job: headway queue list --all shows them")
-    return jobs[number]
+def _job(past: Past, now_s: float, job: str) -> Listed:
+    return listed(past, now_s)[numbered(past, job)]
 
 
 def _head(place: Place) -> str:

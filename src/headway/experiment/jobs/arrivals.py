@@ -113,7 +113,7 @@ def anywhere(cluster: Cluster, jobs: tuple[Job, ...], notes: list[str]) -> tuple
     named = sum(1 for job in jobs if job.partition)
     if cluster.partitions or not named:
         return jobs
-    notes.append(f"the cluster has no partitions: those that {named:,} jobs name are ignored")
+    notes.append(f"the cluster has no partitions: those of {counted(named, 'job')} are ignored")
     return altered(jobs, {"partition": [""] * len(jobs)})
 
 
@@ -191,7 +191,7 @@ def unknown_licences(cluster: Cluster, jobs: Sequence[Job], waits: Mapping[str, 
             count, waited = found.get(name, (0, 0))
             found[name] = count + 1, waited + waits.get(job.name, 0)
     return [
-        f"not followed: licence {name} (how many there are is not given): may concern {count:,} jobs"
+        f"not followed: licence {name} (how many there are is not given): may concern {counted(count, 'job')}"
         + (f", which waited {waited / HOUR:,.0f} h in all" if waits else "")
         for name, (count, waited) in found.items()
         if name not in known

@@ -24,6 +24,7 @@ from headway.metrics.training.verdict import Verdict, unjudged, verdict_of
 from headway.report.progress import progress_bar
 from headway.report.training.backtest import errors_line, missed, reasons_table, tables, verdict_lines
 from headway.training.limits import ANY
+from headway.units import counted
 
 SITE = "site"
 WITHOUT_CONFIG = "multifactor+conservative"
@@ -89,7 +90,7 @@ def _answered(
     said = [f"note: {note}" for note in notes]
     if csv:
         write_whole(Path(csv), first.table.write_csv(), ExperimentError, f"--csv {csv}")
-        said.append(f"{csv}: {first.table.height:,} jobs under {policies[0]}")
+        said.append(f"{csv}: {counted(first.table.height, 'job')} under {policies[0]}")
     return Answer(records, shown, said, stopped=stopped)
 
 

@@ -73,7 +73,7 @@ def explain(
 
 def moment_of(stored: StoredRun, at: str | None, job: int) -> int:
     """Return the moment that is meant, which has to lie within what is recorded; the middle of the job's first wait."""
-    last, live = int(stored.tape.column("time")[-1]), _now(stored)
+    last, live = int(stored.tape.column("time")[-1]), now(stored)
     whole = stored.complete or stored.scene.experiment.run.engine  # that of a run that was cut short may be half a step
     end = max(last, live) if live is not None else last if whole else max(0, last - 1)
     if at is None and live is not None and job not in last_rows(stored.tape):
@@ -94,18 +94,18 @@ def moment_of(stored: StoredRun, at: str | None, job: int) -> int:
     return time
 
 
-def _now(stored: StoredRun) -> int | None:
+def now(stored: StoredRun) -> int | None:
     """Return how far the run of a queue is by now; None for any other, and where a later one has begun."""
     if not stored.scene.experiment.run.engine:
         return None
-    from headway.experiment.jobs.queue_folder import now
+    from headway.experiment.jobs.queue_folder import now as now_of
 
-    return now(stored.folder)
+    return now_of(stored.folder)
 
 
 def _stopped(stored: StoredRun, time: int) -> str:
     """Say that the queue of a run does not run, where that is asked about now; else nothing."""
-    if _now(stored) is None or time <= int(stored.tape.column("time")[-1]):
+    if now(stored) is None or time <= int(stored.tape.column("time")[-1]):
         return ""
     from headway.experiment.jobs.queue_folder import stopped
 

@@ -267,7 +267,7 @@ def prepare(experiment: Experiment) -> JobsScene:
     experiment, cluster = with_times(experiment, cluster, made, notes)
     if table.leave_out:
         jobs = without(jobs, set(table.leave_out))
-        notes.append(f"{len(made.jobs) - len(jobs):,} jobs left out by name")
+        notes.append(f"{len(made.jobs) - len(jobs):,} of {len(made.jobs):,} jobs left out by name")
     cluster, jobs = divide(cluster, jobs, experiment.cluster.tenancy, experiment.cluster.sizing)
     jobs = anywhere(cluster, jobs, notes)
     notes += about_nobody(read.site, read.rules, jobs) if read.changed else ()

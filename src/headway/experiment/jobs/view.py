@@ -177,6 +177,7 @@ class JobsView(View):
             speed=scene.speed(),
             costs=scene.costs(),
             name=scene.policy_name(),
+            now=questions.now(stored) or 0,
         )
         return told if scene.calendar is None else Dated(told, scene.calendar)
 

@@ -23,7 +23,7 @@ from headway.training.cluster import Qos, Tenant
 from headway.training.job import Job
 from headway.training.limits import LimitRule
 from headway.training.preemption_rules import Preemption, check_lists
-from headway.units import HOUR
+from headway.units import HOUR, counted
 
 _Kind = tuple[str, str, str, str]
 FOLLOWED_FLAGS = ("denyonlimit", "overpartqos", "partitiontimelimit", "partitionmaxnodes", "nodecay", "")
@@ -164,7 +164,7 @@ class Concern:
     def __str__(self) -> str:
         why = f" ({self.rule.why})" if self.rule.why else ""
         waited = "" if self.wait is None else f", which waited {self.wait / HOUR:,.0f} h in all"
-        return f"not followed: {self.rule.what}{why}: may concern {self.jobs:,} jobs{waited}"
+        return f"not followed: {self.rule.what}{why}: may concern {counted(self.jobs, 'job')}{waited}"
 
 
 def concerns(

@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from headway.core.replay import rows_of
+from headway.errors import QueueError
 from headway.live.training.store import Lease, Past
 from headway.training.replay import placement_of
 from headway.training.rows import REJOINS, Kind
@@ -48,6 +49,15 @@ class Listed:
     def record(self) -> dict[str, Any]:
         """Return it as JSON, for a program."""
         return asdict(self)
+
+
+def numbered(past: Past | None, job: str) -> int:
+    """Return the number of a job that is named by it, or by its name; QueueError where there is none."""
+    jobs = past.jobs if past is not None else ()
+    for each in jobs:
+        if job in (str(each.id), each.name):
+            return each.id
+    raise QueueError(f"job {job}: there is no such job: headway queue list --all shows them")
 
 
 def listed(past: Past, now_s: float) -> list[Listed]:

@@ -37,7 +37,7 @@ from headway.training.policies.preemption import fits
 from headway.training.rows import Kind
 from headway.training.speed import Costs, SpeedModel
 from headway.training.state import TrainingState
-from headway.units import HOUR, SECOND, WHOLE_GPU_MILLI, clock, format_duration, to_seconds
+from headway.units import HOUR, SECOND, WHOLE_GPU_MILLI, clock, counted, format_duration, to_seconds
 
 PREEMPTION, MOVES = "preemption", "moves"
 _ENDS = {
@@ -291,7 +291,7 @@ def _run_times(expected: Expected) -> str:
         return f"run times taken from the trace where none was announced: fewer than {LEAST_HISTORY} jobs had ended"
     if expected.history < LEAST_HISTORY:
         return f"run times as they were announced: fewer than {LEAST_HISTORY} jobs had ended"
-    return f"run times as of {expected.history:,} jobs that had ended"
+    return f"run times as of {counted(expected.history, 'job')} that had ended"
 
 
 # --- making room ----------------------------------------------------------------------------------------------
