@@ -302,3 +302,22 @@ def test_the_age_of_only_so_many_waiting_jobs_counts() -> None:
     spec = "multifactor(age_weight=1000,fairshare_weight=0,size_weight=0,qos_weight=0,partition_weight=0,period=1m)"
     assert play(jobs, spec, site.cluster()).first_starts == [0, 1, 3, 2]
     assert play(jobs, spec, Site().cluster()).first_starts == [0, 1, 2, 3]
+
+
+def test_a_partition_may_ask_for_nodes_and_a_qos_lift_that() -> None:
+    site = Site("Name|Flags|Preempt\nlong||\nfree|PartitionMinNodes|\n", partitions="PartitionName=batch Nodes=ALL MinNodes=2\n")
+    assert site.holding() == {"PartitionNodeLimit by MinNodes": 2}
+    assert site.holding(qos="free") == {"PartitionNodeLimit by MinNodes lifted": 1}
+
+
+def test_what_a_partition_says_and_is_not_followed_is_named() -> None:
+    text = (
+        "PartitionName=batch Nodes=ALL MaxCPUsPerNode=16 OverSubscribe=EXCLUSIVE LLN=NO MaxMemPerNode=UNLIMITED "
+        "TRESBillingWeights=CPU=1.0 ReqResv=NO\n"
+    )
+    unread = followed(scontrol.cluster(text, "x").rules).unread
+    assert [(each.what, each.where) for each in unread] == [
+        ("MaxCPUsPerNode=16 of partition batch", (("partition", "batch"),)),
+        ("OverSubscribe=EXCLUSIVE of partition batch", (("partition", "batch"),)),
+        ("TRESBillingWeights=CPU=1.0 of partition batch", (("partition", "batch"),)),
+    ]

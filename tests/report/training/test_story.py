@@ -126,7 +126,9 @@ def test_what_cannot_be_told_is_said() -> None:
 
 
 def test_a_wait_that_is_not_over_is_counted_up_to_the_end_of_the_tape_or_to_now() -> None:
-    jobs = workload([Job(0, 0, 100 * SECOND, 4), Job(1, 0, 10 * SECOND, 4), Job(2, 30 * SECOND, SECOND, 0, cpu_milli=1)])
+    jobs = workload(
+        [Job(0, 0, 100 * SECOND, 4), Job(1, 0, 10 * SECOND, 4), Job(2, 30 * SECOND, SECOND, 0, cpu_milli=1)]
+    )
     world = World(uniform(1, 4), jobs)
     tape = drive("fifo+fit", world).tape.until(31 * SECOND)
     tale = told(world, "fifo+fit", tape, 1)

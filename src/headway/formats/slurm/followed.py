@@ -26,7 +26,9 @@ from headway.training.preemption_rules import Preemption, check_lists
 from headway.units import HOUR, counted
 
 _Kind = tuple[str, str, str, str]
-FOLLOWED_FLAGS = ("denyonlimit", "overpartqos", "partitiontimelimit", "partitionmaxnodes", "nodecay", "")
+FOLLOWED_FLAGS = (
+    *("denyonlimit", "overpartqos", "partitiontimelimit", "partitionmaxnodes", "partitionminnodes", "nodecay", ""),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,7 @@ def _of_partitions(site: SiteRules) -> Iterator[Unread]:
         if each.allowed:
             names = ", ".join(key for key, _ in each.allowed)
             yield Unread(f"{names} of partition {each.name}", (("partition", each.name),), "who may enter is not asked")
+        yield from each.unread
 
 
 def _of_times(site: SiteRules, left: Sequence[Change]) -> Iterator[Unread]:

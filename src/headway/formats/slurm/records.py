@@ -142,6 +142,8 @@ class PartitionRules:
     grace: int = 0
     allowed: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """``AllowAccounts``, ``DenyQos``, … with their names, where they are not ALL."""
+    least_nodes: int = 0
+    unread: tuple[Unread, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,15 +132,30 @@ def _of_partition(partition: PartitionRules, qos: Iterable[Qos]) -> Iterator[Lim
         ("nodes", partition.most_nodes, "PartitionNodeLimit", ("job",)),
     )
     flags = {"wall": "partitiontimelimit", "nodes": "partitionmaxnodes"}
+    where = (("partition", partition.name),)
+    yield from _least_nodes(partition, where, qos)
     for resource, most, name, per in caps:
         if not most:
             continue
-        where = (("partition", partition.name),)
         yield LimitRule(name, resource, most, where, per, f"{name} {resource}", 1)
         for lifting in qos:
             if flags[resource] in lifting.flags:
                 both = (*where, ("qos", lifting.name))
                 yield LimitRule(f"{name} lifted", resource, _NO_LIMIT[resource], both, per, f"{name} {resource}", 0)
+
+
+def _least_nodes(
+    partition: PartitionRules, where: tuple[tuple[str, str], ...], qos: Iterable[Qos]
+) -> Iterator[LimitRule]:
+    """Yield how many nodes a job of a partition has to ask for, which a QOS may lift by a flag."""
+    if partition.least_nodes < 2:
+        return
+    name, slot = "PartitionNodeLimit by MinNodes", "MinNodes nodes"
+    yield LimitRule(name, "nodes", partition.least_nodes, where, ("job",), slot, 1, least=True)
+    for lifting in qos:
+        if "partitionminnodes" in lifting.flags:
+            both = (*where, ("qos", lifting.name))
+            yield LimitRule(f"{name} lifted", "nodes", 1, both, ("job",), slot, 0, least=True)
 
 
 def _of_association(each: Association, tree: Tree, site: SiteRules, half_life: int, safe: bool) -> Iterator[LimitRule]:
