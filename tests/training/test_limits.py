@@ -12,6 +12,7 @@ from headway.training.admissible import infeasible
 from headway.training.audit import audit
 from headway.training.cause import CauseKind
 from headway.training.cluster import Cluster, Tenant, uniform
+from headway.training.counters import NEVER
 from headway.training.explain import why_waiting
 from headway.training.holding import Limits
 from headway.training.job import Job, workload
@@ -328,6 +329,24 @@ def test_a_job_without_gpus_counts_its_cpus_on_each_of_its_nodes() -> None:
     one = {"user": "a", "cpu_milli": 4000}
     jobs = [job(0, 50, 0, nodes=2, **one), job(1, 10, 0, nodes=1, **one), job(2, 10, 1, user="a", cpu_milli=4000)]
     assert starts(ran("fifo", jobs, rule, nodes=2)) == {0: 0, 1: 50, 2: 50}
+
+
+def test_a_job_keeps_its_age_until_it_starts_and_then_the_next_one_has_it() -> None:
+    rule = LimitRule("MaxJobsAccrue", "ageing", 1, per=("user",))
+    jobs = [job(0, 100, 8, user="a"), job(1, 10, 8, user="a"), job(2, 10, 8, user="a"), job(3, 10, 8, user="b")]
+    world = World(uniform(1, 8, limits=(rule,)), workload(jobs))
+    run = drive("fifo", world)
+    assert starts(run) == {0: 0, 1: 100, 2: 110, 3: 120}, "nobody is held back"
+    state = state_at(world.cluster, world.jobs, run.tape, 5 * SECOND, build("fifo"))
+    assert [state.jobs[each].accrues for each in (1, 2, 3)] == [0, NEVER, 0]
+    state.dequeue(state.jobs[1])  # as when its reservation is looked at again
+    state.jobs[1].lane = state.arrangement.lane(state.jobs[1])
+    state.enqueue(state.jobs[1])
+    assert [state.jobs[each].accrues for each in (1, 2, 3)] == [0, NEVER, 0]
+    later = state_at(world.cluster, world.jobs, run.tape, 105 * SECOND, build("fifo"))
+    assert later.jobs[2].accrues == 100 * SECOND
+    moved, _ = transferred(5 * SECOND, state, replace(world.cluster, limits=()), renewed(build("fifo"), build("fifo")))
+    assert moved.jobs[2].accrues == 5 * SECOND, "without the limit all ages grow"
 
 
 def test_a_preempted_job_gives_back_what_counted() -> None:

@@ -176,6 +176,8 @@ class Limits:
         """Let a job go for good, and others that were kept outside come in."""
         self._ends.pop(js.id, None)
         found = js.limits
+        if found is not None and found.ages:
+            self._ages.leave(self.now, js)
         if found is None or not found.alive:
             return
         if self.outside.pop(js.id, None) is not None:
@@ -225,8 +227,6 @@ class Limits:
         queue.remove(js.lane, (js.key, js.id))
         if js.id in self.outside:
             return
-        if found.ages:
-            self._ages.leave(self.now, js)
         found.names[js.lane] -= 1
         if not found.names[js.lane]:
             del found.names[js.lane]
@@ -269,6 +269,8 @@ class Limits:
         self.now = now
         if anew:
             self._ends[js.id] = now + time_limit(js.job)
+            if found.ages:
+                self._ages.leave(now, js)
         end = self._ends[js.id]
         for nodes in found.nodes:
             nodes.enter(placement, +1)

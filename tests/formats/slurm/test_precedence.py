@@ -305,7 +305,9 @@ def test_the_age_of_only_so_many_waiting_jobs_counts() -> None:
 
 
 def test_a_partition_may_ask_for_nodes_and_a_qos_lift_that() -> None:
-    site = Site("Name|Flags|Preempt\nlong||\nfree|PartitionMinNodes|\n", partitions="PartitionName=batch Nodes=ALL MinNodes=2\n")
+    site = Site(
+        "Name|Flags|Preempt\nlong||\nfree|PartitionMinNodes|\n", partitions="PartitionName=batch Nodes=ALL MinNodes=2\n"
+    )
     assert site.holding() == {"PartitionNodeLimit by MinNodes": 2}
     assert site.holding(qos="free") == {"PartitionNodeLimit by MinNodes lifted": 1}
 
