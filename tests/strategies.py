@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from headway.sim.faults import FailureModel, Faults, Maintenance
 from headway.training.cluster import Cluster, Level, Node, Partition, Tenant
 from headway.training.job import Job, Outcome, workload
-from headway.training.limits import LimitRule
+from headway.training.limits import NOBODY, LimitRule
 from headway.training.policies.registry import BACKFILLS, MIGRATIONS, ORDERS, PLACEMENTS
 from headway.training.speed import Costs
 from headway.units import SECOND
@@ -84,6 +84,7 @@ SELECTED = (
     (("tenant", "x"),),
     (("user", "u"), ("user", "v"), ("qos", "long")),
     (("partition", "left"),),
+    (("any", "user:u"), ("any", "qos:long"), ("any", "account:top")),
 )
 COUNTED = ((), ("user",), ("account",), ("user", "qos"), ("job",), ("partition",))
 
@@ -97,12 +98,15 @@ def limits(draw: st.DrawFn) -> tuple[LimitRule, ...]:
 
 @st.composite
 def _rule(draw: st.DrawFn, number: int) -> LimitRule:
-    kinds = ("gpus", "gpus", "gpus:A100", "cpus", "memory", "nodes", "jobs", "submitted", "wall")
+    kinds = ("gpus", "gpus", "gpus:A100", "cpus", "memory", "nodes", "jobs", "submitted", "wall", "ageing")
+    kinds += ("gpus_per_node", "cpus_per_node", "memory_per_node")
     timed = ("gpu_time", "cpu_time", "running_gpu_time", "running_gpu_time:A100", "running_cpu_time")
     resource = draw(st.sampled_from(kinds + timed))
     kind = resource.partition(":")[0]
     used = kind in ("gpu_time", "cpu_time")
-    apart = [per for per in COUNTED if per != ("job",) or not (used or kind in ("jobs", "submitted"))]
+    apart = [per for per in COUNTED if per != ("job",) or not (used or kind in ("jobs", "submitted", "ageing"))]
+    apart = [("job",)] if kind.endswith("_per_node") else apart
+    levels = ((), (), (("qos", "long", 1),), (("qos", "long", 0), ("user", "u", NOBODY)))
     most = {
         "gpus": st.sampled_from([1000, 2000, 2500, 4000, 8000]),
         "cpus": st.sampled_from([3000, 8000]),
@@ -111,6 +115,10 @@ def _rule(draw: st.DrawFn, number: int) -> LimitRule:
         "jobs": st.integers(1, 3),
         "submitted": st.integers(1, 3),
         "wall": st.sampled_from([30 * SECOND, 100 * SECOND]),
+        "ageing": st.integers(0, 2),
+        "gpus_per_node": st.sampled_from([1000, 2000]),
+        "cpus_per_node": st.sampled_from([1000, 4000]),
+        "memory_per_node": st.just(20 * GIGABYTE),
     }.get(kind, st.integers(20, 300).map(lambda seconds: seconds * 1000 * SECOND))
     per = draw(st.sampled_from(apart))
     return LimitRule(
@@ -120,10 +128,12 @@ def _rule(draw: st.DrawFn, number: int) -> LimitRule:
         draw(st.sampled_from(SELECTED)),
         per,
         draw(st.sampled_from(["", "", "slot"])),
-        draw(st.integers(0, 2)),
+        draw(st.sampled_from([0, 1, 2, NOBODY])),
         half_life=draw(st.sampled_from([0, 20 * SECOND, 60 * SECOND])) if used else 0,
         used=draw(st.sampled_from([0, 10_000 * SECOND])) if used and not per else 0,
         ahead=draw(st.booleans()) if used else False,
+        least=draw(st.booleans()) if per == ("job",) and kind in ("gpus", "cpus", "memory", "nodes") else False,
+        levels=draw(st.sampled_from(levels)),
     )
 
 

@@ -214,10 +214,10 @@ COMMANDS = {
     ],
     "queue cancel": ["job", "--now", "--folder"],
     "queue stop": ["--kill", "--now", "--wait", "--folder"],
-    "queue list": ["--all", "--folder", "--json"],
-    "queue show": ["job", "--folder", "--json"],
-    "queue logs": ["job", "--follow", "-f", "--stderr", "--folder"],
-    "queue report": ["--out", "-o", "--folder"],
+    "queue list": ["--all", "--run", "--folder", "--json"],
+    "queue show": ["job", "--run", "--folder", "--json"],
+    "queue logs": ["job", "--follow", "-f", "--stderr", "--run", "--folder"],
+    "queue report": ["--out", "-o", "--run", "--folder"],
     "serve start": [
         *(
             "app_file",

@@ -79,6 +79,9 @@ def test_a_queue_from_its_start_to_its_end(place: Place, call: Call, tmp_path: P
     assert code == 0
     assert "first" in out
     assert "1 waiting, 1 running" in err
+    assert call("queue", "show", "first")[1].startswith("job 0 (first) of a: running")
+    code, _, err = call("queue", "show", "fisrt")
+    assert (code, err) == (2, "headway: job fisrt: there is no such job: headway queue list --all shows them\n")
     code, out, err = call("queue", "show", "1")
     assert "waiting" in out
     assert "why it waits: headway explain" in err
@@ -115,6 +118,8 @@ def test_a_queue_from_its_start_to_its_end(place: Place, call: Call, tmp_path: P
     assert python(call, WAITS) == 2
     assert call("queue", "cancel", "2")[0] == 0
     until(call, lambda all_jobs: all_jobs[2]["state"] == "cancelled")
+    _, out, _ = call("queue", "show", "2")
+    assert "started: the first of those that wait, by fifo+easy; ended: cancelled (" in out
     code, _, err = call("queue", "stop")
     assert code == 0
     assert "stopped" in err
@@ -156,7 +161,7 @@ def test_other_settings_wait_until_no_job_is_left(place: Place, call: Call) -> N
     assert call("queue", "stop")[0] == 0
     code, _, err = call("queue", "start", "--gpus", "2", "--policy", "srtf")
     assert code == 2
-    assert "1 jobs wait or run that were submitted under policy fifo+easy, not srtf" in err
+    assert "1 job is left, submitted under policy fifo+easy, not srtf" in err
     code, _, err = call("queue", "start", "--gpus", "1")
     assert "submitted under --gpus 2, not 1" in err
     assert call("queue", "start")[0] == 0  # with the GPUs and the policy of before
@@ -166,3 +171,45 @@ def test_other_settings_wait_until_no_job_is_left(place: Place, call: Call) -> N
     code, _, err = call("queue", "start", "--gpus", "2", "--policy", "srtf")
     assert code == 0, err
     assert "policy srtf, 2 GPUs, run 2" in err
+
+
+def test_jobs_of_an_earlier_run_are_named_and_shown(place: Place, call: Call, tmp_path: Path) -> None:
+    python(call, "print('first run')", "--name", "old")
+    until(call, lambda all_jobs: all_jobs[0]["state"] == "finished")
+    assert call("queue", "stop")[0] == 0
+    assert call("queue", "start", "--policy", "srtf")[0] == 0
+    python(call, "print('second run')", "--name", "new")
+    until(call, lambda all_jobs: [job["name"] for job in all_jobs] == ["new"])
+    _, out, err = call("queue", "list")
+    assert "1 job of run 1: headway queue list --run 1" in err
+    code, out, _ = call("queue", "list", "--run", "1", "--json")
+    assert (code, [job["name"] for job in json.loads(out)]) == (0, ["old"])
+    assert call("queue", "logs", "0", "--run", "1")[1] == "first run\n"
+    assert "job 0 (old)" in call("queue", "show", "0", "--run", "1")[1]
+    code, _, err = call("queue", "report", "--run", "1", "-o", str(tmp_path / "old.html"))
+    assert code == 0, err
+    assert "old" in (tmp_path / "old.html").read_text()
+    _, _, err = call("queue", "report", "-o", str(tmp_path / "new.html"))
+    assert "1 job of run 1: headway queue report --run 1" in err
+    code, _, err = call("queue", "list", "--run", "7")
+    assert (code, err) == (2, "headway: --run 7: there is no such run: headway queue list names those with jobs\n")
+
+
+def test_a_queue_that_does_not_run_is_the_reason_that_its_jobs_wait(place: Place, call: Call) -> None:
+    python(call, WAITS, "--gpus", "2")
+    python(call, "print('x')", "--gpus", "2")
+    until(call, lambda all_jobs: all_jobs[0]["state"] == "running")
+    _, out, _ = call("explain", str(place.folder), "1", "--draws", "5", "--json")
+    told = json.loads(out)
+    assert [cause["kind"] for cause in told["causes"]] == ["capacity"]
+    assert told["waited_s"] > 0
+    assert told["at"][:4].isdigit()
+    assert call("queue", "stop", "--kill", "--now")[0] == 0
+    code, out, err = call("explain", str(place.folder), "1")
+    assert code == 0, err
+    assert f"stopped: no queue runs in {place.folder}: headway queue start starts one" in out
+    assert "nodes-down" not in out
+    assert "expected start" not in out
+    code, out, err = call("queue", "logs", "-f", "1")
+    assert code == 0
+    assert "job 1 does not run, and no queue runs" in err

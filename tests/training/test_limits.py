@@ -12,11 +12,12 @@ from headway.training.admissible import infeasible
 from headway.training.audit import audit
 from headway.training.cause import CauseKind
 from headway.training.cluster import Cluster, Tenant, uniform
+from headway.training.counters import NEVER
 from headway.training.explain import why_waiting
 from headway.training.holding import Limits
 from headway.training.job import Job, workload
-from headway.training.limit_choice import choosing, least_levels
-from headway.training.limits import LimitRule
+from headway.training.limit_choice import binding, choosing
+from headway.training.limits import NOBODY, LimitRule
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.policies.registry import build
 from headway.training.rows import Kind
@@ -59,8 +60,7 @@ def chosen_by(rules: Sequence[LimitRule], mine: Job, parents: Mapping[str, str])
 def applying(rules: Sequence[LimitRule], mine: Job, parents: Mapping[str, str]) -> list[LimitRule]:
     """Those of them that may hold it back."""
     chosen = chosen_by(rules, mine, parents)
-    least = least_levels(chosen)
-    return [rule for rule in chosen if not rule.slot or least[rule.slot] == rule.level]
+    return [rule for rule, holds in zip(chosen, binding(chosen, mine), strict=True) if holds]
 
 
 # --- which rules apply --------------------------------------------------------------------------------------------
@@ -82,6 +82,10 @@ TREE = {"root": "", "bio": "root", "cells": "bio", "physics": "root"}
         ((("user", "alice"), ("qos", "short")), False),
         ((("user", "bob"), ("user", "alice")), True),
         ((("partition", "gpu"),), False),
+        ((("any", "partition:gpu"), ("any", "qos:long")), True),
+        ((("any", "partition:gpu"), ("any", "account:bio")), True),
+        ((("any", "partition:gpu"), ("any", "user:bob")), False),
+        ((("any", "qos:long"), ("user", "bob")), False),
     ],
 )
 def test_a_rule_chooses_jobs_by_account_user_qos_and_partition(
@@ -112,6 +116,17 @@ def test_a_job_counts_under_a_rule_that_another_of_its_slot_sets_aside() -> None
     assert starts(ran("fifo", jobs, *rules)) == {0: 0, 1: 50, 2: 50}
 
 
+def test_a_rule_may_have_another_level_for_some_jobs_and_hold_nobody_else_back() -> None:
+    rules = [
+        LimitRule("plain", "gpus", 1, slot="GrpTRES", level=5),
+        LimitRule("twice", "gpus", 2, slot="GrpTRES", level=NOBODY, levels=(("qos", "big", 1), ("partition", "p", 0))),
+    ]
+    assert [rule.name for rule in applying(rules, Job(0, 0, 1), {})] == ["plain"]
+    assert [rule.name for rule in applying(rules, Job(0, 0, 1, qos="big"), {})] == ["twice"]
+    assert [rule.name for rule in applying(rules[1:], Job(0, 0, 1), {})] == []
+    assert [rule.name for rule in chosen_by(rules, Job(0, 0, 1), {})] == ["plain", "twice"], "it counts under both"
+
+
 # --- what is refused ----------------------------------------------------------------------------------------------
 
 
@@ -131,6 +146,11 @@ def test_a_job_counts_under_a_rule_that_another_of_its_slot_sets_aside() -> None
         ),
         ({"resource": "jobs", "per": ("job",)}, "limit x: jobs cannot be counted for each job"),
         ({"resource": "gpu_time", "per": ("job",)}, "running_gpu_time limits what one may use"),
+        ({"resource": "ageing", "per": ("job",)}, "limit x: ageing cannot be counted for each job"),
+        ({"resource": "gpus_per_node"}, 'limit x: gpus_per_node is about single jobs: write per = "job"'),
+        ({"least": True}, 'limit x: least is for gpus, cpus, memory, nodes of single jobs: write per = "job"'),
+        ({"where": (("any", "uesr:a"),)}, "any 'uesr:a' is not like qos:long"),
+        ({"levels": (("account", "a", 1),)}, "limit x: unknown selector of a level 'account'"),
     ],
 )
 def test_a_rule_that_makes_no_sense_is_refused_in_one_line(given: dict[str, object], message: str) -> None:
@@ -260,6 +280,75 @@ def test_a_job_that_asks_for_nothing_of_it_is_not_limited() -> None:
     }
 
 
+def test_two_jobs_on_one_node_count_it_once() -> None:
+    rule = LimitRule("GrpNodes", "nodes", 2, per=("user",))
+    one = {"user": "a", "nodes": 1}
+    jobs = [
+        job(0, 50, 4, **one),
+        job(1, 50, 4, **one),
+        job(2, 50, 4, **one),
+        job(3, 50, 4, **one),
+        job(4, 10, 8, **one),
+    ]
+    run = ran("fifo", [*jobs, job(5, 10, 4, user="b", nodes=1)], rule, nodes=3)
+    assert starts(run) == {0: 0, 1: 1, 2: 2, 5: 5, 3: 51, 4: 51}, "a third on one node would have been one too many"
+
+
+def test_what_a_job_holds_of_each_of_its_nodes_is_limited_rounded_down() -> None:
+    rules = (
+        LimitRule("MaxGRESPerNode", "gpus_per_node", 3000, per=("job",)),
+        LimitRule("MaxCpuPerNode", "cpus_per_node", 4000, per=("job",)),
+    )
+    jobs = [job(0, 10, 4, nodes=1), job(0, 10, 7, nodes=0), job(0, 10, 6, nodes=2), job(0, 10, 2, cpu_milli=5000)]
+    jobs += [job(0, 10, 4, nodes=2, cpu_milli=9000), job(0, 10, 0, cpu_milli=4999)]
+    found = infeasible(uniform(2, 8, limits=rules), workload(jobs))
+    assert [(each.job.id, each.reason) for each in found] == [
+        (0, "limit MaxGRESPerNode: it wants 4 GPUs on each node, at most 3 GPUs on each node may be had"),
+        (1, "limit MaxGRESPerNode: it wants 7 GPUs on each node, at most 3 GPUs on each node may be had"),
+        (3, "limit MaxCpuPerNode: it wants 5 CPUs on each node, at most 4 CPUs on each node may be had"),
+    ]
+
+
+def test_a_job_that_asks_for_less_than_the_least_never_starts() -> None:
+    rule = LimitRule("QOSMinGRES", "gpus", 2000, (("qos", "gpu"),), ("job",), least=True)
+    jobs = workload([job(0, 10, 1, qos="gpu"), job(0, 10, 2, qos="gpu"), job(0, 10, 0, cpu_milli=1000, qos="gpu")])
+    found = infeasible(uniform(1, 8, limits=(rule,)), jobs)
+    assert [(each.job.id, each.reason) for each in found] == [
+        (0, "limit QOSMinGRES: it wants 1 GPU, at least 2 GPUs must be asked for under QOS gpu"),
+        (2, "limit QOSMinGRES: it wants 0 GPUs, at least 2 GPUs must be asked for under QOS gpu"),
+    ]
+    assert infeasible(uniform(1, 8, limits=(replace(rule, changes=((5 * SECOND, 1000),)),)), jobs[:1]) == []
+    eased = ran(
+        "fifo", [job(0, 10, 1, qos="gpu"), job(1, 10, 3, qos="gpu")], replace(rule, changes=((5 * SECOND, 1000),))
+    )
+    assert starts(eased) == {0: 5, 1: 1}
+
+
+def test_a_job_without_gpus_counts_its_cpus_on_each_of_its_nodes() -> None:
+    rule = LimitRule("MaxCpu", "cpus", 8000, per=("user",))
+    one = {"user": "a", "cpu_milli": 4000}
+    jobs = [job(0, 50, 0, nodes=2, **one), job(1, 10, 0, nodes=1, **one), job(2, 10, 1, user="a", cpu_milli=4000)]
+    assert starts(ran("fifo", jobs, rule, nodes=2)) == {0: 0, 1: 50, 2: 50}
+
+
+def test_a_job_keeps_its_age_until_it_starts_and_then_the_next_one_has_it() -> None:
+    rule = LimitRule("MaxJobsAccrue", "ageing", 1, per=("user",))
+    jobs = [job(0, 100, 8, user="a"), job(1, 10, 8, user="a"), job(2, 10, 8, user="a"), job(3, 10, 8, user="b")]
+    world = World(uniform(1, 8, limits=(rule,)), workload(jobs))
+    run = drive("fifo", world)
+    assert starts(run) == {0: 0, 1: 100, 2: 110, 3: 120}, "nobody is held back"
+    state = state_at(world.cluster, world.jobs, run.tape, 5 * SECOND, build("fifo"))
+    assert [state.jobs[each].accrues for each in (1, 2, 3)] == [0, NEVER, 0]
+    state.dequeue(state.jobs[1])  # as when its reservation is looked at again
+    state.jobs[1].lane = state.arrangement.lane(state.jobs[1])
+    state.enqueue(state.jobs[1])
+    assert [state.jobs[each].accrues for each in (1, 2, 3)] == [0, NEVER, 0]
+    later = state_at(world.cluster, world.jobs, run.tape, 105 * SECOND, build("fifo"))
+    assert later.jobs[2].accrues == 100 * SECOND
+    moved, _ = transferred(5 * SECOND, state, replace(world.cluster, limits=()), renewed(build("fifo"), build("fifo")))
+    assert moved.jobs[2].accrues == 5 * SECOND, "without the limit all ages grow"
+
+
 def test_a_preempted_job_gives_back_what_counted() -> None:
     rule = LimitRule("MaxJobs", "jobs", 1, (("user", "a"),))
     jobs = [job(0, 100, 8, user="a"), job(1, 10, 8, user="b"), job(2, 5, 8, user="a")]
@@ -327,6 +416,8 @@ def test_a_policy_that_exceeds_a_limit_is_refused() -> None:
         LimitRule("x", "running_gpu_time", 300 * GPU_SECOND),
         LimitRule("x", "submitted", 2),
         LimitRule("x", "gpus", 2000, per=("job",)),
+        LimitRule("x", "gpus", 2000, per=("job",), least=True),
+        LimitRule("x", "gpus_per_node", 2000, per=("job",)),
         LimitRule("x", "gpu_time", GPU_SECOND, half_life=1000 * SECOND),
     ],
 )
@@ -460,6 +551,15 @@ def _stops(
     """Whether a limit stops a job, by adding up all jobs that ever started."""
     for rule in applying(cluster.limits, mine, parents):
         resource, _, kind = rule.resource.partition(":")
+        if resource == "ageing":
+            continue
+        if rule.least or resource.endswith("_per_node"):
+            asked = {"gpus": mine.width_milli, "nodes": 1}.get(resource.removesuffix("_per_node"), 0)
+            if kind and mine.gpu_types != (kind,):
+                asked = 0
+            if (asked < rule.most) if rule.least else asked > rule.most:
+                return True
+            continue
         held = 0
         for each in [*(other for other in jobs if other.id in started), mine]:
             alike = all(getattr(each, _FIELD[key]) == getattr(mine, _FIELD[key]) for key in rule.per)
@@ -481,6 +581,8 @@ def _stops(
                 held += each.estimate if each is mine else 0
             elif runs:
                 held += {"gpus": width, "cpus": width, "memory": each.memory_bytes}.get(resource, 1)
+        if resource == "nodes":
+            held = min(held, 2)  # there is one node, and mine counts as if it needed another
         if resource in ("gpu_time", "cpu_time"):
             width = mine.width_milli if resource == "gpu_time" else mine.cpu_milli
             if width and held + rule.used + (0 if rule.ahead else 1) > rule.most:

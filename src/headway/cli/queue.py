@@ -15,9 +15,11 @@ from headway.cli.app import app
 from headway.errors import QueueError
 from headway.live.kernels.launch import script_of, why_not_run
 from headway.live.training import client
+from headway.live.training.listing import numbered
 from headway.live.training.machine import AUTO, machine
 from headway.live.training.messages import Cancel, Status, Stop, Submit, described
 from headway.live.training.place import Place, place_of
+from headway.live.training.store import read
 from headway.units import SECOND, parse_duration, parse_size
 
 queue = typer.Typer(
@@ -30,6 +32,7 @@ queue = typer.Typer(
 app.add_typer(queue)
 
 FolderFlag = Annotated[str, typer.Option("--folder", help="Of the queue; else the one of this user.", metavar="FOLDER")]
+JobArgument = Annotated[str, typer.Argument(help="A job, by its number or its name.", metavar="JOB")]
 _READY_S = 60.0
 
 
@@ -161,7 +164,7 @@ def submit(
 
 @queue.command()
 def cancel(
-    job: Annotated[int, typer.Argument(help="The job's number.", metavar="JOB")],
+    job: JobArgument,
     now: Annotated[bool, typer.Option("--now", help="Kill it, without its grace period.")] = False,
     folder: FolderFlag = "",
 ) -> None:
@@ -169,8 +172,9 @@ def cancel(
 
     headway queue cancel 7
     """
-    was = client.ask(place_of(folder), Cancel(job, now))
-    console.note(f"job {job} {was} and is cancelled")
+    place = place_of(folder)
+    number = int(job) if job.isdecimal() else numbered(read(place.store), job)
+    console.note(f"job {number} {client.ask(place, Cancel(number, now))} and is cancelled")
 
 
 @queue.command()

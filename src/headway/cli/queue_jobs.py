@@ -3,6 +3,7 @@
 import shlex
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
@@ -10,24 +11,27 @@ import typer
 
 from headway.cli import console
 from headway.cli.flags import JsonFlag
-from headway.cli.queue import FolderFlag, queue
+from headway.cli.queue import FolderFlag, JobArgument, queue
 from headway.errors import QueueError
 from headway.live.training import client
-from headway.live.training.listing import ENDING, RUNNING, WAITING, Listed, listed
-from headway.live.training.local import logs_of
+from headway.live.training.listing import CANCELLED, ENDING, RUNNING, RUNS, WAITING, Listed, listed, numbered
+from headway.live.training.local import logs_of, runs_still
 from headway.live.training.messages import Status, described
 from headway.live.training.place import Place, place_of
-from headway.live.training.store import Past, read
+from headway.live.training.store import Past, jobs_by_run, read
 from headway.report.terminal import framed
 from headway.units import SECOND, counted, format_duration, format_size
 
-JobArgument = Annotated[int, typer.Argument(help="The job's number.", metavar="JOB")]
+RunFlag = Annotated[
+    int | None, typer.Option("--run", help="An earlier run of the queue, by its number; else the last.", metavar="RUN")
+]
 _FOLLOW_S = 0.2
 
 
 @queue.command("list")
 def list_jobs(
     every: Annotated[bool, typer.Option("--all", help="Those that have ended too.")] = False,
+    run: RunFlag = None,
     folder: FolderFlag = "",
     as_json: JsonFlag = False,
 ) -> None:
@@ -36,7 +40,8 @@ def list_jobs(
     headway queue list --all
     """
     place = place_of(folder)
-    jobs = [job for job in listed(*_past(place)) if every or job.state in (WAITING, RUNNING, ENDING)]
+    past, now_s = _past(place, run)
+    jobs = [job for job in listed(past, now_s) if every or run or job.state in (WAITING, RUNNING, ENDING)]
     if as_json:
         console.print_json([job.record() for job in jobs])
         return
@@ -47,18 +52,30 @@ def list_jobs(
             *(str(job.gpus), f"{job.cpus:g}", format_size(job.memory_bytes) if job.memory_bytes else "–"),
             *(_shown(job.waited_s), _shown(job.ran_s)),
         )
-    console.note(_head(place))
+    console.note(_head(place) if run is None else f"run {run}")
     console.out().print(table)
+    for line in _earlier(place, past.run):
+        console.note(line)
+
+
+def _earlier(place: Place, run: int) -> list[str]:
+    """Say where the jobs of earlier runs are."""
+    return [
+        f"{counted(jobs, 'job')} of run {number}: headway queue list --run {number}{place.flag}"
+        for number, jobs in jobs_by_run(place.store).items()
+        if number < run
+    ]
 
 
 @queue.command()
-def show(job: JobArgument, folder: FolderFlag = "", as_json: JsonFlag = False) -> None:
+def show(job: JobArgument, run: RunFlag = None, folder: FolderFlag = "", as_json: JsonFlag = False) -> None:
     """Show one job: its command, its leases and how they ended.
 
     headway queue show 7
     """
     place = place_of(folder)
-    found = _job(place, job)
+    past, now_s = _past(place, run)
+    found = _job(past, now_s, job)
     if as_json:
         console.print_json(found.record())
         return
@@ -72,11 +89,22 @@ def show(job: JobArgument, folder: FolderFlag = "", as_json: JsonFlag = False) -
         f"  waited {_shown(found.waited_s)}, ran {_shown(found.ran_s)}; {counted(found.starts, 'start')}, "
         f"{counted(found.preemptions, 'preemption')}, {counted(found.failures, 'failure')}, "
         f"{counted(found.interruptions, 'interruption')}",
-        *(f"  lease {each['lease']} on GPUs {each['gpus']}: {each['told']}; {each['reason']}" for each in found.leases),
+        *_leases(found),
     )
+    where = place.folder if run is None else place.run(past.run)
     if found.state == WAITING:
-        console.note(f"why it waits: headway explain {place.folder} {job} --at end")
-    console.note(f"all that happened to it: headway story {place.folder} {job}")
+        console.note(f"why it waits: headway explain {where} {found.id}")
+    console.note(f"all that happened to it: headway story {where} {found.id}")
+
+
+def _leases(job: Listed) -> Iterator[str]:
+    """Say of each lease why it was given, and how it ended; the last one of a cancelled job by that."""
+    for each in job.leases:
+        gpus = f" on GPU{'s' * (len(each['gpus']) > 1)} {','.join(map(str, each['gpus']))}" if each["gpus"] else ""
+        ended = "runs" if each["told"] == RUNS else f"ended: {each['told']}"
+        if each is job.leases[-1] and job.state == CANCELLED and each["told"] != RUNS:
+            ended = f"ended: cancelled ({each['told']})"
+        yield f"  lease {each['lease']}{gpus}: started: {each['reason'] or 'as decided before'}; {ended}"
 
 
 @queue.command()
@@ -84,6 +112,7 @@ def logs(
     job: JobArgument,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it prints, until it ends.")] = False,
     errors: Annotated[bool, typer.Option("--stderr", help="What it wrote as errors.")] = False,
+    run: RunFlag = None,
     folder: FolderFlag = "",
 ) -> None:
     """Print what a job has printed, over all its starts.
@@ -91,25 +120,38 @@ def logs(
     headway queue logs -f 7
     """
     place = place_of(folder)
-    past, _ = _past(place)
-    _job(place, job)
-    path = logs_of(place.run(past.run), job)[int(errors)]
+    past, _ = _past(place, run)
+    files = logs_of(place.run(past.run), numbered(past, job))
     out = getattr(sys.stdout, "buffer", None)
     handle: BinaryIO | None = None
     try:
         while True:
-            ended = _job(place, job).state not in (WAITING, RUNNING, ENDING)
-            handle = handle or _opened(path)
+            over = _over(place, job, run) if follow else "asked once"
+            handle = handle or _opened(files[int(errors)])
             while handle is not None and (data := handle.read(1 << 16)):
                 out.write(data) if out is not None else sys.stdout.write(data.decode(errors="replace"))
             sys.stdout.flush()
-            if not follow or ended:
-                _tell_of_errors(*logs_of(place.run(past.run), job), errors)
+            if over:
+                _tell_of_errors(*files, errors)
+                if "no queue" in over:
+                    console.note(over)
                 return
             time.sleep(_FOLLOW_S)
     finally:
         if handle is not None:
             handle.close()
+
+
+def _over(place: Place, job: str, run: int | None) -> str:
+    """Return why nothing more will be printed by a job: it has ended, or waits while no queue runs; else nothing."""
+    alone = not place.runs  # before the store is read: what happened until then stands there
+    past, now_s = _past(place, run)
+    found = _job(past, now_s, job)
+    if found.state not in (WAITING, RUNNING, ENDING):
+        return found.state
+    if not alone or any(runs_still(place.run(past.run), each["lease"]) for each in found.leases):
+        return ""
+    return f"job {job} does not run, and no queue runs in {place.folder}: {place.how_to_start}"
 
 
 def _tell_of_errors(printed: Path, wrote: Path, errors: bool) -> None:
@@ -129,6 +171,7 @@ def _opened(path: Path) -> BinaryIO | None:
 @queue.command()
 def report(
     out: Annotated[str, typer.Option("--out", "-o", help="The file to write.", metavar="FILE.html")] = "queue.html",
+    run: RunFlag = None,
     folder: FolderFlag = "",
 ) -> None:
     """Make a page of the queue so far: waits, GPUs in use, tenants, a map of who held what.
@@ -138,26 +181,28 @@ def report(
     from headway.cli.stored_runs import report as page
 
     place = place_of(folder)
-    _past(place)
-    page([str(place.folder)], out=out)
+    past, _ = _past(place, run)
+    page([str(place.run(past.run) if run is not None else place.folder)], out=out)
+    for number, jobs in jobs_by_run(place.store).items():
+        if number < past.run:
+            console.note(f"{counted(jobs, 'job')} of run {number}: headway queue report --run {number}{place.flag}")
 
 
 # --- what is read -------------------------------------------------------------------------------------------------
 
 
-def _past(place: Place) -> tuple[Past, float]:
-    """Return what the store says, and how long ago the run began."""
-    past = read(place.store)
+def _past(place: Place, run: int | None = None) -> tuple[Past, float]:
+    """Return what the store says of a run, the last if none is named, and how long ago it began."""
+    past = read(place.store, run)
+    if past is None and run is not None and place.store.is_file():
+        raise QueueError(f"--run {run}: there is no such run: headway queue list names those with jobs")
     if past is None:
         raise QueueError(f"no queue was ever started in {place.folder}: {place.how_to_start}")
     return past, time.time() - past.began.wall_s
 
 
-def _job(place: Place, number: int) -> Listed:
-    jobs = listed(*_past(place))
-    if not 0 <= number < len(jobs):
-        raise QueueError(f"job {number}: there is no such job: headway queue list --all shows them")
-    return jobs[number]
+def _job(past: Past, now_s: float, job: str) -> Listed:
+    return listed(past, now_s)[numbered(past, job)]
 
 
 def _head(place: Place) -> str:
@@ -169,4 +214,4 @@ def _head(place: Place) -> str:
 
 
 def _shown(seconds: float) -> str:
-    return format_duration(round(seconds * SECOND)) if seconds else "–"
+    return format_duration(round(seconds) * SECOND) if seconds else "–"

@@ -5,6 +5,7 @@ zone). Both are kept as they are: a wall clock is counted and shown as it stands
 the zone that was named, else in UTC.
 """
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ _DATE = re.compile(r"\d{4}-\d\d?-\d\d?(?:[T ].*)?")
 _WALL_CLOCK = datetime(1970, 1, 1)  # noqa: DTZ001  a clock on a wall names no zone
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SATURDAY, _WEEK_END_DAYS = 5, 2
+_MINUTE = timedelta(minutes=1)
 EXAMPLE = "2026-03-05 or 2026-03-05T09:00"
 
 
@@ -32,6 +34,18 @@ def zone_named(name: str, what: str = "trace.zone") -> tzinfo:
         return UTC if name == "UTC" else ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise ExperimentError(f"{what} {name!r} is no time zone: write a name like Europe/Berlin") from None
+
+
+def local_zone() -> str:
+    """Return the name of this machine's time zone; UTC where it cannot be told."""
+    named = os.environ.get("TZ", "").lstrip(":")
+    if not named:
+        named = os.path.realpath("/etc/localtime").partition("/zoneinfo/")[2]
+    try:
+        zone_named(named)
+    except ExperimentError:
+        return "UTC"
+    return named
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +156,16 @@ def _parsed(text: str, what: str) -> datetime:
 def _existing(when: datetime, text: str, what: str, zone: str) -> datetime:
     """Return a date unless the clocks of its zone were put forward over it."""
     back = when.astimezone(UTC).astimezone(when.tzinfo)
-    if back.replace(tzinfo=None) != when.replace(tzinfo=None):
+    if not _exists(when):
+        begins, length = when, back.replace(tzinfo=None) - when.replace(tzinfo=None)
+        while not _exists(begins - _MINUTE):
+            begins -= _MINUTE
         raise ExperimentError(
-            f"{what} {text!r} does not exist in {zone}: its clocks were put forward over it, to "
-            f"{back:%H:%M} and on; write a time before or after the gap"
+            f"{what} {text!r} does not exist in {zone}: clocks went from {begins:%H:%M} to {begins + length:%H:%M} "
+            "there; write a time before or after that"
         )
     return when
+
+
+def _exists(when: datetime) -> bool:
+    return when.astimezone(UTC).astimezone(when.tzinfo).replace(tzinfo=None) == when.replace(tzinfo=None)

@@ -102,7 +102,9 @@ def _read(path: Path, strict: bool) -> tuple[Trace, pl.DataFrame]:
     notes = [*trace.notes, *notes, *_remarks(kept), *submitted(kept)]
     reasons = dict(told.iter_rows())
     read = replace(trace, rows=height, dropped=dropped, notes=tuple(notes), starts=starts, reasons=reasons)
-    return replace(read, passed_over=height - frame.height, eligible=dict(late.iter_rows())), kept
+    again = frozenset(kept.filter(pl.col("attempts") > 1)["id"])
+    passed = height - frame.height
+    return replace(read, passed_over=passed, eligible=dict(late.iter_rows()), requeued=again), kept
 
 
 def _apart(rows: pl.DataFrame, cells: Cells, path: Path) -> tuple[pl.DataFrame, list[Dropped]]:

@@ -55,6 +55,8 @@ class Trace:
     """Jobs, by name, that ran or waited when the part of the file begins that was cut out: no new arrivals."""
     eligible: Mapping[str, int] = field(default_factory=dict)
     """When jobs really became eligible, by name, where that was after their submission; like ``starts``."""
+    requeued: frozenset[str] = frozenset()
+    """Jobs, by name, of which only the last attempt is here: when they ran is not told by their first start."""
 
 
 def by_rule(dropped: Iterable[Dropped]) -> list[list[Dropped]]:

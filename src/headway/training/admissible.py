@@ -59,7 +59,7 @@ def _over_limit(limits: Limits, job: Job) -> Infeasible | None:
     group = limits.class_of(job)
     for counter, amount in group.bounds if group is not None else ():
         rule = counter.rule
-        most = rule.most_at(job.submit) if rule.denies else rule.highest
+        most = rule.bound(rule.most_at(job.submit) if rule.denies else rule.loosest)
         helps = rule.half_life and amount < most
         leaves = job.patience > 0 and not rule.denies
         if counter.level(0) + amount > most and not helps and not leaves:

@@ -248,7 +248,9 @@ class _Clerk(Auditor):
             for broken in self._reserved.start(now, life, owed, life.placement, moved=kind == _MIGRATE):
                 self._find("reservation", f"job {job} {verb}: {broken}")
         if self._limits is not None:
-            for exceeded in self._limits.start(now, life.job, moved=kind == _MIGRATE):
+            for exceeded in self._limits.start(
+                now, life.job, (node for node, _ in life.placement), moved=kind == _MIGRATE
+            ):
                 self._find("limit", f"job {job} starts: {exceeded}")
         self._check_speed(life)
         self._touch(life)

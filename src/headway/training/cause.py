@@ -33,6 +33,8 @@ class CauseKind(StrEnum):
     """Jobs were given notice for it, and have not gone yet."""
     REQUEUED = "requeued"
     """It was requeued for another job, and may not start yet."""
+    STOPPED = "stopped"
+    """The queue that it was given to does not run."""
     RESERVED = "reserved"
     """Nodes are kept for others, or its own advance reservation has not begun."""
 

@@ -10,10 +10,12 @@ from math import ceil, floor, log, log2
 from typing import TYPE_CHECKING
 
 from headway.training.job import Job
-from headway.training.limits import LimitRule, throttle_rule
+from headway.training.limits import AGEING, LimitRule, throttle_rule
+from headway.training.resources import Placement
 from headway.training.terms import Terms
 
 if TYPE_CHECKING:
+    from headway.training.jobstate import JobState
     from headway.training.limit_class import LimitClass
 
 NEVER = 1 << 62
@@ -33,19 +35,27 @@ def weight(rule: LimitRule, job: Job, largest: int) -> int:
     """
     if rule.gpu_type and job.gpu_types != (rule.gpu_type,):
         return 0
+    nodes = job.nodes or -(-job.gpus // largest) or 1
+    cpu_milli, memory_bytes = job.host
     match rule.kind:
+        case "gpus_per_node":
+            return job.gpus // nodes * job.gpu_milli
+        case "cpus_per_node":
+            return cpu_milli // nodes // 1000 * 1000
+        case "memory_per_node":
+            return memory_bytes // nodes
         case "licences":
             return 0 if job.terms is None else dict(job.terms.licences).get(rule.licence, 0)
         case "gpus" | "gpu_time" | "running_gpu_time":
             return job.gpus * job.gpu_milli
         case "cpus" | "cpu_time" | "running_cpu_time":
-            return job.cpu_milli
+            return cpu_milli
         case "wall_time" | "running_wall_time":
             return 1000
         case "memory":
-            return job.memory_bytes
+            return memory_bytes
         case "nodes":
-            return job.nodes or -(-job.gpus // largest) or 1
+            return nodes
         case "wall":
             return job.estimate
         case _:
@@ -55,6 +65,8 @@ def weight(rule: LimitRule, job: Job, largest: int) -> int:
 def added(rule: LimitRule, job: Job, largest: int) -> int:
     """Return what has to be free under a rule for a job to start; 0 where the rule does not concern it."""
     held = weight(rule, job, largest)
+    if rule.least:
+        return rule.bound(held)
     if not held or not (rule.is_used or rule.is_promised):
         return held
     return held * time_limit(job) if rule.is_promised or rule.ahead else 1
@@ -70,7 +82,7 @@ class Counter:
         self.rule = rule
         self.of = of
         """Whose it is: values of what it is counted per."""
-        self.most = rule.most
+        self.most = rule.bound(rule.most)
         self.held = 0
         self.open: dict[int, dict[LimitClass, None]] = {}
         """Classes of waiting jobs that no limit holds back, by what their jobs would add."""
@@ -119,6 +131,35 @@ class Alone(Counter):
 
     def plan(self, now: int, job: Job, amount: int, weight: int, end: int, sign: int) -> None:
         """Count nothing."""
+
+
+class Nodes(Counter):
+    """The nodes that running jobs are on, each once."""
+
+    __slots__ = ("_jobs_on",)
+
+    def __init__(self, rule: LimitRule, of: tuple[str, ...]) -> None:
+        super().__init__(rule, of)
+        self._jobs_on: dict[int, int] = {}
+
+    def enter(self, placement: Placement, sign: int) -> None:
+        """Enter that a job is on these nodes (+1), or not any more (-1)."""
+        for node, _ in placement:
+            jobs = self._jobs_on.get(node, 0) + sign
+            if jobs:
+                self._jobs_on[node] = jobs
+            else:
+                del self._jobs_on[node]
+        self.held = len(self._jobs_on)
+
+    def take(self, now: int, job: Job, amount: int, weight: int, end: int) -> None:
+        """Count nothing: ``enter`` does."""
+
+    def give(self, now: int, job: Job, amount: int, weight: int) -> None:
+        """Count nothing: ``enter`` does."""
+
+    def plan(self, now: int, job: Job, amount: int, weight: int, end: int, sign: int) -> None:
+        """Count nothing: ``enter`` does."""
 
 
 class Promised(Counter):
@@ -286,10 +327,24 @@ class Submitted(Alone):
         return self.held
 
 
+class Ageing(Alone):
+    """Waiting jobs whose age counts, at most so many; others wait for their turn, by number."""
+
+    __slots__ = ("line", "waiting")
+
+    def __init__(self, rule: LimitRule, of: tuple[str, ...]) -> None:
+        super().__init__(rule, of)
+        self.waiting: dict[int, JobState] = {}
+        self.line: list[int] = []
+        """A heap of those that wait, and of some that do not any more."""
+
+
 def counter_of(rule: LimitRule, of: tuple[str, ...]) -> Counter:
     """Make the counter of a rule for one value of what it is counted per."""
-    if rule.kind == "wall" or "job" in rule.per:
+    if rule.is_alone:
         return Alone(rule, of)
+    if rule.kind in ("nodes", AGEING):
+        return Nodes(rule, of) if rule.kind == "nodes" else Ageing(rule, of)
     if rule.is_promised:
         return Promised(rule, of)
     if rule.is_used:
@@ -312,5 +367,5 @@ def counter_at(rules: Sequence[LimitRule], index: int, of: tuple[str, ...], now:
         array, most = of
         return counter_of(throttle_rule(array, int(most)), ())
     counter = counter_of(rules[index], of)
-    counter.most = rules[index].most_at(now)
+    counter.most = rules[index].bound(rules[index].most_at(now))
     return counter

@@ -35,13 +35,13 @@ class Draft:
         self.pool.take(js, placement)
         js.account.held += js.width
         if js.limits is not None:
-            js.limits.book.plan(js, +1)
+            js.limits.book.plan(js, placement, +1)
 
     def _give(self, js: JobState, placement: Placement) -> None:
         self.pool.give(js, placement)
         js.account.held -= js.width
         if js.limits is not None:
-            js.limits.book.plan(js, -1)
+            js.limits.book.plan(js, placement, -1)
 
     def undo(self) -> None:
         """Undo all changes."""

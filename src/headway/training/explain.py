@@ -92,7 +92,8 @@ def _limits(state: TrainingState, js: JobState) -> list[Cause]:
         text = told_with_holders(counter, state.limits.now, wanted, dict(zip(names, holders.values(), strict=True)))
         if ahead:
             text += f"; {counted(ahead, 'job')} ahead of it wait{'s' if ahead == 1 else ''} for the same"
-        facts = {"held": counter.held_now(state.limits.now), "most": counter.most, "wanted": wanted, "ahead": ahead}
+        bound, held = counter.rule.bound, counter.held_now(state.limits.now)
+        facts = {"held": held, "most": bound(counter.most), "wanted": bound(wanted), "ahead": ahead}
         jobs = tuple(each.id for each in holders)
         causes.append(Cause(CauseKind.LIMIT, text, counter.rule.name, jobs, facts, names))
     return causes

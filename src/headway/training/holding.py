@@ -9,15 +9,28 @@ counter only those classes are looked at for which it has become too full, or ha
 from collections.abc import Hashable, Iterable, Iterator
 from typing import TypeAlias
 
+from headway.training.ageing import Ages
 from headway.training.cluster import Cluster
-from headway.training.counters import NEVER, Counter, Submitted, Used, added, counter_at, throttled, time_limit, weight
+from headway.training.counters import (
+    NEVER,
+    Ageing,
+    Counter,
+    Submitted,
+    Used,
+    added,
+    counter_at,
+    throttled,
+    time_limit,
+    weight,
+)
 from headway.training.job import Job
 from headway.training.jobstate import JobState, Status
-from headway.training.limit_choice import array_of, choosing, counted_for, least_levels
+from headway.training.limit_choice import array_of, binding, choosing, counted_for
 from headway.training.limit_class import LimitClass
 from headway.training.limit_times import LimitTimes
 from headway.training.limits import LimitRule
 from headway.training.queue import Queue
+from headway.training.resources import Placement
 
 _OUTSIDE = -1
 """Stands for a class in the lanes of jobs that are not in the system yet."""
@@ -46,6 +59,7 @@ class Limits:
         """Counters that change with time, and under which jobs wait or run."""
         self.outside: dict[int, JobState] = {}
         """Jobs beyond a limit on how many may be in the system."""
+        self._ages = Ages()
 
     # --- which limits apply -----------------------------------------------------------------------------------
 
@@ -56,8 +70,7 @@ class Limits:
             amount = added(rule, job, self._largest)
             if not amount:
                 continue
-            alone = "job" in rule.per or rule.kind == "wall"
-            if alone and ((amount <= rule.most and not rule.changes) or not binds):
+            if rule.is_alone and ((amount <= rule.bound(rule.most) and not rule.changes) or not binds):
                 continue
             held = weight(rule, job, self._largest)
             marks.append(((index, counted_for(rule, job)), amount, held, binds))
@@ -68,11 +81,18 @@ class Limits:
         key = tuple(marks)
         found = self._classes.get(key)
         if found is None:
-            bounds = tuple((self._counter(mark), amount) for mark, amount, _, binds in key if binds)
-            also = tuple((self._counter(mark), amount, held) for mark, amount, held, binds in key if not binds)
-            weights = tuple(held for _, _, held, binds in key if binds)
-            found = self._classes[key] = LimitClass(self, len(self._classes), bounds, weights, also)
+            found = self._classes[key] = self._class(key)
         return found
+
+    def _class(self, key: tuple[tuple[_Mark, int, int, bool], ...]) -> LimitClass:
+        """Make the class of jobs with these marks."""
+        counted = [(self._counter(mark), amount, held, binds) for mark, amount, held, binds in key]
+        ages = tuple((counter, binds) for counter, _, _, binds in counted if isinstance(counter, Ageing))
+        rest = [each for each in counted if not isinstance(each[0], Ageing)]
+        bounds = tuple((counter, amount) for counter, amount, _, binds in rest if binds)
+        weights = tuple(held for _, _, held, binds in rest if binds)
+        also = tuple((counter, amount, held) for counter, amount, held, binds in rest if not binds)
+        return LimitClass(self, len(self._classes), bounds, weights, also, ages)
 
     def _choosing(self, job: Job) -> list[tuple[int, LimitRule, bool]]:
         """Return the rules that choose a job, with their positions, and whether each holds or is set aside."""
@@ -80,10 +100,8 @@ class Limits:
         found = self._rules_of.get(key)
         if found is None:
             chosen = choosing(self._rules, job, self._parents)
-            least = least_levels(rule for _, rule in chosen)
-            found = self._rules_of[key] = [
-                (index, rule, not rule.slot or least[rule.slot] == rule.level) for index, rule in chosen
-            ]
+            holds = binding([rule for _, rule in chosen], job)
+            found = self._rules_of[key] = [(*each, binds) for each, binds in zip(chosen, holds, strict=True)]
         return found
 
     def _counter(self, mark: _Mark) -> Counter:
@@ -128,7 +146,8 @@ class Limits:
         for js in jobs:
             if js.status is Status.RUNNING and js.limits is not None:
                 self._ends.setdefault(js.id, js.since + time_limit(js.job))
-                self.take(now, queue, js, anew=False)
+                self.take(now, queue, js, js.placement, anew=False)
+        self._ages.take_over(now, jobs)
 
     # --- waiting ----------------------------------------------------------------------------------------------
 
@@ -157,6 +176,8 @@ class Limits:
         """Let a job go for good, and others that were kept outside come in."""
         self._ends.pop(js.id, None)
         found = js.limits
+        if found is not None and found.ages:
+            self._ages.leave(self.now, js)
         if found is None or not found.alive:
             return
         if self.outside.pop(js.id, None) is not None:
@@ -187,6 +208,8 @@ class Limits:
             js.lane = (lane, _OUTSIDE)
             queue.add_aside(js.lane, (js.key, js.id))
             return
+        if found.ages:
+            self._ages.enter(self.now, js)
         js.lane = name = (lane, found.number)
         if not found.names:
             found.held_by = found.refusing(self.now)
@@ -239,14 +262,18 @@ class Limits:
 
     # --- running ----------------------------------------------------------------------------------------------
 
-    def take(self, now: int, queue: Queue, js: JobState, *, anew: bool) -> None:
+    def take(self, now: int, queue: Queue, js: JobState, placement: Placement, *, anew: bool) -> None:
         """Enter a start, or with ``anew`` false that a job goes on elsewhere; hold back whom that leaves no room."""
         found = js.limits
         assert found is not None
         self.now = now
         if anew:
             self._ends[js.id] = now + time_limit(js.job)
+            if found.ages:
+                self._ages.leave(now, js)
         end = self._ends[js.id]
+        for nodes in found.nodes:
+            nodes.enter(placement, +1)
         for (counter, amount), each in zip(found.bounds, found.weights, strict=True):
             counter.take(now, js.job, amount, each, end)
         for counter, amount, each in found.also:
@@ -260,6 +287,8 @@ class Limits:
         found = js.limits
         assert found is not None
         self.now = now
+        for nodes in found.nodes:
+            nodes.enter(js.placement, -1)
         for (counter, amount), each in zip(found.bounds, found.weights, strict=True):
             counter.give(now, js.job, amount, each)
         for counter, amount, each in found.also:
@@ -268,10 +297,12 @@ class Limits:
         for counter, _ in found.bounds:
             self._empty(queue, counter)
 
-    def plan(self, js: JobState, sign: int) -> None:
+    def plan(self, js: JobState, placement: Placement, sign: int) -> None:
         """Enter a start (+1) or a stop (-1) in a draft: counters change, nobody is held back or let go."""
         found = js.limits
         assert found is not None
+        for nodes in found.nodes:
+            nodes.enter(placement, sign)
         running = js.status is Status.RUNNING
         until = self._ends[js.id] if running else self.now + time_limit(js.job)
         for (counter, amount), each in zip(found.bounds, found.weights, strict=True):
@@ -297,7 +328,9 @@ class Limits:
         changed = False
         for (rule, _), counter in self.counters.items():
             if rule == index:
-                counter.most = most
+                counter.most = counter.rule.bound(most)
+                if isinstance(counter, Ageing):
+                    self._ages.refill(self.now, counter)
                 changed = self._fill(queue, counter) or changed
                 changed = self._empty(queue, counter) or changed
                 if isinstance(counter, Submitted) and counter.outside:

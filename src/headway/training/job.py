@@ -83,6 +83,12 @@ class Job:
     was seen of it, or its estimate as long as it has not ended."""
 
     @property
+    def host(self) -> tuple[int, int]:
+        """Return its CPUs in thousandths and its memory, of all nodes: one without GPUs has them on each."""
+        nodes = max(1, self.nodes) if not self.gpus else 1
+        return self.cpu_milli * nodes, self.memory_bytes * nodes
+
+    @property
     def width_milli(self) -> int:
         """GPUs asked for in thousandths of a device."""
         return self.gpus * self.gpu_milli

@@ -61,6 +61,7 @@ class JobState:
 
     __slots__ = (
         "account",
+        "accrues",
         "aged_from",
         "arrived",
         "attained",
@@ -147,6 +148,8 @@ class JobState:
         self.preemptions = 0
         self.aged_from = self.arrived
         """From when on its age counts: its submission, or when it could start again after it was requeued."""
+        self.accrues = 0
+        """From when on its age counts besides, where a limit lets that of only so many grow; ``NEVER``: not yet."""
         self.leaves = 0
         """When it goes at the latest: it was given notice for job ``by``; 0: it was not."""
         self.by = -1

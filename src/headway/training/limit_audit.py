@@ -3,12 +3,13 @@
 It shares no code with ``holding`` and ``counters``, which only look at what changes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from math import log
 
 from headway.training.cluster import Cluster
 from headway.training.job import Job
-from headway.training.limits import LimitRule, throttle_rule
+from headway.training.limits import NOBODY, LimitRule, throttle_rule
 
 
 class _Account:
@@ -21,6 +22,8 @@ class _Account:
         """Those of them that have ever started."""
         self.running: dict[int, tuple[int, int, int]] = {}
         """What each running job holds, since when, and when its time limit ends it."""
+        self.nodes: dict[int, set[int]] = {}
+        """Where each of them runs."""
         self.past: float = rule.used
         """What was used in runs that are over, as of ``at``; a whole number unless it decays."""
         self.at = 0
@@ -42,6 +45,7 @@ class _Account:
         return sum(held * max(0, end - now) for held, _, end in self.running.values())
 
     def stop(self, now: int, job: int) -> None:
+        self.nodes.pop(job, None)
         held, since, _ = self.running.pop(job)
         if self.rule.half_life:
             self.past, self.at = self.past * self._left(now - self.at) + self._grown(held, now - since), now
@@ -79,15 +83,18 @@ class LimitBooks:
             account.alive.discard(job.id)
             account.begun.discard(job.id)
 
-    def start(self, now: int, job: Job, *, moved: bool) -> Iterator[str]:
+    def start(self, now: int, job: Job, nodes: Iterable[int], *, moved: bool) -> Iterator[str]:
         """Enter a start, or that a running job moved; yield each limit that is exceeded by a start."""
+        where = set(nodes)
         if not moved:
             self._ends[job.id] = now + (job.estimate or job.work)
         for account, binds in self._of(job):
             rule, held = account.rule, self._holds(account.rule, job)
-            if binds and held and not moved and (over := self._over(account, now, job)) is not None:
+            wants = held or rule.least
+            if binds and wants and not moved and (over := self._over(account, now, job)) is not None:
                 yield over
             account.begun.add(job.id)
+            account.nodes[job.id] = where
             account.running[job.id] = held, now, self._ends[job.id]
             most = max([rule.most, *(most for _, most in rule.changes)])  # who is in the system stays there
             if binds and rule.kind == "submitted" and len(account.begun) > most:
@@ -108,7 +115,7 @@ class LimitBooks:
             if rule.kind == "submitted":
                 if len(account.alive) > most:
                     return True
-            elif self._holds(rule, job) and self._over(account, now, job) is not None:
+            elif (self._holds(rule, job) or rule.least) and self._over(account, now, job) is not None:
                 decays = rule.half_life and most > self._needs(rule, job)
                 if not decays and not (rule.is_promised and most >= self._needs(rule, job)):
                     return True
@@ -119,15 +126,20 @@ class LimitBooks:
     def _over(self, account: _Account, now: int, job: Job) -> str | None:
         """Return by how much a rule is exceeded if the job, which is not counted yet, starts."""
         rule, wanted = account.rule, self._needs(account.rule, job)
+        if rule.least:
+            least = _most(rule, now)
+            return None if wanted >= least else f"{rule}: {wanted} is less than {least}"
         held: float = 0
-        if "job" not in rule.per and rule.kind not in ("wall", "submitted"):
+        if "job" not in rule.per and rule.kind not in ("wall", "submitted", "ageing"):
             if rule.kind in ("gpu_time", "cpu_time", "wall_time"):
                 held = account.used(now) + (account.promised(now) if rule.ahead else 0)
             elif rule.kind.startswith("running_"):
                 held = account.promised(now)
+            elif rule.kind == "nodes":
+                held = len(set().union(*account.nodes.values()))
             else:
                 held = sum(each for each, _, _ in account.running.values())
-        elif rule.kind == "submitted":
+        elif rule.kind in ("submitted", "ageing"):
             return None
         most = _most(rule, now)
         slack = 1 + most * 1e-9 if rule.half_life else 0
@@ -146,13 +158,18 @@ class LimitBooks:
         if gpu_type and list(job.gpu_types) != [gpu_type]:
             return 0
         nodes = job.nodes or max(1, (job.gpus + self._most_gpus - 1) // max(1, self._most_gpus))
+        times = 1 if job.gpus else nodes  # what a job without GPUs asks for is on each of its nodes
+        cpu_milli, memory_bytes = job.cpu_milli * times, job.memory_bytes * times
+        if resource.endswith("_per_node"):
+            each = {"gpus": job.gpus, "cpus": cpu_milli // 1000, "memory": memory_bytes}[resource[:-9]] // nodes
+            return each * {"gpus": job.gpu_milli, "cpus": 1000, "memory": 1}[resource[:-9]]
         return {
             "gpus": job.width_milli,
             "gpu_time": job.width_milli,
-            "cpus": job.cpu_milli,
-            "cpu_time": job.cpu_milli,
+            "cpus": cpu_milli,
+            "cpu_time": cpu_milli,
             "wall_time": 1000,
-            "memory": job.memory_bytes,
+            "memory": memory_bytes,
             "nodes": nodes,
             "wall": job.estimate,
         }.get(resource, 1)
@@ -164,20 +181,29 @@ class LimitBooks:
         chosen = [(place, rule) for place, rule in enumerate(self._rules) if self._applies(rule, job)]
         accounts = []
         for place, rule in chosen:
-            before = [other for _, other in chosen if other.slot == rule.slot and other.level < rule.level]
+            level = self._level(rule, job)
+            before = [other for _, other in chosen if other.slot == rule.slot and self._level(other, job) < level]
             whose = "/".join(f"{key}={self._names(job)[key]}" for key in rule.per)
             account = self._accounts.setdefault((place, whose), _Account(rule))
-            accounts.append((account, not rule.slot or not before))
+            accounts.append((account, level < NOBODY and (not rule.slot or not before)))
         if job.terms is not None and job.terms.throttle:
             array, most = job.terms.array, job.terms.throttle
             account = self._accounts.setdefault((-1, f"{array}%{most}"), _Account(throttle_rule(array, most)))
             accounts.append((account, True))
         return accounts
 
+    def _level(self, rule: LimitRule, job: Job) -> int:
+        own = [level for key, value, level in rule.levels if self._names(job)[key] == value]
+        return min(own) if own else rule.level
+
     def _applies(self, rule: LimitRule, job: Job) -> bool:
         for key in {key for key, _ in rule.where}:
             valid = [value for other, value in rule.where if other == key]
-            if key == "account":
+            if key == "any":
+                pairs = [(one.split(":", 1)[0], one.split(":", 1)[1]) for one in valid]
+                if not any(self._applies(replace(rule, where=(pair,)), job) for pair in pairs):
+                    return False
+            elif key == "account":
                 account = job.tenant
                 while account and account not in valid:
                     account = self._above.get(account, "")

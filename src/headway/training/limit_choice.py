@@ -1,9 +1,9 @@
 """Find which limits choose a job, which of them hold, and whose counter it adds to."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from headway.training.job import Job
-from headway.training.limits import LimitRule
+from headway.training.limits import ANY, NOBODY, LimitRule
 
 
 def choosing(rules: Iterable[LimitRule], job: Job, parents: Mapping[str, str]) -> list[tuple[int, LimitRule]]:
@@ -12,12 +12,20 @@ def choosing(rules: Iterable[LimitRule], job: Job, parents: Mapping[str, str]) -
     return [(index, rule) for index, rule in enumerate(rules) if _chooses(rule, job, accounts)]
 
 
-def least_levels(rules: Iterable[LimitRule]) -> dict[str, int]:
-    """Return the least level of each slot among rules: only those of it hold, the others are set aside."""
+def binding(rules: Sequence[LimitRule], job: Job) -> list[bool]:
+    """Return of each of the rules that choose a job whether it holds: of one slot only those of the least level do."""
+    levels = [_level(rule, job) for rule in rules]
     least: dict[str, int] = {}
-    for rule in rules:
-        least[rule.slot] = min(rule.level, least.get(rule.slot, rule.level))
-    return least
+    for rule, level in zip(rules, levels, strict=True):
+        least[rule.slot] = min(level, least.get(rule.slot, level))
+    return [
+        level < NOBODY and (not rule.slot or level == least[rule.slot])
+        for rule, level in zip(rules, levels, strict=True)
+    ]
+
+
+def _level(rule: LimitRule, job: Job) -> int:
+    return min((level for key, value, level in rule.levels if _value(job, key) == value), default=rule.level)
 
 
 def _upward(account: str, parents: Mapping[str, str]) -> Iterator[str]:
@@ -30,7 +38,16 @@ def _chooses(rule: LimitRule, job: Job, accounts: set[str]) -> bool:
     wanted: dict[str, set[str]] = {}
     for key, value in rule.where:
         wanted.setdefault(key, set()).add(value)
-    return all(values & (accounts if key == "account" else {_value(job, key)}) for key, values in wanted.items())
+    return all(
+        any(_is(job, accounts, *value.split(":", 1)) for value in values)
+        if key == ANY
+        else values & (accounts if key == "account" else {_value(job, key)})
+        for key, values in wanted.items()
+    )
+
+
+def _is(job: Job, accounts: set[str], key: str, value: str) -> bool:
+    return value in accounts if key == "account" else value == _value(job, key)
 
 
 def _value(job: Job, key: str) -> str:

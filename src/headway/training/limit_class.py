@@ -1,9 +1,9 @@
 """Jobs to which the same limits apply, and which would add the same to each: what holds one back holds all."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING
 
-from headway.training.counters import Counter, Submitted
+from headway.training.counters import Ageing, Counter, Nodes, Submitted
 
 if TYPE_CHECKING:
     from headway.training.holding import Limits
@@ -12,7 +12,19 @@ if TYPE_CHECKING:
 class LimitClass:
     """Jobs to which the same limits apply with the same amounts."""
 
-    __slots__ = ("alive", "also", "book", "bounds", "held_by", "names", "number", "submitted", "weights")
+    __slots__ = (
+        "ages",
+        "alive",
+        "also",
+        "book",
+        "bounds",
+        "held_by",
+        "names",
+        "nodes",
+        "number",
+        "submitted",
+        "weights",
+    )
 
     def __init__(
         self,
@@ -21,6 +33,7 @@ class LimitClass:
         bounds: tuple[tuple[Counter, int], ...],
         weights: tuple[int, ...],
         also: tuple[tuple[Counter, int, int], ...] = (),
+        ages: tuple[tuple[Ageing, bool], ...] = (),
     ) -> None:
         self.book = book
         self.number = number
@@ -38,6 +51,14 @@ class LimitClass:
         self.submitted = tuple(counter for counter, _ in bounds if isinstance(counter, Submitted))
         self.alive = (*self.submitted, *(counter for counter, _, _ in also if isinstance(counter, Submitted)))
         """Counters of jobs in the system: those that bind, and those in which its jobs only count."""
+        self.nodes = tuple(
+            counter
+            for counter in (*(each for each, _ in bounds), *(each for each, _, _ in also))
+            if type(counter) is Nodes
+        )
+        """Counters of nodes, both kinds."""
+        self.ages = ages
+        """Counters of jobs whose age counts, and whether each of them binds."""
 
     def __repr__(self) -> str:
         held = [(str(counter.rule), counter.of, counter.held, amount) for counter, amount in self.bounds]
@@ -53,3 +74,8 @@ class LimitClass:
     def amount(self, counter: Counter) -> int:
         """Return what one of its jobs would add to a counter."""
         return next(amount for each, amount in self.bounds if each is counter)
+
+    def counted(self) -> Iterator[tuple[Counter, int, bool]]:
+        """Yield all counters in which its jobs count, what one of them holds of each, and whether it binds them."""
+        yield from ((counter, held, True) for (counter, _), held in zip(self.bounds, self.weights, strict=True))
+        yield from ((counter, held, False) for counter, _, held in self.also)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from headway.training.counters import Alone, Counter, Submitted
-from headway.training.limits import LimitRule
+from headway.training.limits import AGEING, ANY, PER_NODE, LimitRule
 from headway.units import format_duration, format_size
 
 _MOST_HOLDERS = 3
@@ -19,7 +19,10 @@ _OWNERS = ("user", "account", "tenant", "array")
 def told(counter: Counter, now: int, wanted: int) -> str:
     """Return the limit that stops a job: ``QOSMaxGRESPerUser: alice holds 24 of 24 GPUs under QOS long``."""
     rule = counter.rule
-    most = quantity(rule, counter.most)
+    most = quantity(rule, rule.bound(counter.most))
+    if rule.least:
+        asked = quantity(rule, rule.bound(wanted))
+        return f"{rule.name}: it wants {asked}, at least {most} must be asked for{_under(counter)}"
     if isinstance(counter, Submitted):
         return f"{rule.name}: {owner(counter)} has {counter.held} of {most} in the system{_under(counter)}"
     if isinstance(counter, Alone) or wanted > counter.most:
@@ -44,22 +47,32 @@ def owner(counter: Counter) -> str:
     per = [key for key in rule.per if key != "job"]
     named = [value if key == "user" else f"{_NOUNS[key]} {value}" for key, value in zip(per, counter.of, strict=True)]
     if not named:
-        chosen = [(key, value) for key, value in rule.where if key in _OWNERS]
+        chosen = [(key, value) for key, value in _chosen(rule) if key in _OWNERS]
         named = [value if key == "user" else f"{_NOUNS[key]} {value}" for key, value in chosen[:1]]
     return " in ".join(named) or "everybody"
+
+
+def _chosen(rule: LimitRule) -> list[tuple[str, str]]:
+    """Return which jobs a rule chooses; of several selectors of which any will do the first."""
+    several = [tuple(value.split(":", 1)) for key, value in rule.where if key == ANY]
+    return [*(pair for pair in rule.where if pair[0] != ANY), *((key, value) for key, value in several[:1])]
 
 
 def _under(counter: Counter) -> str:
     rule = counter.rule
     own = set(_OWNERS) if not [key for key in rule.per if key != "job"] else set(rule.per)
-    named = [f"{_NOUNS[key]} {value}" for key, value in rule.where if key not in own]
+    named = [f"{_NOUNS[key]} {value}" for key, value in _chosen(rule) if key not in own]
     return f" under {' and '.join(named)}" if named else ""
 
 
 def quantity(rule: LimitRule, amount: int) -> str:
     """Return an amount of a rule's resource with its unit: ``24 GPUs``, ``500 GB``, ``1000 GPU-hours``."""
     kind, gpus = rule.kind, f"{rule.gpu_type} GPU" if rule.gpu_type else "GPU"
+    if kind in PER_NODE:
+        resource = rule.resource.replace("_per_node", "", 1)
+        return f"{quantity(LimitRule(rule.name, resource, 0), amount)} on each node"
     units = {"gpus": gpus, "cpus": "CPU", "nodes": "node", "jobs": "running job", "submitted": "job"}
+    units[AGEING] = "ageing job"
     units["licences"] = f"{rule.licence} licence"
     if kind == "wall":
         return format_duration(amount)

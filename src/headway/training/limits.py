@@ -9,16 +9,22 @@ from dataclasses import dataclass
 
 from headway.errors import ExperimentError, unknown_name
 
-HELD = ("gpus", "cpus", "memory", "nodes", "jobs", "submitted", "wall", "licences")
+PER_NODE = ("gpus_per_node", "cpus_per_node", "memory_per_node")
+"""What one job asks for of each of its nodes, on average, rounded down."""
+AGEING = "ageing"
+"""Waiting jobs whose age counts: nobody is held back for it, and the age of those beyond it does not grow."""
+HELD = ("gpus", "cpus", "memory", "nodes", "jobs", "submitted", "wall", "licences", AGEING, *PER_NODE)
 """What is counted while a job holds it; ``submitted`` while it lives; ``wall`` is a job's own time limit."""
 TIMED = ("gpu_time", "cpu_time", "wall_time")
 """What grows as jobs run; with ``running_`` before it, what running jobs may still use up to their time limits."""
 RESOURCES = (*HELD, *TIMED, *(f"running_{name}" for name in TIMED))
-TYPED = ("gpus", "gpu_time", "running_gpu_time", "licences")
+TYPED = ("gpus", "gpus_per_node", "gpu_time", "running_gpu_time", "licences")
 """May be followed by ``:TYPE``: of jobs that ask for this GPU type, and no other, by name. Licences must be, by their
 name: ``licences:matlab``."""
-SELECTORS = ("account", "tenant", "user", "qos", "partition", "array")
-"""``account`` chooses jobs of an account and of all below it, ``tenant`` those of one account alone."""
+ANY = "any"
+SELECTORS = ("account", "tenant", "user", "qos", "partition", "array", ANY)
+"""``account`` chooses jobs of an account and of all below it, ``tenant`` those of one account alone; ``any`` those of
+one of several selectors, written ``qos:long``."""
 COUNTED_PER = ("account", "user", "qos", "partition", "array", "job")
 THROTTLE = "JobArrayTaskLimit"
 """The limit that a job brings along: so many tasks of its array may run at once."""
@@ -26,6 +32,10 @@ THROTTLE = "JobArrayTaskLimit"
 
 NO_LIMIT = 1 << 62
 """An amount that nothing exceeds."""
+NOBODY = 1_000_000
+"""From this level on a limit holds nobody back: jobs only count there."""
+_LEAST = ("gpus", "cpus", "memory", "nodes")
+"""Of which a job may have to ask for so much at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +66,10 @@ class LimitRule:
     """Of these: what running jobs may still use, and the job itself, must fit too before it starts."""
     changes: tuple[tuple[int, int], ...] = ()
     """(time, amount), in order of time: from then on this is the most. What is held beyond it stays held."""
+    least: bool = False
+    """Whether ``most`` is the least that a single job has to ask for."""
+    levels: tuple[tuple[str, str, int], ...] = ()
+    """(selector, value, level): of jobs that these choose the level is this one, the least of several."""
 
     def __post_init__(self) -> None:
         resource, colon, kind = self.resource.partition(":")
@@ -74,7 +88,9 @@ class LimitRule:
             for name in given:
                 if name not in valid:
                     raise ExperimentError(f"{self}: {unknown_name(what, name, valid)}")
-        if "job" in self.per and (self.is_used or self.resource in ("jobs", "submitted")):
+        self._check_choice()
+        self._check_alone()
+        if "job" in self.per and (self.is_used or self.resource in ("jobs", "submitted", AGEING)):
             remedy = ": running_gpu_time limits what one may use" if self.is_used else ""
             raise ExperimentError(f"{self}: {self.resource} cannot be counted for each job{remedy}")
         if self.used and self.per:
@@ -84,6 +100,21 @@ class LimitRule:
                 raise ExperimentError(f"{self}: {key} {value} has no meaning for {self.resource}, only for gpu_time")
             if value < 0:
                 raise ExperimentError(f"{self}: {key} {value} must not be negative")
+
+    def _check_choice(self) -> None:
+        for key, _, _ in self.levels:
+            if key not in SELECTORS or key in ("account", ANY):
+                valid = [each for each in SELECTORS if each not in ("account", ANY)]
+                raise ExperimentError(f"{self}: {unknown_name('selector of a level', key, valid)}")
+        for key, value in self.where:
+            if key == ANY and value.partition(":")[0] not in SELECTORS[:-1]:
+                raise ExperimentError(f"{self}: any {value!r} is not like qos:long")
+
+    def _check_alone(self) -> None:
+        if self.kind in PER_NODE and "job" not in self.per:
+            raise ExperimentError(f'{self}: {self.resource} is about single jobs: write per = "job"')
+        if self.least and (self.kind not in _LEAST or "job" not in self.per):
+            raise ExperimentError(f'{self}: least is for {", ".join(_LEAST)} of single jobs: write per = "job"')
 
     def __str__(self) -> str:
         """Return its name, and which jobs it chooses: what a user writes to change it."""
@@ -114,9 +145,19 @@ class LimitRule:
         return next((most for time, most in reversed(self.changes) if time <= now), self.most)
 
     @property
-    def highest(self) -> int:
-        """Return the most that it ever is."""
-        return max(self.most, *(most for _, most in self.changes)) if self.changes else self.most
+    def loosest(self) -> int:
+        """Return the amount under which it ever holds the fewest back."""
+        amounts = (self.most, *(most for _, most in self.changes))
+        return min(amounts) if self.least else max(amounts)
+
+    def bound(self, amount: int) -> int:
+        """Return an amount as it is compared, the most or what a job asks for: of ``least`` what is missing counts."""
+        return NO_LIMIT - amount if self.least else amount
+
+    @property
+    def is_alone(self) -> bool:
+        """Return whether it is about single jobs: what others hold does not matter."""
+        return "job" in self.per or self.kind == "wall"
 
     @property
     def is_used(self) -> bool:

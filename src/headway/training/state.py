@@ -310,7 +310,7 @@ class TrainingState:
         self.tenures += 1
         js.account.held += js.width
         if js.limits is not None:
-            js.limits.book.take(now, self.queue, js, anew=kind == _START)
+            js.limits.book.take(now, self.queue, js, placement, anew=kind == _START)
         self.changes += 1
         self.lease = js.lease = self.lease + 1
         js.status = _RUNNING

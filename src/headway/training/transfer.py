@@ -5,6 +5,7 @@ on where it is. Everything that is derived from the cluster (free resources, who
 queue, speeds) is made anew; what has happened to the jobs stays.
 """
 
+from headway.training.ageing import Ages
 from headway.training.cluster import Cluster
 from headway.training.feasible import grant_refusal
 from headway.training.jobstate import Account, JobState, Status
@@ -105,6 +106,8 @@ def _keep_limits(now: int, old: TrainingState, new: TrainingState) -> None:
         js.limits = None
     if new.limits is not None or any(js.job.terms is not None and js.job.terms.throttle for js in new.jobs.values()):
         new.limits_from(now).take_over(now, new.queue, new.jobs.values(), old.limits)
+    else:
+        Ages().take_over(now, new.jobs.values())
 
 
 def _keep_preempting(old: TrainingState, new: TrainingState) -> None:

@@ -233,7 +233,9 @@ def test_a_gain_of_the_first_window_alone_is_no_better_rule(folder: Path) -> Non
     text = (folder / "sacct.txt").read_text().splitlines()
     late = [line for line in text[1:] if "|normal|" in line and "T" in line and int(line.split("|")[0]) >= 30_000]
     (folder / "sacct.txt").write_text(
-        "\n".join(line for line in text if line not in late) + "\n" + row(99_000, "chem", "normal", 2, 4600, 5) + "\n"
+        "\n".join(line for line in text if line not in late)
+        + "".join(f"\n{row(99_000 + each, 'chem', 'normal', 2, 3080 + 100 * each, 5)}" for each in range(15))
+        + "\n"
     )
     answer = tuned(folder, "qos long.MaxTRESPU=gres/gpu=4", "wait of QOS normal", test_from="2026-03-03T02:00:00")
     assert answer.record()["combinations"][1]["better"]
@@ -254,6 +256,44 @@ def test_what_cannot_be_searched_is_one_line(folder: Path, knob: str, lower: str
     with pytest.raises(ExperimentError) as raised:
         tuned(folder, knob, lower)
     assert line in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("test_from", "line"),
+    [
+        ("2026-04-01", "the last job is submitted at 2026-03-04T01:26:00: none is left to test on"),
+        ("2026-03-01", "the first job is submitted at 2026-03-01T00:00:00: none is left to search on"),
+    ],
+)
+def test_a_window_without_jobs_is_refused_before_anything_runs(folder: Path, test_from: str, line: str) -> None:
+    with pytest.raises(ExperimentError) as raised:
+        tuned(folder, "qos long.MaxTRESPU=gres/gpu=4", "wait of all", test_from=test_from)
+    assert str(raised.value) == f"--test-from {test_from}: {line}"
+
+
+def test_too_few_jobs_are_told_from_rules_that_are_not_better(folder: Path) -> None:
+    lines = (folder / "sacct.txt").read_text().splitlines()
+    (folder / "sacct.txt").write_text("\n".join(lines[:22]) + "\n")
+    answer = tuned(folder, "qos long.MaxTRESPU=gres/gpu=4", "wait of QOS normal")
+    assert answer.record()["combinations"][1]["too_few_jobs"]
+    assert any(line.startswith("Too few jobs to tell: for them there is no interval") for line in answer.lines())
+
+
+def test_the_answer_carries_verdict_and_caveats(folder: Path) -> None:
+    answer = tuned(folder, "qos long.MaxTRESPU=gres/gpu=4", "wait of QOS normal")
+    record = answer.record()
+    assert record["verdict"]["level"] == "no", "in the record of this site nobody waits"
+    assert any(line.startswith("verdict on the simulation under the present rules: Do not") for line in answer.lines())
+    assert record["caveats"]
+    assert {f"note: {line}" for line in record["caveats"]} <= set(answer.notes)
+
+
+def test_a_change_that_concerns_nobody_is_said(folder: Path, run: Run) -> None:
+    line = "no job is of QOS spare: its change concerns nobody"
+    assert line in hw.simulate(work(folder, qos="spare.MaxTRESPU=gres/gpu=2")).notes
+    assert f"note: {line}" in run.whatif("1d", qos="spare.MaxTRESPU=gres/gpu=2").notes
+    both = hw.simulate(work(folder, qos="long.MaxTRESPU=gres/gpu=16", shares="bio=2"))
+    assert not any("concerns nobody" in note for note in both.notes)
 
 
 def test_the_command_prints_the_table_and_the_lines_to_type(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
     rows = [HEADER]
     for day in range(4):
         rows.append(row(f"7_{day}", "ann", "normal", 24 * day, 0))
-        rows.append(row(f"{10 + day}", "bob", "long", 24 * day + 1, 1, "h100", "QOSMaxGRESPerUser"))
+        rows.append(row(f"{10 + day}", "bob", "long", 24 * day + 1, 1, "h100", "Dependency"))
         rows.append(row(f"{20 + day}", "ann", "normal", 24 * day + 2, 0, "v100"))
     (tmp_path / "sacct.txt").write_text("\n".join(rows) + "\n")
     (tmp_path / "nodes.txt").write_text(NODES)
@@ -93,7 +93,7 @@ def test_a_backtest_counts_the_jobs_it_is_told_to(folder: Path, capsys: pytest.C
     lines = sheet.read_text().splitlines()
     assert len(lines) == 7
     assert lines[1].startswith("7_2,2026-03-04T00:00:00,172800.0,")
-    assert [each["group"] for each in half["by_reason"]] == ["QOSMaxGRESPerUser", "–"]
+    assert [each["group"] for each in half["by_reason"]] == ["Dependency", "–"]
     assert ran("jobs", "backtest", *files, "--from", "2026-03-04") == 0
     (later,) = json.loads(capsys.readouterr().out)
     assert (later["jobs"], later["compared"]) == (6, 6)

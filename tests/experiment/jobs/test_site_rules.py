@@ -10,7 +10,7 @@ from headway.experiment.result import Run
 
 HEADER = "JobID|User|Account|QOS|Partition|State|Submit|Start|End|Elapsed|Timelimit|ReqTRES"
 NODES = "NodeName=n1 CPUTot=64 RealMemory=640000 Gres=gpu:a100:8 State=IDLE Partitions=batch\n"
-QOS = "Name|Priority|MaxTRESPU|MaxWall|GrpJobsAccrue\nlong|10|gres/gpu=2|01:00:00|5\nshort|100|||\n"
+QOS = "Name|Priority|MaxTRESPU|MaxWall|UsageThres\nlong|10|gres/gpu=2|01:00:00|5\nshort|100|||\n"
 CONF = (
     "ClusterName=x\nAccountingStorageEnforce=limits\nPriorityType=priority/multifactor\nPriorityWeightQOS=1000\n"
     "SchedulerType=sched/builtin\n"
@@ -51,7 +51,7 @@ def test_a_limit_holds_a_job_back_and_qos_priorities_order_the_rest(folder: Path
 
 def test_what_is_not_followed_is_named_with_the_jobs_and_the_wait_it_may_concern(folder: Path) -> None:
     run = play(folder)
-    line = "not followed: GrpJobsAccrue=5 (age grows for all waiting jobs): may concern 2 jobs, which waited 0 h in all"
+    line = "not followed: UsageThres=5 (no job is held for its usage): may concern 2 jobs, which waited 0 h in all"
     assert line in run.notes
 
 
@@ -62,6 +62,18 @@ def test_a_job_that_ran_beyond_a_limit_had_leave(folder: Path) -> None:
     assert starts(run) == {"1": 0, "2": 600}, "the limit as it was raised still holds"
     assert "1 job ran beyond limit QOSMaxGRESPerUser@qos:long: raised from 2 GPUs to 4 GPUs" in run.notes
     assert any("QOSMaxWallDurationPerJobLimit@qos:long: raised from " in note for note in run.notes)
+
+
+def test_a_limit_below_what_was_held_at_once_is_said(folder: Path) -> None:
+    rows = [HEADER, *(row(job, "long", 1) for job in range(1, 6)), row(9, "short", 2)]
+    (folder / "sacct.txt").write_text("\n".join(rows) + "\n")
+    assert any(
+        "limit QOSMaxGRESPerUser@qos:long is below what was held at once: 3 of 5 starts of eve in the record went "
+        "beyond 2 GPUs, up to 5 GPUs" in note
+        for note in play(folder).notes
+    )
+    (folder / "qos.txt").write_text(QOS.replace("gres/gpu=2", "gres/gpu=5"))
+    assert not any("held at once" in note for note in play(folder).notes)
 
 
 def test_a_loop_among_accounts_is_one_line(folder: Path) -> None:

@@ -91,7 +91,7 @@ def test_a_reservation_keeps_others_out_and_takes_its_own_in(tmp_path: Path) -> 
     rows = [row(1, 0, 31), row(2, 0, 25, reservation="course"), row(3, 0, 30), row(4, 1, 10, reservation="old")]
     run = site(tmp_path, *rows, reservations=kept)
     assert waits(run) == {"1": 0, "2": 30, "3": 0, "4": 30}  # the first may only run on n2; 4 is no special one
-    assert any("1 jobs name reservations that are not described" in note and "(old)" in note for note in run.notes)
+    assert any("(old), are named by 1 job" in note for note in run.notes)
     assert run.audit() == []
     assert "reservation course, which it names, begins at Sun 2026-03-01 12:30:00" in "\n".join(run.story("2").lines())
 

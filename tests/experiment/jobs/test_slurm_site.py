@@ -211,3 +211,25 @@ def test_another_limit_tells_who_gains_and_who_loses_by_qos_and_user(
     assert any(each["wait_after_s"] < each["wait_before_s"] for each in less["users"])
     assert any(each["wait_after_s"] > each["wait_before_s"] for each in less["users"])
     assert less["verdict"]["level"] == "yes"
+
+
+def test_tune_finds_the_limit_that_was_planted_too_low_and_none_where_none_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """QOS long may hold 16 GPUs of a cluster where far more stand idle; as the site is, no other limit is better."""
+    for planted in (True, False):
+        place = tmp_path / str(planted)
+        made(place, 1000, SEED, planted=planted)
+        arguments = ["jobs", "tune", str(place / "sacct.txt"), "--policy", f"slurm:{place / 'config/slurm.conf'}"]
+        for name in ("nodes.txt", *RULES):
+            arguments += ["--cluster", str(place / name)]
+        arguments += ["--knob", "qos long.GrpTRES=gres/gpu=32", "--lower", "wait of QOS long"]
+        with pytest.raises(SystemExit) as ended:
+            main([*arguments, "--keep", "wait of all", "--processes", "1", "--json"])
+        out, _ = capsys.readouterr()
+        assert ended.value.code == 0
+        record = json.loads(out)
+        assert record["found"] is planted
+        assert record["commands"] == (["sacctmgr modify qos long set GrpTRES=gres/gpu=32"] if planted else [])
+        assert record["verdict"]["level"] == "yes"
+        assert not any(each["too_few_jobs"] for each in (*record["combinations"], *record["test"]))

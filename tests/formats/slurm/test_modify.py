@@ -113,7 +113,8 @@ def test_shares_preemption_partitions_and_qos_keys() -> None:
     [
         ({"qos lnog": {"MaxTRESPU": "gres/gpu=1"}}, "unknown QOS 'lnog'; did you mean 'long'?"),
         ({"qos long": {"MaxTRESPUU": "gres/gpu=1"}}, "QOS long: unknown key 'MaxTRESPUU'; did you mean 'MaxTRESPU'?"),
-        ({"qos long": {"MaxJobsAccruePU": 1}}, "MaxJobsAccruePU is not followed"),
+        ({"qos long": {"UsageThres": 1}}, "UsageThres is not followed"),
+        ({"account bio": {"MinTRES": "cpu=1"}}, "MinTRES is no limit of an account or a user"),
         ({"qos long": {"MaxJobs": 1}}, "MaxJobs is no limit of a QOS"),
         ({"account bio": {"MaxTRESPU": "cpu=1"}}, "MaxTRESPU is no limit of an account or a user"),
         ({"qos long": {"MaxTRESPU": "32"}}, "is not a list like gres/gpu=8,cpu=400"),

@@ -9,8 +9,8 @@ from headway.formats.slurm.conf import settings
 from headway.formats.slurm.followed import followed
 from headway.formats.slurm.records import SiteRules
 from headway.training.cluster import Cluster, Node, Partition
-from headway.training.holding import choosing, least_levels
 from headway.training.job import Job
+from headway.training.limit_choice import binding, choosing
 from headway.units import DAY, HOUR, MINUTE
 from tests.training.policies.orders.drive import play
 
@@ -42,8 +42,8 @@ class Site:
         cluster = self.cluster()
         asked = Job(0, 0, HOUR, 1, **{"tenant": "bio", "user": "eve", "qos": "long", "partition": "batch", **job})  # type: ignore[arg-type]
         chosen = choosing(cluster.limits, asked, {each.name: each.parent for each in cluster.tenants})
-        least = least_levels(rule for _, rule in chosen)
-        held = [rule for _, rule in chosen if not rule.slot or least[rule.slot] == rule.level]
+        rules = [rule for _, rule in chosen]
+        held = [rule for rule, holds in zip(rules, binding(rules, asked), strict=True) if holds]
         unit = {"gpus": 1000, "cpus": 1000, "wall": HOUR}
         return {rule.name: rule.most // unit.get(rule.kind, 1) for rule in held}
 
@@ -115,7 +115,7 @@ def test_group_limits_hold_at_every_account_above_unless_a_qos_has_them() -> Non
     assert {rule.where[0][1]: rule.most // 1000 for _, rule in chosen if rule.where[0][0] == "account"} == {
         "root": 60, "uni": 30, "bio": 40,
     }  # fmt: skip
-    assert set(least_levels(rule for _, rule in chosen).values()) == {chosen[0][1].level}, "all of one level: all hold"
+    assert all(binding([rule for _, rule in chosen], job)), "all of one level: all hold"
     assert Site("Name|GrpTRES\nlong|gres/gpu=50\n", tree).holding() == {"QOSGrpGRES": 50}
     assert Site("Name|GrpTRES\nlong|cpu=50\n", tree).holding()["AssocGrpGRES"] == 9, "of another resource"
 
@@ -209,3 +209,117 @@ def test_what_sacctmgr_repeats_of_an_account_below_it_is_one_rule() -> None:
 def test_deny_on_limit_rejects_what_exceeds_alone() -> None:
     (rule,) = Site("Name|MaxTRES|Flags\nlong|gres/gpu=2|DenyOnLimit\n").cluster().limits
     assert (rule.name, rule.denies, rule.per) == ("QOSMaxGRESPerJob", True, ("job",))
+
+
+def test_a_limit_factor_holds_for_the_limits_of_associations_and_not_for_those_of_the_qos() -> None:
+    qos = "Name|LimitFactor|MaxTRESPU\nbig|2|gres/gpu=20\nlong||\nhalf|0.5|\n"
+    tree = _tree("GrpTRES", uni="gres/gpu=30", bio="gres/gpu=8")
+    site = Site(qos, tree)
+    assert site.holding() == {"AssocGrpGRES": 8}, "the nearest is shown last"
+    assert site.holding(qos="big") == {"QOSMaxGRESPerUser": 20, "AssocGrpGRES by LimitFactor of big": 16}
+    assert site.holding(qos="half") == {"AssocGrpGRES by LimitFactor of half": 4}
+    most = Site(qos, _tree("MaxTRES", bio="cpu=9", eve="cpu=3"))
+    assert most.holding(qos="half") == {"AssocMaxCpuPerJobLimit by LimitFactor of half": 1}
+
+
+def test_under_a_limit_factor_what_all_jobs_of_the_account_hold_counts() -> None:
+    site = Site("Name|LimitFactor\nbig|2\nlong|\n", _tree("GrpTRES", bio="gres/gpu=8"))
+    jobs = [
+        Job(0, 0, 10 * MINUTE, 8, tenant="bio", user="eve", qos="long"),
+        Job(1, 0, 20 * MINUTE, 8, tenant="bio", user="eve", qos="big"),
+        Job(2, 0, 10 * MINUTE, 1, tenant="bio", user="eve", qos="big"),
+        Job(3, 0, 10 * MINUTE, 1, tenant="bio", user="eve", qos="long"),
+    ]
+    starts = {job: start for job, start, _ in play(jobs, "fifo", site.cluster()).spans}
+    assert starts == {0: 0, 1: 0, 2: 10, 3: 20}
+
+
+def test_the_limit_factor_of_the_partitions_qos_comes_first() -> None:
+    qos = "Name|LimitFactor|Flags\npart|3|\nlong|2|\nover|2|OverPartQOS\n"
+    site = Site(qos, _tree("GrpTRES", bio="cpu=10"), "PartitionName=batch Nodes=ALL QoS=part\n")
+    assert site.holding() == {"AssocGrpCpuLimit by LimitFactor of part": 30}
+    assert site.holding(qos="over") == {"AssocGrpCpuLimit by LimitFactor of over": 20}
+
+
+def test_a_qos_that_is_the_jobs_and_the_partitions_has_one_counter() -> None:
+    site = Site("Name|GrpTRES\npart|gres/gpu=8\nlong|\n", partitions="PartitionName=batch Nodes=ALL QoS=part\n")
+    jobs = [
+        Job(0, 0, 10 * MINUTE, 8, user="eve", qos="part", partition="debug"),
+        Job(1, 0, 10 * MINUTE, 8, user="eve", qos="long", partition="batch"),
+        Job(2, 0, 10 * MINUTE, 8, user="eve", qos="long", partition="debug"),
+        Job(3, 0, 10 * MINUTE, 8, user="eve", qos="part", partition="batch"),
+    ]
+    assert [rule.most for rule in site.cluster().limits] == [8000]
+    starts = {job: start for job, start, _ in play(jobs, "fifo", site.cluster()).spans}
+    assert starts == {0: 0, 2: 0, 1: 10, 3: 20}
+
+
+def test_what_a_job_may_have_of_a_node_and_must_ask_for() -> None:
+    qos = "Name|MaxTRESPerNode|MinTRES|Flags\npart|gres/gpu=4|gres/gpu=2|\nlong|cpu=8,gres/gpu=6|cpu=2,mem=1G,node=1|\n"
+    site = Site(qos, _tree("MaxTRESPerNode", bio="mem=4G"), "PartitionName=batch Nodes=ALL QoS=part\n")
+    assert site.holding() == {
+        "QOSMaxGRESPerNode": 4000,
+        "QOSMinGRES": 2,
+        "QOSMaxCpuPerNode": 8000,
+        "QOSMinCpuNotSatisfied": 2,
+        "QOSMinMemory": 2**30,
+        "QOSMinNode": 1,
+        "AssocMaxMemPerNode": 4 * 2**30,
+    }
+
+
+@pytest.mark.parametrize(
+    ("qos", "tree", "name"),
+    [
+        ("Name|GrpJobsAccrue|MaxJobsAccruePU\nlong|1|1\n", {}, "QOSGrpJobsAccrue"),
+        ("Name|MaxJobsAccruePU|MaxJobsAccruePA\nlong|1|1\n", {}, "QOSMaxJobsAccruePA"),
+        ("Name|MaxJobsAccruePU\nlong|1\n", {"MaxJobsAccrue": {"eve": 1}}, "QOSMaxJobsAccruePU"),
+        ("", {"MaxJobsAccrue": {"bio": 1, "root": 1}}, "AssocMaxJobsAccrue"),
+        ("", {"GrpJobsAccrue": {"uni": 1, "root": 1}}, "AssocGrpJobsAccrue"),
+    ],
+)
+def test_of_limits_on_ageing_the_first_that_is_defined_holds(
+    qos: str, tree: dict[str, dict[str, int]], name: str
+) -> None:
+    site = Site(qos, *(_tree(column, **given) for column, given in tree.items()))
+    assert site.holding() == {name: 1}
+
+
+def test_the_qos_of_a_partition_says_nothing_about_ageing() -> None:
+    site = Site("Name|MaxJobsAccruePU\npart|5\n", partitions="PartitionName=batch Nodes=ALL QoS=part\n")
+    assert site.holding() == {}
+
+
+def test_the_age_of_only_so_many_waiting_jobs_counts() -> None:
+    site = Site("Name|MaxJobsAccruePU\nlong|1\n")
+    alice, bob = {"user": "alice", "qos": "long"}, {"user": "bob", "qos": "long"}
+    jobs = [
+        Job(0, 0, 60 * MINUTE, 64, **alice),
+        Job(1, MINUTE, 60 * MINUTE, 64, **alice),
+        Job(2, 2 * MINUTE, 60 * MINUTE, 64, **alice),
+        Job(3, 30 * MINUTE, 60 * MINUTE, 64, **bob),
+    ]
+    spec = "multifactor(age_weight=1000,fairshare_weight=0,size_weight=0,qos_weight=0,partition_weight=0,period=1m)"
+    assert play(jobs, spec, site.cluster()).first_starts == [0, 1, 3, 2]
+    assert play(jobs, spec, Site().cluster()).first_starts == [0, 1, 2, 3]
+
+
+def test_a_partition_may_ask_for_nodes_and_a_qos_lift_that() -> None:
+    site = Site(
+        "Name|Flags|Preempt\nlong||\nfree|PartitionMinNodes|\n", partitions="PartitionName=batch Nodes=ALL MinNodes=2\n"
+    )
+    assert site.holding() == {"PartitionNodeLimit by MinNodes": 2}
+    assert site.holding(qos="free") == {"PartitionNodeLimit by MinNodes lifted": 1}
+
+
+def test_what_a_partition_says_and_is_not_followed_is_named() -> None:
+    text = (
+        "PartitionName=batch Nodes=ALL MaxCPUsPerNode=16 OverSubscribe=EXCLUSIVE LLN=NO MaxMemPerNode=UNLIMITED "
+        "TRESBillingWeights=CPU=1.0 ReqResv=NO\n"
+    )
+    unread = followed(scontrol.cluster(text, "x").rules).unread
+    assert [(each.what, each.where) for each in unread] == [
+        ("MaxCPUsPerNode=16 of partition batch", (("partition", "batch"),)),
+        ("OverSubscribe=EXCLUSIVE of partition batch", (("partition", "batch"),)),
+        ("TRESBillingWeights=CPU=1.0 of partition batch", (("partition", "batch"),)),
+    ]

@@ -123,3 +123,10 @@ def test_without_settings_the_lists_count_and_that_is_said() -> None:
 def test_what_is_not_understood_is_one_clear_line(settings: str, line: str) -> None:
     with pytest.raises(ExperimentError, match=line):
         read(settings=settings)
+
+
+def test_the_exempt_time_of_a_partitions_qos_is_named_as_not_followed() -> None:
+    settings = CONF.format("qos", "REQUEUE") + "PartitionName=batch Nodes=n1 QOS=low\n"
+    (left,) = read(settings=settings).unread
+    assert left.what == "PreemptExemptTime of QOS low as that of partition batch"
+    assert left.where == (("partition", "batch"),)

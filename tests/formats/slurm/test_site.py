@@ -51,6 +51,11 @@ def test_weights_ages_and_backfill_are_taken_over() -> None:
     assert (backfill.name, backfill.depth, backfill.interval) == ("conservative", 50, MINUTE)
     assert not policy.preempts
     assert any("bf_max_job_user=10" in note for note in found.notes)
+    assert "default_queue_depth=100 is not followed" in found.notes
+    other = site(parse("SelectType=select/linear\nTopologyPlugin=topology/tree\nSchedulerParameters=assoc_limit_stop"))
+    assert {"SelectType=select/linear", "TopologyPlugin=topology/tree", "assoc_limit_stop=yes"} <= {
+        note.removesuffix(" is not followed") for note in other.notes
+    }
 
 
 def test_what_scontrol_show_config_prints_says_the_same_as_the_file() -> None:

@@ -87,7 +87,7 @@ def test_a_cluster_file_is_written_out_in_the_stored_experiment(tmp_path: Path) 
         "run": {"out": str(tmp_path / "run")},
     }
     result = run(toml.typed(document, Experiment, "test"))
-    assert any("partitions: those that 2 jobs name are ignored" in note for note in result.scene.notes)
+    assert any("partitions: those of 2 jobs are ignored" in note for note in result.scene.notes)
     (tmp_path / "c.toml").unlink()
     stored = open_run(tmp_path / "run")
     assert [each.name for each in stored.scene.cluster.nodes] == ["x", "y"]

@@ -15,6 +15,7 @@ from bench.queue_faults import play
 from bench.queue_faults_program import SAVE_EVERY
 from headway.live.kernels import processes
 from headway.live.training.engine import SAVED
+from headway.live.training.listing import listed
 from headway.live.training.runner import BEGAN, EXIT
 from headway.training.rows import Kind
 from tests.live.training.queues import Bench
@@ -59,6 +60,30 @@ def test_a_program_that_ends_while_no_queue_is_there_is_not_lost(bench: Bench) -
     bench.over()
     assert bench.ends() == {0: "failed"}
     assert bench.past.leases[0].status == 7
+
+
+def test_a_program_that_ends_while_no_queue_is_there_ends_then_and_nothing_starts_until_the_next_queue(
+    bench: Bench,
+) -> None:
+    bench.python("pass", gpus=4)
+    waiting = bench.python("print('later')", gpus=4)
+    exit_file = bench.place.run(1) / "leases" / "1" / EXIT
+    end = time.monotonic() + 60
+    while not exit_file.exists() and time.monotonic() < end:
+        time.sleep(0.01)
+    time.sleep(0.05)
+    before = bench.queue._clock()
+    bench.again()
+    bench.over()
+    tape = bench.past.tape
+    finished = {row[2]: row[0] for row in tape.of(int(Kind.FINISHED)).tolist()}
+    started = {row[2]: row[0] for row in tape.of(int(Kind.START)).tolist()}
+    assert started[0] < finished[0] < before < started[waiting]
+    drained, back = (tape.of(int(kind)).tolist() for kind in (Kind.NODE_DRAINED, Kind.NODE_RECOVERED))
+    assert [row[0] for row in drained] == [finished[0]]
+    assert [row[0] for row in back] == [started[waiting]]
+    jobs = listed(bench.past, bench.queue._clock() / 1e9)
+    assert jobs[0].ran_s == pytest.approx((finished[0] - started[0]) / 1e9)
 
 
 def test_a_job_that_was_written_down_and_never_arrived_does_so_at_the_next_start(

@@ -110,3 +110,19 @@ def test_without_reasons_and_rules_a_site_with_several_qos_is_told_that_their_li
     assert "sacctmgr show qos -P" in told.text
     known = verdict_of(replace(made(whole, qos=even, partition=parts), given=frozenset({"qos"})))
     assert known.sources[0].by == "partition"
+
+
+def test_it_is_never_yes_while_limits_that_the_record_names_were_not_given() -> None:
+    near = made(
+        errors("all", 1000, 1020, jobs=200, rank_correlation=0.9),
+        reason=(errors("–", 900, 900, share=0.5), errors("QOSMaxGRESPerUser", 1100, 1140, jobs=7, share=0.1)),
+    )
+    told = verdict_of(near)
+    assert told.level == RELATIVE
+    assert "The record names limits that were not given (QOSMaxGRESPerUser: 7 jobs): give the limits" in told.text
+    other = verdict_of(replace(near, given=frozenset({"qos"}), limits=frozenset({"QOSMaxJobsPerUserLimit"})))
+    assert other.level == RELATIVE
+    assert "the files that were given have no such limit: print all columns" in other.text
+    assert verdict_of(replace(near, given=frozenset({"qos"}), limits=frozenset({"QOSMaxGRESPerUser"}))).level == YES
+    paused = made(near.whole, reason=(errors("Dependency", 1000, 1000), errors("Priority", 1000, 1000)))
+    assert verdict_of(paused).level == YES, "no limit"

@@ -14,6 +14,7 @@ from headway.training.cluster import Cluster, uniform
 from headway.training.job import Job, Outcome, workload
 from headway.training.policies.registry import build
 from headway.training.state import TrainingState
+from headway.training.terms import Terms
 from headway.units import HOUR
 
 
@@ -177,3 +178,12 @@ def test_a_tape_that_ends_while_jobs_arrive_has_no_tail() -> None:
     assert arrivals_of(cut, None) == cut.span
     assert of_ledger(cut).tail_s == 0
     assert of_ledger(cut).gpu_utilisation_while_arriving == 1.0
+
+
+def test_arrivals_end_with_the_last_submission_however_late_a_job_becomes_eligible() -> None:
+    late = workload(
+        [Job(0, 0, 10 * HOUR, 1), Job(0, 10 * HOUR, HOUR, 1), Job(0, HOUR, HOUR, 1, terms=Terms(begin=90 * HOUR))]
+    )
+    ledger = played(late, uniform(1, 1))
+    assert arrivals_of(ledger, None) == (0, 10 * HOUR)
+    assert of_ledger(ledger).gpu_utilisation_while_arriving == 1.0

@@ -123,3 +123,18 @@ def test_what_cannot_be_told_is_said() -> None:
         told(world, "fifo", tape, 9)
     with pytest.raises(TapeError, match="another policy wrote this tape"):
         told(world, "sjf", tape, 3)
+
+
+def test_a_wait_that_is_not_over_is_counted_up_to_the_end_of_the_tape_or_to_now() -> None:
+    jobs = workload(
+        [Job(0, 0, 100 * SECOND, 4), Job(1, 0, 10 * SECOND, 4), Job(2, 30 * SECOND, SECOND, 0, cpu_milli=1)]
+    )
+    world = World(uniform(1, 4), jobs)
+    tape = drive("fifo+fit", world).tape.until(31 * SECOND)
+    tale = told(world, "fifo+fit", tape, 1)
+    assert (tale.outcome, tale.waited) == ("waits", 31 * SECOND)
+    assert tale.waited_for() == {"capacity": 31 * SECOND}
+    assert sum(tale.shares().values()) == 31 * SECOND
+    later = story(world.cluster, world.jobs, tape, build("fifo+fit"), 1, now=50 * SECOND)
+    assert later.waited == 50 * SECOND
+    assert "waited 50s in all" in later.lines()[-2]

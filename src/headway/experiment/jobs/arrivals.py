@@ -67,6 +67,8 @@ class Arrivals:
     waits: Mapping[str, int] = field(default_factory=dict)
     """How long new arrivals really waited, by name; empty where the log does not say it, or the load is another."""
     reasons: Mapping[str, str] = field(default_factory=dict)
+    requeued: frozenset[str] = frozenset()
+    """Jobs, by name, that ran more than once: when is not known."""
 
 
 @lru_cache(maxsize=1)
@@ -90,9 +92,9 @@ def _of_trace(path: str, format: str, columns: str, strict: bool, skip_bad_rows:
     notes = [dropped_note(trace.dropped, trace.rows, path)] if trace.dropped else []
     trace = between(dated(trace, begins, zone), start, end)
     waits = recorded_waits(trace)
-    return Arrivals(
-        trace.jobs, (*trace.notes, *notes), trace.format, trace.calendar, trace.carried, waits, trace.reasons
-    )
+    notes = [*trace.notes, *notes]
+    dates, carried = trace.calendar, trace.carried
+    return Arrivals(trace.jobs, tuple(notes), trace.format, dates, carried, waits, trace.reasons, trace.requeued)
 
 
 def _drawn(drawn: Key, seed: int) -> tuple[Job, ...]:
@@ -111,7 +113,7 @@ def anywhere(cluster: Cluster, jobs: tuple[Job, ...], notes: list[str]) -> tuple
     named = sum(1 for job in jobs if job.partition)
     if cluster.partitions or not named:
         return jobs
-    notes.append(f"the cluster has no partitions: those that {named:,} jobs name are ignored")
+    notes.append(f"the cluster has no partitions: those of {counted(named, 'job')} are ignored")
     return altered(jobs, {"partition": [""] * len(jobs)})
 
 
@@ -189,7 +191,7 @@ def unknown_licences(cluster: Cluster, jobs: Sequence[Job], waits: Mapping[str, 
             count, waited = found.get(name, (0, 0))
             found[name] = count + 1, waited + waits.get(job.name, 0)
     return [
-        f"not followed: licence {name} (how many there are is not given): may concern {count:,} jobs"
+        f"not followed: licence {name} (how many there are is not given): may concern {counted(count, 'job')}"
         + (f", which waited {waited / HOUR:,.0f} h in all" if waits else "")
         for name, (count, waited) in found.items()
         if name not in known

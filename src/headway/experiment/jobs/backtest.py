@@ -20,9 +20,11 @@ from headway.formats.slurm.queue_samples import Sampled
 from headway.formats.training.settings import Experiment
 from headway.metrics.training.backtest import Backtest, backtest
 from headway.metrics.training.ledger import Ledger
-from headway.metrics.training.verdict import verdict_of
+from headway.metrics.training.verdict import Verdict, unjudged, verdict_of
 from headway.report.progress import progress_bar
 from headway.report.training.backtest import errors_line, missed, reasons_table, tables, verdict_lines
+from headway.training.limits import ANY
+from headway.units import counted
 
 SITE = "site"
 WITHOUT_CONFIG = "multifactor+conservative"
@@ -88,7 +90,7 @@ def _answered(
     said = [f"note: {note}" for note in notes]
     if csv:
         write_whole(Path(csv), first.table.write_csv(), ExperimentError, f"--csv {csv}")
-        said.append(f"{csv}: {first.table.height:,} jobs under {policies[0]}")
+        said.append(f"{csv}: {counted(first.table.height, 'job')} under {policies[0]}")
     return Answer(records, shown, said, stopped=stopped)
 
 
@@ -121,13 +123,27 @@ def of_run(ledger: Ledger, scene: JobsScene, policy: str, sampled: Sampled | Non
     reasons = {job.name: reason for job, reason in zip(scene.jobs, past.reasons, strict=False) if reason}
     reasons |= {} if sampled is None else sampled.reasons
     compared = backtest(ledger, waits, policy, scene.window(), reasons, past.calendar)
-    return replace(compared, given=given_rules(scene))
+    limits = frozenset(rule.name.partition(" by LimitFactor")[0] for rule in scene.cluster.limits)
+    return replace(compared, given=given_rules(scene), limits=limits)
+
+
+def judgement(ledger: Ledger, scene: JobsScene, policy: str) -> Verdict:
+    """Return how far to trust a run: that of its own past where the policy is the site's, else that nobody knows."""
+    if not scene.past.has_starts:
+        return unjudged("the log says of no job when it started, or the load was changed")
+    if not scene.past.site:
+        return unjudged(
+            "it was not played under the site's own policy; headway jobs backtest with --config slurm.conf tells, "
+            "or slurm:slurm.conf among the policies"
+        )
+    return verdict_of(of_run(ledger, scene, policy))
 
 
 def given_rules(scene: JobsScene) -> frozenset[str]:
     """Return which rules of the site its files, or the experiment, told: of ``remedies.RULES``."""
     site = scene.site
-    limited = {key for rule in scene.cluster.limits for key, _ in rule.where}
+    pairs = [pair for rule in scene.cluster.limits for pair in rule.where]
+    limited = {value.partition(":")[0] if key == ANY else key for key, value in pairs}
     told = {
         "qos": site.qos or "qos" in limited,
         "association": site.associations or limited & {"account", "tenant", "user"},

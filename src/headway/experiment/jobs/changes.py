@@ -109,7 +109,7 @@ def plan(scene: JobsScene, at: int, changes: Changes) -> Plan:
     cluster = _with_speeds(cluster, experiment.cluster.gpu_speed, changes, told, notes)
     cluster = _with_tenants(scene, cluster, changes, told, notes)
     cluster = with_limits(cluster, experiment.cluster.limit, changes.limit, told)
-    cluster, site = with_rules(cluster, scene.site, changes.rules, told, notes)
+    cluster, site = with_rules(cluster, scene.site, changes.rules, told, notes, scene.jobs)
     jobs = _arrivals(scene.jobs, at, changes.load, told, notes)
     past = msgspec.structs.replace(scene.past, site=scene.past.site and not told)
     made = JobsScene(experiment, cluster, jobs, past=past, site=site)

@@ -30,7 +30,7 @@ from headway.training.policies.compose import ComposedPolicy
 from headway.training.replay import Walk
 from headway.training.seen import last_rows
 from headway.training.state import TrainingState
-from headway.units import HOUR, SECOND
+from headway.units import HOUR, SECOND, counted
 
 LOCAL = "local"
 POLICY = "fifo+easy"
@@ -138,8 +138,8 @@ def _refuse_if_alive(past: Past, settings: Settings) -> None:
         others = [f"{key} {before}, not {now}" for key, (before, now) in values.items() if before != now]
         differs = " and ".join(others) or "other settings of this machine"
         raise QueueError(
-            f"{left:,} jobs wait or run that were submitted under {differs}: start it as it was, and change it when "
-            "they have ended"
+            f"{counted(left, 'job')} {'is' if left == 1 else 'are'} left, submitted under {differs}: start it as it "
+            "was, and change it when all have ended"
         )
 
 

@@ -19,6 +19,7 @@ from headway.metrics.training.difference import as_json, difference
 from headway.metrics.training.ledger import Ledger
 from headway.report.training.differences import tables
 from headway.report.training.explanation import Explanation, explain as explained, moment_to_ask
+from headway.training.seen import last_rows
 from headway.training.state import TrainingState
 from headway.units import SECOND, counted, format_duration, parse_duration, seconds
 
@@ -58,6 +59,7 @@ def explain(
             resuming=resuming,
             first=first,
             drawing=drawing,
+            stopped=_stopped(stored, time),
         )
     except TapeError:
         if (came := origin(stored.folder)) is None:
@@ -71,9 +73,11 @@ def explain(
 
 def moment_of(stored: StoredRun, at: str | None, job: int) -> int:
     """Return the moment that is meant, which has to lie within what is recorded; the middle of the job's first wait."""
-    last = int(stored.tape.column("time")[-1])
+    last, live = int(stored.tape.column("time")[-1]), now(stored)
     whole = stored.complete or stored.scene.experiment.run.engine  # that of a run that was cut short may be half a step
-    end = last if whole else max(0, last - 1)
+    end = max(last, live) if live is not None else last if whole else max(0, last - 1)
+    if at is None and live is not None and job not in last_rows(stored.tape):
+        return end
     if at is None:
         return min(end, moment_to_ask(Ledger(stored.tape, stored.scene.jobs, stored.scene.cluster), job))
     if at.strip() == "end":
@@ -85,9 +89,27 @@ def moment_of(stored: StoredRun, at: str | None, job: int) -> int:
     except InputError as problem:
         raise InputError(f"{problem} (or write end)") from None
     if time > end:
-        how = "ends" if stored.complete else "was cut short"
-        raise ExperimentError(f"--at {at}: the run {how} at {format_duration(last)}")
+        how = "ends" if stored.complete else "was cut short" if live is None else "goes on, and is"
+        raise ExperimentError(f"--at {at}: the run {how} at {format_duration(end if live is not None else last)}")
     return time
+
+
+def now(stored: StoredRun) -> int | None:
+    """Return how far the run of a queue is by now; None for any other, and where a later one has begun."""
+    if not stored.scene.experiment.run.engine:
+        return None
+    from headway.experiment.jobs.queue_folder import now as now_of
+
+    return now_of(stored.folder)
+
+
+def _stopped(stored: StoredRun, time: int) -> str:
+    """Say that the queue of a run does not run, where that is asked about now; else nothing."""
+    if now(stored) is None or time <= int(stored.tape.column("time")[-1]):
+        return ""
+    from headway.experiment.jobs.queue_folder import stopped
+
+    return stopped(stored.folder)
 
 
 # --- what if --------------------------------------------------------------------------------------------------------
@@ -113,7 +135,7 @@ def ask(
             stored, time, changes, skip_infeasible=bool(given.get("skip_infeasible")), folder=folder, progress=progress
         )
         if what_if_run.after.stopped:
-            return Answer(None, (), stopped=_stopped(what_if_run, folder))
+            return Answer(None, (), stopped=_cut_short(what_if_run, folder))
         result = _result(stored, what_if_run)
         kept = _keep(folder, what_if_run, result)
     shown = [*_headline(what_if_run, result), "", *spaced(list(tables(result)))]
@@ -160,7 +182,7 @@ def _notes(stored: StoredRun, what_if_run: WhatIf) -> Iterator[str]:
         yield f"note: before is the run continued without {jobs} that can never run after the change"
 
 
-def _stopped(what_if_run: WhatIf, target: Path | None) -> str:
+def _cut_short(what_if_run: WhatIf, target: Path | None) -> str:
     whole = target is not None and auditable(what_if_run.plan, what_if_run.left_out)
     kept = f"the tape is in {target}" if whole else "nothing is kept"
     return f"stopped at {format_duration(what_if_run.after.reached)}; {kept}"

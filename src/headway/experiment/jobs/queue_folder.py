@@ -5,6 +5,7 @@ It is made anew whenever it is asked for and more has happened. The store rules;
 
 import os
 import resource
+from dataclasses import replace
 from pathlib import Path
 
 from headway.core.replay import RecordedEvents
@@ -12,8 +13,10 @@ from headway.core.tape import FINAL_NAME, holds_tape, read as read_tape, write a
 from headway.errors import TapeError
 from headway.experiment.domain import RunParts, RunResult
 from headway.experiment.folder import RESULT_NAME, store as store_scene
-from headway.experiment.jobs.live import kept, rebuilt, scene_of
+from headway.experiment.jobs.live import clock_of, kept, rebuilt, scene_of
 from headway.experiment.measured import numbers
+from headway.formats.dates import Calendar, local_zone
+from headway.formats.training.past import Past as Dates
 from headway.live.kernels.places import hold_within
 from headway.live.training.place import STORE_NAME, Place
 from headway.live.training.store import Past, read
@@ -21,6 +24,8 @@ from headway.training.seen import seen
 from headway.units import SECOND
 
 _LOCK_S = 30.0
+QUEUE = "queue"
+"""What the jobs of a queue are read from."""
 
 
 def queue_of(folder: Path) -> tuple[Place, int | None] | None:
@@ -55,6 +60,22 @@ def exported(folder: Path) -> Path:
     return target
 
 
+def now(folder: Path) -> int | None:
+    """Return how far the run in a folder is by now, in nanoseconds; None where it is no queue's, or not its last."""
+    if (found := queue_of(folder)) is None:
+        return None
+    past = read(found[0].store)
+    return clock_of(past)() if past is not None and past.run == found[1] else None
+
+
+def stopped(folder: Path) -> str:
+    """Say that the queue of a run does not run; nothing while it does."""
+    found = queue_of(folder)
+    if found is None or found[0].runs:
+        return ""
+    return f"no queue runs in {found[0].folder}: {found[0].how_to_start}, which goes on with these jobs"
+
+
 def _is_up_to_date(past: Past, target: Path) -> bool:
     if not (holds_tape(target) and (target / RESULT_NAME).exists()):
         return False
@@ -65,7 +86,9 @@ def _export(past: Past, target: Path) -> None:
     for name in (RESULT_NAME, FINAL_NAME):
         (target / name).unlink(missing_ok=True)
     tape = past.tape
-    scene = scene_of(kept(past), seen(past.jobs, tape))
+    began = Calendar(round(past.began.wall_s * SECOND), True, local_zone())
+    dated = Dates(source=QUEUE, begins=began.written(), zone=began.zone)
+    scene = replace(scene_of(kept(past), seen(past.jobs, tape)), past=dated)
     store_scene(scene, target)
     write_tape(tape, target)
     if not len(tape):

@@ -4,19 +4,21 @@
 follows from it (limits, shares, priorities, tiers) is carried over into the cluster of the run.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from headway.errors import ExperimentError
 from headway.experiment.flags import one_of_each
 from headway.formats import toml
+from headway.formats.slurm.accounts import Tree
 from headway.formats.slurm.followed import followed
 from headway.formats.slurm.modify import BARE, KINDS, Rules, Value, modified
 from headway.formats.slurm.records import SiteRules
 from headway.formats.training.cluster_file import ruled
 from headway.formats.training.cluster_table import ClusterTable, PartitionTable, build
 from headway.training.cluster import Cluster
+from headway.training.job import Job
 from headway.training.limits import LimitRule
 
 TABLE = "cluster.rules"
@@ -89,8 +91,32 @@ def _choice(kind: str, text: str) -> tuple[str, list[Any]]:
 # --- in the middle of a run -------------------------------------------------------------------------------------------
 
 
+def about_nobody(site: SiteRules, rules: Rules, jobs: Iterable[Job]) -> list[str]:
+    """Say which changed rules concern no job."""
+    whose = {(job.qos, job.partition, job.tenant, job.user) for job in jobs}
+    have, tree = {each.name: each.qos for each in site.partitions}, Tree(site)
+    found = {
+        "qos": {qos for qos, _, _, _ in whose} | {have.get(partition, "") for _, partition, _, _ in whose},
+        "partition": {partition for _, partition, _, _ in whose},
+        "account": {name for _, _, tenant, user in whose for name in (tenant, f"{tenant}/{user}", *tree.above(tenant))},
+    }
+    found |= {"preempt": found["qos"] | found["partition"], "shares": found["account"]}
+    kinds = {"qos": "QOS", "preempt": "QOS or partition", "shares": "account"}
+    named = [
+        (kind, each)
+        for rule, pairs in rules.items()
+        for kind, name in [(rule.partition(" ")[0].lower(), rule.partition(" ")[2].strip())]
+        for each in (pairs if kind in BARE else [name])
+    ]
+    return [
+        f"no job is of {kinds.get(kind, kind)} {name}: its change concerns nobody"
+        for kind, name in dict.fromkeys(named)
+        if name not in found[kind]
+    ]
+
+
 def with_rules(
-    cluster: Cluster, site: SiteRules, rules: Rules, told: list[str], notes: list[str]
+    cluster: Cluster, site: SiteRules, rules: Rules, told: list[str], notes: list[str], jobs: Iterable[Job] = ()
 ) -> tuple[Cluster, SiteRules]:
     """Return the cluster and the site's records under changed rules; what the change does not concern stays.
 
@@ -110,6 +136,7 @@ def with_rules(
     told.extend(after.told)
     if was == now:
         notes.append(f"{after.told[0]}: that is not followed, and changes nothing")
+    notes.extend(about_nobody(site, rules, jobs))
     carried: dict[str, Any] = {
         each.name: _carried(getattr(cluster, each.name), getattr(was, each.name), getattr(now, each.name))
         for each in fields(Cluster)

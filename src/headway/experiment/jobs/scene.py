@@ -29,6 +29,7 @@ from headway.experiment.jobs.arrivals import (
 from headway.experiment.jobs.failures import check_failures, failure_model, faults_of
 from headway.experiment.jobs.leave import with_leave
 from headway.experiment.jobs.policy import PARTS, PolicyFacts, costs_of, facts_of, policy_of
+from headway.experiment.jobs.rule_changes import about_nobody
 from headway.experiment.jobs.speed import (
     check_division,
     completions_of,
@@ -266,10 +267,11 @@ def prepare(experiment: Experiment) -> JobsScene:
     experiment, cluster = with_times(experiment, cluster, made, notes)
     if table.leave_out:
         jobs = without(jobs, set(table.leave_out))
-        notes.append(f"{len(made.jobs) - len(jobs):,} jobs left out by name")
+        notes.append(f"{len(made.jobs) - len(jobs):,} of {len(made.jobs):,} jobs left out by name")
     cluster, jobs = divide(cluster, jobs, experiment.cluster.tenancy, experiment.cluster.sizing)
     jobs = anywhere(cluster, jobs, notes)
-    cluster = with_leave(cluster, experiment.cluster, jobs, made.waits, notes, read.set_limits)
+    notes += about_nobody(read.site, read.rules, jobs) if read.changed else ()
+    cluster = with_leave(cluster, experiment.cluster, jobs, made.waits, notes, read.set_limits, made.requeued)
     jobs = in_reservations(cluster, jobs, notes)
     jobs, skipped = feasible(cluster, jobs, policy, table.skip_infeasible, notes)
     cluster = shifted(cluster, _first_left(made, {*table.leave_out, *skipped}))

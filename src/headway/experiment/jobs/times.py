@@ -12,6 +12,7 @@ from headway.formats.training.settings import Experiment
 from headway.traces.build import altered
 from headway.training.cluster import Cluster
 from headway.training.job import Job
+from headway.units import counted
 
 
 def with_times(
@@ -44,8 +45,8 @@ def in_reservations(cluster: Cluster, jobs: tuple[Job, ...], notes: list[str]) -
         return jobs
     first = ", ".join(list(unknown)[:3]) + (", …" if len(unknown) > 3 else "")
     notes.append(
-        f"{sum(unknown.values()):,} jobs name reservations that are not described, or over before the first of them "
-        f"({first}): they run as others do"
+        f"reservations that are not described, or over before the first of them ({first}), are named by "
+        f"{counted(sum(unknown.values()), 'job')}: as if none were named"
     )
     return altered(jobs, {"reservation": ["" if job.reservation in unknown else job.reservation for job in jobs]})
 

@@ -1,7 +1,7 @@
 """Search rules of a site for a stated aim: every combination of some knobs on a first window, the best on a later one.
 
 A combination is better than the present rules if the aim's mean over the same jobs is lower, the interval of that
-change does not reach zero, what is to be kept rises by no more than its tolerance, and no more jobs are refused. The
+change does not reach zero, what is to be kept rises by no more than its tolerance, and no job is refused that ran. The
 best of them on the first window is played on the later one beside the present rules, and has to be better there too.
 """
 
@@ -18,12 +18,13 @@ from headway.core.tasks import Far
 from headway.errors import ExperimentError, HeadwayError
 from headway.experiment.answer import Answer
 from headway.experiment.blame import own_code
-from headway.experiment.domain import Progress, with_table
+from headway.experiment.domain import Progress, RunResult, with_table
 from headway.experiment.files import copied, typed
 from headway.experiment.jobs.aims import Aim, aim_of
-from headway.experiment.jobs.arrivals import arrivals, source
+from headway.experiment.jobs.arrivals import Arrivals, arrivals, source
+from headway.experiment.jobs.backtest import judgement
 from headway.experiment.jobs.rule_changes import knob, rules_of
-from headway.experiment.jobs.scene import checked, prepare
+from headway.experiment.jobs.scene import JobsScene, checked, prepare
 from headway.experiment.measured import seeded
 from headway.experiment.play import run
 from headway.experiment.pool import LocalPool
@@ -35,20 +36,29 @@ from headway.formats.slurm.records import SiteRules
 from headway.formats.training.settings import Experiment
 from headway.metrics.compare import Sample
 from headway.metrics.training.changes import Change, changed, mean
+from headway.metrics.training.ledger import Ledger
 from headway.report.progress import Board
 from headway.report.training import tuning as shown
+from headway.traces.slurm import NAME as SLURM
 from headway.traces.window import check_order
+from headway.training.job import Job
 from headway.units import counted, exact_duration, parse_duration
 
 MOST = 1000
 """More combinations are refused."""
 LEAST_S = 60.0
 """What is to be kept may rise by a minute, however little it was."""
+_FEW = 0.01
+"""So much of the jobs may leave the queue that completed before: users who cancelled while they waited."""
 LEVEL = 0.95
+_WHOLE = 2
+"""The place of both windows together."""
 Chosen = Mapping[str, Value]
 """Values by the keys of settings; empty: the present rules."""
 _Played = tuple[int, int, tuple[Sample, ...]]
 """A seed, how many jobs were measured, and each aim."""
+_Trust = dict[str, Any]
+"""The verdict on a run, and its caveats; empty where it is of no Slurm log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +87,12 @@ class Trial:
         interval = self.changes[0].interval if self.changes else None
         return not self.missed and interval is not None and interval[1] < 0
 
+    @property
+    def unsure(self) -> bool:
+        """Return whether the aim is lower, and too few jobs count for an interval of that change."""
+        change = self.changes[0] if self.changes and not self.error else Change()
+        return change.interval is None and change.value is not None and change.value < 0
+
 
 @dataclass(frozen=True, slots=True)
 class Search:
@@ -85,13 +101,16 @@ class Search:
     document: toml.Document
     knobs: Mapping[str, Sequence[Value]]
     aims: tuple[Aim, ...]
-    windows: tuple[tuple[str, str], tuple[str, str]]
-    """Begin and end of the window to search, and of the one to test."""
+    windows: tuple[tuple[str, str], ...]
+    """Begin and end of the window to search, of the one to test, and of both together."""
     site: SiteRules
     level: float
     processes: int = 1
     jobs: list[int] = field(default_factory=list)
     """How many were measured, by window."""
+    trust: _Trust = field(default_factory=dict)
+    """How far the simulation under the present rules is to be trusted, on both windows together: where a window ends,
+    later jobs that held its own back in the record are not there."""
 
     def experiment(self, chosen: Chosen, window: int) -> Experiment:
         """Return the experiment under some rules on one of the windows."""
@@ -116,7 +135,7 @@ def answer(
     search = replace(_search(document, knobs, aims, test_from), processes=processes)
     candidates = list(_candidates(search))
     trials = _tried(search, [{}, *candidates], 0)
-    if trials is None:
+    if trials is None or (_tried(search, [{}], _WHOLE) is None):
         return Answer(None, (), stopped=f"stopped in the search over {counted(len(candidates), 'combination')}")
     if trials[0].error:
         raise ExperimentError(f"under the present rules: {trials[0].error}")
@@ -166,18 +185,40 @@ def _search(document: toml.Document, knobs: Sequence[str], aims: tuple[Aim, ...]
     return replace(made, site=scene.site)
 
 
-def _windows(experiment: Experiment, test_from: str) -> tuple[tuple[str, str], tuple[str, str]]:
-    """Return the window to search and the one to test: the last third of the jobs, unless a date is given."""
+def _windows(experiment: Experiment, test_from: str) -> tuple[tuple[str, str], ...]:
+    """Return the window to search, the one to test (the last third of the jobs, unless a date is given), and both."""
     table = experiment.trace
-    if not test_from:
-        made = arrivals(*source(table, 0), table.load, table.estimates, table.models, experiment.run.seed)
-        new = [job for job in made.jobs if job.name not in made.carried]
-        time = new[2 * len(new) // 3].submit
-        since = parse_duration(table.start) if table.start and not is_date(table.start) else 0
-        test_from = exact_duration(since + time) if made.calendar is None else made.calendar.iso(time)
     check_order(table.start, test_from)
     check_order(test_from, table.end)
-    return (table.start, test_from), (test_from, table.end)
+    made = arrivals(*source(table, 0), table.load, table.estimates, table.models, experiment.run.seed)
+    new = [job for job in made.jobs if job.name not in made.carried]
+    since = parse_duration(table.start) if table.start and not is_date(table.start) else 0
+    if not test_from:
+        time = new[2 * len(new) // 3].submit
+        test_from = exact_duration(since + time) if made.calendar is None else made.calendar.iso(time)
+    else:
+        _check_cut(made, new, test_from, since)
+    return (table.start, test_from), (test_from, table.end), (table.start, table.end)
+
+
+def _check_cut(made: Arrivals, new: Sequence[Job], test_from: str, since: int) -> None:
+    """Refuse a time from which on there is no job to test on, or before which there is none to search on."""
+    if is_date(test_from) and made.calendar is None:
+        return  # said when the window is cut
+    time = (
+        made.calendar.time_of(test_from, "--test-from")
+        if made.calendar is not None and is_date(test_from)
+        else (parse_duration(test_from, what="--test-from") - since)
+    )
+    for edge, which, what, wrong in (
+        (new[-1], "last", "test", time > new[-1].submit),
+        (new[0], "first", "search", time <= new[0].submit),
+    ):
+        if wrong:
+            when = exact_duration(since + edge.submit) if made.calendar is None else made.calendar.iso(edge.submit)
+            raise ExperimentError(
+                f"--test-from {test_from}: the {which} job is submitted at {when}: none is left to {what} on"
+            )
 
 
 def _candidates(search: Search) -> Iterator[dict[str, Value]]:
@@ -214,25 +255,37 @@ def _tried(search: Search, several: Sequence[Chosen], window: int) -> list[Trial
                 if done.problem is not None:
                     errors[number] = str(done.problem)
                 else:
-                    measured, samples = done.result
+                    measured, samples, trust = done.result
                     played[number].append((experiment.run.seed, measured, samples))
+                    if window == _WHOLE and not search.trust:
+                        search.trust.update(trust)
                 board.ended(done.task)
-    search.jobs.append(max((measured for _, measured, _ in played[0]), default=0))
+    if window != _WHOLE:
+        search.jobs.append(max((measured for _, measured, _ in played[0]), default=0))
     return _compared(search, several, [_together(played[n]) for n in played], errors)
 
 
 def play_one(
     task: tuple[int, Experiment, tuple[Aim, ...]], progress: Progress | None
-) -> tuple[int, tuple[Sample, ...]] | None:
-    """Play one combination, in whatever process: jobs measured, and each aim; None when it was stopped."""
-    _, experiment, aims = task
+) -> tuple[int, tuple[Sample, ...], _Trust] | None:
+    """Play one combination, in whatever process: jobs measured, each aim, and trust; None when it was stopped."""
+    number, experiment, aims = task
     with own_code():
         result = run(experiment, progress)
     if result.stopped:
         return None
     window = result.scene.window()
     measured = len(result.scene.jobs) if window is None else window.last - window.first
-    return measured, tuple(aim.sample(result) for aim in aims)
+    return measured, tuple(aim.sample(result) for aim in aims), _trust(result) if number == 0 else {}
+
+
+def _trust(result: RunResult) -> _Trust:
+    """Return how far to trust a run under the present rules."""
+    scene: JobsScene = result.scene
+    if scene.past.source != SLURM:
+        return {}
+    ledger = Ledger(result.tape, scene.jobs, scene.cluster)
+    return {"verdict": judgement(ledger, scene, result.policy).record(), "caveats": scene.past.caveats}
 
 
 def _together(runs: Sequence[_Played]) -> tuple[Sample, ...]:
@@ -260,7 +313,7 @@ def _compared(
             trials.append(Trial(chosen, own if not errors.get(number) else (), errors.get(number, "")))
             continue
         changes = tuple(changed(mine, base, search.level) for mine, base in zip(own, reference, strict=True))
-        refused = max(_completed(base) - _completed(mine) for mine, base in zip(own, reference, strict=True))
+        refused = max(len(base.names) - len(mine.names) for mine, base in zip(own, reference, strict=True))
         missed = tuple(_missed(search.aims, own, reference, refused))
         trials.append(Trial(chosen, own, "", changes, max(0, refused), missed))
     return trials
@@ -273,7 +326,11 @@ def _completed(sample: Sample) -> int:
 def _missed(aims: Sequence[Aim], own: Sequence[Sample], reference: Sequence[Sample], refused: int) -> Iterator[str]:
     """Yield what was to be kept and is not."""
     if refused > 0:
-        yield f"{counted(refused, 'job')} no longer run"
+        yield f"{counted(refused, 'job')} can no longer run"
+    both = [(_completed(base), _completed(mine)) for mine, base in zip(own, reference, strict=True)]
+    gone = max(before - after - _FEW * before for before, after in both)
+    if gone > 0 and not refused:
+        yield "more than 1 % of the jobs no longer complete"
     for aim, mine, base in list(zip(aims, own, reference, strict=True))[1:]:
         after, before = mean(mine.jct_s), mean(base.jct_s)
         if after is not None and before is not None and after > max(before * (1 + aim.tolerance), before + LEAST_S):
@@ -297,6 +354,7 @@ def _answered(search: Search, trials: Sequence[Trial], tested: Sequence[Trial]) 
         "found": found,
         "best": dict(tested[1].chosen) if tested else None,
         "commands": lines,
+        **search.trust,
     }
     return Answer(record, shown.shown(record), shown.notes(record))
 
@@ -317,6 +375,7 @@ def _record(search: Search, trial: Trial) -> dict[str, Any]:
         "refused": trial.refused,
         "missed": list(trial.missed),
         "better": trial.better,
+        "too_few_jobs": trial.unsure,
         "error": trial.error,
     }
 

@@ -13,7 +13,7 @@ from headway.errors import TapeError
 from headway.experiment.answer import Answer, Early
 from headway.experiment.domain import Outcome, Row, RunResult, Shown, StoredRun, Tell, View
 from headway.experiment.jobs import questions
-from headway.experiment.jobs.backtest import of_run
+from headway.experiment.jobs.backtest import judgement
 from headway.experiment.jobs.scene import JobsScene
 from headway.formats.training.settings import JobsMeasureTable
 from headway.metrics.bootstrap import UNKNOWN, mean_interval, quantile_interval
@@ -28,7 +28,7 @@ from headway.metrics.training.recorded import recorded_past
 from headway.metrics.training.sizes import gpu_type_of
 from headway.metrics.training.summary import REPLICATION, as_json, of_ledger, percentile
 from headway.metrics.training.tenants import GROUPS, by_group
-from headway.metrics.training.verdict import Verdict, spread, unjudged, verdict_of
+from headway.metrics.training.verdict import spread
 from headway.metrics.training.window import Window
 from headway.report.export import Tables, Written
 from headway.report.progress import progress_bar, share_bar
@@ -177,6 +177,7 @@ class JobsView(View):
             speed=scene.speed(),
             costs=scene.costs(),
             name=scene.policy_name(),
+            now=questions.now(stored) or 0,
         )
         return told if scene.calendar is None else Dated(told, scene.calendar)
 
@@ -362,21 +363,8 @@ def _past(ledger: Ledger, result: RunResult, window: Window | None) -> dict[str,
     if past.has_starts:
         found["recorded"] = recorded_past(scene.jobs, past.waits, scene.cluster.gpus, window)
     if past.source == SLURM:
-        found |= {"verdict": _verdict(ledger, result).record(), "caveats": past.caveats}
+        found |= {"verdict": judgement(ledger, scene, result.policy).record(), "caveats": past.caveats}
     return found
-
-
-def _verdict(ledger: Ledger, result: RunResult) -> Verdict:
-    """Return how far to trust the run: that of its own past where the policy is the site's, else that nobody knows."""
-    scene: JobsScene = result.scene
-    if not scene.past.has_starts:
-        return unjudged("the log says of no job when it started, or the load was changed")
-    if not scene.past.site:
-        return unjudged(
-            "it was not played under the site's own policy; headway jobs backtest with --config slurm.conf tells, "
-            "or slurm:slurm.conf among the policies"
-        )
-    return verdict_of(of_run(ledger, scene, result.policy))
 
 
 def _changed(outcome: Outcome, reference: Outcome) -> Change:

@@ -6,20 +6,19 @@ from headway.errors import ExperimentError
 from headway.formats.slurm.cells import absent, size, span
 from headway.formats.slurm.records import Bound, Unread
 
-COUNTS = ("GrpJobs", "GrpSubmit", "MaxJobs", "MaxSubmit", "MaxJobsPU", "MaxSubmitPU", "MaxJobsPA", "MaxSubmitPA")
-TRES = ("GrpTRES", "MaxTRES", "MaxTRESPU", "MaxTRESPA")
+ACCRUALS = ("GrpJobsAccrue", "MaxJobsAccruePA", "MaxJobsAccruePU", "MaxJobsAccrue")
+"""Of these the first that is defined, in this order of QOSs, says whose age counts."""
+COUNTS = (
+    *("GrpJobs", "GrpSubmit", "MaxJobs", "MaxSubmit", "MaxJobsPU", "MaxSubmitPU", "MaxJobsPA", "MaxSubmitPA"),
+    *ACCRUALS,
+)
+MINIMUM, PER_NODE = "MinTRES", "MaxTRESPerNode"
+TRES = ("GrpTRES", "MaxTRES", "MaxTRESPU", "MaxTRESPA", PER_NODE, MINIMUM)
 MINUTES = ("GrpTRESMins", "GrpTRESRunMins", "MaxTRESMins", "MaxTRESRunMinsPU", "MaxTRESRunMinsPA")
 WALLS = ("MaxWall", "GrpWall")
 UNFOLLOWED = {
-    "GrpJobsAccrue": "age grows for all waiting jobs",
-    "MaxJobsAccrue": "age grows for all waiting jobs",
-    "MaxJobsAccruePU": "age grows for all waiting jobs",
-    "MaxJobsAccruePA": "age grows for all waiting jobs",
-    "MaxTRESPerNode": "what a job holds of one node is not limited",
-    "MinTRES": "a job may ask for less",
     "MinPrioThres": "every job is planned for",
     "UsageThres": "no job is held for its usage",
-    "LimitFactor": "limits of associations are the same under every QOS",
 }
 """Limits that are known and not followed, and what happens instead."""
 KNOWN = (*COUNTS, *TRES, *MINUTES, *WALLS)
@@ -102,6 +101,8 @@ def of_row(
 def understood(tres: str, name: str = "") -> bool:
     """Return whether a trackable resource is counted here: GPUs, CPUs, memory, nodes; the time of GPUs and CPUs."""
     plain = ("", "cpu", "gres/gpu") if name in MINUTES else ("", "cpu", "gres/gpu", "mem", "node")
+    if name == PER_NODE and tres == "node":
+        return False
     return tres in plain or tres.startswith("gres/gpu:")
 
 

@@ -10,7 +10,7 @@ from headway.formats.slurm import bounds as limits
 from headway.formats.slurm.modify import BARE, Rules, Value, preempts_by_qos
 from headway.formats.slurm.records import Bound, SiteRules
 
-_SPELT = {"GrpSubmit": "GrpSubmitJobs", "MaxSubmit": "MaxSubmitJobs"} | {
+_SPELT = {"GrpSubmit": "GrpSubmitJobs", "MaxSubmit": "MaxSubmitJobs", "MinTRES": "MinTRESPerJob"} | {
     f"MaxSubmit{per}": f"MaxSubmitJobs{per}" for per in ("PU", "PA")
 }
 """Limits that sacctmgr shows under one name and sets under another."""

@@ -23,10 +23,12 @@ from headway.training.cluster import Qos, Tenant
 from headway.training.job import Job
 from headway.training.limits import LimitRule
 from headway.training.preemption_rules import Preemption, check_lists
-from headway.units import HOUR
+from headway.units import HOUR, counted
 
 _Kind = tuple[str, str, str, str]
-FOLLOWED_FLAGS = ("denyonlimit", "overpartqos", "partitiontimelimit", "partitionmaxnodes", "nodecay", "")
+FOLLOWED_FLAGS = (
+    *("denyonlimit", "overpartqos", "partitiontimelimit", "partitionmaxnodes", "partitionminnodes", "nodecay", ""),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +84,6 @@ def _strays(site: SiteRules, tree: Tree, known: set[str]) -> Iterator[str]:
     for name, partition in partition_qos.items() if known else ():
         if name not in known:
             yield f"partition {partition}: its QOS {name} is not described: none of its limits is followed"
-        elif name in allowed:
-            yield f"QOS {name}: jobs that name it and jobs of partition {partition}, which has it, are counted apart"
     for qos in site.qos:
         for name in qos.preempts:
             if name not in known:
@@ -120,6 +120,7 @@ def _of_partitions(site: SiteRules) -> Iterator[Unread]:
         if each.allowed:
             names = ", ".join(key for key, _ in each.allowed)
             yield Unread(f"{names} of partition {each.name}", (("partition", each.name),), "who may enter is not asked")
+        yield from each.unread
 
 
 def _of_times(site: SiteRules, left: Sequence[Change]) -> Iterator[Unread]:
@@ -166,7 +167,7 @@ class Concern:
     def __str__(self) -> str:
         why = f" ({self.rule.why})" if self.rule.why else ""
         waited = "" if self.wait is None else f", which waited {self.wait / HOUR:,.0f} h in all"
-        return f"not followed: {self.rule.what}{why}: may concern {self.jobs:,} jobs{waited}"
+        return f"not followed: {self.rule.what}{why}: may concern {counted(self.jobs, 'job')}{waited}"
 
 
 def concerns(

@@ -23,8 +23,9 @@ BARE = ("preempt", "shares")
 """What stands without a name: its keys are names."""
 MODES = ("off", "requeue", "cancel", "suspend")
 _LIFTED = ("", "-1", "none")
-_USERS = ("MaxJobs", "MaxSubmit")
+_USERS = ("MaxJobs", "MaxSubmit", "MaxJobsAccrue")
 """Limits that only associations have."""
+_QOS_ONLY = (limits.MINIMUM,)
 _PER = ("PU", "PA")
 """Endings of limits that only QOSs have."""
 _GIBIBYTE, _MEBIBYTE = 2**30, 2**20
@@ -106,7 +107,7 @@ def _limited(
     assert name is not None
     if name in limits.UNFOLLOWED:
         raise ExperimentError(f"{whose}: {key} is not followed ({limits.UNFOLLOWED[name]}): nothing would change")
-    if name in refused or (refused != _USERS and name.endswith(_PER)):
+    if name in refused or (refused != _USERS and (name.endswith(_PER) or name in _QOS_ONLY)):
         kind = whose.partition(" ")[0]
         raise ExperimentError(f"{whose}: {name} is no limit of {'a QOS' if kind == 'QOS' else 'an account or a user'}")
     own = {each.tres: each for each in bounds if each.name == name}
@@ -243,6 +244,7 @@ _QOS_KEYS: _Keys = {
     "preemptexempttime": ("PreemptExemptTime", "exempt", lambda text, what: _time(text, what) if text else None),
     "flags": ("Flags", "flags", _flags),
     "usagefactor": ("UsageFactor", "usage_factor", _factor),
+    "limitfactor": ("LimitFactor", "limit_factor", lambda text, what: _factor(text, what) if text != "-1" else None),
 }
 _PARTITION_KEYS: _Keys = {
     "prioritytier": ("PriorityTier", "tier", _whole),
@@ -322,7 +324,7 @@ def _of_account(change: _Change, name: str, key: str, value: str) -> None:
     """Set a limit of an account or, as ACCOUNT/USER, of a user; rows that only show it are changed with it."""
     chosen, wanted = _association(change.site, name), limits.canonical(key)
     if wanted is None:
-        known = [each for each in limits.KNOWN if not each.endswith(_PER)]
+        known = [each for each in limits.KNOWN if not each.endswith(_PER) and each not in _QOS_ONLY]
         raise ExperimentError(f"account {name}: {unknown_name('limit', key, known)}")
     tree, quiet = Tree(change.site), _Change(change.site)
 

@@ -117,6 +117,11 @@ def unread(site: SiteRules, rules: Preemption | None) -> Iterator[Unread]:
     for name, value in _parameters(site.settings).items():
         if name in _NOT and value not in ("0", "no"):
             yield Unread(f"PreemptParameters {name}" + (f"={value}" if value != "yes" else ""), victims, _NOT[name])
+    exempting = {each.name for each in site.qos if each.exempt is not None}
+    for partition in site.partitions:
+        if partition.qos in exempting:
+            what = f"PreemptExemptTime of QOS {partition.qos} as that of partition {partition.name}"
+            yield Unread(what, (("partition", partition.name),), "that of the job's own QOS counts")
     given = [("cluster", "", site.settings.get("preemptmode", "")), *_modes(site, rules)]
     for kind, name, mode in given:
         for word in ("WITHIN", "PRIORITY"):

@@ -50,6 +50,8 @@ class Qos:
     usage_factor: float = 1.0
     bounds: tuple[Bound, ...] = ()
     unread: tuple[Unread, ...] = ()
+    limit_factor: float | None = None
+    """Of GrpTRES and MaxTRES of associations so much counts for its jobs; None: all of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +142,8 @@ class PartitionRules:
     grace: int = 0
     allowed: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """``AllowAccounts``, ``DenyQos``, … with their names, where they are not ALL."""
+    least_nodes: int = 0
+    unread: tuple[Unread, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

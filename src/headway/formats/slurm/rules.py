@@ -7,17 +7,23 @@ of its own: a QOS that bounds CPUs leaves an account's bound on GPUs in force.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from headway.errors import ExperimentError
+from headway.formats.slurm import bounds
 from headway.formats.slurm.accounts import Tree
+from headway.formats.slurm.bounds import ACCRUALS
 from headway.formats.slurm.cells import absent, span
 from headway.formats.slurm.records import Association, Bound, PartitionRules, Qos, SiteRules
-from headway.training.limits import NO_LIMIT, TIMED, LimitRule
+from headway.training.limits import AGEING, ANY, NO_LIMIT, NOBODY, PER_NODE, TIMED, LimitRule
 from headway.units import DAY, MINUTE
 
-OVER, PARTITION_QOS, JOB_QOS, LIFTED, ASSOCIATION = range(5)
-"""Levels; accounts upward follow."""
+OVER, PARTITION_QOS, JOB_QOS, LIFTED = range(4)
+FACTORED, ASSOCIATION = 10, 10_000
+"""Levels; limits of associations under a LimitFactor, then as they are; accounts upward follow both."""
+_BAND = 1000
+"""Levels of associations under the LimitFactor of one QOS: that of the partition comes before that of the job."""
 ENFORCED = ("limits", "safe", "all")
 _NO_LIMIT = {"jobs": 10**9, "submitted": 10**9, "nodes": 10**9, "wall": 100_000 * DAY}
 _WORDS = {
@@ -38,9 +44,14 @@ _COUNTED = {
     "MaxSubmitPA": ("submitted", "MaxSubmitJobsPerAccount"),
     "MaxWall": ("wall", "MaxWallDurationPerJobLimit"),
     "GrpWall": ("wall_time", "GrpWallLimit"),
+    **{name: (AGEING, name) for name in ACCRUALS},
 }
-_SLOTS = {"MaxJobs": "MaxJobsPU", "MaxSubmit": "MaxSubmitPU"}
+_ZERO = ("gpus", "cpus", "memory", "jobs", "submitted", AGEING, *PER_NODE)
+"""Of which a limit of 0 leaves some jobs that may start."""
+_SLOTS = {"MaxJobs": "MaxJobsPU", "MaxSubmit": "MaxSubmitPU", **dict.fromkeys(ACCRUALS, "JobsAccrue")}
 """An association's limit for each of its users gives way to a QOS's limit for each user."""
+_ALONE = ("MaxTRES", "MaxTRESMins", bounds.PER_NODE, bounds.MINIMUM)
+_MINIMA = {"cpu": "CpuNotSatisfied", "mem": "Memory", "node": "Node", "gres/gpu": "GRES"}
 _PER = {"PU": ("user",), "PA": ("account",)}
 _BARE = ("MaxJobsPA", "MaxSubmitPA", "MaxTRESPA")
 """Whose reasons do not begin with QOS."""
@@ -82,24 +93,36 @@ def _enforce(site: SiteRules) -> set[str]:
 
 
 def _of_qos(qos: Qos, site: SiteRules, half_life: int, safe: bool) -> Iterator[LimitRule]:
-    """Yield the limits of a QOS: for jobs that name it, and for those in partitions that have it."""
+    """Yield the limits of a QOS, each with one counter for jobs that name it and those in partitions that have it."""
     level = OVER if "overpartqos" in qos.flags else JOB_QOS
-    partitions = tuple(("partition", each.name) for each in site.partitions if each.qos == qos.name)
-    decay = 0 if "nodecay" in qos.flags else half_life
+    decay, denies = 0 if "nodecay" in qos.flags else half_life, "denyonlimit" in qos.flags
+    own, (both, levels) = (("qos", qos.name),), _of_both(qos, site)
     for bound in qos.bounds:
-        per = _PER.get(bound.name[-2:], ("job",) if bound.name in ("MaxTRES", "MaxTRESMins") else ())
+        per = _PER.get(bound.name[-2:], ("job",) if bound.name in _ALONE else ())
         prefix = "" if bound.name in _BARE else "QOS"
-        for where, rank in (((("qos", qos.name),), level), (partitions, PARTITION_QOS)):
-            if not where:
-                continue
-            denies = "denyonlimit" in qos.flags
-            yield rule(bound, prefix, where, per, rank, f"QOS {qos.name}", denies, decay, safe)
-            if bound.name in ("MaxJobsPA", "MaxSubmitPA"):  # an association's limit for each user gives way to it too
-                resource, name = _COUNTED[bound.name]
-                slot = f"{bound.name[:-2]}PU {resource}"
-                yield LimitRule(
-                    f"{name} instead of that of associations", resource, _NO_LIMIT[resource], where, (), slot, LIFTED
-                )
+        if bound.name in ACCRUALS:  # that of the partition is not asked
+            yield rule(bound, prefix, own, per, ACCRUALS.index(bound.name), f"QOS {qos.name}", False, 0, safe)
+            continue
+        made = rule(bound, prefix, both, per, level, f"QOS {qos.name}", denies, decay, safe)
+        yield replace(made, levels=levels)
+        if bound.name in ("MaxJobsPA", "MaxSubmitPA"):  # an association's limit for each user gives way to it too
+            resource, name = _COUNTED[bound.name]
+            slot = f"{bound.name[:-2]}PU {resource}"
+            yield LimitRule(
+                f"{name} instead of that of associations", resource, _NO_LIMIT[resource], both, (), slot, LIFTED
+            )
+
+
+def _of_both(qos: Qos, site: SiteRules) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str, int], ...]]:
+    """Return which jobs a QOS counts, and the level of those for which it is the QOS of their partition."""
+    partitions = [each.name for each in site.partitions if each.qos == qos.name]
+    levels = tuple(("partition", name, PARTITION_QOS) for name in partitions)
+    if not partitions:
+        return (("qos", qos.name),), ()
+    if site.associations and not any(qos.name in (*each.qos, each.default_qos) for each in site.associations):
+        return tuple(("partition", name) for name in partitions), levels
+    chosen = (f"qos:{qos.name}", *(f"partition:{name}" for name in partitions))
+    return tuple((ANY, each) for each in chosen), levels
 
 
 def _of_partition(partition: PartitionRules, qos: Iterable[Qos]) -> Iterator[LimitRule]:
@@ -109,15 +132,30 @@ def _of_partition(partition: PartitionRules, qos: Iterable[Qos]) -> Iterator[Lim
         ("nodes", partition.most_nodes, "PartitionNodeLimit", ("job",)),
     )
     flags = {"wall": "partitiontimelimit", "nodes": "partitionmaxnodes"}
+    where = (("partition", partition.name),)
+    yield from _least_nodes(partition, where, qos)
     for resource, most, name, per in caps:
         if not most:
             continue
-        where = (("partition", partition.name),)
         yield LimitRule(name, resource, most, where, per, f"{name} {resource}", 1)
         for lifting in qos:
             if flags[resource] in lifting.flags:
                 both = (*where, ("qos", lifting.name))
                 yield LimitRule(f"{name} lifted", resource, _NO_LIMIT[resource], both, per, f"{name} {resource}", 0)
+
+
+def _least_nodes(
+    partition: PartitionRules, where: tuple[tuple[str, str], ...], qos: Iterable[Qos]
+) -> Iterator[LimitRule]:
+    """Yield how many nodes a job of a partition has to ask for, which a QOS may lift by a flag."""
+    if partition.least_nodes < 2:
+        return
+    name, slot = "PartitionNodeLimit by MinNodes", "MinNodes nodes"
+    yield LimitRule(name, "nodes", partition.least_nodes, where, ("job",), slot, 1, least=True)
+    for lifting in qos:
+        if "partitionminnodes" in lifting.flags:
+            both = (*where, ("qos", lifting.name))
+            yield LimitRule(f"{name} lifted", "nodes", 1, both, ("job",), slot, 0, least=True)
 
 
 def _of_association(each: Association, tree: Tree, site: SiteRules, half_life: int, safe: bool) -> Iterator[LimitRule]:
@@ -127,12 +165,45 @@ def _of_association(each: Association, tree: Tree, site: SiteRules, half_life: i
         grouped = bound.name.startswith("Grp")
         if not grouped and tree.repeats(each, bound):
             continue
-        level = ASSOCIATION if grouped else ASSOCIATION + (tree.height(each.account) + 1 if not each.user else 0)
-        if bound.name in ("MaxTRES", "MaxTRESMins"):
+        height = tree.height(each.account) + 1 if not each.user else 0
+        level = ASSOCIATION if grouped else ASSOCIATION + height
+        if bound.name == "GrpJobsAccrue":  # of one slot with MaxJobsAccrue, which comes before those of accounts
+            level = ASSOCIATION - 1 if each.user else ASSOCIATION + _BAND + height
+        if bound.name in _ALONE:
             per: tuple[str, ...] = ("job",)
         else:
             per = () if grouped or each.user else ("account", "user")
-        yield rule(bound, "Assoc", where, per, level, f"association {tree.told(each)}", False, half_life, safe)
+        made = rule(bound, "Assoc", where, per, level, f"association {tree.told(each)}", False, half_life, safe)
+        yield made
+        if bound.name in ("GrpTRES", "MaxTRES"):
+            yield from _factored(made, site)
+
+
+def _factored(plain: LimitRule, site: SiteRules) -> Iterator[LimitRule]:
+    """Yield a limit of an association as it holds under each QOS with a LimitFactor: all count, only its jobs wait."""
+    for qos in site.qos:
+        if not qos.limit_factor or qos.limit_factor < 0:
+            continue
+        over = OVER if "overpartqos" in qos.flags else JOB_QOS
+        chosen = [("qos", qos.name, over)]
+        chosen += [("partition", each.name, PARTITION_QOS) for each in site.partitions if each.qos == qos.name]
+        height = plain.level - ASSOCIATION
+        yield replace(
+            plain,
+            name=f"{plain.name} by LimitFactor of {qos.name}",
+            most=_times(plain.most, qos.limit_factor, plain),
+            level=NOBODY,
+            levels=tuple((key, value, FACTORED + rank * _BAND + height) for key, value, rank in chosen),
+            changes=tuple((at, _times(most, qos.limit_factor, plain)) for at, most in plain.changes),
+        )
+
+
+def _times(most: int, factor: float, plain: LimitRule) -> int:
+    """Return so much of an amount, in whole GPUs and CPUs as Slurm counts."""
+    if most >= NO_LIMIT:
+        return NO_LIMIT
+    unit = 1000 if plain.kind in ("gpus", "cpus") else 1
+    return max(1 if plain.kind == "nodes" else 0, int(most // unit * factor) * unit)
 
 
 def rule(
@@ -148,14 +219,9 @@ def rule(
 ) -> LimitRule:
     """Return one limit as a rule; a limit of zero on time or nodes, under which nothing could run, is refused."""
     resource, unit, word = _resource(bound, prefix)
-    amounts = [(at, most * unit if most >= 0 else NO_LIMIT) for at, most in bound.history]
-    if 0 in (bound.most, *(most for _, most in amounts)) and resource.partition(":")[0] not in (
-        "gpus",
-        "cpus",
-        "memory",
-        "jobs",
-        "submitted",
-    ):
+    least = bound.name == bounds.MINIMUM
+    amounts = [(at, most * unit if most >= 0 else 0 if least else NO_LIMIT) for at, most in bound.history]
+    if 0 in (bound.most, *(most for _, most in amounts)) and resource.partition(":")[0] not in _ZERO and not least:
         raise ExperimentError(f"{whose}: {bound} is 0: no job could ever start; -1 lifts a limit")
     slot = f"{_SLOTS.get(bound.name, bound.name)} {resource}"
     used = resource.partition(":")[0] in TIMED
@@ -172,6 +238,7 @@ def rule(
         0,
         safe and used,
         _changes(amounts),
+        least,
     )
 
 
@@ -199,8 +266,12 @@ def _resource(bound: Bound, prefix: str) -> tuple[str, int, str]:
             "MaxTRESRunMinsPA": f"Max{word}RunMinutesPerAccount",
         }.get(bound.name)
         return timed, MINUTE * 1000, f"{prefix}{name or f'Max{word}MinutesPerJob'}{limit}"
+    if bound.name == bounds.MINIMUM:
+        return f"{resource}{colon}{model}", unit, f"{prefix}Min{_MINIMA[kind]}"
     short = "Mem" if word == "Memory" and (prefix == "Assoc" or bound.name == "GrpTRES") else word
     if bound.name == "GrpTRES":
         return f"{resource}{colon}{model}", unit, f"{prefix}Grp{short}{'Limit' if short == 'Mem' else limit}"
+    if bound.name == bounds.PER_NODE:
+        return f"{resource}_per_node{colon}{model}", unit, f"{prefix}Max{short}PerNode"
     per = {"MaxTRESPU": f"PerUser{limit}", "MaxTRESPA": "PerAccount"}.get(bound.name, f"PerJob{limit}")
     return f"{resource}{colon}{model}", unit, f"{prefix}Max{short}{per}"

@@ -53,7 +53,8 @@ def _kind(names: tuple[str, ...]) -> str | None:
     ):
         return "associations"
     if "name" in known and (
-        known & {"preempt", "preemptmode", "gracetime", "usagefactor"} or any(map(limits.canonical, names))
+        known & {"preempt", "preemptmode", "gracetime", "usagefactor", "limitfactor"}
+        or any(map(limits.canonical, names))
     ):
         return "qos"
     if "user" in known and "defaultaccount" in known:
@@ -81,6 +82,7 @@ def _qos(table: Iterator[Row]) -> Iterator[Qos]:
             _factor(row),
             tuple(bounds),
             tuple(unread),
+            _float(row, "limitfactor") or None if not absent(row.text("limitfactor")) else None,
         )
 
 

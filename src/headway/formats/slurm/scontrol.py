@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from headway.errors import ExperimentError, InputError
 from headway.formats.slurm import cells as slurm, lists as slurm_lists
-from headway.formats.slurm.records import PartitionRules, Reservation, SiteRules
+from headway.formats.slurm.records import PartitionRules, Reservation, SiteRules, Unread
 from headway.formats.slurm.reservations import overlaps, reservation
 from headway.formats.training.cluster_records import Described, NodeRecord, PartitionRecord
 from headway.units import SECOND
@@ -16,6 +16,21 @@ from headway.units import SECOND
 _NONE_KEPT = "No reservations in the system"
 _OPENS = ("NodeName=", "PartitionName=", "ReservationName=", _NONE_KEPT)
 _ALLOWED = ("allowaccounts", "denyaccounts", "allowqos", "denyqos", "allowgroups")
+_UNFOLLOWED = {
+    "maxcpuspernode": ("MaxCPUsPerNode", "what its jobs hold of a node together is not limited"),
+    "maxcpuspersocket": ("MaxCPUsPerSocket", "sockets are not told apart"),
+    "maxmempernode": ("MaxMemPerNode", "the memory that a job has of a node is not limited"),
+    "maxmempercpu": ("MaxMemPerCPU", "the memory that a job has for a CPU is not limited"),
+    "exclusiveuser": ("ExclusiveUser", "jobs of several users share nodes"),
+    "exclusivetopo": ("ExclusiveTopo", "jobs share blocks of nodes"),
+    "oversubscribe": ("OverSubscribe", "jobs hold what they asked for, and no more"),
+    "shared": ("Shared", "jobs hold what they asked for, and no more"),
+    "lln": ("LLN", "nodes are not chosen by their load"),
+    "reqresv": ("ReqResv", "jobs without a reservation run too"),
+    "tresbillingweights": ("TRESBillingWeights", "fair share counts GPU time"),
+}
+"""Keys of a partition that change who starts where, and what happens instead."""
+_USUAL = ("UNLIMITED", "NO", "0", "NONE", "FORCE:1", "NO:1")
 _KEY = re.compile(r"(?:^|\s)([A-Z][A-Za-z0-9_:/]*)=")
 _MEBIBYTE = 2**20
 _AWAY = (
@@ -196,4 +211,14 @@ def partition_rules(record: dict[str, str], place: str) -> PartitionRules:
             for key in _ALLOWED
             if not slurm.absent(record.get(key)) and record[key].upper() != "ALL"
         ),
+        whole(record.get("minnodes"), "MinNodes", place) or 0,
+        tuple(_unread(name, record)),
     )
+
+
+def _unread(name: str, record: dict[str, str]) -> Iterator[Unread]:
+    """Yield what a partition says about its jobs and is not followed."""
+    for key, (spelt, why) in _UNFOLLOWED.items():
+        value = record.get(key, "")
+        if not slurm.absent(value) and value.upper() not in _USUAL:
+            yield Unread(f"{spelt}={value} of partition {name}", (("partition", name),), why)

@@ -51,6 +51,12 @@ TIERS_UNKNOWN = (
     "partition, with --cluster too; without it they do not count"
 )
 NO_USAGE = "fair-share: usage starts at none; --cluster sshare.txt of sshare -a -l -P begins with that"
+_SCHEDULER = (
+    *("assoc_limit_stop", "default_queue_depth", "partition_job_depth", "max_sched_time", "sched_max_job_start"),
+    *("defer", "defer_batch", "pack_serial_at_end"),
+)
+"""Other parts of SchedulerParameters that change who starts when."""
+_PLAIN_TOPOLOGIES = ("", "topology/none", "topology/default", "topology/flat")
 _FLAGS = ("NO_FAIR_TREE", "FAIR_TREE")
 """Priority flags that are followed."""
 
@@ -122,8 +128,13 @@ def _left(settings: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         elif key.startswith("priority") and key not in taken and value.lower() not in _NOTHING:
             yield key, value
     for name, value in _parameters(settings).items():
-        if name.startswith("bf_") and name not in ("bf_interval", "bf_max_job_test") and value not in _NOTHING:
+        told = name in _SCHEDULER or (name.startswith("bf_") and name not in ("bf_interval", "bf_max_job_test"))
+        if told and value not in _NOTHING:
             yield name, value
+    if settings.get("selecttype", "").lower() == "select/linear":
+        yield "SelectType", settings["selecttype"]
+    if (topology := settings.get("topologyplugin", "").lower()) not in _PLAIN_TOPOLOGIES:
+        yield "TopologyPlugin", topology
 
 
 def _order(settings: Mapping[str, str], notes: list[str]) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from msgspec import structs
@@ -85,6 +86,8 @@ class Read(NamedTuple):
     """What those change, a line each."""
     set_limits: frozenset[LimitRule] = frozenset()
     """Limits that are as somebody set them for this run."""
+    rules: Rules = MappingProxyType({})
+    """The changes as they were asked for."""
 
 
 def read(paths: Sequence[str], rules: Rules | None = None) -> Read:
@@ -101,7 +104,8 @@ def read(paths: Sequence[str], rules: Rules | None = None) -> Read:
         base, limits=[*base.limits, *(table_from_rule(x) for each in described for x in each.limits)]
     )
     keys = dict.fromkeys((*base.rules, *(rules or {})))
-    after = modified(site, {key: {**base.rules.get(key, {}), **(rules or {}).get(key, {})} for key in keys})
+    asked = {key: {**base.rules.get(key, {}), **(rules or {}).get(key, {})} for key in keys}
+    after = modified(site, asked)
     if not described:
         return Read(base)
     now = followed(after.site)
@@ -120,7 +124,7 @@ def read(paths: Sequence[str], rules: Rules | None = None) -> Read:
         reservations=[*table.reservations, *times.reservations],
     )
     unread = (*(rule for each in described for rule in each.unread), *now.unread, *times.unread)
-    return Read(table, (*notes, *times.notes, *usage), unread, after.site, after.told, set_limits)
+    return Read(table, (*notes, *times.notes, *usage), unread, after.site, after.told, set_limits, asked)
 
 
 def ruled(table: ClusterTable, rules: Followed) -> ClusterTable:

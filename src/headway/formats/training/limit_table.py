@@ -36,6 +36,9 @@ class LimitTable(Struct, kw_only=True, omit_defaults=True):
     used: str = ""
     ahead: bool = False
     changes: list[LimitChangeTable] = field(default_factory=list)
+    least: bool = False
+    levels: dict[str, int] = field(default_factory=dict)
+    """By selector and value, ``qos:long``."""
 
 
 def rule_from_table(table: LimitTable) -> LimitRule:
@@ -54,7 +57,16 @@ def rule_from_table(table: LimitTable) -> LimitRule:
         amount(table.name, table.resource, table.used) if table.used else 0,
         table.ahead,
         _changes(table),
+        table.least,
+        tuple(_level(table.name, chosen, level) for chosen, level in table.levels.items()),
     )
+
+
+def _level(name: str, chosen: str, level: int) -> tuple[str, str, int]:
+    key, colon, value = chosen.partition(":")
+    if not colon:
+        raise ExperimentError(f"limit {name}: levels: {chosen!r} is not like qos:long")
+    return key, value, level
 
 
 def _changes(table: LimitTable) -> tuple[tuple[int, int], ...]:
@@ -87,6 +99,8 @@ def table_from_rule(rule: LimitRule) -> LimitTable:
         changes=[
             LimitChangeTable(at=exact_duration(time), most=written(rule.resource, most)) for time, most in rule.changes
         ],
+        least=rule.least,
+        levels={f"{key}:{value}": level for key, value, level in rule.levels},
     )
 
 
@@ -122,7 +136,7 @@ def amount(name: str, resource: str, given: float | str) -> int:
     text = str(given)
     if text == NONE:
         return NO_LIMIT
-    if kind == "memory":
+    if kind in ("memory", "memory_per_node"):
         return parse_size(text, what=what)
     if kind == "wall" or kind.endswith("_time"):
         if not isinstance(given, str):
@@ -133,7 +147,7 @@ def amount(name: str, resource: str, given: float | str) -> int:
     except ValueError:
         raise InputError(f"{what} {text!r} is not a number") from None
     thousandths = round(number * 1000) if abs(number) < 1e12 else -1
-    if kind in ("gpus", "cpus"):
+    if kind in ("gpus", "cpus", "gpus_per_node", "cpus_per_node"):
         return thousandths
     if thousandths % 1000:
         raise ExperimentError(f"{what} {text} must be a whole number")
@@ -145,12 +159,12 @@ def written(resource: str, most: int) -> float | str:
     kind = resource.partition(":")[0]
     if most >= NO_LIMIT:
         return NONE
-    if kind == "memory":
+    if kind in ("memory", "memory_per_node"):
         return f"{most}B"
     if kind == "wall":
         return exact_duration(most)
     if kind.endswith("_time"):
         return exact_duration(most // 1000)
-    if kind in ("gpus", "cpus"):
+    if kind in ("gpus", "cpus", "gpus_per_node", "cpus_per_node"):
         return most // 1000 if most % 1000 == 0 else most / 1000
     return most

@@ -5,7 +5,8 @@ committed and carried out by ``carry_out``, once they are written down. A progra
 is gone: a start that needs them waits here for that, and no job runs twice at once.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
 
@@ -22,10 +23,13 @@ from headway.training.events import (
     JobFinished,
     JobInterrupted,
     JobProgressed,
+    NodeDrained,
+    NodeRecovered,
     Woke,
 )
 from headway.training.job import Job
 from headway.training.jobstate import JobState
+from headway.training.pool import members
 from headway.training.respeed import Respeeded
 from headway.training.state import TrainingState
 from headway.units import SECOND
@@ -49,6 +53,8 @@ class LiveCluster:
         """``last``: the time of the last instant of the run that is taken up; instants to come are later."""
         self._state, self._clock, self._engine, self._log, self._last = state, clock, engine, log, last
         self._inbox: list[Event] = []
+        self._missed: list[tuple[int, list[Event]]] = []
+        """What happened while no queue was there, by its time, the last first."""
         self._wakes: list[int] = []
         self._wakes_at: set[int] = set()
         self._todo: list[Callable[[], None]] = []
@@ -86,13 +92,18 @@ class LiveCluster:
 
     def collect(self) -> None:
         """Turn what the engine says into events, and start what waited for somebody's end."""
+        for _, events in self._ends():
+            self._inbox += events
+        self._launch()
+
+    def _ends(self) -> Iterator[tuple[Ended, list[Event]]]:
+        """Yield what the engine says has ended, with the events that this is."""
         for ended in self._engine.poll():
             if (holding := self.holdings.remove(ended.lease)) is None:
                 continue
             self._paces.pop(ended.lease, None)
             self.gone.append((ended, holding.order))
-            self._inbox += self._events_of(holding, ended)
-        self._launch()
+            yield ended, self._events_of(holding, ended)
 
     def _events_of(self, holding: Holding, ended: Ended) -> list[Event]:
         job, lease = holding.order.job, ended.lease
@@ -142,6 +153,10 @@ class LiveCluster:
         with rounds decide at their ends and at no other time.
         """
         now = max(self._clock(), self._last + 1)
+        if self._missed:
+            time, missed = self._missed.pop()
+            self._last = max(self._last + 1, min(time, now))
+            return self._last, sorted(missed, key=_order)
         events, wakes = self._inbox, self._wakes
         if wakes and max(self._last, now - MOST_LATE) < wakes[0] < now:
             self._last = heappop(wakes)
@@ -160,7 +175,7 @@ class LiveCluster:
     @property
     def has_news(self) -> bool:
         """Return whether something has happened that nobody decided about, or was decided and is not carried out."""
-        return bool(self._inbox or self._todo)
+        return bool(self._inbox or self._missed or self._todo)
 
     @property
     def due(self) -> int | None:
@@ -255,10 +270,11 @@ class LiveCluster:
             self._wakes_at.add(time)
             heappush(self._wakes, time)
 
-    def resume(self, orders: Iterable[Order]) -> None:
-        """Take up the leases of an earlier queue that are not known to have ended.
+    def resume(self, orders: Iterable[Order], now_s: float) -> None:
+        """Take up the leases of an earlier queue that are not known to have ended. ``now_s``: seconds since 1970.
 
         What the state does not have running any more is to end; what did not begin is started when it has room.
+        What ended meanwhile did so when its runner says.
         """
         for order in orders:
             js = self._state.running.get(order.job)
@@ -267,6 +283,25 @@ class LiveCluster:
             holding.launched = self._engine.adopt(order)
             if not current:
                 self._leave(order.lease)
+        self._catch_up(now_s)
+
+    def _catch_up(self, now_s: float) -> None:
+        """Let programs that ended while no queue was there do so at their time.
+
+        Nothing could be started from the first of these ends until now: the nodes are drained meanwhile.
+        """
+        now, missed = self._clock(), defaultdict[int, list[Event]](list)
+        for ended, events in self._ends():
+            if not ended.ended_s or not events:
+                self._inbox += events
+                continue
+            ago = round((now_s - ended.ended_s) * SECOND)
+            missed[min(now, max(self._last + 1, now - ago))] += events
+        if missed:
+            away = list(members(self._state.pool.schedulable))
+            missed[min(missed)] += [NodeDrained(node) for node in away]
+            self._inbox += [NodeRecovered(node) for node in away]
+            self._missed = sorted(missed.items(), reverse=True)
 
 
 def order_of(js: JobState) -> Order:

@@ -58,6 +58,8 @@ class Ended:
     """Whether nobody knows how it ended: what watched it was killed, or the machine was restarted."""
     reason: str = ""
     """In words, where the status does not say it."""
+    ended_s: float = 0.0
+    """When, in seconds since 1970; 0: nobody knows."""
 
     def told(self) -> str:
         """Return how it ended, in a few words."""

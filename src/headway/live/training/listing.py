@@ -4,13 +4,16 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from headway.core.replay import rows_of
+from headway.errors import QueueError
 from headway.live.training.store import Lease, Past
 from headway.training.replay import placement_of
 from headway.training.rows import REJOINS, Kind
 from headway.units import SECOND
 
-WAITING, RUNNING, ENDING = "waiting", "running", "ending"
-_ENDS = {int(Kind.FINISHED): "finished", int(Kind.FAILED): "failed", int(Kind.CANCELLED): "cancelled"}
+WAITING, RUNNING, ENDING, CANCELLED = "waiting", "running", "ending", "cancelled"
+RUNS = "runs"
+"""Said of a lease whose program is there."""
+_ENDS = {int(Kind.FINISHED): "finished", int(Kind.FAILED): "failed", int(Kind.CANCELLED): CANCELLED}
 _ENDS |= {int(Kind.KILL): "killed for another"}
 _STARTS, _STOPS, _AGAIN = (int(Kind.START), int(Kind.MIGRATE)), tuple(map(int, REJOINS)), int(Kind.QUEUED_AGAIN)
 _HANDLED = {*_STARTS, *_STOPS, _AGAIN, *_ENDS}
@@ -46,6 +49,15 @@ class Listed:
     def record(self) -> dict[str, Any]:
         """Return it as JSON, for a program."""
         return asdict(self)
+
+
+def numbered(past: Past | None, job: str) -> int:
+    """Return the number of a job that is named by it, or by its name; QueueError where there is none."""
+    jobs = past.jobs if past is not None else ()
+    for each in jobs:
+        if job in (str(each.id), each.name):
+            return each.id
+    raise QueueError(f"job {job}: there is no such job: headway queue list --all shows them")
 
 
 def listed(past: Past, now_s: float) -> list[Listed]:
@@ -110,7 +122,7 @@ def _enter_leases(jobs: list[Listed], leases: tuple[Lease, ...]) -> None:
         if not 0 <= lease.order.job < len(jobs):
             continue
         job = jobs[lease.order.job]
-        told = lease.told or "runs"
+        told = lease.told or RUNS
         job.leases.append(
             {"lease": lease.order.lease, "gpus": list(lease.order.gpus), "reason": lease.reason, "told": told}
         )

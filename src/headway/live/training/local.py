@@ -189,7 +189,7 @@ class LocalEngine:
         if places.held(watch.folder / LOCK):
             return None
         if (ended := _read(watch.folder / EXIT)) or not self._is_lost(watch):
-            return Ended(lease, int(ended["status"]), reason=str(ended["reason"])) if ended else None
+            return _ended(lease, ended) if ended else None
         grouped = self._cgroups.processes(lease) if self._cgroups is not None else ()
         if kill((*marked(watch.folder), *grouped)):
             return None  # it is gone when nothing of it is left
@@ -222,6 +222,16 @@ class LocalEngine:
         for name in (ORDER, LOCK):
             with contextlib.suppress(OSError):
                 (self.folder_of(lease) / name).unlink(missing_ok=True)
+
+
+def _ended(lease: int, told: Mapping[str, Any]) -> Ended:
+    """Return the end of a program as its runner wrote it down."""
+    return Ended(lease, int(told["status"]), reason=str(told["reason"]), ended_s=float(told.get("ended_s", 0)))
+
+
+def runs_still(folder: Path, lease: int) -> bool:
+    """Return whether the runner of a lease is there, in the folder of a run: its queue may be gone."""
+    return places.held(folder / "leases" / str(lease) / LOCK)
 
 
 def logs_of(folder: Path, job: int) -> tuple[Path, Path]:

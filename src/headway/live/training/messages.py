@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from headway.units import counted, format_duration
+from headway.units import SECOND, counted, format_duration
 
 MOST_BYTES = 16 << 20
 """Of a message: a command with its environment."""
@@ -73,7 +73,7 @@ ANSWERS: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
 
 def described(jobs: Mapping[str, Any]) -> str:
     """Return the counts of a status in a line."""
-    up = format_duration(round(jobs["uptime_s"] * 1e9))
+    up = format_duration(round(jobs["uptime_s"]) * SECOND)
     shown = [key for key in ("waiting", "running", "ending") if jobs[key] or key != "ending"]
     counts = ", ".join(f"{jobs[key]:,} {key}" for key in shown)
     return f"policy {jobs['policy']}, {counted(jobs['gpus'], 'GPU')}, run {jobs['run']}, up {up}: {counts}"

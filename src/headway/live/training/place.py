@@ -26,8 +26,12 @@ class Place:
     @property
     def how_to_start(self) -> str:
         """Return what a user writes to have a queue here."""
-        usual = self.folder == place_of("").folder
-        return f"headway queue start{'' if usual else f' --folder {self.folder}'} starts one"
+        return f"headway queue start{self.flag} starts one"
+
+    @property
+    def flag(self) -> str:
+        """Return the flag that names this queue to a command, after a space; nothing for the one of this user."""
+        return "" if self.folder == place_of("").folder else f" --folder {self.folder}"
 
     @property
     def lock(self) -> Path:

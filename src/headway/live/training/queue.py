@@ -4,6 +4,7 @@ Whatever happens (a submission, the end of a program, a time that the policy ask
 rows of all that was decided are written to the store, and only then is any of it carried out. There are no threads.
 """
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
@@ -86,11 +87,11 @@ class LiveQueue:
             if job.id not in arrived:  # it was written down, and the queue killed before it arrived
                 self.cluster.arrive(job)
         last = int(past.tape.column("time")[-1]) if len(kind) else -1
-        for time in past.tape.column("value")[kind == int(Kind.WAKE_AT)].tolist():
-            if time > last:
-                self.cluster.wake_at(time)
+        for wake in past.tape.column("value")[kind == int(Kind.WAKE_AT)].tolist():
+            if wake > last:
+                self.cluster.wake_at(wake)
         left = [lease.order for lease in past.leases if not lease.gone]
-        self.cluster.resume(left)
+        self.cluster.resume(left, time.time())
         if left:
             self._log(f"taken up: {counted(len(left), 'lease')} of before")
         if not self.state.pool.schedulable & 1:

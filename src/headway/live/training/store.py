@@ -229,6 +229,15 @@ def read(path: Path, run: int | None = None) -> Past | None:
         raise QueueError(f"{path}: the store cannot be read: {problem}") from None
 
 
+def jobs_by_run(path: Path) -> dict[int, int]:
+    """Return how many jobs each run of a store has, of those with any."""
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as base:
+            return dict(base.execute("SELECT run, count(*) FROM jobs GROUP BY run ORDER BY run").fetchall())
+    except sqlite3.Error as problem:
+        raise QueueError(f"{path}: the store cannot be read: {problem}") from None
+
+
 def _check_version(path: Path, found: int) -> None:
     if found != VERSION:
         raise QueueError(f"{path} is of version {found}, this headway reads {VERSION}: take another --folder")

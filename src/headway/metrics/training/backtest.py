@@ -64,6 +64,8 @@ class Backtest:
     """One row a measured job."""
     given: frozenset[str] = frozenset()
     """Which rules of the site were known, of ``remedies.RULES``."""
+    limits: frozenset[str] = frozenset()
+    """The names of the limits that were known."""
 
     @property
     def rank_correlation(self) -> float | None:

@@ -41,9 +41,9 @@ _GROUPS: dict[str, tuple[str, str, str]] = {
     "account": (
         "usage",
         "shares of the account, and use before the window",
-        "give sacctmgr show assoc -P and sshare -P",
+        "give sshare -a -l -P by --cluster",
     ),
-    "user": ("usage", "shares of the user, and use before the window", "give sacctmgr show assoc -P and sshare -P"),
+    "user": ("usage", "shares of the user, and use before the window", "give sshare -a -l -P by --cluster"),
 }
 _GIVEN = {
     "qos": "they were given: look whether they were others then (sacctmgr show transactions), whether the log has the "
@@ -58,6 +58,13 @@ _GIVEN = {
 }
 
 
+_LIMITS = ("qos", "association", "partition")
+_OTHER = (
+    "the files that were given have no such limit: print all columns (sacctmgr show qos -P, show assoc -P), and look "
+)
+_OTHER += "whether it was there then (sacctmgr show transactions)"
+
+
 def for_reason(reason: str, given: Collection[str] = ()) -> Cause | None:
     """Return what a reason of Slurm stands for, and what would close it; None for other reasons.
 
@@ -67,6 +74,19 @@ def for_reason(reason: str, given: Collection[str] = ()) -> Cause | None:
         if reason.startswith(prefixes):
             return cause, _GIVEN[rule] if rule in given else remedy
     return None
+
+
+def limit_not_given(reason: str, given: Collection[str], limits: Collection[str]) -> str:
+    """Return which file would tell a limit that a reason names and nobody gave; empty: it is no limit, or was given.
+
+    ``limits`` are the names of those that were.
+    """
+    for prefixes, rule, _, remedy in _REASONS:
+        if reason.startswith(prefixes) and rule in _LIMITS:
+            if rule not in given:
+                return remedy
+            return "" if rule == "partition" or reason in limits else _OTHER
+    return ""
 
 
 def for_group(by: str, given: Collection[str] = ()) -> Cause:

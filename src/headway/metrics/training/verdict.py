@@ -11,6 +11,7 @@ from typing import Any
 from headway.metrics.training import remedies
 from headway.metrics.training.backtest import Backtest, Errors
 from headway.metrics.training.sizes import NOTHING
+from headway.units import counted
 
 YES, RELATIVE, NO, UNKNOWN = "yes", "relative", "no", "unknown"
 CLOSE, NEAR = 0.10, 0.30
@@ -76,7 +77,28 @@ def verdict_of(backtest: Backtest) -> Verdict:
     sources = tuple(sources_of(backtest))
     if level == RELATIVE and sources and sources[0].limits and "qos" not in backtest.given:
         level = NO  # a limit that is not known would hold in any other setting too
-    return Verdict(level, _text(backtest, level, doubtful, sources), backtest.policy, doubtful, sources)
+    lacking = _lacking(backtest)
+    level = RELATIVE if level == YES and lacking else level
+    text = _text(backtest, level, doubtful, sources)
+    text = " ".join((text, *(line for remedy, line in lacking.items() if remedy not in text)))
+    return Verdict(level, text, backtest.policy, doubtful, sources)
+
+
+def _lacking(backtest: Backtest) -> dict[str, str]:
+    """Say which limits the record names that nobody gave, by the remedy."""
+    found: dict[str, list[Errors]] = {}
+    for each in backtest.groups["reason"]:
+        if remedy := remedies.limit_not_given(each.group, backtest.given, backtest.limits):
+            found.setdefault(remedy, []).append(each)
+    return {
+        remedy: f"The record names limits that were not given ({_named(groups)}): {remedy}."
+        for remedy, groups in found.items()
+    }
+
+
+def _named(groups: Sequence[Errors]) -> str:
+    names = ", ".join(each.group for each in groups[:MOST_NAMED])
+    return f"{names}: {counted(sum(each.jobs for each in groups), 'job')}"
 
 
 def unjudged(why: str) -> Verdict:

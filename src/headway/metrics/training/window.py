@@ -116,7 +116,9 @@ def arrivals_of(ledger: Ledger, window: Window | None) -> tuple[int, int]:
     start, end = span_of(ledger, window)
     arrived = ledger.arrived[chosen]
     came = arrived | (ledger.withdrawn[chosen] >= 0)
-    return start, int(ledger.submit[chosen].max()) if arrived.any() and came.all() else end
+    if not arrived.any() or not came.all():
+        return start, end
+    return start, max(start, max(job.submit for job in ledger.jobs[chosen]))
 
 
 def grew(early: float, late: float) -> bool:

@@ -10,7 +10,7 @@ from headway.metrics.training.backtest import GROUPS, Backtest, Errors
 from headway.metrics.training.verdict import Verdict
 from headway.report.formatting import percent
 from headway.report.terminal import framed
-from headway.units import format_duration, seconds
+from headway.units import counted, format_duration, seconds
 
 _COLUMNS = ("jobs", "wait recorded", "simulated", "error median", "p90", "bias", "of all errors")
 _TITLES = {"qos": "QOS", "gpu_type": "GPU type"}
@@ -75,7 +75,7 @@ def missed(backtest: Backtest) -> list[str]:
         *([f"{backtest.only_recorded:,} started only in the record"] if backtest.only_recorded else []),
         *([f"{backtest.only_simulated:,} only in the simulation"] if backtest.only_simulated else []),
     ]
-    return [f"({' and '.join(parts)}; {backtest.jobs:,} jobs in all)"] if parts else []
+    return [f"({' and '.join(parts)}; {counted(backtest.jobs, 'job')} in all)"] if parts else []
 
 
 def errors_line(backtest: Backtest) -> str:
@@ -98,7 +98,7 @@ def verdict_lines(verdict: Verdict, has_reasons: bool) -> list[str]:
         told.append("where the errors come from:")
     for each in verdict.sources:
         told.append(
-            f"  {percent(each.share, 0)} {each.by.replace('_', ' ')} {each.group} ({each.jobs:,} jobs, "
+            f"  {percent(each.share, 0)} {each.by.replace('_', ' ')} {each.group} ({counted(each.jobs, 'job')}, "
             f"{signed(each.bias_s)} on average): {each.cause}; {each.remedy}"
         )
     if has_reasons:

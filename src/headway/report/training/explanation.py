@@ -25,7 +25,7 @@ from headway.sim.copies import Copies
 from headway.sim.faults import Faults
 from headway.sim.resume import Moment, resume
 from headway.training.actions import MigrateJob
-from headway.training.cause import Cause
+from headway.training.cause import Cause, CauseKind
 from headway.training.cluster import Cluster
 from headway.training.explain import why_waiting
 from headway.training.feasible import limit_refusal, quota_refusal
@@ -37,7 +37,7 @@ from headway.training.policies.preemption import fits
 from headway.training.rows import Kind
 from headway.training.speed import Costs, SpeedModel
 from headway.training.state import TrainingState
-from headway.units import HOUR, SECOND, WHOLE_GPU_MILLI, clock, format_duration, to_seconds
+from headway.units import HOUR, SECOND, WHOLE_GPU_MILLI, clock, counted, format_duration, to_seconds
 
 PREEMPTION, MOVES = "preemption", "moves"
 _ENDS = {
@@ -174,10 +174,12 @@ def explain(
     resuming: Callable[[int, TrainingState], None] | None = None,
     first: Callable[[Explanation], None] | None = None,
     drawing: Callable[[int, int], None] | None = None,
+    stopped: str = "",
 ) -> Explanation:
     """Explain a job at a time. ``policy`` is the one that wrote the tape, fresh; it is asked again along the way.
 
-    ``first`` is told all but the expected start as soon as that is known.
+    ``first`` is told all but the expected start as soon as that is known. ``stopped`` says why nothing is started at
+    all any more: it comes first, and nothing is expected then.
     """
     if not 0 <= job < len(jobs):
         raise TapeError(f"job {job} is not in this run; its jobs are 0 to {len(jobs) - 1}")
@@ -193,8 +195,7 @@ def explain(
         completions=completions,
         progress=resuming,
     )
-    js = moment.state.jobs[job]
-    delayed = js.status is Status.DELAYED
+    js, delayed = moment.state.jobs[job], moment.state.jobs[job].status is Status.DELAYED
     fits_now = not delayed and fits(moment.state, js, copy(policy.placement)) is not None
     ways, none = ((), {}) if fits_now or delayed else _ways(moment, js)
     found = Explanation(
@@ -204,7 +205,7 @@ def explain(
         status,
         f"at {clock(at)} it has waited for {format_duration(at - js.since)} under {policy.name}",
         js.since,
-        why_waiting(before.horizon, moment.state, policy, js),
+        _causes(why_waiting(before.horizon, moment.state, policy, js), stopped),
         fits_now,
         ways,
         none,
@@ -213,7 +214,16 @@ def explain(
     )
     if first is not None:
         first(found)
+    if stopped:
+        return found
     return replace(found, expected=expected_start(moment, job, before, draws=draws, seed=seed, progress=drawing))
+
+
+def _causes(causes: tuple[Cause, ...], stopped: str) -> tuple[Cause, ...]:
+    """Return causes with that first for which nothing is started at all; the nodes are out of service for the same."""
+    if not stopped:
+        return causes
+    return Cause(CauseKind.STOPPED, stopped), *(cause for cause in causes if cause.kind is not CauseKind.NODES_DOWN)
 
 
 # --- where the job is -----------------------------------------------------------------------------------------
@@ -281,7 +291,7 @@ def _run_times(expected: Expected) -> str:
         return f"run times taken from the trace where none was announced: fewer than {LEAST_HISTORY} jobs had ended"
     if expected.history < LEAST_HISTORY:
         return f"run times as they were announced: fewer than {LEAST_HISTORY} jobs had ended"
-    return f"run times as of {expected.history:,} jobs that had ended"
+    return f"run times as of {counted(expected.history, 'job')} that had ended"
 
 
 # --- making room ----------------------------------------------------------------------------------------------

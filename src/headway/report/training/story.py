@@ -46,6 +46,8 @@ class Story:
     stretches: tuple[Stretch, ...]
     outcome: str
     """finished, failed, cancelled or preempted (for good); waits, runs or to come where the tape ends before that."""
+    until: int = 0
+    """Where the tape ends, or how far a run is that goes on: a wait that is not over is counted so far."""
 
     def lines(self, most: int = SCREEN) -> list[str]:
         """Return plain text for a terminal; of a story with more than ``most`` lines its summary, beginning and end."""
@@ -81,15 +83,20 @@ class Story:
     @property
     def waited(self) -> int:
         """Return how long it waited in all, as far as the tape goes."""
-        return sum(s.end - s.start for s in self.stretches if isinstance(s, Waiting) and s.end is not None)
+        return sum(map(self._length, self.stretches))
+
+    def _length(self, stretch: Stretch) -> int:
+        """Return how long a stretch of waiting is so far; 0 for any other."""
+        end = self.until if stretch.end is None else stretch.end
+        return max(0, end - stretch.start) if isinstance(stretch, Waiting) else 0
 
     def waited_for(self) -> dict[str, int]:
         """Return how long each cause kept it waiting, the longest first; causes overlap, so they sum to more."""
         total: dict[str, int] = {}
         for stretch in self.stretches:
-            if isinstance(stretch, Waiting) and stretch.end is not None:
+            if isinstance(stretch, Waiting):
                 for cause in stretch.causes:
-                    total[cause.title] = total.get(cause.title, 0) + stretch.end - stretch.start
+                    total[cause.title] = total.get(cause.title, 0) + self._length(stretch)
         return dict(sorted(total.items(), key=lambda item: (-item[1], item[0])))
 
     def shares(self) -> dict[str, int]:
@@ -97,8 +104,8 @@ class Story:
         to the whole wait; what no cause was found for is not among them."""
         total: dict[str, int] = {}
         for stretch in self.stretches:
-            if isinstance(stretch, Waiting) and stretch.end is not None and stretch.causes:
-                part, rest = divmod(stretch.end - stretch.start, len(stretch.causes))
+            if isinstance(stretch, Waiting) and stretch.causes:
+                part, rest = divmod(self._length(stretch), len(stretch.causes))
                 for number, cause in enumerate(stretch.causes):
                     total[cause.title] = total.get(cause.title, 0) + part + (number < rest)
         return dict(sorted(total.items(), key=lambda item: (-item[1], item[0])))
@@ -128,10 +135,12 @@ def story(
     speed: SpeedModel | None = None,
     costs: Costs | None = None,
     name: str = "",
+    now: int = 0,
 ) -> Story:
     """Return the story of one job. ``policy`` is a fresh copy of the one that wrote the tape; it is asked again.
 
-    Without it (then ``name`` is what it is called) the story does not say why the job waited.
+    Without it (then ``name`` is what it is called) the story does not say why the job waited. ``now`` is how far a run
+    is by now that goes on after the tape.
     """
     if not 0 <= job_id < len(jobs):
         raise TapeError(f"job {job_id} is not in this run; its jobs are 0 to {len(jobs) - 1}")
@@ -139,7 +148,8 @@ def story(
     life = Timeline(cluster, jobs, jobs[job_id])
     for row in tape.rows[(tape.column("subject") == job_id) & about_jobs].tolist():
         life.add(TapeRow(*row))
-    runs, waits, outcome = life.close(int(tape.column("time")[-1]) if len(tape) else 0)
+    end = int(tape.column("time")[-1]) if len(tape) else 0
+    runs, waits, outcome = life.close(end)
     asked = _Causes(waits)
     if waits and policy is not None:
         last = waits[-1][1]
@@ -153,7 +163,8 @@ def story(
     held = not_eligible(Ledger(tape, jobs, cluster), job_id) if jobs[job_id].terms is not None else None
     stretches: list[Stretch] = [*runs, *waited, *([held] if held is not None else [])]
     stretches.sort(key=lambda stretch: stretch.start)
-    return Story(jobs[job_id], name if policy is None else policy.name, tuple(stretches), outcome)
+    called = name if policy is None else policy.name
+    return Story(jobs[job_id], called, tuple(stretches), outcome, max(end, now))
 
 
 class _Causes:

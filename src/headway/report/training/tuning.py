@@ -25,6 +25,8 @@ def shown(record: Row) -> list[str | Table]:
     if record["test"]:
         parts += ["", _table(f"tested on {_window(record['tested'])}", record["test"])]
     parts += ["", _conclusion(record)]
+    if judged := record.get("verdict"):
+        parts.append(f"verdict on the simulation under the present rules: {judged['text']}")
     if record["commands"]:
         parts += ["", "to set it (nothing was executed):", *(f"  {line}" for line in record["commands"])]
     return parts
@@ -35,13 +37,13 @@ def notes(record: Row) -> list[str]:
     level = f"{100 * record['confidence']:.4g} %"
     told = [
         f"note: better means: the {record['lower']} is lower over the same jobs, the {level} interval of the change "
-        "(paired by job, in batches) does not reach zero, no more jobs are refused"
+        "(paired by job, in batches) does not reach zero, no job is refused that ran, at most 1 % no longer complete"
         + "".join(f", the {each['aim']} rises by at most {100 * each['tolerance']:.4g} %" for each in record["keep"])
         + "; on both windows"
     ]
     if any(line.startswith("scontrol") for line in record["commands"]):
         told.append("note: what scontrol sets is forgotten when slurmctld starts anew: write it into slurm.conf too")
-    return told
+    return [*told, *(f"note: {line}" for line in record.get("caveats") or ())]
 
 
 def _by_aim(row: Row) -> tuple[bool, float]:
@@ -83,14 +85,28 @@ def _judged(row: Row) -> str:
         return str(row["error"]).partition(";")[0][:80]
     if row["missed"]:
         return f"not kept: {', '.join(row['missed'])}"
+    if row["too_few_jobs"]:
+        return "too few jobs to tell"
     return "better" if row["better"] else "" if not row["rules"] else "not better"
 
 
 def _conclusion(record: Row) -> str:
     count = counted(len(record["combinations"]) - 1, "combination")
+    unsure = [row for row in record["combinations"] if row["too_few_jobs"] and not row["missed"]]
+    if not record["test"] and unsure:
+        of = "them" if len(unsure) == len(record["combinations"]) - 1 else f"{len(unsure):,} of {count}"
+        return (
+            f"Too few jobs to tell: for {of} there is no interval of the change, so few jobs count for the "
+            f"{record['lower']}. Give more jobs (there are {record['searched']['jobs']:,}), or another aim."
+        )
     if not record["test"]:
         return f"None of {count} is better than the present rules."
     setting = ", ".join(f"{key}={value}".replace('"', "") for key, value in record["test"][1]["rules"].items())
+    if not record["found"] and record["test"][1]["too_few_jobs"]:
+        return (
+            f"Too few jobs to tell: {setting} is better on the first window, and the {record['lower']} was measured on "
+            f"too few of {counted(record['tested']['jobs'], 'job')} of the later one."
+        )
     if not record["found"]:
         return (
             f"No better rules were found: the best of {count} ({setting}) is not better than the present rules on the "

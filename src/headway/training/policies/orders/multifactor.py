@@ -5,7 +5,8 @@ Age grows to 1 over ``max_age``. Fair-share is 2^(-usage/share): a tenant's part
 round). QOS and partition are their priorities against the largest one; those of QOSs stand in ``qos`` or, without it,
 in the cluster. ``tres`` weighs what a job asks for against what its partition has: ``gpu:5000/cpu:100/mem:50``. Of
 equal priorities the job that was submitted, or requeued by the rules of the cluster, first comes first. Everything is
-computed anew every ``period``, as Slurm does; what jobs will use is never looked at, only what they have held.
+computed anew every ``period``, as Slurm does; what jobs will use is never looked at, only what they have held. Limits
+of the cluster may let the age of only so many waiting jobs grow.
 
 With ``fair_tree`` the fair-share factor is that of Slurm's Fair Tree over tenants and their users (its default), else
 the classic formula over tenants alone.
@@ -21,6 +22,7 @@ import numpy as np
 from headway.errors import ExperimentError, unknown_name
 from headway.training.cluster import Cluster, Tenant
 from headway.training.jobstate import JobState, Status
+from headway.training.limits import AGEING
 from headway.training.policies.orders.fair_tree import FairTree, Who
 from headway.training.policies.orders.rounds import RoundOrder
 from headway.training.queue import Key
@@ -107,6 +109,8 @@ class Multifactor(RoundOrder):
         self._shares = _shares(state.cluster.tenants)
         self._partitions = _parts_of_largest({p.name: p.priority for p in state.cluster.partitions})
         self._holds = _holdings(state.cluster) if self._tres else {}
+        self._accrual = any(rule.kind == AGEING for rule in state.cluster.limits)
+        """Whether the age of only some waiting jobs counts."""
         rules = state.cluster.preemption
         self._again_after = None if rules is None else rules.again_after
         self._known: dict[int, tuple[Who, float]] = {}
@@ -132,6 +136,8 @@ class Multifactor(RoundOrder):
             self._calculate(state.refreshed, state)
         who, fixed = self._known.get(js.id) or self._know(js)
         age = now - js.aged_from
+        if self._accrual:
+            age = max(0, min(age, now - js.accrues))
         grown = self._age_rate * age if age < self.max_age else self._age_most
         key = -int(grown + self._fair.get(who, self._fair_most) + fixed)
         return key if self._again_after is None else (key, self._submitted(js))
@@ -143,6 +149,8 @@ class Multifactor(RoundOrder):
         self.key(now, waiting[0])
         rows = self._columns[[js.id for js in waiting]]
         age = now - np.array([js.aged_from for js in waiting])
+        if self._accrual:
+            age = np.maximum(0, np.minimum(age, now - np.array([js.accrues for js in waiting])))
         grown = np.where(age < self.max_age, self._age_rate * age, self._age_most)
         fair = np.array([self._fair.get(who, self._fair_most) for who in self._whose])
         keys: list[int] = (-(grown + fair[rows["whose"]] + rows["fixed"]).astype(np.int64)).tolist()
@@ -174,7 +182,7 @@ class Multifactor(RoundOrder):
 
     def _asked(self, js: JobState) -> float:
         """Return the weighted parts of its partition's resources that a job asks for."""
-        asked = {"gpu": js.width, "cpu": js.job.cpu_milli, "mem": js.job.memory_bytes}
+        asked = dict(zip(TRES, (js.width, *js.job.host), strict=True))
         holds = self._holds.get(js.job.partition, self._holds[""])
         return sum(weight * min(1.0, asked[name] / max(1, holds[name])) for name, weight in self._tres.items())
 
