@@ -55,6 +55,8 @@ class Trace:
     """Jobs, by name, that ran or waited when the part of the file begins that was cut out: no new arrivals."""
     eligible: Mapping[str, int] = field(default_factory=dict)
     """When jobs really became eligible, by name, where that was after their submission; like ``starts``."""
+    ran: Mapping[str, int] = field(default_factory=dict)
+    """Jobs that had not ended, by name, where their work is a guess: how long they had run, in nanoseconds."""
 
 
 def by_rule(dropped: Iterable[Dropped]) -> list[list[Dropped]]:

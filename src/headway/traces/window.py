@@ -45,11 +45,13 @@ def between(trace: Trace, start: str = "", end: str = "") -> Trace:
     kept = {job.name for job in jobs}
     starts = {name: time - begins for name, time in trace.starts.items() if name in kept}
     eligible = {name: max(time - begins, 0) for name, time in trace.eligible.items() if name in kept}
+    before = {name: max(0, -time) for name, time in starts.items() if name in trace.ran}
     return replace(
         trace,
         jobs=jobs,
         starts=starts,
         eligible=eligible,
+        ran={name: max(ran - before.get(name, 0), SECOND) for name, ran in trace.ran.items() if name in kept},
         calendar=None if trace.calendar is None else trace.calendar.shifted(begins),
         carried=frozenset(job.name for job in old),
         notes=(*trace.notes, *_told(trace, edge, len(old), bool(start))),
@@ -108,7 +110,9 @@ def _taken_along(trace: Trace, edge: int) -> list[Job]:
         if job.submit >= edge:
             break
         began = trace.starts.get(job.name)
-        if began is None and job.patience:
+        if began is None and job.name in trace.ran:
+            waiting.append(replace(job, submit=edge + 1))
+        elif began is None and job.patience:
             began = job.submit + job.patience
             if began > edge:
                 waiting.append(replace(job, submit=edge + 1, patience=began - edge))

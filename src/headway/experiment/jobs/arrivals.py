@@ -67,6 +67,8 @@ class Arrivals:
     waits: Mapping[str, int] = field(default_factory=dict)
     """How long new arrivals really waited, by name; empty where the log does not say it, or the load is another."""
     reasons: Mapping[str, str] = field(default_factory=dict)
+    ran: Mapping[str, int] = field(default_factory=dict)
+    """Jobs whose work is a guess, by name, as they have not ended: for how long they had run."""
 
 
 @lru_cache(maxsize=1)
@@ -90,9 +92,8 @@ def _of_trace(path: str, format: str, columns: str, strict: bool, skip_bad_rows:
     notes = [dropped_note(trace.dropped, trace.rows, path)] if trace.dropped else []
     trace = between(dated(trace, begins, zone), start, end)
     waits = recorded_waits(trace)
-    return Arrivals(
-        trace.jobs, (*trace.notes, *notes), trace.format, trace.calendar, trace.carried, waits, trace.reasons
-    )
+    known = (trace.format, trace.calendar, trace.carried, waits, trace.reasons, trace.ran)
+    return Arrivals(trace.jobs, (*trace.notes, *notes), *known)
 
 
 def _drawn(drawn: Key, seed: int) -> tuple[Job, ...]:

@@ -307,6 +307,7 @@ def _past(made: Arrivals, jobs: Sequence[Job], dates: Calendar | None, notes: Se
         carried=sum(1 for job in jobs if job.name in made.carried) if made.carried else 0,
         waits=[made.waits.get(job.name, NEVER) for job in jobs] if made.waits else [],
         reasons=[made.reasons.get(job.name, "") for job in jobs] if made.reasons else [],
+        ran=[made.ran.get(job.name, NEVER) for job in jobs] if made.ran else [],
         caveats=list(notes) if made.format == SLURM else [],
     )
 
