@@ -34,9 +34,9 @@ def between(trace: Trace, start: str = "", end: str = "") -> Trace:
         return trace
     edge = first or 0
     fresh = [job for job in trace.jobs if job.submit >= edge and (last is None or job.submit < last)]
-    if not fresh:
+    old = _taken_along(trace, edge) if edge and (trace.starts or trace.ran) else []
+    if not fresh and not (old and trace.ran):
         raise TraceError(_none_left(trace, start, end))
-    old = _taken_along(trace, edge) if edge and trace.starts else []
     begins = edge if old else fresh[0].submit
     jobs = tuple(
         replace(job, id=number, submit=max(job.submit - begins, 0), terms=shifted(job.terms, begins))

@@ -156,14 +156,14 @@ class JobsScene(Scene):
         """Draw the failures of nodes anew from the seed, so the same each time."""
         return faults_of(self.experiment, self.cluster)
 
-    def begin(self) -> Moment:
-        """Make the cluster before anything has happened."""
+    def begin(self, cluster: type[SimulatedCluster] = SimulatedCluster) -> Moment:
+        """Make the cluster before anything has happened, with an executor of some kind."""
         policy = self.policy()
         state = TrainingState(
             self.cluster, to_come=len(self.jobs), arrangement=policy, speed=self.speed(), costs=self.costs()
         )
         policy.bind(state)
-        executor = SimulatedCluster(self.jobs, state, self.faults(), completions=self.completions())
+        executor = cluster(self.jobs, state, self.faults(), completions=self.completions())
         return Moment(-1, state, policy, executor)
 
     def store(self, folder: Path) -> Experiment:
