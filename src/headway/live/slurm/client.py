@@ -43,7 +43,19 @@ class SlurmClient:
 
     def config(self) -> Mapping[str, str]:
         """Return the settings of the controller, by their names in lower case."""
-        return settings(self._slurm.run("scontrol", "show", "config"))
+        return settings(self.config_text())
+
+    def config_text(self) -> str:
+        """Return what ``scontrol show config`` prints, for the parsers of files."""
+        return self._slurm.run("scontrol", "show", "config")
+
+    def reservations_text(self) -> str:
+        """Return what ``scontrol show reservation`` prints, for the parsers of files."""
+        return self._slurm.run("scontrol", "show", "reservation", "-o")
+
+    def rules_text(self, *what: str) -> str:
+        """Return what ``sacctmgr show`` prints of some kind of rule, for the parsers of files."""
+        return self._slurm.run("sacctmgr", "show", *what, "-P")
 
     def accounting(self, *options: str) -> str:
         """Return what ``sacct`` prints with some options, for the parsers of files."""

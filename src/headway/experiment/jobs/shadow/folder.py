@@ -15,16 +15,19 @@ import msgspec
 
 from headway.core.tape import FINAL_NAME, write as write_tape
 from headway.errors import TapeError
+from headway.experiment import common_flags
 from headway.experiment.domain import RunResult
+from headway.experiment.files import typed
 from headway.experiment.folder import RESULT_NAME, refuse_run, store as store_scene
 from headway.experiment.jobs.policy import policy_of
 from headway.experiment.jobs.scene import JobsScene, prepare, with_paths
 from headway.experiment.jobs.shadow.records import Look, Records, replayed
 from headway.experiment.jobs.shadow.world import Played, World
 from headway.experiment.measured import numbers
+from headway.experiment.python_input import put_settings
 from headway.files import write_whole
-from headway.formats.training.cluster_table import ClusterTable
-from headway.formats.training.settings import Experiment, PolicyTable, TraceTable
+from headway.formats import toml
+from headway.formats.training.settings import Experiment
 from headway.live.own_folder import held
 from headway.plugins import SITE as SITE_PREFIX, anchored
 from headway.traces.slurm_queue import NAME as FORMAT
@@ -44,6 +47,8 @@ class Settings(msgspec.Struct, frozen=True):
     """In the folder of the site's files."""
     config: str = ""
     """That of them which has the site's settings; empty: none."""
+    set: tuple[str, ...] = ()
+    """Other settings of the experiment, as ``key=value``."""
 
 
 class Counts(msgspec.Struct):
@@ -117,14 +122,25 @@ class Shadow:
 
 def experiment_of(folder: Path, settings: Settings, policy: str, first: str) -> Experiment:
     """Return the experiment of a shadow under a policy."""
-    files = [str(folder / SITE_FOLDER / name) for name in settings.files]
-    return Experiment(
-        trace=TraceTable(
-            path=str(folder / RECORDS_NAME), format=FORMAT, start=first, skip_infeasible=True, skip_bad_rows=True
-        ),
-        cluster=ClusterTable(file=files),
-        policy=with_paths(PolicyTable(name=policy_named(folder, settings, policy)), anchored),
-    )
+    path = str(folder / RECORDS_NAME)
+    trace = {"path": path, "format": FORMAT, "start": first, "skip_infeasible": True, "skip_bad_rows": True}
+    document: toml.Document = {
+        "scale": "jobs",
+        "trace": trace,
+        "cluster": {"file": [str(folder / SITE_FOLDER / name) for name in settings.files]},
+        "policy": {"name": policy_named(folder, settings, policy)},
+    }
+    put_settings(document, common_flags.ALL, {"set": list(settings.set)})
+    experiment: Experiment = typed(document, "settings")
+    return msgspec.structs.replace(experiment, policy=with_paths(experiment.policy, anchored))
+
+
+def _check_set(texts: Sequence[str]) -> None:
+    """Refuse settings that are what was seen, and not a choice."""
+    for text in texts:
+        key = text.partition("=")[0].strip()
+        if key.startswith(("trace.", "cluster.file", "policy.name", "run.", "measure.")) and key != "trace.zone":
+            raise TapeError(f"--set {text}: a shadow takes that from what it sees, or has a flag for it")
 
 
 def policy_named(folder: Path, settings: Settings, policy: str) -> str:
@@ -132,20 +148,23 @@ def policy_named(folder: Path, settings: Settings, policy: str) -> str:
     if policy != SITE:
         return policy
     if not settings.config:
-        raise TapeError("--policy site: nothing tells the site's settings: give --config slurm.conf, or what scontrol show config prints")
+        raise TapeError("--policy site: nothing tells the site's settings: give --config with slurm.conf")
     return f"{SITE_PREFIX}{folder / SITE_FOLDER / settings.config}"
 
 
 @contextmanager
-def opened(folder: Path, policy: str, cluster: Sequence[str], config: str) -> Iterator[Shadow]:
+def opened(
+    folder: Path, policy: str = "", cluster: Sequence[str] = (), config: str = "", set: Sequence[str] = ()
+) -> Iterator[Shadow]:
     """Open the folder of a shadow, and keep others out; it is made where it is not there.
 
     What is empty is that of before.
     """
     _refuse_other(folder)
+    _check_set(set)
     taken = f"--out {folder}: another headway shadow (process {{pid}}) writes there: wait for it, or take another folder"
     with held(folder / ".lock", taken, TapeError):
-        settings = _settings(folder, policy, cluster, config)
+        settings = _settings(folder, policy, cluster, config, set)
         records = replayed(read_looks(folder))
         yield Shadow(folder, settings, records, _counts(folder))
 
@@ -158,13 +177,15 @@ def _refuse_other(folder: Path) -> None:
     refuse_run(folder, f"--out {folder}")
 
 
-def _settings(folder: Path, policy: str, cluster: Sequence[str], config: str) -> Settings:
+def _settings(folder: Path, policy: str, cluster: Sequence[str], config: str, set: Sequence[str]) -> Settings:
     """Return the settings of a folder; those of a new one are checked and written."""
     path = folder / SETTINGS_NAME
     if path.is_file():
         was = kept_settings(folder)
         if policy and _absolute(policy) != was.policy:
             raise TapeError(f"--out {folder}: shadows {was.policy}, not {policy}: take another folder for it")
+        if set and tuple(set) != was.set:
+            raise TapeError(f"--out {folder}: was begun with --set {' '.join(was.set) or 'nothing'}: leave it out to go on")
         if cluster or config:
             _refuse_changed(folder, was, cluster, config)
         return was
@@ -176,7 +197,8 @@ def _settings(folder: Path, policy: str, cluster: Sequence[str], config: str) ->
     files = [*cluster, *([config] if config and config not in cluster else [])]
     named = [f"{number:02}-{Path(each).name}" for number, each in enumerate(files)]
     texts = [_read(each) for each in files]
-    settings = Settings(_absolute(policy or SITE), tuple(named), named[files.index(config)] if config else "")
+    own = named[files.index(config)] if config else ""
+    settings = Settings(_absolute(policy or SITE), tuple(named), own, tuple(set))
     place = folder / SITE_FOLDER
     place.mkdir(exist_ok=True)
     for name, text in zip(named, texts, strict=True):

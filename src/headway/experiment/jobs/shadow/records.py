@@ -147,7 +147,7 @@ class Records:
 
     def _is_known(self, row: Row) -> bool:
         old = self.rows.get(_key(row))
-        return old is not None and {**row, "Priority": ""} == {**old, "Priority": ""}
+        return old is not None and {**old, **row, "Priority": ""} == {**old, "Priority": ""}
 
     def _missed(self, look: Look) -> list[Row]:
         """Return the ends of jobs that a whole listing no longer has."""
@@ -172,7 +172,8 @@ class Records:
             key, old = _key(row), self.rows.get(_key(row))
             if old is None or not is_settled(old) or not is_open(row):
                 first = {"Priority": old["Priority"]} if old is not None and "Priority" in old else {}
-                self.rows[key] = {**row, **first}
+                told = {name: value for name, value in (old or {}).items() if name != "Comment"}
+                self.rows[key] = {**told, **row, **first}
                 self.open.pop(key, None)
                 if is_open(row):
                     self.open[key] = look.at
