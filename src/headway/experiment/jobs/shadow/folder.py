@@ -31,10 +31,11 @@ from headway.formats.training.settings import Experiment
 from headway.live.own_folder import held
 from headway.plugins import SITE as SITE_PREFIX, anchored
 from headway.traces.slurm_queue import NAME as FORMAT
-from headway.units import SECOND
 
 SETTINGS_NAME, LOOKS_NAME, RECORDS_NAME, SITE_FOLDER = "shadow.json", "looks.jsonl", "records.txt", "site"
 COUNTS_NAME = "counts.json"
+_BEGUN = (".lock", SITE_FOLDER)
+"""What a shadow leaves that was refused before it began."""
 SITE = "site"
 """The policy of the site, as its settings describe it."""
 
@@ -112,7 +113,7 @@ class Shadow:
         store_scene(played.scene, folder)
         write_tape(played.tape, folder)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        took = (True, played.end.time / SECOND, peak, folder, ())
+        took = (True, played.wall_s, peak, folder, ())
         numbers(RunResult(played.scene, played.scene.policy_name(), played.tape, *took, played.end))
         self.counts.revised += self.world.revised
         self.world.revised = 0
@@ -172,7 +173,7 @@ def opened(
 def _refuse_other(folder: Path) -> None:
     if (folder / SETTINGS_NAME).is_file():
         return
-    if folder.is_dir() and any(each.name != ".lock" for each in folder.iterdir()):
+    if folder.is_dir() and any(each.name not in _BEGUN for each in folder.iterdir()):
         raise TapeError(f"--out {folder}: holds other files, and no shadow: take another folder, or a new one")
     refuse_run(folder, f"--out {folder}")
 

@@ -7,6 +7,7 @@ ended in reality to run until its time limit, and is made anew at each look.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from time import perf_counter
 
 import numpy as np
 
@@ -34,6 +35,8 @@ class Played:
     ahead: tuple[str, ...]
     """Jobs that have run longer in the shadow than they have in reality, and have not ended there, by name."""
     end: Moment
+    wall_s: float
+    """What it took to play."""
 
 
 @dataclass(slots=True)
@@ -49,6 +52,7 @@ class World:
 
     def look(self, scene: JobsScene, at: int) -> Played:
         """Play the jobs of a scene as far as they are known at a time of the run."""
+        began = perf_counter()
         known = known_so_far(scene)
         with no_collection():
             changed = self._changes(scene, known)
@@ -62,7 +66,8 @@ class World:
                 self.revised += 1
             tail, end = _guessed(moment, scene, at)
         tape = _joined([settled, tail])
-        return Played(scene, tape, moment.time + 1, len(settled), _ahead(scene, end), end)
+        took = perf_counter() - began
+        return Played(scene, tape, moment.time + 1, len(settled), _ahead(scene, end), end, took)
 
     def _begin(self, scene: JobsScene, known: Sequence[Job]) -> Moment:
         self._pieces = []
