@@ -55,14 +55,16 @@ def _span(length: timedelta) -> str:
 
 
 def times(lines: Sequence[str], count: int, every_s: int = 0) -> list[datetime]:
-    """Return times of looks, the last of them when all has ended; evenly over the record unless told otherwise."""
+    """Return times of looks, the last of them when all has ended; closer where more happens unless told otherwise."""
     names = lines[0].split("|")
     cells = [dict(zip(names, line.split("|", len(names) - 1), strict=True)) for line in lines[1:] if line]
-    first = min(_time(row["Submit"]) for row in cells)
-    last = max(end for row in cells if (end := _time(row["End"])) != _NEVER) + timedelta(seconds=1)
-    step = timedelta(seconds=every_s) if every_s else (last - first) / count
-    whole = [(first + step * number).replace(microsecond=0) for number in range(1, count)]
-    return [*(time for time in whole if time < last), last]
+    happened = sorted(time for row in cells for name in ("Submit", "End") if (time := _time(row[name])) != _NEVER)
+    last = happened[-1] + timedelta(seconds=1)
+    if every_s:
+        chosen = [happened[0] + timedelta(seconds=every_s * number) for number in range(1, count)]
+    else:
+        chosen = [happened[len(happened) * number // count] for number in range(1, count)]
+    return [*(time for time in dict.fromkeys(chosen) if time < last), last]
 
 
 def write(sacct: Path, folder: Path, count: int, every_s: int = 0) -> list[Path]:
@@ -81,7 +83,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sacct", type=Path)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--every", default="", help="time between looks: 6h; else they are spread evenly")
+    parser.add_argument("--every", default="", help="time between looks: 6h; else they are closer where more happens")
     parser.add_argument("--count", type=int, default=20, help="looks")
     given = parser.parse_args()
     every_s = int(given.every[:-1]) * _UNITS[given.every[-1]] if given.every else 0

@@ -35,7 +35,7 @@ def between(trace: Trace, start: str = "", end: str = "") -> Trace:
     edge = first or 0
     fresh = [job for job in trace.jobs if job.submit >= edge and (last is None or job.submit < last)]
     old = _taken_along(trace, edge) if edge and (trace.starts or trace.ran) else []
-    if not fresh and not (old and trace.ran):
+    if not fresh and not old:
         raise TraceError(_none_left(trace, start, end))
     begins = edge if old else fresh[0].submit
     jobs = tuple(
