@@ -44,6 +44,8 @@ class Saving:
     error_high_s: float | None
     beyond_error: bool | None
     """None where that cannot be said."""
+    least_saved_s: float | None = None
+    """Where it is beyond the error: the lower end of its interval less what the error reaches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +143,7 @@ class _Rows:
             error_low,
             error_high,
             None if low is None or reach is None else low > reach,
+            low - reach if low is not None and reach is not None and low > reach else None,
         )
 
 

@@ -55,7 +55,6 @@ def verdict(savings: Savings) -> str:
     if whole.beyond_error is None:
         what = "the site's own policy is not known (--config)" if whole.error_mean_s is None else "too few jobs ended"
         return f"how far to trust this cannot be said: {what}"
-    if whole.beyond_error:
-        assert whole.saved_low_s is not None
-        return f"saved beyond the backtest's error: at least {said(whole.saved_low_s)} a job"
+    if whole.least_saved_s is not None:
+        return f"saved beyond the backtest's error: at least {said(whole.least_saved_s)} a job"
     return "no saving beyond the backtest's error"

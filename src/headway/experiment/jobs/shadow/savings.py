@@ -106,6 +106,11 @@ def _counted(found: Savings) -> list[str]:
 
 def _remarks(shadow: Shadow, played: Played) -> list[str]:
     lines = []
+    if played.end.policy.preempts:
+        lines.append(
+            "this policy stops running jobs, which then go on where they were: --set costs.preemption=10m charges them for "
+            "that, --set policy.preemption=off forbids it"
+        )
     if ahead := len(played.ahead):
         lag = format_duration(max(0, shadow.at(played.scene) - played.settled))
         lines.append(
