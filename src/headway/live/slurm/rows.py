@@ -110,13 +110,16 @@ def jobs(text: str, separator: str) -> Iterator[JobRow]:
     width = len(FIELDS)
     if len(parts) % width != 1:
         raise SlurmError(f"squeue printed {len(parts) - 1:,} fields, no multiple of {width}: is it another version?")
+    tres: dict[str, cells.Resources] = {}
     for at in range(0, len(parts) - 1, width):
-        yield _job(dict(zip(FIELDS, parts[at : at + width], strict=True)))
+        cell = dict(zip(FIELDS, map(str.strip, parts[at : at + width]), strict=True))
+        text = cell["tres-alloc"]
+        if text not in tres:  # thousands of jobs share a few of them
+            tres[text] = cells.tres(text) or cells.Resources()
+        yield _job(cell, tres[text])
 
 
-def _job(cell: dict[str, str]) -> JobRow:
-    cell = {name: value.strip() for name, value in cell.items()}
-    resources = cells.tres(cell["tres-alloc"]) or cells.Resources()
+def _job(cell: dict[str, str], resources: cells.Resources) -> JobRow:
     array = "" if cells.absent(cell["ArrayTaskID"]) else f"{cell['ArrayJobID']}_{cell['ArrayTaskID']}"
     return JobRow(
         id=_number(cell["JobID"]),

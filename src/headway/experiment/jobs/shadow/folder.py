@@ -30,6 +30,7 @@ from headway.formats import toml
 from headway.formats.training.settings import Experiment
 from headway.live.own_folder import held
 from headway.plugins import SITE as SITE_PREFIX, anchored
+from headway.traces.build import no_collection
 from headway.traces.slurm_queue import NAME as FORMAT
 
 SETTINGS_NAME, LOOKS_NAME, RECORDS_NAME, SITE_FOLDER = "shadow.json", "looks.jsonl", "records.txt", "site"
@@ -77,11 +78,12 @@ class Shadow:
 
     def take(self, look: Look) -> None:
         """Write a look down, and play it."""
-        fresh = self.records.fresh(look)
-        line = msgspec.json.encode(fresh) + b"\n"
-        _append(self.folder / LOOKS_NAME, line)
-        self.records.add(fresh)
-        self.play()
+        with no_collection():
+            fresh = self.records.fresh(look)
+            line = msgspec.json.encode(fresh) + b"\n"
+            _append(self.folder / LOOKS_NAME, line)
+            self.records.add(fresh)
+            self.play()
 
     def play(self) -> None:
         """Decide with what is known."""

@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
 
 import msgspec
@@ -15,7 +16,7 @@ import polars as pl
 
 from headway.errors import TraceError
 from headway.formats.dates import Calendar
-from headway.formats.slurm.cells import NOTHING, Fate, fate
+from headway.formats.slurm.cells import NOTHING, Fate, fate as fate_of
 from headway.traces.head import head_of
 from headway.traces.slurm_cells import FATES, Cells
 from headway.traces.slurm_merge import without_steps
@@ -32,6 +33,12 @@ _COLUMNS = (*(name for name in COLUMNS if name not in ("SubmitLine", "JobIDRaw")
 _OPEN = (Fate.RUNNING, Fate.WAITING)
 _RUNNING = FATES.index(Fate.RUNNING)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@lru_cache(maxsize=256)
+def fate(state: str) -> Fate | None:
+    """Return the fate behind a state; there are few, and thousands of jobs have them."""
+    return fate_of(state)
 
 
 class Look(msgspec.Struct, frozen=True):
@@ -207,7 +214,10 @@ class Records:
         lines = ["|".join(names)]
         for key, row in self.rows.items():
             told = {**row, **self._elapsed(key, row)} if key in self.open else row
-            lines.append("|".join(_cell(told.get(name, "")) for name in names))
+            line = "|".join([told.get(name, "") for name in names])
+            if line.count("|") >= len(names) or "\n" in line:  # something in a cell would end it
+                line = "|".join(_cell(told.get(name, "")) for name in names)
+            lines.append(line)
         return "\n".join(lines) + "\n"
 
     def _elapsed(self, key: Key, row: Row) -> Row:

@@ -20,7 +20,7 @@ from headway.sim.resume import Moment
 from headway.sim.shadow import ShadowCluster, learn
 from headway.training.eligibility import gate_of
 from headway.training.job import Job, Outcome
-from headway.traces.build import no_collection
+from headway.traces.build import altered, no_collection
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,8 @@ class Played:
     end: Moment
     wall_s: float
     """What it took to play."""
+    decide_ns: tuple[int, ...] = ()
+    """How long each decision took after what is settled."""
 
 
 @dataclass(slots=True)
@@ -60,14 +62,14 @@ class World:
             moment = self._begin(scene, known) if changed is None or self._moment is None else self._moment
             self._learn(moment, changed or (), known)
             self._scene, self._known, self._moment = scene, known, moment
-            self._pieces.append(_on(moment, _open(scene), at))
+            self._pieces.append(_on(moment, _open(scene), at)[0])
             settled = _joined(self._pieces)
             if before is not None and not _begins_with(settled, before):
                 self.revised += 1
-            tail, end = _guessed(moment, scene, at)
+            tail, decided, end = _guessed(moment, scene, at)
         tape = _joined([settled, tail])
         took = perf_counter() - began
-        return Played(scene, tape, moment.time + 1, len(settled), _ahead(scene, end), end, took)
+        return Played(scene, tape, moment.time + 1, len(settled), _ahead(scene, end), end, took, decided)
 
     def _begin(self, scene: JobsScene, known: Sequence[Job]) -> Moment:
         self._pieces = []
@@ -102,9 +104,8 @@ def known_so_far(scene: JobsScene) -> list[Job]:
     ran = scene.past.ran
     if not ran:
         return list(scene.jobs)
-    return [
-        job if length == NEVER else replace(job, work=length) for job, length in zip(scene.jobs, ran, strict=True)
-    ]
+    work = [job.work if length == NEVER else length for job, length in zip(scene.jobs, ran, strict=True)]
+    return list(altered(scene.jobs, {"work": work}))
 
 
 def _none(count: int) -> list[int]:
@@ -129,26 +130,31 @@ def _is_more(old: Job, new: Job, time: int) -> bool:
     return same == new and new.ends_after >= old.work and late
 
 
-def _on(moment: Moment, open: frozenset[int], horizon: int) -> Tape:
-    """Go on as far as possible; return the tape of that. The moment is then that before the first unknown instant."""
+def _on(moment: Moment, open: frozenset[int], horizon: int) -> tuple[Tape, tuple[int, ...]]:
+    """Go on as far as possible; return the tape of that, and how long each decision took, in nanoseconds.
+
+    The moment is then that before the first unknown instant.
+    """
     executor = moment.executor
     assert isinstance(executor, ShadowCluster)
     executor.reset(open, max(horizon, moment.time + 1))
     tape = TapeWriter()
-    Scheduler(moment.state, moment.policy, executor, tape).drain()
+    scheduler = Scheduler(moment.state, moment.policy, executor, tape)
+    scheduler.decide_ns = []
+    scheduler.drain()
     moment.time = max(moment.time, executor.rests_at - 1)
-    return tape.close()
+    return tape.close(), tuple(scheduler.decide_ns)
 
 
-def _guessed(moment: Moment, scene: JobsScene, at: int) -> tuple[Tape, Moment]:
-    """Return how it goes on up to and including a time if every job that has not ended runs to its limit."""
+def _guessed(moment: Moment, scene: JobsScene, at: int) -> tuple[Tape, tuple[int, ...], Moment]:
+    """Return how it goes on up to a time, and a nanosecond more, if every job that has not ended runs to its limit."""
     tail = Copies(moment).make()
     for job in _open(scene):
         if job in tail.state.jobs:
             tail.alter(scene.jobs[job])
     arrived = len(tail.executor.jobs) - len(tail.executor.to_come)
     tail.expect(scene.jobs[arrived:])
-    return _on(tail, frozenset(), at + 1), tail
+    return *_on(tail, frozenset(), at + 2), tail  # who waited at the first look arrives a nanosecond after it
 
 
 def _ahead(scene: JobsScene, end: Moment) -> tuple[str, ...]:
