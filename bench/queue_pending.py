@@ -1,4 +1,4 @@
-"""Measure one decision over a large queue: 5,000 jobs wait, 3,000 run, on 1,000 nodes; from what Slurm's commands print.
+"""Measure one decision over a large queue: 5,000 jobs wait, 3,000 run, on 1,000 nodes, from what Slurm prints.
 
     python -m bench.queue_pending [--policies site fifo+easy srtf+easy] [--waiting 5000] [--nodes 1000] [--json]
 
@@ -30,10 +30,11 @@ MARK = "|0123456789ab|"
 NOW = 1_772_323_200
 GPUS = 8
 _NODE = (
-    "NodeName={name} Arch=x86_64 CoresPerSocket=32 CPUAlloc=0 CPUEfctv=128 CPUTot=128 CPULoad=3.10 AvailableFeatures=a100 "
-    "ActiveFeatures=a100 Gres=gpu:a100:8 NodeAddr={name} NodeHostName={name} Version=22.05.8 OS=Linux RealMemory=1031000 "
-    "AllocMem=0 FreeMem=900000 Sockets=2 Boards=1 State=MIXED ThreadsPerCore=2 TmpDisk=0 Weight=1 Owner=N/A "
-    "MCS_label=N/A Partitions={partitions} BootTime=2026-01-05T08:00:00 CfgTRES=cpu=128,mem=1031000M,billing=128,gres/gpu=8"
+    "NodeName={name} Arch=x86_64 CoresPerSocket=32 CPUAlloc=0 CPUEfctv=128 CPUTot=128 CPULoad=3.10 "
+    "AvailableFeatures=a100 ActiveFeatures=a100 Gres=gpu:a100:8 NodeAddr={name} NodeHostName={name} Version=22.05.8 "
+    "OS=Linux RealMemory=1031000 AllocMem=0 FreeMem=900000 Sockets=2 Boards=1 State=MIXED ThreadsPerCore=2 TmpDisk=0 Weight=1 Owner=N/A "
+    "MCS_label=N/A Partitions={partitions} BootTime=2026-01-05T08:00:00 "
+    "CfgTRES=cpu=128,mem=1031000M,billing=128,gres/gpu=8"
 )
 _CONFIG = """\
 SchedulerType=sched/backfill
@@ -53,7 +54,8 @@ def cluster(folder: Path, nodes: int) -> list[str]:
     names = [f"gpu{number:04}" for number in range(nodes)]
     half = nodes // 2
     lines = [
-        _NODE.format(name=name, partitions="batch,short" if place < half else "batch") for place, name in enumerate(names)
+        _NODE.format(name=name, partitions="batch,short" if place < half else "batch")
+        for place, name in enumerate(names)
     ]
     (folder / "nodes.txt").write_text("\n".join(lines) + "\n")
     (folder / "partitions.txt").write_text(
@@ -87,16 +89,30 @@ def listing(nodes: int, waiting: int, running: int, seed: int = 1) -> str:
         start = NOW - draw.randint(1, 86_400)
         hours = draw.choice((1, 4, 12, 24, 72, 168))
         cell = {
-            **{"JobID": str(100_000 + number), "ArrayJobID": str(100_000 + number), "ArrayTaskID": "N/A"},
-            **{"State": "RUNNING" if runs else "PENDING", "Reason": "None" if runs else "Priority"},
-            **{"UserName": f"{account}{draw.randint(0, 39)}", "Account": account, "QOS": draw.choice(("normal", "long"))},
-            **{"Partition": "short" if hours <= 4 and draw.random() < 0.5 else "batch"},
-            **{"PriorityLong": str(draw.randint(1, 9999)), "SubmitTime": _time(min(submit, start))},
-            **{"EligibleTime": _time(min(submit, start)), "StartTime": _time(start) if runs else "N/A"},
-            **{"EndTime": _time(start + 3600 * hours) if runs else "N/A", "TimeLimit": f"{hours}:00:00"},
-            **{"NumNodes": str(hosts), "NumCPUs": str(8 * gpus), "MinMemory": "64G"},
-            **{"tres-alloc": f"cpu={8 * gpus},mem={64 * gpus}G,node={hosts},billing={gpus},gres/gpu={gpus}"},
-            **{"Requeue": "1", "BatchFlag": "1", "RestartCnt": "0", "exit_code": "0:0", "Name": "train.sh"},
+            "JobID": str(100_000 + number),
+            "ArrayJobID": str(100_000 + number),
+            "ArrayTaskID": "N/A",
+            "State": "RUNNING" if runs else "PENDING",
+            "Reason": "None" if runs else "Priority",
+            "UserName": f"{account}{draw.randint(0, 39)}",
+            "Account": account,
+            "QOS": draw.choice(("normal", "long")),
+            "Partition": "short" if hours <= 4 and draw.random() < 0.5 else "batch",
+            "PriorityLong": str(draw.randint(1, 9999)),
+            "SubmitTime": _time(min(submit, start)),
+            "EligibleTime": _time(min(submit, start)),
+            "StartTime": _time(start) if runs else "N/A",
+            "EndTime": _time(start + 3600 * hours) if runs else "N/A",
+            "TimeLimit": f"{hours}:00:00",
+            "NumNodes": str(hosts),
+            "NumCPUs": str(8 * gpus),
+            "MinMemory": "64G",
+            "tres-alloc": f"cpu={8 * gpus},mem={64 * gpus}G,node={hosts},billing={gpus},gres/gpu={gpus}",
+            "Requeue": "1",
+            "BatchFlag": "1",
+            "RestartCnt": "0",
+            "exit_code": "0:0",
+            "Name": "train.sh",
         }
         rows.append("".join(f"{cell.get(name, '')}{MARK}" for name in FIELDS))
     return "\n".join(rows)
@@ -186,7 +202,9 @@ def _shown(row: dict[str, object]) -> None:
     parts = row["parts_s"]
     assert isinstance(parts, dict)
     said = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in parts.items())
-    print(f"{row['policy']}: {row['total_s']:.2f} s, {row['cpu_s']:.2f} s of CPU ({said}; the longest decision of the minute after it {row['decision_s']:.3f} s); then {row['running']:,} run, {row['waiting']:,} wait", flush=True)
+    print(f"{row['policy']}: {row['total_s']:.2f} s, {row['cpu_s']:.2f} s of CPU: {said}")
+    print(f"  then {row['running']:,} run, {row['waiting']:,} wait", end="; ")
+    print(f"the longest decision of the minute after that took {row['decision_s']:.3f} s", flush=True)
 
 
 if __name__ == "__main__":

@@ -120,7 +120,7 @@ def test_what_is_wrong_is_one_line(place: Path, call: Call) -> None:
     assert code == 0, "what was refused before leaves the folder free"
 
 
-# --- a Slurm whose commands print what they are told to ----------------------------------------------------------------
+# --- a Slurm whose commands print what they are told to ---------------------------------------------------------------
 
 _FAKE = """#!{python}
 import json, os, re, sys
@@ -133,7 +133,8 @@ if words[0] == "squeue":
     for row in json.load(open(os.path.join({folder!r}, "jobs.json"))):
         print("".join(row.get(name, "") + mark for name, mark in fields))
     sys.exit(0)
-name = {{"node": "nodes.txt", "partition": "partitions.txt", "config": "config.txt"}}.get(words[2] if len(words) > 2 else "")
+files = {{"node": "nodes.txt", "partition": "partitions.txt", "config": "config.txt"}}
+name = files.get(words[2] if len(words) > 2 else "")
 if name is None:
     sys.exit("slurm_load: not here")
 sys.stdout.write(open(os.path.join({folder!r}, name)).read())
@@ -170,11 +171,25 @@ def fake(tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
 
 def job(number: int, state: str, start: str = "N/A", end: str = "N/A", **more: str) -> dict[str, str]:
     return {
-        **{"JobID": str(number), "ArrayJobID": str(number), "ArrayTaskID": "N/A", "State": state, "Reason": "Priority"},
-        **{"UserName": "ada", "Account": "bio", "Partition": "a100", "QOS": "normal", "PriorityLong": "9"},
-        **{"SubmitTime": "2026-03-01T00:00:10", "EligibleTime": "2026-03-01T00:00:10", "TimeLimit": "1:00:00"},
-        **{"StartTime": start, "EndTime": end, "NumNodes": "1", "NumCPUs": "4"},
-        **{"tres-alloc": "cpu=4,mem=8G,node=1,gres/gpu=1", "Name": "a b'|;$(x)"},
+        "JobID": str(number),
+        "ArrayJobID": str(number),
+        "ArrayTaskID": "N/A",
+        "State": state,
+        "Reason": "Priority",
+        "UserName": "ada",
+        "Account": "bio",
+        "Partition": "a100",
+        "QOS": "normal",
+        "PriorityLong": "9",
+        "SubmitTime": "2026-03-01T00:00:10",
+        "EligibleTime": "2026-03-01T00:00:10",
+        "TimeLimit": "1:00:00",
+        "StartTime": start,
+        "EndTime": end,
+        "NumNodes": "1",
+        "NumCPUs": "4",
+        "tres-alloc": "cpu=4,mem=8G,node=1,gres/gpu=1",
+        "Name": "a b'|;$(x)",
         **more,
     }
 
@@ -203,7 +218,9 @@ def test_it_looks_at_a_slurm_and_asks_for_nothing_that_changes_it(
         assert words[0] in ("squeue", "sacct") or words[1] == "show", words
 
 
-def test_a_slurm_that_does_not_answer_is_one_line_and_begins_nothing(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slurm_that_does_not_answer_is_one_line_and_begins_nothing(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     code, out, err = call("shadow", "--slurm", "-o", "live")
     assert (code, out) == (2, "")

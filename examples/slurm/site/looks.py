@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
-_NEVER = datetime.max
+_NEVER = datetime(9999, 1, 1)  # noqa: DTZ001  a clock on a wall names no zone
 _UNITS = {"m": 60, "h": 3600, "d": 86_400}
 
 

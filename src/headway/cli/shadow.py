@@ -24,7 +24,9 @@ from headway.units import SECOND, parse_duration
     app,
     "shadow",
     [
-        argument("dumps", list[str] | None, "What sacct, squeue --json or scontrol printed, in order.", "[DUMP]...", None),
+        argument(
+            "dumps", list[str] | None, "What sacct, squeue --json or scontrol printed, in order.", "[DUMP]...", None
+        ),
         option("out", str, "Its folder; one that is there goes on.", "--out", "-o", default=Parameter.empty),
         option("slurm", bool, "Look at the Slurm of this machine; it changes nothing.", "--slurm", default=False),
         option("policy", str, "Who decides; site: the site's own. That of before if left out.", default=""),

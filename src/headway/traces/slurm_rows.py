@@ -230,7 +230,9 @@ def _refuse_task_lists(cells: Cells, rows: pl.DataFrame) -> None:
     """Refuse an id like 123_[5-10], of tasks that never started, if it says not which, or they are not such tasks."""
     column = "JobID" if cells.has("JobID") else "JobIDRaw"
     listed = rows["id"].str.ends_with("]")
-    cells.refuse(listed & ~rows["ghost"] & ~rows["waits"], column, "stands for several tasks, which cannot have run as one")
+    cells.refuse(
+        listed & ~rows["ghost"] & ~rows["waits"], column, "stands for several tasks, which cannot have run as one"
+    )
     cut = "is cut short: dump it with SLURM_BITSTR_LEN=0"
     cells.refuse(listed & rows["id"].str.contains("...", literal=True), column, cut)
 

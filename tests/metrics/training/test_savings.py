@@ -25,7 +25,7 @@ def found(
     site: list[float] | None = None,
     carried: int = 0,
 ) -> Savings:
-    """Return the savings of jobs that arrive at once, and wait so many seconds in the shadow; None: longer than that."""
+    """Return the savings of jobs that arrive at once, and wait so many seconds in the shadow; None: still."""
     rows = [(0, Kind.ARRIVED, job, 0, -1, 0, 0) for job in range(len(waits))]
     started = sorted((wait, job) for job, wait in enumerate(waits) if wait is not None)
     rows += [(wait * SECOND, Kind.START, job, job + 1, 0, 1 << job, FULL) for wait, job in started]
@@ -69,7 +69,8 @@ def test_who_was_there_before_the_first_look_is_not_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wait", "off", "beyond"), [(0, 0.0, True), (0, 105.0, False), (100, 0.0, False), (0, -105.0, False), (150, 0.0, False)]
+    ("wait", "off", "beyond"),
+    [(0, 0.0, True), (0, 105.0, False), (100, 0.0, False), (0, -105.0, False), (150, 0.0, False)],
 )
 def test_a_saving_is_claimed_beyond_the_error_alone(wait: int, off: float, beyond: bool) -> None:
     count = 30
@@ -78,7 +79,9 @@ def test_a_saving_is_claimed_beyond_the_error_alone(wait: int, off: float, beyon
     saved = found(list(waits), [100] * count, [NEVER] * count, site=site)
     assert saved.whole.beyond_error is beyond
     assert (saved.whole.least_saved_s is not None) is beyond
-    assert not beyond or saved.whole.least_saved_s == pytest.approx(98.5, abs=0.5), "what the error reaches is taken off"
+    assert not beyond or saved.whole.least_saved_s == pytest.approx(98.5, abs=0.5), (
+        "what the error reaches is taken off"
+    )
 
 
 def test_without_the_sites_policy_or_with_few_jobs_nothing_is_said_of_the_error() -> None:

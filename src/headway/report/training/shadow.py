@@ -1,4 +1,4 @@
-"""Make the terminal tables of a shadow: waits avoided, in all and by tenant, QOS and cause, beside the backtest's error."""
+"""Make the terminal tables of a shadow: waits avoided, by tenant, QOS and cause, beside the backtest's error."""
 
 from collections.abc import Iterator, Sequence
 
@@ -8,7 +8,17 @@ from headway.metrics.training.savings import GROUPS, Saving, Savings
 from headway.report.terminal import framed
 from headway.report.training.backtest import said, signed
 
-_COLUMNS = ("jobs", "real wait", "in shadow", "saved a job", "interval", "saved h", "error", "its interval", "beyond it")
+_COLUMNS = (
+    "jobs",
+    "real wait",
+    "in shadow",
+    "saved a job",
+    "interval",
+    "saved h",
+    "error",
+    "its interval",
+    "beyond it",
+)
 _TITLES = {"qos": "QOS", "cause": "cause of the real wait"}
 MOST_ROWS = 10
 """So many groups of a kind are shown, those that save most; --json has all."""

@@ -8,8 +8,8 @@ from hypothesis import given, settings, strategies as st
 from examples.slurm.site import looks
 from headway.errors import TraceError
 from headway.experiment.jobs.shadow.records import Look, Records, Row, plain, read_dump
-from headway.live.slurm.rows import FIELDS, jobs as rows_of_squeue
 from headway.experiment.jobs.shadow.slurm import row_of
+from headway.live.slurm.rows import FIELDS, jobs as rows_of_squeue
 from headway.traces import load
 from headway.units import SECOND
 
@@ -19,7 +19,9 @@ START = 1_770_000_000
 
 def line(job: str, state: str, start: int = -1, end: int = -1, elapsed: int = 0, priority: int = 1) -> str:
     times = [str(START + time) if time >= 0 else "Unknown" for time in (start, end)]
-    return f"{job}|ada|{START}|{START}|{times[0]}|{times[1]}|{elapsed}|01:00:00|{state}|None|{priority}|cpu=1,gres/gpu=1|"
+    return (
+        f"{job}|ada|{START}|{START}|{times[0]}|{times[1]}|{elapsed}|01:00:00|{state}|None|{priority}|cpu=1,gres/gpu=1|"
+    )
 
 
 def dump(folder: Path, name: str, *lines: str) -> Look:
@@ -94,7 +96,9 @@ def test_what_did_not_change_is_not_written_again() -> None:
     records = Records()
     running = row("1", "RUNNING", 0, Priority="4", ElapsedRaw="10", End=str(START + 3600))
     add(records, whole(10, running, row("2", "PENDING", Reason="Priority")))
-    fresh = records.fresh(whole(70, {**running, "ElapsedRaw": "70", "Priority": "8"}, row("2", "PENDING", Reason="Resources")))
+    fresh = records.fresh(
+        whole(70, {**running, "ElapsedRaw": "70", "Priority": "8"}, row("2", "PENDING", Reason="Resources"))
+    )
     assert [each["JobID"] for each in fresh.rows] == ["2"]
     records.add(fresh)
     add(records, whole(100, running, row("2", "PENDING", Reason="Resources")))
@@ -126,11 +130,25 @@ def test_dumps_in_the_wrong_order_and_of_another_clock_are_refused(tmp_path: Pat
 
 def test_a_row_of_squeue_is_one_of_sacct() -> None:
     cells = dict.fromkeys(FIELDS, "") | {
-        **{"JobID": "12", "ArrayJobID": "12", "ArrayTaskID": "4", "State": "RUNNING", "Reason": "None"},
-        **{"UserName": "ada", "Account": "bio", "Partition": "batch", "QOS": "normal", "PriorityLong": "77"},
-        **{"SubmitTime": "2026-03-01T00:00:00", "EligibleTime": "2026-03-01T00:00:05", "TimeLimit": "1-00:00:00"},
-        **{"StartTime": "2026-03-01T00:01:00", "EndTime": "2026-03-02T00:01:00", "NodeList": "n[1-2]"},
-        **{"NumNodes": "2", "NumCPUs": "16", "tres-alloc": "cpu=16,mem=64G,node=2,gres/gpu=4,gres/gpu:a100=4"},
+        "JobID": "12",
+        "ArrayJobID": "12",
+        "ArrayTaskID": "4",
+        "State": "RUNNING",
+        "Reason": "None",
+        "UserName": "ada",
+        "Account": "bio",
+        "Partition": "batch",
+        "QOS": "normal",
+        "PriorityLong": "77",
+        "SubmitTime": "2026-03-01T00:00:00",
+        "EligibleTime": "2026-03-01T00:00:05",
+        "TimeLimit": "1-00:00:00",
+        "StartTime": "2026-03-01T00:01:00",
+        "EndTime": "2026-03-02T00:01:00",
+        "NodeList": "n[1-2]",
+        "NumNodes": "2",
+        "NumCPUs": "16",
+        "tres-alloc": "cpu=16,mem=64G,node=2,gres/gpu=4,gres/gpu:a100=4",
     }
     (job,) = rows_of_squeue("".join(f"{value}#" for value in cells.values()), "#")
     made = plain(row_of(job))
@@ -143,7 +161,9 @@ def test_a_row_of_squeue_is_one_of_sacct() -> None:
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50), st.integers(1, 50)), min_size=1, max_size=8), st.data())
+@given(
+    st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50), st.integers(1, 50)), min_size=1, max_size=8), st.data()
+)
 def test_whatever_the_looks_the_last_one_leaves_the_record(
     tmp_path_factory: pytest.TempPathFactory, spans: list[tuple[int, int, int]], data: st.DataObject
 ) -> None:

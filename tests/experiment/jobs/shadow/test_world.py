@@ -43,7 +43,13 @@ def realities(draw: st.DrawFn) -> list[Real]:
         gone = draw(st.integers(0, 9)) == 0
         wait = draw(st.integers(0, 80)) * SECOND
         job = Job(
-            number, submit, work, draw(st.integers(1, 4)), name=f"j{number}", estimate=limit, tenant=draw(st.sampled_from("ab"))
+            number,
+            submit,
+            work,
+            draw(st.integers(1, 4)),
+            name=f"j{number}",
+            estimate=limit,
+            tenant=draw(st.sampled_from("ab")),
         )
         if gone:
             left = max(wait, SECOND)
@@ -153,7 +159,9 @@ def test_a_job_that_left_while_it_waited_leaves_the_shadow_too(policy: str) -> N
     second = Job(1, SECOND, 60 * SECOND, 6, estimate=60 * SECOND, name="second")
     world = World()
     world.look(one(policy, first, second, ran=[10 * SECOND, SECOND]), 10 * SECOND)
-    cancelled = replace(second, work=14 * SECOND, outcome=Outcome.CANCELLED, outcome_after=14 * SECOND, patience=14 * SECOND)
+    cancelled = replace(
+        second, work=14 * SECOND, outcome=Outcome.CANCELLED, outcome_after=14 * SECOND, patience=14 * SECOND
+    )
     played = world.look(one(policy, first, cancelled, ran=[20 * SECOND, NEVER]), 20 * SECOND)
     assert played.tape.digest == World().look(played.scene, 20 * SECOND).tape.digest
     assert not [js for js in played.end.state.jobs.values() if js.job.name == "second"]

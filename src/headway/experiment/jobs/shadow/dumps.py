@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from threading import Event
 
 from headway.errors import TraceError
 from headway.experiment.jobs.shadow.folder import Shadow
@@ -16,16 +17,11 @@ def take(shadow: Shadow, paths: Sequence[str], say: Callable[[str], None]) -> bo
     """
     if not paths and not shadow.records.looks:
         raise TraceError("no look was taken yet: name the dumps, or give --slurm")
-    stopped = False
-
-    def stop() -> None:
-        nonlocal stopped
-        stopped = True
-
+    stopped = Event()
     again = 0
-    with stops_on_interrupt(stop):
+    with stops_on_interrupt(stopped.set):
         for path in paths:
-            if stopped:
+            if stopped.is_set():
                 break
             look = read_dump(Path(path))
             if look.digest in shadow.records.digests:
@@ -37,4 +33,4 @@ def take(shadow: Shadow, paths: Sequence[str], say: Callable[[str], None]) -> bo
     if shadow.played is None:
         shadow.play()
     shadow.store()
-    return stopped
+    return stopped.is_set()

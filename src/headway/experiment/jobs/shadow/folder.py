@@ -165,7 +165,9 @@ def opened(
     """
     _refuse_other(folder)
     _check_set(set)
-    taken = f"--out {folder}: another headway shadow (process {{pid}}) writes there: wait for it, or take another folder"
+    taken = (
+        f"--out {folder}: another headway shadow (process {{pid}}) writes there: wait for it, or take another folder"
+    )
     with held(folder / ".lock", taken, TapeError):
         settings = _settings(folder, policy, cluster, config, set)
         records = replayed(read_looks(folder))
@@ -188,7 +190,9 @@ def _settings(folder: Path, policy: str, cluster: Sequence[str], config: str, se
         if policy and _absolute(policy) != was.policy:
             raise TapeError(f"--out {folder}: shadows {was.policy}, not {policy}: take another folder for it")
         if set and tuple(set) != was.set:
-            raise TapeError(f"--out {folder}: was begun with --set {' '.join(was.set) or 'nothing'}: leave it out to go on")
+            raise TapeError(
+                f"--out {folder}: was begun with --set {' '.join(was.set) or 'nothing'}: leave it out to go on"
+            )
         if cluster or config:
             _refuse_changed(folder, was, cluster, config)
         return was
@@ -220,8 +224,8 @@ def _refuse_changed(folder: Path, was: Settings, cluster: Sequence[str], config:
     kept = [(folder / SITE_FOLDER / name).read_bytes() for name in was.files]
     if [_read(each) for each in files] != kept:
         raise TapeError(
-            f"--out {folder}: was begun with other files of the site: leave --cluster and --config out to go on, or take "
-            "another folder"
+            f"--out {folder}: was begun with other files of the site: leave --cluster and --config out to go on, or "
+            "take another folder"
         )
 
 

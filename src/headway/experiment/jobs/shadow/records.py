@@ -73,7 +73,8 @@ def read_dump(path: Path) -> Look:
         raise TraceError(f"dump {path}: no time in it can be read, so when it was written is not known")
     names = [name for name in _COLUMNS if name in frame.columns]
     texts = frame.select(
-        pl.col(column).cast(pl.String).alias("JobID"), *(pl.col(name).cast(pl.String) for name in names if name != "JobID")
+        pl.col(column).cast(pl.String).alias("JobID"),
+        *(pl.col(name).cast(pl.String) for name in names if name != "JobID"),
     )
     rows = [{name: value for name, value in row.items() if value is not None} for row in texts.iter_rows(named=True)]
     head = head_of(path)
@@ -91,8 +92,8 @@ def _taken(cells: Cells) -> int | None:
     open_fates = [FATES.index(each) for each in _OPEN]
     over = ~fates.is_in(open_fates)
     times = [submit, (start + elapsed).filter(fates == _RUNNING), end.filter(over), start.filter(over)]
-    found = [value for values in times if (value := values.max()) is not None]
-    return max(int(value) for value in found) if found else None  # type: ignore[call-overload]
+    found = [int(value) for values in times if isinstance(value := values.max(), int)]
+    return max(found, default=None)
 
 
 def expanded(rows: Iterable[Row]) -> list[Row]:

@@ -7,9 +7,9 @@ from typing import Any
 from headway.experiment.answer import Answer, spaced
 from headway.experiment.jobs.shadow.folder import SITE, Shadow
 from headway.experiment.jobs.shadow.world import Played, World
+from headway.metrics.bootstrap import LEVEL
 from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.savings import Floats, Savings, savings, waits_until
-from headway.metrics.bootstrap import LEVEL
 from headway.report.training.shadow import tables, verdict
 from headway.units import counted, format_duration
 
@@ -101,15 +101,19 @@ def _counted(found: Savings) -> list[str]:
         "still wait in the shadow: they count with their wait so far": found.waiting_in_shadow,
         "left in reality before they started, and are not counted": found.never_started,
     }
-    return lines + [f"  {count:,} {'of them ' if place < 2 else ''}{what}" for place, (what, count) in enumerate(parts.items()) if count]
+    return lines + [
+        f"  {count:,} {'of them ' if place < 2 else ''}{what}"
+        for place, (what, count) in enumerate(parts.items())
+        if count
+    ]
 
 
 def _remarks(shadow: Shadow, played: Played) -> list[str]:
     lines = []
     if played.end.policy.preempts:
         lines.append(
-            "this policy stops running jobs, which then go on where they were: --set costs.preemption=10m charges them for "
-            "that, --set policy.preemption=off forbids it"
+            "this policy stops running jobs, which then go on where they were: --set costs.preemption=10m charges them "
+            "for that, --set policy.preemption=off forbids it"
         )
     if ahead := len(played.ahead):
         lag = format_duration(max(0, shadow.at(played.scene) - played.settled))

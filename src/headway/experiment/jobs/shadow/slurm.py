@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from threading import Event
 
 from headway.errors import SlurmAwayError, SlurmError, TapeError
 from headway.experiment.jobs.shadow.folder import Shadow
@@ -15,13 +16,20 @@ from headway.traces.slurm_rows import TIMES
 from headway.units import DAY, SECOND
 
 _TRES_COLUMNS = "JobID,User,Account,Partition,QOS,Priority,Submit,Eligible,Start,End,ElapsedRaw,Timelimit,State,Reason"
-_SACCT = ("-a", "-D", "-X", "--parsable2", "-o", f"{_TRES_COLUMNS},ReqTRES,AllocTRES,NNodes,NodeList,Reservation,Restarts")
+_SACCT = (
+    "-a",
+    "-D",
+    "-X",
+    "--parsable2",
+    "-o",
+    f"{_TRES_COLUMNS},ReqTRES,AllocTRES,NNodes,NodeList,Reservation,Restarts",
+)
 _STEP_S = 0.2
 CONFIG = "config.txt"
 
 
 def site_files(client: SlurmClient, folder: Path) -> tuple[list[str], str, list[str]]:
-    """Write what Slurm says of its nodes and rules into a folder; return the files, the settings, and what is lacking."""
+    """Write what Slurm says of its nodes and rules; return the files, that of its settings, and what is lacking."""
     folder.mkdir(parents=True, exist_ok=True)
     asked: dict[str, Callable[[], str]] = {
         "nodes.txt": client.nodes_text,
@@ -127,15 +135,10 @@ def watch(shadow: Shadow, client: SlurmClient, every: int, looks: int, say: Call
 
     A look that fails is told and tried again at the next turn, unless it is the first.
     """
-    stopped = False
-
-    def stop() -> None:
-        nonlocal stopped
-        stopped = True
-
-    with stops_on_interrupt(stop):
-        taken = 0
-        while not stopped and (not looks or taken < looks):
+    stopped = Event()
+    taken = 0
+    with stops_on_interrupt(stopped.set):
+        while not stopped.is_set() and (not looks or taken < looks):
             due = time.monotonic() + every / SECOND
             try:
                 shadow.take(look(client, shadow.records))
@@ -146,9 +149,9 @@ def watch(shadow: Shadow, client: SlurmClient, every: int, looks: int, say: Call
                     raise
                 say(f"{problem}; tried again in {every // SECOND} s")
             taken += 1
-            while not stopped and (not looks or taken < looks) and time.monotonic() < due:
+            while not stopped.is_set() and (not looks or taken < looks) and time.monotonic() < due:
                 time.sleep(_STEP_S)
-    return stopped
+    return stopped.is_set()
 
 
 def _told(shadow: Shadow) -> str:

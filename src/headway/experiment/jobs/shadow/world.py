@@ -1,8 +1,8 @@
 """Play the jobs of a real cluster under another policy, as far as they are known, and go on when more is.
 
-The tape has two parts. What is *settled* depends on nothing that is still to be learned: it is the beginning of the tape
-that a simulation of the whole record will write. What follows it, up to the last look, takes every job that has not
-ended in reality to run until its time limit, and is made anew at each look.
+The tape has two parts. What is *settled* depends on nothing that is still to be learned: it is the beginning of the
+tape that a simulation of the whole record will write. What follows it, up to the last look, takes every job that has
+not ended in reality to run until its time limit, and is made anew at each look.
 """
 
 from collections.abc import Sequence
@@ -18,9 +18,9 @@ from headway.formats.training.past import NEVER
 from headway.sim.copies import Copies
 from headway.sim.resume import Moment
 from headway.sim.shadow import ShadowCluster, learn
-from headway.training.eligibility import gate_of
-from headway.training.job import Job, Outcome
 from headway.traces.build import altered, no_collection
+from headway.training.eligibility import gate_of
+from headway.training.job import Job
 
 
 @dataclass(frozen=True, slots=True)
