@@ -32,7 +32,8 @@ GPUS = 8
 _NODE = (
     "NodeName={name} Arch=x86_64 CoresPerSocket=32 CPUAlloc=0 CPUEfctv=128 CPUTot=128 CPULoad=3.10 "
     "AvailableFeatures=a100 ActiveFeatures=a100 Gres=gpu:a100:8 NodeAddr={name} NodeHostName={name} Version=22.05.8 "
-    "OS=Linux RealMemory=1031000 AllocMem=0 FreeMem=900000 Sockets=2 Boards=1 State=MIXED ThreadsPerCore=2 TmpDisk=0 Weight=1 Owner=N/A "
+    "OS=Linux RealMemory=1031000 AllocMem=0 "
+    "FreeMem=900000 Sockets=2 Boards=1 State=MIXED ThreadsPerCore=2 TmpDisk=0 Weight=1 Owner=N/A "
     "MCS_label=N/A Partitions={partitions} BootTime=2026-01-05T08:00:00 "
     "CfgTRES=cpu=128,mem=1031000M,billing=128,gres/gpu=8"
 )

@@ -16,7 +16,6 @@ from headway.experiment.jobs.shadow import dumps, savings, slurm
 from headway.experiment.jobs.shadow.folder import SETTINGS_NAME, opened
 from headway.experiment.stopping import status
 from headway.live.slurm.client import SlurmClient
-from headway.metrics.bootstrap import LEVEL
 from headway.units import SECOND, parse_duration
 
 
@@ -34,7 +33,14 @@ from headway.units import SECOND, parse_duration
         option("config", str, "slurm.conf, or what scontrol show config prints.", default="", metavar="FILE"),
         option("every", str, "With --slurm: time between looks.", default="60s", metavar="TIME"),
         option("looks", int, "With --slurm: end after so many; 0: at Ctrl-C.", default=0, min=0),
-        option("confidence", float, "Of intervals: 0.95 if left out, 0 for none.", default=LEVEL, min=0.0, max=0.999),
+        option(
+            "confidence",
+            float,
+            "Of intervals: 0.95 if left out, 0 for none.",
+            default=savings.LEVEL,
+            min=0.0,
+            max=0.999,
+        ),
         *(JSON, SET),
     ],
     "Decide beside a scheduler that you keep: carry nothing out, and say which waits that would have avoided.\n\n"

@@ -12,16 +12,12 @@ from functools import lru_cache
 from pathlib import Path
 
 import msgspec
-import polars as pl
 
 from headway.errors import TraceError
 from headway.formats.dates import Calendar
 from headway.formats.slurm.cells import NOTHING, Fate, fate as fate_of
-from headway.traces.head import head_of
-from headway.traces.slurm_cells import FATES, Cells
-from headway.traces.slurm_merge import without_steps
+from headway.traces.slurm_listing import NAMES, listing
 from headway.traces.slurm_rows import tasks
-from headway.traces.slurm_tables import COLUMNS, table
 from headway.units import SECOND
 
 Row = dict[str, str]
@@ -29,9 +25,7 @@ Key = tuple[str, str]
 """Number and submission."""
 ASSUMED = "ended unseen"
 """In the column Comment of a job whose end was not seen."""
-_COLUMNS = (*(name for name in COLUMNS if name not in ("SubmitLine", "JobIDRaw")), "Comment", "SubmitLine")
 _OPEN = (Fate.RUNNING, Fate.WAITING)
-_RUNNING = FATES.index(Fate.RUNNING)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -62,38 +56,10 @@ class Look(msgspec.Struct, frozen=True):
 
 def read_dump(path: Path) -> Look:
     """Return what a file says that Slurm printed: by sacct, squeue or scontrol."""
-    source = table(path)
-    column = "JobID" if "JobID" in source.frame.columns else "JobIDRaw"
-    if column not in source.frame.columns or "Submit" not in source.frame.columns:
-        raise TraceError(f"dump {path}: has no JobID and Submit: write it with sacct --parsable2, or squeue --json")
-    frame, _, _ = without_steps(source.frame, column)
-    cells = Cells(frame)
-    at = _taken(cells)
-    if at is None:
-        raise TraceError(f"dump {path}: no time in it can be read, so when it was written is not known")
-    names = [name for name in _COLUMNS if name in frame.columns]
-    texts = frame.select(
-        pl.col(column).cast(pl.String).alias("JobID"),
-        *(pl.col(name).cast(pl.String) for name in names if name != "JobID"),
-    )
-    rows = [{name: value for name, value in row.items() if value is not None} for row in texts.iter_rows(named=True)]
-    head = head_of(path)
-    whole = head.first_line.startswith("JobId=") or (head.json and '"association"' not in head.text)
+    found = listing(path)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    return Look(at, path.name, digest, [plain(row) for row in expanded(rows)], whole, cells.counts_instants("Submit"))
-
-
-def _taken(cells: Cells) -> int | None:
-    """Return when a listing was written, as its own times tell: no later than the last thing that happened in it."""
-    fates = cells.fate()
-    submit, start, end = (cells.instant(name) for name in ("Submit", "Start", "End"))
-    raw = cells.number("ElapsedRaw", 2**62) * SECOND
-    elapsed = raw.zip_with(raw.is_not_null(), cells.span("Elapsed"))
-    open_fates = [FATES.index(each) for each in _OPEN]
-    over = ~fates.is_in(open_fates)
-    times = [submit, (start + elapsed).filter(fates == _RUNNING), end.filter(over), start.filter(over)]
-    found = [int(value) for values in times if isinstance(value := values.max(), int)]
-    return max(found, default=None)
+    rows = [plain(row) for row in expanded(found.rows)]
+    return Look(found.at, path.name, digest, rows, found.whole, found.instants)
 
 
 def expanded(rows: Iterable[Row]) -> list[Row]:
@@ -211,7 +177,7 @@ class Records:
         """Return all jobs as ``sacct --parsable2`` prints them."""
         present = {name for row in self.rows.values() for name in row}
         present |= {"Start", "End", "ElapsedRaw"} if self.open else set()
-        names = [name for name in _COLUMNS if name in present and name != "Comment"]
+        names = [name for name in NAMES if name in present]
         lines = ["|".join(names)]
         for key, row in self.rows.items():
             told = {**row, **self._elapsed(key, row)} if key in self.open else row

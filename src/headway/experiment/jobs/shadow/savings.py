@@ -7,7 +7,7 @@ from typing import Any
 from headway.experiment.answer import Answer, spaced
 from headway.experiment.jobs.shadow.folder import SITE, Shadow
 from headway.experiment.jobs.shadow.world import Played, World
-from headway.metrics.bootstrap import LEVEL
+from headway.metrics.bootstrap import LEVEL as LEVEL
 from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.savings import Floats, Savings, savings, waits_until
 from headway.report.training.shadow import tables, verdict
