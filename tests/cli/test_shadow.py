@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,9 @@ from typing import Any
 import pytest
 
 from headway.cli import main
+from headway.experiment.folder import open_run
 from headway.experiment.jobs.shadow import slurm
+from headway.training.rows import Kind
 from tests.experiment.jobs.shadow import site
 
 Call = Callable[..., tuple[int, str, str]]
@@ -213,6 +216,19 @@ def test_it_looks_at_a_slurm_and_asks_for_nothing_that_changes_it(
         record = json.loads(out)
     assert (record["looks"], record["jobs"], record["carried"]) == (3, 2, 1)
     assert record["ended_unseen"] == 1, "the second was gone before its end was seen"
+    assert not Path("live/events.txt").exists(), "no node was away"
+    text = (fake.folder / "nodes.txt").read_text()
+    first = text.split()[0].removeprefix("NodeName=")
+    (fake.folder / "nodes.txt").write_text(re.sub(r" State=\S+", " State=IDLE+DRAIN", text, count=1))
+    for at in (240, 300):
+        now[0] = 1_772_323_200 + at
+        fake.jobs(job(3, "PENDING", SubmitTime="2026-03-01T00:03:30", EligibleTime="2026-03-01T00:03:30"))
+        code, out, err = call("shadow", "--slurm", "--looks", "1", "-o", "live", "--json")
+        assert code == 0, err
+    (line,) = Path("live/events.txt").read_text().splitlines()[1:]
+    assert line.split("|")[:2] == [first, "1772323440"]
+    code, out, err = call("audit", "live")
+    assert code == 0, err
     assert {"squeue", "scontrol", "sacct", "sacctmgr"} >= {words[0] for words in fake.calls()}
     for words in fake.calls():
         assert words[0] in ("squeue", "sacct") or words[1] == "show", words

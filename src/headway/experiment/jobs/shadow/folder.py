@@ -34,6 +34,8 @@ from headway.traces.build import no_collection
 from headway.traces.slurm_queue import NAME as FORMAT
 
 SETTINGS_NAME, LOOKS_NAME, RECORDS_NAME, SITE_FOLDER = "shadow.json", "looks.jsonl", "records.txt", "site"
+EVENTS_NAME = "events.txt"
+"""Nodes that took no jobs, as they were seen."""
 COUNTS_NAME = "counts.json"
 _BEGUN = (".lock", SITE_FOLDER)
 """What a shadow leaves that was refused before it began."""
@@ -97,6 +99,8 @@ class Shadow:
     def scene(self, policy: str) -> JobsScene:
         """Return the jobs that were seen, under a policy."""
         write_whole(self.folder / RECORDS_NAME, self.records.table())
+        if events := self.records.events():
+            write_whole(self.folder / EVENTS_NAME, events)
         return prepare(experiment_of(self.folder, self.settings, policy, self.records.first))
 
     def at(self, scene: JobsScene) -> int:
@@ -126,11 +130,13 @@ class Shadow:
 def experiment_of(folder: Path, settings: Settings, policy: str, first: str) -> Experiment:
     """Return the experiment of a shadow under a policy."""
     path = str(folder / RECORDS_NAME)
+    files = [str(folder / SITE_FOLDER / name) for name in settings.files]
+    files += [str(folder / EVENTS_NAME)] if (folder / EVENTS_NAME).exists() else []
     trace = {"path": path, "format": FORMAT, "start": first, "skip_infeasible": True, "skip_bad_rows": True}
     document: toml.Document = {
         "scale": "jobs",
         "trace": trace,
-        "cluster": {"file": [str(folder / SITE_FOLDER / name) for name in settings.files]},
+        "cluster": {"file": files},
         "policy": {"name": policy_named(folder, settings, policy)},
     }
     put_settings(document, common_flags.ALL, {"set": list(settings.set)})

@@ -18,7 +18,7 @@ from headway.formats.dates import Calendar
 from headway.formats.slurm.cells import NOTHING, Fate, fate as fate_of
 from headway.traces.slurm_listing import NAMES, listing
 from headway.traces.slurm_rows import tasks
-from headway.units import SECOND
+from headway.units import DAY, SECOND
 
 Row = dict[str, str]
 Key = tuple[str, str]
@@ -26,6 +26,7 @@ Key = tuple[str, str]
 ASSUMED = "ended unseen"
 """In the column Comment of a job whose end was not seen."""
 _OPEN = (Fate.RUNNING, Fate.WAITING)
+_LONG_AWAY = 365 * DAY
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -47,6 +48,8 @@ class Look(msgspec.Struct, frozen=True):
     """Whether it lists every job that waits or runs."""
     instants: bool = False
     """Whether times are seconds since 1970; else they are those of a clock on a wall."""
+    away: dict[str, str] | None = None
+    """Nodes that take no jobs, and their states; None where that was not looked at."""
 
     @property
     def date(self) -> str:
@@ -98,6 +101,10 @@ class Records:
     digests: set[str] = field(default_factory=set)
     open: dict[Key, int] = field(default_factory=dict)
     """Jobs that wait or run, and when they were last seen so."""
+    away: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """Nodes that take no jobs: since when, and in which state."""
+    outages: list[tuple[str, int, int, str]] = field(default_factory=list)
+    """Nodes that took no jobs for a while: from when to when, and in which state."""
 
     def fresh(self, look: Look) -> Look:
         """Return a look with only the rows that say something new; refuse one that cannot follow the last."""
@@ -154,6 +161,8 @@ class Records:
         if look.whole:
             self.open = dict.fromkeys(self.open, look.at)
         self._count_reasons(gap)
+        if look.away is not None:
+            self._note_away(look.at, look.away)
         self.at, self.looks = look.at, self.looks + 1
         self.digests.add(look.digest)
 
@@ -163,6 +172,26 @@ class Records:
             if (reason := row.get("Reason", "")) and _waits(row):
                 own = self.reasons.setdefault(row["JobID"], {})
                 own[reason] = own.get(reason, 0) + max(gap, 1)
+
+    def _note_away(self, at: int, away: Mapping[str, str]) -> None:
+        for node, (since, state) in list(self.away.items()):
+            if away.get(node) != state:
+                self.outages.append((node, since, at, state))
+                del self.away[node]
+        for node, state in away.items():
+            self.away.setdefault(node, (at, state))
+
+    def events(self) -> str:
+        """Return the nodes that took no jobs as ``sacctmgr show events -P`` prints them; empty where all did.
+
+        One that still takes none is given a year: the run ends before that.
+        """
+        still = [(node, since, since + _LONG_AWAY, state) for node, (since, state) in self.away.items()]
+        lines = [
+            f"{node}|{written(start, self.instants)}|{written(end, self.instants)}|{state}||"
+            for node, start, end, state in (*self.outages, *still)
+        ]
+        return "\n".join(["NodeName|TimeStart|TimeEnd|State|Reason|User", *lines, ""]) if lines else ""
 
     def causes(self) -> Mapping[str, str]:
         """Return what each job was seen to wait for longest, by its name."""

@@ -61,7 +61,8 @@ def look(client: SlurmClient, records: Records) -> Look:
     listed = {(row["JobID"], row.get("Submit", "")) for row in rows}
     if records.looks and any(key not in listed for key in records.open):
         rows += [row for row in _accounted(client, records) if (row["JobID"], row.get("Submit", "")) not in listed]
-    return Look(at, "slurm", "", rows, whole=True, instants=True)
+    away = {node.name: node.state for node in client.nodes() if not node.takes_jobs}
+    return Look(at, "slurm", "", rows, whole=True, instants=True, away=away)
 
 
 def _accounted(client: SlurmClient, records: Records) -> Iterable[Row]:
