@@ -5,6 +5,7 @@ import pytest
 
 from headway.core.tape import COLUMNS, Tape
 from headway.metrics.training.ledger import Ledger
+from headway.metrics.training.recorded import recorded_past
 from headway.metrics.training.savings import Savings, savings
 from headway.training.cluster import uniform
 from headway.training.job import Job
@@ -87,3 +88,9 @@ def test_a_saving_is_claimed_beyond_the_error_alone(wait: int, off: float, beyon
 def test_without_the_sites_policy_or_with_few_jobs_nothing_is_said_of_the_error() -> None:
     assert found([0] * 30, [100] * 30, [NEVER] * 30).whole.beyond_error is None
     assert found([0] * 3, [100] * 3, [NEVER] * 3, site=[100.0] * 3).whole.beyond_error is None
+
+
+def test_the_recorded_past_counts_jobs_that_ended() -> None:
+    jobs = [Job(number, 0, 100 * SECOND, gpus=1) for number in range(2)]
+    past = recorded_past(jobs, [10 * SECOND, 20 * SECOND], 2, None, [NEVER, 5 * SECOND])
+    assert (past["jobs"], past["wait_mean_s"], past["jct_mean_s"]) == (1, 10, 110)
