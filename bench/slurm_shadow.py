@@ -2,14 +2,15 @@
 
     python -m bench.slurm_shadow FOLDER --jobs 100 --mean-s 12 --policies site srtf+easy
 
-The site is that of bench/slurm_site_lab.py. Each shadow is a process of its own that may only read, of a user without
-rights where ``--user`` names one. Printed for each: what it books, the error beside it, and whether its tape is that of
+The site is that of bench/slurm_site_lab.py. Each shadow is a process of its own; where ``--user`` names a user, one of
+the lab's without rights say, Slurm's commands run as that user. Printed for each: what it books, the error beside it, and whether its tape is that of
 a simulation of all that it saw. Needs what bench/slurm_lab.py needs.
 """
 
 import argparse
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -61,11 +62,20 @@ def shadowed(folder: Path, shape: Shape, policies: list[str], user: str = "") ->
 def _begun(folder: Path, policy: str, root: Path, user: str) -> "subprocess.Popen[bytes]":
     words = ["shadow", "--slurm", "--every", f"{EVERY_S}s", "--policy", policy, "-o", str(folder)]
     environment = {**os.environ, "SLURM_CONF": str(root / "slurm.conf")}
+    if user:
+        environment["PATH"] = f"{_commands_as(user, folder.parent / 'bin')}:{environment['PATH']}"
     with (folder.parent / f"{folder.name}.log").open("wb") as log:
-        own = {"user": user} if user else {}
-        return subprocess.Popen(  # type: ignore[call-overload,no-any-return]
-            [sys.executable, "-m", "headway", *words], env=environment, stdout=log, stderr=log, **own
-        )
+        return subprocess.Popen([sys.executable, "-m", "headway", *words], env=environment, stdout=log, stderr=log)
+
+
+def _commands_as(user: str, folder: Path) -> Path:
+    """Write commands of Slurm's that run as a user; return their folder."""
+    folder.mkdir(exist_ok=True)
+    for name in ("squeue", "scontrol", "sacct", "sacctmgr"):
+        path = folder / name
+        path.write_text(f'#!/bin/sh\nexec runuser -u {user} -- {shutil.which(name)} "$@"\n')
+        path.chmod(0o755)
+    return folder
 
 
 def told(folder: Path) -> dict[str, object]:
@@ -86,7 +96,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=100)
     parser.add_argument("--mean-s", type=float, default=12.0)
     parser.add_argument("--policies", nargs="+", default=["site", "srtf+easy"])
-    parser.add_argument("--user", default="", help="of the shadows; else who runs this")
+    parser.add_argument("--user", default="", help="who looks at Slurm; else who runs this")
     given = parser.parse_args()
     if lacking := missing():
         sys.exit(f"not installed: {', '.join(lacking)}")
