@@ -3,8 +3,8 @@
     python -m bench.slurm_shadow FOLDER --jobs 100 --mean-s 12 --policies site srtf+easy
 
 The site is that of bench/slurm_site_lab.py. Each shadow is a process of its own; where ``--user`` names a user, one of
-the lab's without rights say, Slurm's commands run as that user. Printed for each: what it books, the error beside it, and whether its tape is that of
-a simulation of all that it saw. Needs what bench/slurm_lab.py needs.
+the lab's without rights say, Slurm's commands run as that user. Printed for each: what it books, the error beside it,
+and whether its tape is that of a simulation of all that it saw. Needs what bench/slurm_lab.py needs.
 """
 
 import argparse
@@ -85,7 +85,8 @@ def told(folder: Path) -> dict[str, object]:
     with opened(folder) as shadow:
         shadow.play()
         assert shadow.played is not None
-        record["as_simulated"] = bool(play(shadow.played.scene).tape.digest == shadow.played.tape.digest)
+        whole = play(shadow.played.scene).tape.until(shadow.played.end.time)
+        record["as_simulated"] = whole.digest == shadow.played.tape.digest
     return dict(record)
 
 

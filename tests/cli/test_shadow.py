@@ -229,6 +229,9 @@ def test_it_looks_at_a_slurm_and_asks_for_nothing_that_changes_it(
     assert line.split("|")[:2] == [first, "1772323440"]
     code, out, err = call("audit", "live")
     assert code == 0, err
+    run = open_run("live")
+    (node,) = run.tape.of(int(Kind.NODE_DRAINED))[:, 2].tolist()
+    assert run.scene.cluster.nodes[node].name == first
     assert {"squeue", "scontrol", "sacct", "sacctmgr"} >= {words[0] for words in fake.calls()}
     for words in fake.calls():
         assert words[0] in ("squeue", "sacct") or words[1] == "show", words

@@ -1,9 +1,12 @@
 """Shadowing the site's own policy books no saving beyond the backtest's error."""
 
+import gzip
 from pathlib import Path
 
 import pytest
 
+from bench.slurm_replay import cluster_files
+from examples.slurm.site import looks
 from headway.core.audit import Finding
 from headway.experiment.jobs.backtest import replayed
 from headway.experiment.jobs.shadow import dumps
@@ -11,6 +14,8 @@ from headway.experiment.jobs.shadow.folder import SITE, Shadow, experiment_of, o
 from headway.experiment.jobs.shadow.savings import answer, savings_of
 from headway.experiment.play import play
 from tests.experiment.jobs.shadow import site
+
+SAMPLES = Path(__file__).parents[3] / "samples"
 
 
 @pytest.fixture(scope="module")
@@ -68,3 +73,23 @@ def test_another_policy_is_held_against_the_same_error(taken: Path, tmp_path: Pa
     assert record["booked"] == own["booked"]
     assert record["verdict"] == own["verdict"] == "no saving beyond the backtest's error"
     assert record["outran"] > 0, "some ran ahead of what was known on the way"
+
+
+def test_of_a_real_slurm_its_own_policy_saves_nothing_either(tmp_path: Path) -> None:
+    record = SAMPLES / "slurm-lab" / "site" / "run-1"
+    sacct = tmp_path / "sacct.txt"
+    sacct.write_bytes(gzip.decompress((record / "sacct.txt.gz").read_bytes()))
+    paths = looks.write(sacct, tmp_path / "looks", 6)
+    with opened(tmp_path / "shadow", SITE, cluster_files(record), str(record / "config.txt")) as shadow:
+        dumps.take(shadow, [str(path) for path in paths], lambda line: None)
+        played = shadow.played
+        assert played is not None
+        saved = savings_of(shadow, played)
+    whole = play(played.scene).tape
+    assert played.tape.digest == whole.until(played.end.time).digest, "as far as the last look goes"
+    assert len(played.tape) > 0.9 * len(whole)
+    assert (saved.booked > 250, saved.open) == (True, 0)
+    assert saved.whole.beyond_error is False
+    assert abs(saved.whole.saved_mean_s) < 0.1 * saved.whole.wait_real_mean_s, "within the verdict yes of a backtest"
+    for each in (group for groups in saved.groups.values() for group in groups):
+        assert each.beyond_error in (False, None), f"{each.group} claims a saving"
