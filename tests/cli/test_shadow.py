@@ -14,6 +14,7 @@ from headway.cli import main
 from headway.experiment.folder import open_run
 from headway.experiment.jobs.shadow import slurm
 from headway.training.rows import Kind
+from headway.units import SECOND
 from tests.experiment.jobs.shadow import site
 
 Call = Callable[..., tuple[int, str, str]]
@@ -138,6 +139,8 @@ if words[0] == "squeue":
     sys.exit(0)
 files = {{"node": "nodes.txt", "partition": "partitions.txt", "config": "config.txt"}}
 name = files.get(words[2] if len(words) > 2 else "")
+if words[0] == "sacct" and os.path.exists(os.path.join({folder!r}, "sacct.txt")):
+    name = "sacct.txt"
 if name is None:
     sys.exit("slurm_load: not here")
 sys.stdout.write(open(os.path.join({folder!r}, name)).read())
@@ -235,6 +238,32 @@ def test_it_looks_at_a_slurm_and_asks_for_nothing_that_changes_it(
     assert {"squeue", "scontrol", "sacct", "sacctmgr"} >= {words[0] for words in fake.calls()}
     for words in fake.calls():
         assert words[0] in ("squeue", "sacct") or words[1] == "show", words
+
+
+def test_accounting_tells_how_jobs_ended_that_slurm_has_forgotten(
+    fake: Fake, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1_772_323_230]
+    monkeypatch.setattr(slurm.time, "time", lambda: now[0])
+    words = ("shadow", "--slurm", "--looks", "1", "--policy", "fifo", "-o", "live", "--json")
+    fake.jobs(job(1, "RUNNING", "2026-03-01T00:00:10"), job(2, "PENDING"))
+    assert call(*words)[0] == 0
+    now[0] += 7200
+    fake.jobs()
+    head = ",".join(slurm._COLUMNS).replace(",", "|")
+    who = "ada|bio|a100|normal|9|2026-03-01T00:00:10|2026-03-01T00:00:10"
+    held = "cpu=4,gres/gpu=1,mem=8G,node=1"
+    ends = {
+        "1": f"2026-03-01T00:00:10|2026-03-01T01:00:10|3600|01:00:00|TIMEOUT|None|{held}|{held}|1|a01|",
+        "2": f"2026-03-01T00:30:00|2026-03-01T00:40:00|600|01:00:00|COMPLETED|None|{held}|{held}|1|a01|",
+    }
+    lines = [head, *(f"{name}|{who}|{end}" for name, end in ends.items())]
+    (fake.folder / "sacct.txt").write_text("\n".join(lines) + "\n")
+    code, out, err = call(*words)
+    assert code == 0, err
+    assert json.loads(out)["ended_unseen"] == 0
+    works = {each.name: each.ends_after // SECOND for each in open_run("live").scene.jobs}
+    assert works == {"1": 3600 - 20, "2": 600}, "what was left of the first at the first look"
 
 
 def test_a_slurm_that_does_not_answer_is_one_line_and_begins_nothing(

@@ -13,17 +13,15 @@ from headway.files import write_whole
 from headway.live.slurm.client import SlurmClient
 from headway.live.slurm.rows import JobRow
 from headway.traces.slurm_rows import TIMES
-from headway.units import DAY, SECOND
+from headway.units import DAY, MINUTE, SECOND
 
-_TRES_COLUMNS = "JobID,User,Account,Partition,QOS,Priority,Submit,Eligible,Start,End,ElapsedRaw,Timelimit,State,Reason"
-_SACCT = (
-    "-a",
-    "-D",
-    "-X",
-    "--parsable2",
-    "-o",
-    f"{_TRES_COLUMNS},ReqTRES,AllocTRES,NNodes,NodeList,Reservation,Restarts",
+_COLUMNS = (
+    *("JobID", "User", "Account", "Partition", "QOS", "Priority", "Submit", "Eligible", "Start", "End", "ElapsedRaw"),
+    *("Timelimit", "State", "Reason", "ReqTRES", "AllocTRES", "NNodes", "NodeList", "Reservation"),
 )
+_SACCT = ("-a", "-D", "-X", "--parsable2", "-o", ",".join(_COLUMNS))
+_GAP = 5 * MINUTE
+"""After so long Slurm may have forgotten jobs that came and went meanwhile."""
 _STEP_S = 0.2
 CONFIG = "config.txt"
 
@@ -54,25 +52,27 @@ def site_files(client: SlurmClient, folder: Path) -> tuple[list[str], str, list[
     return files, str(folder / CONFIG), lacking
 
 
-def look(client: SlurmClient, records: Records) -> Look:
+def look(client: SlurmClient, records: Records, say: Callable[[str], None]) -> Look:
     """Return what Slurm says of its jobs now; of those that it has forgotten, what its accounting says."""
     at = int(time.time()) * SECOND
     rows = [plain(row) for row in expanded(row_of(job) for job in client.jobs())]
     listed = {(row["JobID"], row.get("Submit", "")) for row in rows}
-    if records.looks and any(key not in listed for key in records.open):
-        rows += [row for row in _accounted(client, records) if (row["JobID"], row.get("Submit", "")) not in listed]
+    if records.looks and (at - records.at > _GAP or any(key not in listed for key in records.open)):
+        known = _accounted(client, records, say)
+        rows += [row for row in known if (row["JobID"], row.get("Submit", "")) not in listed]
     away = {node.name: node.state for node in client.nodes() if not node.takes_jobs}
     return Look(at, "slurm", "", rows, whole=True, instants=True, away=away)
 
 
-def _accounted(client: SlurmClient, records: Records) -> Iterable[Row]:
-    """Return what sacct has since the last look; nothing where there is no accounting."""
+def _accounted(client: SlurmClient, records: Records, say: Callable[[str], None]) -> Iterable[Row]:
+    """Return what sacct has since the last look; nothing where there is no accounting, which is told."""
     since = written(records.at - DAY, instants=False)
     try:
         lines = client.accounting(*_SACCT, "-S", since).splitlines()
     except SlurmAwayError:
         raise
-    except SlurmError:
+    except SlurmError as problem:
+        say(f"jobs are gone from squeue, and accounting does not tell how they ended: {problem}")
         return []
     names = lines[0].split("|") if lines else []
     found = [dict(zip(names, line.split("|"), strict=True)) for line in lines[1:] if line.count("|") == len(names) - 1]
@@ -142,7 +142,7 @@ def watch(shadow: Shadow, client: SlurmClient, every: int, looks: int, say: Call
         while not stopped.is_set() and (not looks or taken < looks):
             due = time.monotonic() + every / SECOND
             try:
-                shadow.take(look(client, shadow.records))
+                shadow.take(look(client, shadow.records, say))
                 shadow.store()
                 say(_told(shadow))
             except SlurmAwayError as problem:
