@@ -9,6 +9,8 @@ HeadwayError
 │   ├── CheckpointError   a checkpoint cannot be written, or a program cannot go on from it
 │   ├── ProfileError      a profile is broken, or a program could not be profiled
 │   ├── QueueError        jobs cannot be queued or run as asked: no queue, a folder that is taken, a store that is full
+│   ├── SlurmError        Slurm refuses a command
+│   │   └── SlurmAwayError    nobody answers: no commands, no controller
 │   ├── ServeError        pipelines cannot be served or called: no worker starts, nobody is there, a port is taken
 │   │   └── NoServerError   nobody answers at the address or in the folder
 │   ├── ShareError        programs cannot share a GPU: no GPU, no broker, a setting out of range
@@ -70,6 +72,18 @@ class ShareError(InputError):
 
 class QueueError(InputError):
     """Jobs cannot be queued or run as asked: no queue is there, its folder is taken, its store cannot be written."""
+
+
+class SlurmError(InputError):
+    """Slurm refuses a command; ``denied``: for want of rights."""
+
+    def __init__(self, reason: str, *, denied: bool = False) -> None:
+        super().__init__(reason)
+        self.denied = denied
+
+
+class SlurmAwayError(SlurmError):
+    """Nobody answers: Slurm's commands are not here, or its controller does not run."""
 
 
 class ServeError(InputError):

@@ -98,6 +98,10 @@ COMMANDS = {
     "audit": ["folder", "--trust"],
     "replay": ["folder", "--trust"],
     "policies": ["--json"],
+    "shadow": [
+        *("dumps", "--out", "-o", "--slurm", "--policy", "--cluster", "--config", "--every", "--looks"),
+        *("--confidence", "--json", "--set"),
+    ],
     "call": ["graph", "value", "--deadline", "--key", "--tenant", "--priority", "--server", "--token-file"],
     "load": [
         *("graphs", "--rate", "--arrivals", "--duration", "--input", "--deadline", "--seed", "--out", "-o"),

@@ -9,6 +9,7 @@ from headway.cli import (  # noqa: F401 - each adds its commands
     profiles,
     queue_jobs,
     serve_status,
+    shadow,
     sharing,
     stored_runs,
     traces,
@@ -23,12 +24,12 @@ __all__ = ["app"]
 
 _ORDER = (
     *("demo", "run", "report", "summary", "story", "explain", "whatif", "distance", "export", "audit", "replay"),
-    *("policies", "call", "load"),
+    *("policies", "shadow", "call", "load"),
 )
 _PANELS = {
     **dict.fromkeys(_ORDER[2:11], "Stored runs"),
     **dict.fromkeys(("call", "load", "serve"), "Serving"),
-    "queue": "Training",
+    **dict.fromkeys(("queue", "shadow"), "Training"),
     **dict.fromkeys(("profile", "share", "trace"), "Traces and programs"),
 }
 """The panel of the help that a command is in, where it is not the first."""

@@ -71,6 +71,8 @@ class SimulatedCluster:
         """Work of all jobs that are there, as it was seen last."""
         self._gone = 0
         """Nodes that will never come back."""
+        self.until = _NEVER
+        """Instants from this time on do not come yet."""
         gate = gate_of(jobs)
         self._entrance = None if gate is None else Entrance(gate, self._heap)
         """Where jobs wait that are not eligible when they are submitted; None where all are."""
@@ -85,12 +87,12 @@ class SimulatedCluster:
         while (step := self._next()) is not None:
             if events := entrance.sift(*step, self._state):
                 return step[0], events
-        return entrance.close(self._state)
+        return entrance.close(self._state) if self.until == _NEVER else None
 
     def _next(self) -> tuple[int, list[Event]] | None:
         """Return the same as if every job were eligible when it is submitted."""
-        heap, arrival = self._heap, self._arrival
-        while heap and (now := heap[0][0]) <= arrival:
+        heap, arrival, until = self._heap, self._arrival, self.until
+        while heap and (now := heap[0][0]) <= arrival and now < until:
             running, moved = self._state.running, self._moved
             events: list[Event] = []
             wakes = 0
@@ -115,7 +117,7 @@ class SimulatedCluster:
             if events:
                 endless = self.faults is not None or wakes == len(events)
                 return None if endless and self._hopeless(events) else (now, events)
-        return None if arrival == _NEVER else (arrival, self._arrivals(arrival))
+        return None if arrival >= until else (arrival, self._arrivals(arrival))
 
     def execute(self, now: int, action: Action) -> None:
         """Schedule what an action will cause."""

@@ -20,6 +20,7 @@ from headway.traces import (
     philly,
     philly_json,
     slurm,
+    slurm_queue,
     swf,
     synergy,
 )
@@ -34,6 +35,7 @@ READERS: tuple[Reader[Trace], ...] = (
     philly,
     openb,
     slurm,
+    slurm_queue,
     kubernetes,
     native,
     philly_json,

@@ -17,7 +17,7 @@ from headway.formats.slurm.cells import Fate
 from headway.traces.sheet import Sheet
 from headway.traces.slurm_cells import FATES, Cells
 from headway.traces.slurm_merge import folded, without_steps
-from headway.traces.slurm_rows import HOLDINGS, ended, tasks, typed
+from headway.traces.slurm_rows import HOLDINGS, ended, tasks, typed, until_limit
 from headway.traces.slurm_submit import submitted, with_reservations
 from headway.traces.slurm_tables import recognises as recognises, table
 from headway.traces.slurm_terms import LINE, asked, fields, options, with_terms
@@ -66,17 +66,21 @@ class History:
 
 def read(path: Path, strict: bool) -> Trace:
     """Return the jobs of a file, and when they really started."""
-    return _read(path, strict)[0]
+    return read_rows(path, strict)[0]
 
 
 def history(path: str | Path, *, strict: bool = False) -> History:
     """Return the jobs of a file, as ``read`` gives them, with the times at which they really started and ended."""
-    trace, rows = _read(Path(path), strict)
+    trace, rows = read_rows(Path(path), strict)
     known = {record.name: record for record in map(Recorded, *(rows[name].to_list() for name in _RECORDED))}
     return History(trace, tuple(known[job.name] for job in trace.jobs))
 
 
-def _read(path: Path, strict: bool) -> tuple[Trace, pl.DataFrame]:
+def read_rows(path: Path, strict: bool, *, unfinished: bool = False) -> tuple[Trace, pl.DataFrame]:
+    """Return the jobs of a file and the rows that they were made of.
+
+    With ``unfinished`` jobs that wait are kept, and all that have not ended run until their time limit.
+    """
     source = table(path)
     column, height = _checked(source), source.frame.height
     frame, own, notes = without_steps(source.frame, column)
@@ -86,9 +90,11 @@ def _read(path: Path, strict: bool) -> tuple[Trace, pl.DataFrame]:
     cells = Cells(with_reservations(frame).drop(LINE, strict=False))  # the longest of texts, and no other use of it
     found = [options(frame), *asked(frame, cells)]
     frame = cells.frame
-    rows = typed(cells).with_columns(*found, source.lines.alias("line")).with_row_index("position")
+    rows = typed(cells, waiting=unfinished)
+    rows = rows.with_columns(*found, source.lines.alias("line")).with_row_index("position")
     rows, aside = _apart(folded(rows, notes), cells, path)
-    rows = ended(with_terms(_placed(rows, notes)))
+    rows = with_terms(_placed(rows, notes))
+    rows = ended(until_limit(rows) if unfinished else rows)
     sheet = Sheet(Table(path, frame[rows["position"]], rows["line"], source.place, source.notes), ())
     sheet.zone = "UTC" if cells.counts_instants("Submit") else ""
     for number, rule in enumerate(cells.rules):
@@ -99,9 +105,10 @@ def _read(path: Path, strict: bool) -> tuple[Trace, pl.DataFrame]:
     late = kept.filter(pl.col("eligible") > pl.col("arrival")).select("id", "eligible")
     told = kept.filter(~pl.col("reason").is_in(_NO_REASONS)).select("id", "reason")
     dropped = tuple(sorted((*trace.dropped, *aside), key=attrgetter("line")))
-    notes = [*trace.notes, *notes, *_remarks(kept), *submitted(kept)]
+    notes = [*trace.notes, *notes, *_remarks(kept, unfinished=unfinished), *submitted(kept)]
     reasons = dict(told.iter_rows())
-    read = replace(trace, rows=height, dropped=dropped, notes=tuple(notes), starts=starts, reasons=reasons)
+    ran = dict(kept.filter(pl.col("ran").is_not_null()).select("id", "ran").iter_rows()) if unfinished else {}
+    read = replace(trace, rows=height, dropped=dropped, notes=tuple(notes), starts=starts, reasons=reasons, ran=ran)
     again = frozenset(kept.filter(pl.col("attempts") > 1)["id"])
     passed = height - frame.height
     return replace(read, passed_over=passed, eligible=dict(late.iter_rows()), requeued=again), kept
@@ -154,6 +161,8 @@ def _placed(rows: pl.DataFrame, notes: list[str]) -> pl.DataFrame:
     wanted = (
         pl.when(pl.col("ghost"))
         .then(several)
+        .when(pl.col("waits"))
+        .then(pl.coalesce("asked_nodes", 0))
         .when(pl.col("held_nodes") > pl.col("asked_nodes"))
         .then(0)
         .otherwise(pl.coalesce("held_nodes", "asked_nodes", 0))
@@ -183,11 +192,15 @@ def _fields(rows: pl.DataFrame) -> dict[str, pl.Series]:
     return {"name": rows["id"], "submit": rows["arrival"], "gpu_types": rows["types"], **own, **fields(rows)}
 
 
-def _remarks(rows: pl.DataFrame) -> list[str]:
+def _remarks(rows: pl.DataFrame, *, unfinished: bool) -> list[str]:
     """Return notes for a reader of results about the jobs that were kept."""
-    short = ~pl.col("ghost") & (pl.col("elapsed") < SECOND)
+    short = ~pl.col("ghost") & ~pl.col("waits") & (pl.col("elapsed") < SECOND)
     said = (
-        (pl.col("fate") == _RUNNING, "still running when the file was written: taken to end then"),
+        (
+            pl.col("fate") == _RUNNING,
+            f"still running when the file was written: taken to {'run to the limit' if unfinished else 'end then'}",
+        ),
+        (pl.col("waits"), "waiting when the file was written: taken to run to the limit"),
         (pl.col("mended"), "around the end of summer time mended: an hour added to what came after it"),
         (pl.col("ghost"), "cancelled before the start: kept, with as much patience as it took"),
         (short, "shorter than a second: taken as 1 s"),

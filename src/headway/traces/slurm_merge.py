@@ -34,14 +34,15 @@ def folded(rows: pl.DataFrame, notes: list[str]) -> pl.DataFrame:
 
 
 def _tasks(rows: pl.DataFrame, notes: list[str]) -> pl.DataFrame:
-    """Return tasks that were cancelled as one, before any of them started, each as a job."""
+    """Return tasks that stand in one row, as none of them has started, each as a job."""
     listed = pl.col("id").str.ends_with("]")
     several = rows.filter(listed)
     if not several.height:
         return rows
     each = several.with_columns(pl.Series("id", [list(tasks(text)) for text in several["id"]])).explode("id")
-    lines = f"{several.height:,} row{'s' if several.height > 1 else ''}"
-    notes.append(f"{each.height:,} array tasks that were cancelled while they waited stand in {lines}")
+    if cancelled := each["ghost"].sum():
+        lines = f"{several['ghost'].sum():,} row{'s' if several['ghost'].sum() > 1 else ''}"
+        notes.append(f"{cancelled:,} array tasks that were cancelled while they waited stand in {lines}")
     return pl.concat([rows.filter(~listed), each]).sort("position", maintain_order=True)
 
 

@@ -11,7 +11,7 @@ from headway.formats.slurm import cells as slurm, lists as slurm_lists
 from headway.formats.slurm.cells import Fate
 from headway.traces.slurm_cells import FATES, Cells, seconds
 from headway.traces.table import SURPLUS
-from headway.units import HOUR, SECOND
+from headway.units import DAY, HOUR, SECOND
 
 TIMES = ("Submit", "Eligible", "Start", "End")
 HOLDINGS = (
@@ -34,18 +34,25 @@ _FAILED, _BROKEN, _CANCELLED, _EVICTED, _RUNNING, _WAITING, _ELSEWHERE = (
     )
 )
 _SUNDAY, _SMALL_HOURS = 7, 4
+NO_LIMIT = 365 * DAY
+"""What Slurm counts with for a job without a time limit: a year."""
 _ENDED_BADLY = [_FAILED, _BROKEN, _CANCELLED, _EVICTED]
 
 
-def typed(cells: Cells) -> pl.DataFrame:
-    """Return the rows as typed columns; ``cells.broken`` then says which of them keep no rule."""
+def typed(cells: Cells, *, waiting: bool = False) -> pl.DataFrame:
+    """Return the rows as typed columns; ``cells.broken`` then says which of them keep no rule.
+
+    With ``waiting``, jobs are kept that wait and are eligible.
+    """
     if cells.has(SURPLUS):
         cells.refuse(cells.frame[SURPLUS].is_not_null(), SURPLUS, "is a field too many")
     rows = pl.DataFrame({"id": _ids(cells), "fate": cells.fate()})
-    cells.refuse(rows["fate"] == _WAITING, "State", "has not started: how long it would run is not known", fault=False)
+    if not waiting:
+        unknown = "has not started: how long it would run is not known"
+        cells.refuse(rows["fate"] == _WAITING, "State", unknown, fault=False)
     cells.refuse(rows["fate"] == _ELSEWHERE, "State", "ran on another cluster of the federation", fault=False)
     rows = rows.with_columns(_times(cells, rows["fate"]))
-    rows = rows.with_columns(_holdings(cells, rows["ghost"]))
+    rows = rows.with_columns(_holdings(cells, rows["ghost"] | rows["waits"]))
     rows = rows.with_columns(_owners(cells))
     _refuse_task_lists(cells, rows)
     return rows.with_columns(cells.broken)
@@ -63,15 +70,20 @@ def _ids(cells: Cells) -> pl.Series:
 
 
 def _times(cells: Cells, fate: pl.Series) -> list[pl.Series]:
-    """Return submit, arrival, start, end, elapsed, estimate, and ``ghost``: whether it ended without a start."""
+    """Return submit, arrival, start, end, elapsed, estimate, ``ghost`` (it ended without a start) and ``waits``."""
     cells.refuse_mixed_zones([column for column in TIMES if cells.has(column)])
     submit, eligible, start, end = (cells.instant(column).alias(column.lower()) for column in TIMES)
     cells.refuse(submit.is_null(), "Submit", "is empty")
     raw = seconds(cells.number("ElapsedRaw", 2**62))
     elapsed = raw.zip_with(raw.is_not_null(), cells.span("Elapsed")).alias("elapsed")
     frame = pl.DataFrame([submit, eligible, start, end, fate, elapsed, _allocated(cells)])
-    running = pl.col("fate") == _RUNNING
-    frame = frame.with_columns(pl.when(~running).then(pl.col("end")))  # of a running job it is a forecast
+    running, waits = pl.col("fate") == _RUNNING, (pl.col("fate") == _WAITING).fill_null(False)
+    frame = frame.with_columns(
+        waits.alias("waits"),
+        pl.when(~running & ~waits).then(pl.col("end")),  # of a job that has not ended it is a forecast
+        pl.when(~waits).then(pl.col("start")),
+        pl.when(waits).then(0).otherwise(pl.col("elapsed")).alias("elapsed"),
+    )
     idle = pl.col("elapsed").fill_null(0) == 0
     # Before 20.11 the start of a job that was cancelled while it waited is its end.
     at_once = (pl.col("fate") == _CANCELLED) & idle & ~pl.col("allocated") & (pl.col("start") == pl.col("end"))
@@ -85,7 +97,8 @@ def _times(cells: Cells, fate: pl.Series) -> list[pl.Series]:
     frame = frame.with_columns(pl.min_horizontal(arrival, "start").alias("arrival"))
     _refuse_times(cells, frame)
     estimate = cells.limit("Timelimit" if cells.has("Timelimit") else "TimelimitRaw").fill_null(0).alias("estimate")
-    return [frame[name] for name in ("submit", "arrival", "start", "end", "elapsed", "ghost", "mended")] + [estimate]
+    names = ("submit", "arrival", "start", "end", "elapsed", "ghost", "waits", "mended")
+    return [frame[name] for name in names] + [estimate]
 
 
 def _mended(cells: Cells, frame: pl.DataFrame) -> pl.DataFrame:
@@ -117,7 +130,7 @@ def _refuse_times(cells: Cells, frame: pl.DataFrame) -> None:
     def refuse(bad: pl.Expr, column: str, rule: str, *, fault: bool = True) -> None:
         cells.refuse(frame.select(bad).to_series(), column, rule, fault=fault)
 
-    ran, ghost = ~pl.col("ghost"), pl.col("ghost")
+    ran, ghost = ~pl.col("ghost") & ~pl.col("waits"), pl.col("ghost")
     if cells.has("Start"):
         refuse(ran & pl.col("start").is_null(), "Start", "is empty, although the job ran")
     refuse(ran & (pl.col("start") < pl.col("submit")), "Start", "is before Submit: the clock went back")
@@ -130,6 +143,8 @@ def _refuse_times(cells: Cells, frame: pl.DataFrame) -> None:
     refuse(ghost & pl.col("end").is_null(), "End", "is empty: when it was cancelled is not known")
     refuse(ghost & (pl.col("end") < pl.col("submit")), "End", "is before Submit: the clock went back")
     if cells.has("Eligible"):
+        yet = "is not set: it is held, or waits for another job or a date"
+        refuse(pl.col("waits") & pl.col("eligible").is_null(), "Eligible", yet, fault=False)
         held = pl.col("eligible").is_null() | (pl.col("eligible") > pl.col("end"))
         refuse(ghost & held, "Eligible", "is not before its end: it was cancelled while it was held", fault=False)
 
@@ -212,10 +227,12 @@ def _owners(cells: Cells) -> list[pl.Series]:
 
 
 def _refuse_task_lists(cells: Cells, rows: pl.DataFrame) -> None:
-    """Refuse an id like 123_[5-10], of tasks that never started, if it says not which or was not cancelled."""
+    """Refuse an id like 123_[5-10], of tasks that never started, if it says not which, or they are not such tasks."""
     column = "JobID" if cells.has("JobID") else "JobIDRaw"
     listed = rows["id"].str.ends_with("]")
-    cells.refuse(listed & ~rows["ghost"], column, "stands for several tasks, which cannot have run as one")
+    cells.refuse(
+        listed & ~rows["ghost"] & ~rows["waits"], column, "stands for several tasks, which cannot have run as one"
+    )
     cut = "is cut short: dump it with SLURM_BITSTR_LEN=0"
     cells.refuse(listed & rows["id"].str.contains("...", literal=True), column, cut)
 
@@ -233,6 +250,20 @@ def tasks(text: str) -> tuple[str, ...]:
         return tuple(f"{array}_{task}" for task in slurm_lists.tasks(inside.removesuffix("]")))
     except InputError:
         return ()
+
+
+def until_limit(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return rows in which jobs that have not ended run until their time limit; one without is taken to have a year.
+
+    ``ran``: how long those have run so far; null of jobs that ended.
+    """
+    is_open = pl.col("fate").is_in([_RUNNING, _WAITING])
+    rows = rows.with_columns(
+        pl.when(pl.col("estimate") > 0).then(pl.col("estimate")).otherwise(NO_LIMIT).alias("estimate"),
+        pl.when(is_open).then(pl.max_horizontal("elapsed", SECOND)).alias("ran"),
+    )
+    lasts = pl.max_horizontal("estimate", pl.col("ran") + SECOND)
+    return rows.with_columns(pl.when(is_open).then(lasts).otherwise("elapsed").alias("elapsed"))
 
 
 def ended(rows: pl.DataFrame) -> pl.DataFrame:

@@ -57,6 +57,8 @@ class Trace:
     """When jobs really became eligible, by name, where that was after their submission; like ``starts``."""
     requeued: frozenset[str] = frozenset()
     """Jobs, by name, of which only the last attempt is here: when they ran is not told by their first start."""
+    ran: Mapping[str, int] = field(default_factory=dict)
+    """Jobs that had not ended, by name, where their work is a guess: how long they had run, in nanoseconds."""
 
 
 def by_rule(dropped: Iterable[Dropped]) -> list[list[Dropped]]:

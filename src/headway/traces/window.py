@@ -5,12 +5,14 @@ those that ran a nanosecond before those that waited. They load the cluster and 
 arrivals. Where the file does not say when jobs started, nobody knows which these are, and only new arrivals are kept.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from headway.errors import ExperimentError, TraceError
 from headway.formats.dates import Calendar, is_date
+from headway.traces.build import altered
 from headway.traces.trace import Trace
 from headway.training.job import Job, Outcome
 from headway.training.terms import shifted
@@ -34,22 +36,24 @@ def between(trace: Trace, start: str = "", end: str = "") -> Trace:
         return trace
     edge = first or 0
     fresh = [job for job in trace.jobs if job.submit >= edge and (last is None or job.submit < last)]
-    if not fresh:
+    old = _taken_along(trace, edge) if edge and (trace.starts or trace.ran) else []
+    if not fresh and not old:
         raise TraceError(_none_left(trace, start, end))
-    old = _taken_along(trace, edge) if edge and trace.starts else []
     begins = edge if old else fresh[0].submit
-    jobs = tuple(
-        replace(job, id=number, submit=max(job.submit - begins, 0), terms=shifted(job.terms, begins))
-        for number, job in enumerate((*old, *fresh))
-    )
+    kept_jobs = [*old, *fresh]
+    terms = [None if job.terms is None else shifted(job.terms, begins) for job in kept_jobs]
+    submits = [max(job.submit - begins, 0) for job in kept_jobs]
+    jobs = altered(kept_jobs, {"id": range(len(kept_jobs)), "submit": submits, "terms": terms})
     kept = {job.name for job in jobs}
     starts = {name: time - begins for name, time in trace.starts.items() if name in kept}
     eligible = {name: max(time - begins, 0) for name, time in trace.eligible.items() if name in kept}
+    before = {name: max(0, -time) for name, time in starts.items() if name in trace.ran}
     return replace(
         trace,
         jobs=jobs,
         starts=starts,
         eligible=eligible,
+        ran={name: max(ran - before.get(name, 0), SECOND) for name, ran in trace.ran.items() if name in kept},
         calendar=None if trace.calendar is None else trace.calendar.shifted(begins),
         carried=frozenset(job.name for job in old),
         notes=(*trace.notes, *_told(trace, edge, len(old), bool(start))),
@@ -103,27 +107,34 @@ def _bulk_begins(trace: Trace) -> int | None:
 def _taken_along(trace: Trace, edge: int) -> list[Job]:
     """Return what ran and then what waited at a moment, with what was left of it."""
     running: list[Job] = []
+    done: list[int] = []
     waiting: list[Job] = []
+    patience: list[int] = []
     for job in trace.jobs:
         if job.submit >= edge:
             break
         began = trace.starts.get(job.name)
-        if began is None and job.patience:
-            began = job.submit + job.patience
-            if began > edge:
-                waiting.append(replace(job, submit=edge + 1, patience=began - edge))
-        elif began is not None and began >= edge:
-            waiting.append(replace(job, submit=edge + 1))
+        left = job.submit + job.patience - edge if began is None and job.patience else 0
+        if (began is None and (job.name in trace.ran or left > 0)) or (began is not None and began >= edge):
+            waiting.append(job)
+            patience.append(left or job.patience)
         elif began is not None and began + job.ends_after > edge:
-            running.append(_rest(job, edge - began, edge))
-    return [*running, *waiting]
+            running.append(job)
+            done.append(edge - began)
+    waited = altered(waiting, {"submit": [edge + 1] * len(waiting), "patience": patience})
+    return [*_rests(running, done, edge), *waited]
 
 
-def _rest(job: Job, done: int, edge: int) -> Job:
-    """Return a job that has run for so long already."""
-    limit = max(job.estimate - done, SECOND) if job.estimate else 0
-    after = 0 if job.outcome is Outcome.FINISHES else job.outcome_after - done
-    return replace(job, submit=edge, work=job.work - done, outcome_after=after, estimate=limit)
+def _rests(jobs: Sequence[Job], done: Sequence[int], edge: int) -> tuple[Job, ...]:
+    """Return jobs that have run for so long already."""
+    both = list(zip(jobs, done, strict=True))
+    columns = {
+        "submit": [edge] * len(jobs),
+        "work": [job.work - ran for job, ran in both],
+        "outcome_after": [0 if job.outcome is Outcome.FINISHES else job.outcome_after - ran for job, ran in both],
+        "estimate": [max(job.estimate - ran, SECOND) if job.estimate else 0 for job, ran in both],
+    }
+    return altered(jobs, columns)
 
 
 def _told(trace: Trace, edge: int, old: int, asked: bool) -> list[str]:

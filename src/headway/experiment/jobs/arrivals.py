@@ -69,6 +69,8 @@ class Arrivals:
     reasons: Mapping[str, str] = field(default_factory=dict)
     requeued: frozenset[str] = frozenset()
     """Jobs, by name, that ran more than once: when is not known."""
+    ran: Mapping[str, int] = field(default_factory=dict)
+    """Jobs whose work is a guess, by name, as they have not ended: for how long they had run."""
 
 
 @lru_cache(maxsize=1)
@@ -94,7 +96,8 @@ def _of_trace(path: str, format: str, columns: str, strict: bool, skip_bad_rows:
     waits = recorded_waits(trace)
     notes = [*trace.notes, *notes]
     dates, carried = trace.calendar, trace.carried
-    return Arrivals(trace.jobs, tuple(notes), trace.format, dates, carried, waits, trace.reasons, trace.requeued)
+    told = (waits, trace.reasons, trace.requeued, trace.ran)
+    return Arrivals(trace.jobs, tuple(notes), trace.format, dates, carried, *told)
 
 
 def _drawn(drawn: Key, seed: int) -> tuple[Job, ...]:

@@ -157,14 +157,14 @@ class JobsScene(Scene):
         """Draw the failures of nodes anew from the seed, so the same each time."""
         return faults_of(self.experiment, self.cluster)
 
-    def begin(self) -> Moment:
-        """Make the cluster before anything has happened."""
+    def begin(self, cluster: type[SimulatedCluster] = SimulatedCluster) -> Moment:
+        """Make the cluster before anything has happened, with an executor of some kind."""
         policy = self.policy()
         state = TrainingState(
             self.cluster, to_come=len(self.jobs), arrangement=policy, speed=self.speed(), costs=self.costs()
         )
         policy.bind(state)
-        executor = SimulatedCluster(self.jobs, state, self.faults(), completions=self.completions())
+        executor = cluster(self.jobs, state, self.faults(), completions=self.completions())
         return Moment(-1, state, policy, executor)
 
     def store(self, folder: Path) -> Experiment:
@@ -309,6 +309,7 @@ def _past(made: Arrivals, jobs: Sequence[Job], dates: Calendar | None, notes: Se
         carried=sum(1 for job in jobs if job.name in made.carried) if made.carried else 0,
         waits=[made.waits.get(job.name, NEVER) for job in jobs] if made.waits else [],
         reasons=[made.reasons.get(job.name, "") for job in jobs] if made.reasons else [],
+        ran=[made.ran.get(job.name, NEVER) for job in jobs] if made.ran else [],
         caveats=list(notes) if made.format == SLURM else [],
     )
 

@@ -21,15 +21,23 @@ _LABELS = {"tenant": "account"}
 """What a group is called in ``labelled``, where that is another word."""
 
 
-def recorded_past(jobs: Sequence[Job], waits: Sequence[int], gpus: int, window: Window | None) -> dict[str, Any]:
-    """Return the numbers of the past, by the keys that runs have, and means by group; waits below 0 are not known."""
+def recorded_past(
+    jobs: Sequence[Job], waits: Sequence[int], gpus: int, window: Window | None, unfinished: Sequence[int] = ()
+) -> dict[str, Any]:
+    """Return the numbers of the past, by the keys that runs have, and means by group; waits below 0 are not known.
+
+    ``unfinished``: by job how long it has run where it has not ended, else below 0. Such a job held GPUs so long, and
+    counts nowhere else.
+    """
     wait = np.array(waits, dtype=np.int64)
     ran = np.fromiter((job.ends_after for job in jobs), np.int64, len(jobs))
+    so_far = np.array(unfinished, dtype=np.int64) if len(unfinished) else np.full(len(jobs), -1)
+    ran = np.where(so_far >= 0, so_far, ran)
     chosen = np.zeros(len(jobs), dtype=np.bool_)
     chosen[slice(None) if window is None else window.jobs] = True
     submit = np.fromiter((job.submit for job in jobs), np.int64, len(jobs))
     measured = submit[chosen]
-    known = chosen & (wait >= 0)
+    known = chosen & (wait >= 0) & (so_far < 0)
     jct, waited = spread((wait + ran)[known], SECOND), spread(wait[known], SECOND)
     labels = labelled(jobs, {})
     edges = (int(measured[0]), int(measured[-1])) if len(measured) else (0, 0)

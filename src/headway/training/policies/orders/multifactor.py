@@ -123,7 +123,7 @@ class Multifactor(RoundOrder):
         """The same, added up."""
         self._live: dict[Who, int] = {}
         """How many live jobs there are of each."""
-        self._planted: tuple[Set[Who], dict[str, int]] = frozenset(), {}
+        self._planted: tuple[Set[Who], dict[str, int]] | None = None
         """The users in the Fair Tree, and weights of accounts."""
         self._whose: dict[Who, int] = {}
         self._columns = np.zeros(1024, dtype=[("whose", np.int64), ("fixed", np.float64)])

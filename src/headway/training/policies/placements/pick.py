@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import islice
 
-from headway.training.pool import Demand, Pool, members
+from headway.training.pool import Demand, Pool, host_share, members
 from headway.training.resources import UNCOUNTED, Placement
 
 
@@ -76,9 +76,28 @@ def share_on(pool: Pool, js: Demand, node: int) -> list[int]:
 
 def whole_nodes(pool: Pool, js: Demand, candidates: int) -> int:
     """Of these nodes, those with CPUs and memory for all of a job."""
+    return with_host(pool, js, candidates, js.gpus)
+
+
+def with_host(pool: Pool, js: Demand, candidates: int, gpus: int) -> int:
+    """Of these nodes, those with the CPUs, memory and storage that go with so many of a job's GPUs.
+
+    It says of all of them what ``Pool.host_fits`` says of one.
+    """
     if not (js.cpu_milli or js.memory_bytes or js.storage):
         return candidates
-    return sum(pool.bits[node] for node in members(candidates) if pool.host_fits(js, node, js.gpus))
+    if js.storage:
+        return sum(pool.bits[node] for node in members(candidates) if pool.host_fits(js, node, gpus))
+    cpu_milli, memory_bytes = host_share(js, gpus)
+    cpu_free, memory_free = pool.cpu_free, pool.memory_free
+    found = 0
+    while candidates:
+        low = candidates & -candidates
+        node = low.bit_length() - 1
+        if cpu_free[node] >= cpu_milli and memory_free[node] >= memory_bytes:
+            found |= low
+        candidates ^= low
+    return found
 
 
 def holding(pool: Pool, js: Demand) -> int:
@@ -131,10 +150,7 @@ def first(nodes: int) -> int:
 def equal_nodes(pool: Pool, js: Demand, nodes: int) -> int:
     """For a job that wants the same number of GPUs on each of its nodes: those that can give as many."""
     each = js.gpus // js.nodes
-    found = pool.with_free(each, js.eligible & nodes)
-    if not (js.cpu_milli or js.memory_bytes or js.storage):
-        return found
-    return sum(pool.bits[node] for node in members(found) if pool.host_fits(js, node, each))
+    return with_host(pool, js, pool.with_free(each, js.eligible & nodes), each)
 
 
 def on_equal_nodes(pool: Pool, js: Demand, order: Iterable[int]) -> Placement | None:
