@@ -60,4 +60,7 @@ class FakeServer:
         self.drained = True
 
     async def stop(self) -> None:
-        self.stopped = True
+        self.stopped, self.ready = True, False
+        for future, _ in self.waiting:
+            future.set_exception(RequestRefusedError("the server stops", 1.0))
+        self.waiting.clear()

@@ -19,7 +19,7 @@ from headway.experiment.folder import claimed, store
 from headway.experiment.measured import numbers
 from headway.formats.serving.settings import ServingExperiment, check
 from headway.live.serving.devices import CPU
-from headway.live.serving.options import Options
+from headway.live.serving.options import LOCAL, Options
 from headway.live.serving.process import Engine
 from headway.live.serving.server import Server
 from headway.scenarios import file as scenario_file
@@ -27,8 +27,6 @@ from headway.scenarios.limits import deadlines
 from headway.serving.request import Groups, Request
 from headway.traces.request_table import RequestStream
 from headway.units import SECOND
-
-LOCAL, RAY = "local", "ray"
 
 
 def live_scene(

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from headway.errors import ServeError
 from headway.experiment.blame import own_code
-from headway.experiment.fleet.live import LOCAL, RAY, live_scene, served
+from headway.experiment.fleet.live import live_scene, served
 from headway.experiment.fleet.scene import FleetScene
 from headway.formats.serving.settings import ServingExperiment
-from headway.live.serving.options import Options
+from headway.live.serving.options import LOCAL, RAY, Options
 from headway.live.serving.process import Engine
 from headway.live.serving.serve import Doors, Say, check, opened, serve, url_of
 from headway.live.serving.server import Server

@@ -28,7 +28,7 @@ from headway.live.serving.serve import Say
 ray: Any = ray_library
 serve: Any = ray_serve  # their types hold for some of these calls only
 config: Any = ray_config
-LOCAL = ("", "local")
+_STARTED_HERE = ("", "local")
 _HERE = "127.0.0.1"
 _MOST_ORDERS = 1000
 """Orders that a worker may have at a time; the policy gives it far fewer."""
@@ -78,7 +78,7 @@ def joined(cluster: Cluster) -> Iterator[None]:
     """Be connected to a cluster; one that is started here ends with the context."""
     quiet = {"log_to_driver": False, "logging_level": "ERROR"}
     logging.getLogger("ray.serve").setLevel(logging.ERROR)
-    local = cluster.address in LOCAL
+    local = cluster.address in _STARTED_HERE
     if local:
         cpus = cluster.workers * max(1, int(cluster.worker_options.get("num_cpus", 1))) + 1
         ray.init(

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from queue import SimpleQueue
 from shutil import rmtree
+from time import sleep
 
 import msgspec
 
@@ -36,6 +37,9 @@ from headway.scenarios.app import read_app
 
 _HOLD_S = 0.002
 """``Loaded`` travels with the end of its batch where that comes so soon: most models are there already."""
+
+_FLUSH_S = 0.5
+"""Ray does not say when an answer has left a process: it is given so long."""
 
 
 class Wire(Link):
@@ -87,6 +91,13 @@ class Wire(Link):
         if self._closed:
             raise SystemExit
         self._loop.call_soon_threadsafe(self._arrived, message)
+
+    def flush(self) -> None:
+        """Return when what was sent has left this process: the loop has it, and Ray had the time to send it."""
+        handed = threading.Event()
+        self._loop.call_soon_threadsafe(handed.set)
+        handed.wait(_FLUSH_S)
+        sleep(_FLUSH_S)
 
     def orders(self) -> Iterator[Order]:
         """Yield orders as they come, up to the last."""

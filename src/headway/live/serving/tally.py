@@ -72,8 +72,15 @@ def _percentile(ordered: Sequence[int], percent: int) -> float | None:
     return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)] / SECOND
 
 
-def status_of_worker(state: ServingState, index: int, process: Connection, beat: Beat) -> dict[str, Any]:
-    """Return what can be seen of one worker."""
+def status_of_workers(
+    state: ServingState, processes: Sequence[Connection], beats: Sequence[Beat]
+) -> list[dict[str, Any]]:
+    """Return what can be seen of each worker."""
+    pairs = zip(processes, beats, strict=True)
+    return [_status_of_worker(state, index, process, beat) for index, (process, beat) in enumerate(pairs)]
+
+
+def _status_of_worker(state: ServingState, index: int, process: Connection, beat: Beat) -> dict[str, Any]:
     worker = state.workers[index]
     return {
         "name": worker.worker.name,
