@@ -88,13 +88,15 @@ def serve_app_on_ray(
     from headway.live.ray.ingress import Plan
 
     check(doors)
+    if slices := experiment.serving.slices:
+        raise ServeError(f"--slices {slices}: Ray does not start workers with shares of a GPU: leave it out")
     with own_code():
         app, scene = read_app(options.app), live_scene(experiment, RAY, options.context_bytes)
     about = _about(app, options, out)
     with opened(doors) as listener:  # tried before a cluster is started for it
         if listener is not None:
-            about["url"] = url_of(doors.host, listener)
             doors = replace(doors, port=listener.getsockname()[1])
+            about["url"] = url_of(doors.host, doors.port)
     if cluster.scaling:
         least = cluster.scaling.get("min_replicas", 1)
         if not isinstance(least, int) or least < 1:

@@ -68,7 +68,7 @@ async def serve(
     ``on_open`` is told when requests are taken.
     """
     with contextlib.closing(StoredKeys(doors.place.keys)) as keys:
-        url = url_of(doors.host, listener) if listener is not None else ""
+        url = url_of(doors.host, listener.getsockname()[1]) if listener is not None else ""
         facts = {"pid": os.getpid(), "started_s": round(time.time(), 3), "url": url, "folder": str(doors.place.folder)}
         front = Front(server, keys, about={**facts, **(about or {})}, examples=examples, say=say)
         end = _End()
@@ -155,13 +155,13 @@ class _End:
 # --- HTTP -----------------------------------------------------------------------------------------------------------
 
 
-def check(doors: Doors) -> None:
+def check(doors: Doors, flag: str = "--host") -> None:
     """Raise ServeError for doors that cannot be opened as asked: HTTP is missing, or strangers could come in."""
     if doors.port is None:
         return
     if not is_loopback(doors.host) and not doors.token:
         raise ServeError(
-            f"--host {doors.host}: others can reach it, so it needs a token: give --token-file, or set {VARIABLE}"
+            f"{flag} {doors.host}: others can reach it, so it needs a token: give --token-file, or set {VARIABLE}"
         )
     try:
         import fastapi  # noqa: F401
@@ -193,9 +193,9 @@ def _listening(doors: Doors) -> Iterator[socket.socket | None]:
         yield listener
 
 
-def url_of(host: str, listener: socket.socket) -> str:
+def url_of(host: str, port: int | None) -> str:
     """Return the address that clients use."""
-    return f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 @contextlib.asynccontextmanager

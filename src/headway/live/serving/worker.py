@@ -304,7 +304,7 @@ def serve(handle: int) -> None:
     workers: SimpleQueue[Worker] = SimpleQueue()
     threading.Thread(target=_read, args=(link, setups, workers), daemon=True, name="orders").start()
     try:
-        worker = _prepared(link, setups.get())
+        worker = prepared_worker(link, setups.get())
     except Exception as problem:  # noqa: BLE001 - the user's file; the server says it
         if not isinstance(problem, InputError):  # its line says all
             traceback.print_exc(file=sys.stderr)
@@ -321,7 +321,8 @@ def serve(handle: int) -> None:
     os._exit(0)  # whatever threads user code left
 
 
-def _prepared(link: Link, setup: Order) -> Worker:
+def prepared_worker(link: Link, setup: Order) -> Worker:
+    """Return a worker that is ready for orders, warm where that is asked for."""
     if not isinstance(setup, Setup):
         raise RefusedError(f"{type(setup).__name__} came before Setup")
     if setup.cpus:
