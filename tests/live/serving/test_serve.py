@@ -80,7 +80,7 @@ def test_a_token_that_is_none_is_refused(tmp_path: Path, text: str, line: str) -
 
 
 def _started(folder: Path) -> "subprocess.Popen[str]":
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT)))}
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, str(folder)], stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT
     )
