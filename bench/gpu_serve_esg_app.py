@@ -27,7 +27,7 @@ def model(name, build, small):
     with torch.device("meta"):
         sketch = build(**given)
     tensors = [*sketch.parameters(), *sketch.buffers()]
-    return hw.model(name=name, memory=sum(each.nbytes for each in tensors))(made)
+    return hw.model(name=name, memory=sum(each.nbytes for each in tensors), files=[])(made)
 
 
 def task(name, of, picture, side, answer, *, centred=True):

@@ -276,7 +276,7 @@ def step_room(bench: Bench) -> None:
         torch.empty(need, dtype=torch.uint8, device=bench.where)
     except RuntimeError as problem:
         refused = is_out_of_memory(problem)
-    evicted = memory.make_room()
+    evicted = len(memory.make_room())
     try:
         kept = torch.empty(need, dtype=torch.uint8, device=bench.where)
         had_room = kept.numel() == need

@@ -112,7 +112,7 @@ def model(name, *, causal=False):
                         fill(weights.view(-1), blocks[inputs])
         return made
 
-    return hw.model(name=name, memory=bytes_of(name))(build)
+    return hw.model(name=name, memory=bytes_of(name), files=[])(build)  # it reads no files
 
 
 def fill(weights, block):

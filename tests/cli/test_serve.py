@@ -125,6 +125,8 @@ def test_the_status_shows_graphs_and_workers(server: Running, capsys: pytest.Cap
     assert rows["echo"][1] == "1"
     assert rows["w0"][1:3] == ["up,", "process"]
     assert rows["w1"][1] == "down"
+    assert "3 tasks done, 2 models found in memory" in out
+    assert "time of tasks over their profile: vit 1.25" in out
     found = json.loads(called(capsys, "serve", "status", "--json")[1])
     assert found["requests"]["echo"]["ok"] == 1
 

@@ -11,11 +11,11 @@ from headway.errors import ServeError, unknown_name
 from headway.live.ray_pool import library
 from headway.live.serving.control import MOST_BYTES
 from headway.live.serving.devices import AUTO, devices_of
-from headway.live.serving.options import CUDA_CONTEXT_BYTES, Options
+from headway.live.serving.options import CUDA_CONTEXT_BYTES, LOCAL, RAY, Options
 from headway.live.serving.place import place_of, storage_of
 from headway.live.serving.serve import Doors, check
 from headway.live.serving.shares import check_no_mig
-from headway.live.serving.tokens import token_of
+from headway.live.serving.tokens import VARIABLE, token_of
 from headway.units import parse_size
 
 serve = typer.Typer(
@@ -27,15 +27,14 @@ serve = typer.Typer(
 )
 app.add_typer(serve)
 
-LOCAL = "local"
-ENGINES = (LOCAL, "ray")
+ENGINES = (LOCAL, RAY)
 ServerFlag = Annotated[
     str,
     typer.Option(
         "--server", help="Its address, folder or name; else the one that runs here.", metavar="URL|FOLDER|NAME"
     ),
 ]
-TokenFlag = Annotated[str, typer.Option("--token-file", help="Holds the token; or set HEADWAY_TOKEN.", metavar="FILE")]
+TokenFlag = Annotated[str, typer.Option("--token-file", help=f"Holds the token; or set {VARIABLE}.", metavar="FILE")]
 
 
 @serve.command()
@@ -55,9 +54,7 @@ def start(
     warm: Annotated[
         bool | None, typer.Option(help="Run all tasks on their examples first; on GPUs if left out.")
     ] = None,
-    engine: Annotated[
-        str, typer.Option(help="local: processes of this machine; ray: replicas of Ray Serve.")
-    ] = "local",
+    engine: Annotated[str, typer.Option(help="local: processes of this machine; ray: replicas of Ray Serve.")] = LOCAL,
     address: Annotated[str, typer.Option(help="Of a Ray cluster: auto, or host:port. Else one is started here.")] = "",
     worker_options: Annotated[
         list[str] | None,

@@ -118,10 +118,14 @@ def head(now: Row) -> list[str]:
     lines = [f"{app} at {where}: process {now.get('pid', '?')}, up {up}{policy}; {state}"]
     if server.get("failure"):
         lines.append(server["failure"])
-    words = {"open": "requests open", "tasks": "tasks done", "cache_hits": "of them with their models there"}
+    words = {"open": "requests open", "tasks": "tasks done", "cache_hits": "models found in memory"}
     parts = [f"{server[key]:,} {text}" for key, text in words.items() if key in server]
     parts += [f"{format_size(server['moved_bytes'])} of models moved"] if "moved_bytes" in server else []
-    return [*lines, ", ".join(parts)] if parts else lines
+    lines += [", ".join(parts)] if parts else []
+    if drift := server.get("drift"):
+        shown = ", ".join(f"{task} {drift[task]:.2f}" for task in sorted(drift))
+        lines.append(f"time of tasks over their profile: {shown}")
+    return lines
 
 
 def graph_table(now: Row) -> Table:

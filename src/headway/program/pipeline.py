@@ -8,6 +8,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from typing import Any, overload
 
 from headway.errors import InputError, unknown_name
@@ -30,6 +31,8 @@ class Model:
     name: str
     build: Callable[[], Any]
     memory_bytes: int | None = None
+    files: tuple[str, ...] | None = None
+    """What its function reads: files and folders. None: nobody says, and a server builds it anew."""
 
     def __call__(self) -> Any:
         """Build the model."""
@@ -78,20 +81,29 @@ class Graph:
 @overload
 def model(build: Callable[[], Any], /) -> Model: ...
 @overload
-def model(*, memory: str | int | None = None, name: str = "") -> Callable[[Callable[[], Any]], Model]: ...
 def model(
-    build: Any = None, /, *, memory: str | int | None = None, name: str = "", **unknown: Any
+    *, memory: str | int | None = None, files: Sequence[str | PathLike[str]] | None = None, name: str = ""
+) -> Callable[[Callable[[], Any]], Model]: ...
+def model(
+    build: Any = None,
+    /,
+    *,
+    memory: str | int | None = None,
+    files: Sequence[str | PathLike[str]] | None = None,
+    name: str = "",
+    **unknown: Any,
 ) -> Model | Callable[[Callable[[], Any]], Model]:
     """Make a model of the function that builds it: ``@hw.model(memory="1.7GB")``; it is loaded once a worker.
 
-    ``memory``: the bytes of its weights, if they are not measured. ``name``: that of the function unless given.
+    ``memory``: the bytes of its weights, if they are not measured. ``files``: all that the function reads, so that the
+    next server takes its weights from disk while these are as they were. ``name``: that of the function unless given.
     """
-    _refuse_unknown("model", unknown, ("memory", "name"))
+    _refuse_unknown("model", unknown, ("memory", "files", "name"))
 
     def made(build: Callable[[], Any]) -> Model:
         called = _checked_name("model", name, build)
         _check_call(f"model {called}", build, 0, "no parameters: it builds the model and returns it")
-        return Model(called, build, _memory(memory, f"model {called}: memory"))
+        return Model(called, build, _memory(memory, f"model {called}: memory"), _files(files, f"model {called}: files"))
 
     return made if build is None else made(build)
 
@@ -305,6 +317,17 @@ def _memory(memory: str | int | None, what: str) -> int | None:
     if size < 1:
         raise InputError(f"{what} {memory!r} must be above 0; leave it out for what is measured")
     return size
+
+
+def _files(files: Any, what: str) -> tuple[str, ...] | None:
+    if files is None:
+        return None
+    if isinstance(files, str | PathLike) or not isinstance(files, list | tuple):
+        raise InputError(f'{what} is {files!r:.60}: write a list, files=["weights.pt"]; [] if it reads none')
+    for each in files:
+        if not isinstance(each, str | PathLike) or not str(each):
+            raise InputError(f"{what}: {each!r:.60} is no path of a file or folder")
+    return tuple(str(each) for each in files)
 
 
 def _whole(value: Any, what: str, least: int, most: int) -> int:

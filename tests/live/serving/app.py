@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import time
 from typing import Any
 
@@ -26,6 +27,11 @@ def _obey(order: Order, task: str) -> Order:
         match order.get("do"):
             case "sleep":
                 time.sleep(order["s"])
+            case "memory":
+                raise MemoryError("too much")
+            case "child":
+                child = subprocess.Popen(["sleep", "600"])
+                return {**order, "child": child.pid}
             case "raise":
                 raise ValueError(f"cannot do {order['n']}")
             case "kill" if not os.path.exists(order["once"]):

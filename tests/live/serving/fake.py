@@ -49,7 +49,7 @@ class FakeServer:
         more = {"resident": ["vit"], "used_bytes": 9, "device_bytes": 0}
         workers = [{"name": "w0", "up": True, **worker, **more}, {"name": "w1", "up": False, **worker, **more}]
         counts = {"open": len(self.waiting), "tasks": 3, "cache_hits": 2, "moved_bytes": 5_000}
-        return {"policy": "hash", "failure": "", **counts, "workers": workers}
+        return {"policy": "hash", "failure": "", "drift": {"vit": 1.25}, **counts, "workers": workers}
 
     async def start(self) -> None:
         self.ready = True
@@ -60,4 +60,7 @@ class FakeServer:
         self.drained = True
 
     async def stop(self) -> None:
-        self.stopped = True
+        self.stopped, self.ready = True, False
+        for future, _ in self.waiting:
+            future.set_exception(RequestRefusedError("the server stops", 1.0))
+        self.waiting.clear()

@@ -112,7 +112,7 @@ class FakeTorch:
             set_device=lambda index: self.calls.append(f"cuda:{index}"),
             empty_cache=lambda: self.calls.append("empty"),
             set_per_process_memory_fraction=lambda share, _: self.calls.append(round(share, 3)),
-            current_stream=lambda _: SimpleNamespace(synchronize=lambda: self.calls.append("wait")),
+            synchronize=lambda index: self.calls.append(f"wait cuda:{index}"),
         )
 
 

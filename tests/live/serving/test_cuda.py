@@ -16,8 +16,10 @@ from headway.live.serving.host import Host
 from headway.live.serving.memory import DriverError, Memory
 from headway.live.serving.meter import Meter
 from headway.live.serving.modules import skeleton
+from headway.live.serving.origins import Origins
 from headway.live.serving.ranges import Range
 from headway.live.serving.residents import Placed, prepared
+from headway.program.pipeline import Model
 from tests.live.serving.fakes import GRANULARITY, FakeLibrary, FakeMeter, FakeNvml, FakeTorch
 
 
@@ -51,7 +53,10 @@ def net() -> torch.nn.Module:
 def placed_in(folder: Path, driver: Driver, said: list[str] | None = None, disk: bool = False) -> Placed:
     """The model over a range of the fake GPU."""
     note = (said if said is not None else []).append
-    host = Host(folder / "host", folder / "disk" if disk else None, "app", note)
+    folder.mkdir(exist_ok=True)
+    (app := folder / "app.py").write_text("")
+    origins = Origins(app, [Model("net", net, None, ())])
+    host = Host(folder / "host", folder / "disk" if disk else None, "app", note, origins)
 
     def reserve(size_bytes: int) -> Range:
         return HostTensors(driver, size_bytes, note)
@@ -216,7 +221,7 @@ def test_activations_get_what_context_and_models_leave_of_the_budget(driver: Dri
     gpu.wait()
     gpu.trim()
     gpu.use_cpus(torch.get_num_threads())
-    assert torch_.calls[5:] == ["wait", "empty", "cuda:0"]
+    assert torch_.calls[5:] == ["wait cuda:0", "empty", "cuda:0"]
 
 
 def test_a_dead_context_is_told_with_whose_fault_it_is(driver: Driver, library: FakeLibrary) -> None:

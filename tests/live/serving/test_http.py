@@ -209,6 +209,8 @@ def test_the_metrics_are_lines_that_prometheus_reads() -> None:
     assert 'headway_requests_total{graph="",outcome="invalid"} 1' in lines
     assert 'headway_request_seconds_bucket{graph="echo",le="+Inf"} 2' in lines
     assert "headway_workers_up 1" in lines
+    assert 'headway_drift_ratio{task="vit"} 1.25' in lines
+    assert "headway_cache_hits_total 2" in lines
     assert 'headway_worker_booked_bytes{worker="w0"} 10' in lines
     named = {each.split()[2] for each in lines if each.startswith("# TYPE")}
     assert {"headway_open", "headway_tasks_total", "headway_moved_bytes_total", "headway_ready"} <= named

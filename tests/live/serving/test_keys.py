@@ -11,6 +11,7 @@ import pytest
 from headway.errors import ServeError
 from headway.live.serving.front import Call, Front, Reply
 from headway.live.serving.keys import StoredKeys
+from headway.units import DAY, MILLISECOND
 from tests.live.serving.fake import FakeServer
 
 
@@ -146,3 +147,22 @@ def test_without_space_for_answers_requests_are_still_answered(tmp_path: Path) -
 
     (line,) = run(play())
     assert line.startswith("an answer could not be kept under its key: database or disk is full")
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_retry_waits_for_the_first_request_no_longer_than_its_own_deadline(tmp_path: Path, own: bool) -> None:
+    async def play() -> None:
+        keys, server = StoredKeys(tmp_path / "k"), FakeServer()
+        front = Front(server, keys, about={} if own else {"slo_ns": {"held": MILLISECOND}})
+        first = asyncio.ensure_future(front.answered(Call("held", 1, key="a", deadline_ns=DAY)))
+        while not server.waiting:
+            await asyncio.sleep(0.001)
+        late = await front.answered(Call("held", 1, key="a", deadline_ns=MILLISECOND if own else 0))
+        assert late == Reply(504, reason="late: the first request under key 'a' is still being answered")
+        assert not first.done()
+        server.release()
+        assert await first == Reply(200, 1)
+        assert await front.answered(Call("held", 1, key="a")) == Reply(200, 1)  # that is what is kept
+        keys.close()
+
+    run(play())

@@ -139,6 +139,20 @@ def test_when_memory_runs_out_unused_models_go_oldest_first_and_the_load_is_trie
     assert books.log[5:] == []
 
 
+def test_models_that_go_without_an_order_are_told_with_the_last_lease() -> None:
+    books, told = Books(), []
+    books.memory.on_lost = lambda models, lease: told.append((models, lease))
+    for model, lease in ((0, 5), (1, 7)):
+        books.memory.reserve((model,), (), lease)
+        books.memory.load(model)
+        books.memory.release((model,))
+    books.memory.reserve((), (1,))  # an order: the server knows
+    assert books.memory.make_room() == (0,)
+    assert told == [((0,), 7)]
+    assert books.memory.make_room() == ()
+    assert len(told) == 1
+
+
 def test_other_errors_of_a_load_evict_nothing() -> None:
     books = Books()
     books.use(0)

@@ -14,6 +14,7 @@ from headway.live.serving.messages import (
     Finished,
     Hello,
     Loaded,
+    Lost,
     Rejected,
     Run,
     Setup,
@@ -32,9 +33,10 @@ _ANSWERS = (
     Hello(4711, (10, 0), 700),
     Loaded(7),
     Finished(7, (Payload(b"x"), Payload(b"")), {1: "ValueError: no"}, 1_000),
-    Fetched(8, 1, 5),
-    Rejected(9, "model vit is in use"),
+    Fetched(8, 1),
+    Rejected(9, "model vit is in use", (), True),
     Beat(1 << 40, 3),
+    Lost((0, 3), 8),
 )
 
 

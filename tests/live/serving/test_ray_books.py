@@ -1,11 +1,14 @@
 """The books of headway's router for other deployments, and options of the command for Ray."""
 
+from pathlib import Path
+
 import pytest
 
 from headway.cli import main
 from headway.errors import InputError, ServeError
 from headway.live.ray.books import Books
 
+APP = Path(__file__).with_name("app.py")
 REPLICAS = ["x", "y", "z"]
 
 
@@ -68,6 +71,8 @@ def test_sizes_that_cannot_be_are_refused() -> None:
         (["--address", "auto"], "--address auto: needs --engine ray"),
         (["--worker-option", "num_gpus=1"], "--worker-option: needs --engine ray"),
         (["--scale", "min_replicas=1"], "--scale: needs --engine ray"),
+        (["--engine", "ray", "--slices", "1,2"], "--slices 1,2: Ray does not start workers with shares of a GPU"),
+        (["--set", "serving.start=warm"], "serving.start warm: real workers begin without models"),
         (["--engine", "ray", "--scale", "min_replicas"], "--scale min_replicas: write KEY=VALUE"),
         (["--engine", "ray", "--worker-option", "num_gpus"], "--worker-option num_gpus: write KEY=VALUE"),
         (["--engine", "ray", "--worker-option", "label_selector.=a"], "--worker-option label_selector.=a: write"),
@@ -75,7 +80,7 @@ def test_sizes_that_cannot_be_are_refused() -> None:
 )
 def test_wrong_options_are_one_line(words: list[str], line: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(["serve", "start", "app.py", *words])
+        main(["serve", "start", str(APP), "--no-http", *words])
     assert ended.value.code == 2
     said = capsys.readouterr().err
     assert line in said

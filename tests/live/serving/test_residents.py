@@ -15,9 +15,11 @@ import torch
 from headway.errors import InputError
 from headway.live.serving.host import Host
 from headway.live.serving.modules import skeleton, sketched
+from headway.live.serving.origins import Origins
 from headway.live.serving.ranges import CpuRange
 from headway.live.serving.residents import Placed, Rebuilt, Resident, Unprepared, prepared
 from headway.live.serving.weights import ALIGNMENT, placed, read_header, write
+from headway.program.pipeline import Model
 
 
 class Tied(torch.nn.Module):
@@ -37,6 +39,7 @@ class Tied(torch.nn.Module):
 
 
 WORDS = torch.tensor([1, 2, 3])
+Files = tuple[str, ...] | None
 
 
 class Counted:
@@ -51,9 +54,20 @@ class Counted:
         return self.build()
 
 
-def host_in(folder: Path, disk: bool = False, stamp: str = "app", said: list[str] | None = None) -> Host:
-    """A host folder, with a disk if asked for."""
-    return Host(folder / "host", folder / "disk" if disk else None, stamp, (said if said is not None else []).append)
+def host_in(
+    folder: Path,
+    disk: bool = False,
+    text: str = "app",
+    said: list[str] | None = None,
+    files: Files = (),
+    server: str = "first",
+) -> Host:
+    """A host folder, with a disk if asked for, and the files that the model declares."""
+    app = folder / "app.py"
+    app.write_text(text)
+    origins = Origins(app, [Model("net", Tied, None, files)])
+    say = (said if said is not None else []).append
+    return Host(folder / "host", folder / "disk" if disk else None, server, say, origins)
 
 
 def ready(host: Host, build: Callable[[], Any], name: str = "net") -> Resident:
@@ -114,7 +128,7 @@ def test_weights_on_disk_are_used_by_the_next_start_and_made_anew_for_another_fi
     assert torch.equal(answer(again), answer(model))
     assert build.times == 1
     (tmp_path / "host" / "net.weights").unlink()
-    changed = ready(host_in(tmp_path, disk=True, stamp="another app"), build)
+    changed = ready(host_in(tmp_path, disk=True, text="another app", server="second"), build)
     changed.load()
     assert build.times == 2
     assert not torch.equal(answer(changed), answer(model))

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 import headway as hw
-from headway.errors import ServeError
+from headway.errors import RequestRefusedError, ServeError
+from headway.live.serving.loopback import is_loopback
 from headway.live.serving.place import Place
 from headway.live.serving.serve import Doors, check
 from headway.live.serving.tokens import token_of
-from tests.live.serving.doors import running
+from tests.live.serving.doors import Running, running
 
 PROGRAM = """
 import asyncio, sys
@@ -54,7 +55,7 @@ def test_a_port_in_use_is_one_line_and_starts_nothing(tmp_path: Path) -> None:
 
 def test_an_address_that_others_reach_needs_a_token(tmp_path: Path) -> None:
     place = Place(tmp_path)
-    for host in ("0.0.0.0", "::", "192.168.1.7", "example.org"):
+    for host in ("0.0.0.0", "::", "192.168.1.7", "example.org", "127.example.org"):
         with pytest.raises(ServeError, match=f"--host {host}: others can reach it, so it needs a token"):
             check(Doors(place, host=host))
         check(Doors(place, host=host, token="x" * 20))
@@ -79,7 +80,7 @@ def test_a_token_that_is_none_is_refused(tmp_path: Path, text: str, line: str) -
 
 
 def _started(folder: Path) -> "subprocess.Popen[str]":
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT)))}
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, str(folder)], stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT
     )
@@ -112,12 +113,55 @@ def test_a_second_signal_ends_at_once_although_a_request_is_held(tmp_path: Path)
             while not (await client.status())["draining"]:
                 await asyncio.sleep(0.01)
             process.send_signal(signal.SIGINT)
-            with pytest.raises(hw.HeadwayError, match="before it answered"):
+            with pytest.raises(RequestRefusedError, match=r"^the server stops$"):
                 await held
 
     asyncio.run(play())
     process.communicate(timeout=30)
     assert process.returncode == 0
+
+
+def test_stop_now_tells_callers_of_both_doors_why_they_get_no_answer(tmp_path: Path) -> None:
+    async def play(run: Running) -> tuple[BaseException, BaseException]:
+        async with hw.AsyncClient(run.folder) as local, hw.AsyncClient(run.url) as remote:
+            calls = [asyncio.ensure_future(each.call("held", 1)) for each in (local, remote)]
+            keyed = asyncio.ensure_future(local.call("held", 2, key="k"))
+            while (await local.status())["server"]["open"] < 3:
+                await asyncio.sleep(0.01)
+            with hw.client(run.folder) as other:
+                other.stop(drain=False)
+            first, second, third = await asyncio.gather(*calls, keyed, return_exceptions=True)
+            assert isinstance(third, RequestRefusedError)
+            return first, second
+
+    with running(tmp_path / "s") as run:
+        for end in asyncio.run(play(run)):
+            assert isinstance(end, RequestRefusedError)
+            assert str(end) == "the server stops"
+            assert end.retry_after_s == 1
+
+
+@pytest.mark.parametrize(
+    ("host", "is_one"),
+    [
+        ("127.0.0.1", True),
+        ("127.8.9.10", True),
+        ("::1", True),
+        ("::ffff:127.0.0.1", True),
+        ("localhost", True),
+        ("LOCALHOST.", True),
+        ("127.0.0.1.example.org", False),
+        ("127.example.org", False),
+        ("127.1", False),
+        ("localhost.example.org", False),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("10.0.0.1", False),
+        ("", False),
+    ],
+)
+def test_loopback_is_an_address_or_localhost_and_no_other_name(host: str, is_one: bool) -> None:
+    assert is_loopback(host) == is_one
 
 
 def test_a_server_that_was_killed_leaves_nothing_in_the_way(tmp_path: Path) -> None:

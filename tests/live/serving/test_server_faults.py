@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,15 +12,17 @@ import pytest
 from headway.errors import RequestRefusedError, ServeError, TaskFailedError
 from headway.live.serving import payload, server as server_module
 from headway.live.serving.fleet import LiveFleet, OpenRequest
-from headway.live.serving.messages import Finished, Hello
+from headway.live.serving.messages import Evict, Finished, Hello, Lost
 from headway.live.serving.payload import FOLDER, Packer, Payload, unpack
 from headway.live.serving.process import WorkerProcess
 from headway.live.serving.server import Server
 from headway.serving.actions import EvictModel
+from headway.serving.events import ModelLost
 from headway.serving.rows import Kind
 from headway.serving.workerstate import Batch
 from headway.units import DAY, MILLISECOND
 from tests.live.serving.test_server import Bench, bench
+from tests.processes import gone, until
 
 __all__ = ["bench"]
 
@@ -160,6 +163,88 @@ def test_deadlines_of_requests_that_have_ended_are_thrown_out(bench: Bench, monk
     bench.run(body)
 
 
+def test_models_that_a_worker_evicts_by_itself_are_gone_from_the_books_and_come_back(bench: Bench) -> None:
+    async def body(server: Server) -> None:
+        await asyncio.gather(*(server.submit("both", {"n": n}) for n in range(8)))
+        loads = server.fleet.loads
+        with pytest.raises(TaskFailedError, match="task begin: MemoryError: too much"):
+            await server.submit("both", {"n": 8, "do": "memory", "at": "begin"})
+        gone = [worker for worker in server.status()["workers"] if not worker["resident"]]
+        assert [worker["booked_bytes"] for worker in gone] == [0]
+        await asyncio.gather(*(server.submit("both", {"n": n}) for n in range(8)))
+        assert server.fleet.loads > loads
+        assert not server.fleet.rejected
+
+    assert {worker["starts"] for worker in bench.run(body, "hash")["workers"]} == {1}
+    assert set(bench.tape.of(Kind.MODEL_LOST)[:, -1]) == {1}
+
+
+def test_a_model_that_an_order_on_its_way_brings_again_is_not_lost() -> None:
+    model = SimpleNamespace(weights_bytes=10)
+    worker = SimpleNamespace(memory=SimpleNamespace(loads={0: 1, 1: 1}))
+    state: Any = SimpleNamespace(workers=[worker], leases=7, catalogue=SimpleNamespace(models=[model, model]))
+    fleet = LiveFleet(state, lambda: 0, lambda worker, order: None)
+    fleet._count_loads(0, (0, 1), ())
+    state.leases = 9
+    fleet._count_loads(0, (1,), ())
+    assert (fleet.loads, fleet.hits, fleet.moved_bytes) == (2, 1, 20)
+    fleet.on_answer(0, Lost((0, 1), 8))
+    assert fleet._inbox == [ModelLost(0, 0)]
+    assert (fleet.loads, fleet.hits, fleet.moved_bytes) == (3, 0, 30)
+
+
+def test_a_worker_that_refuses_an_order_by_its_own_books_is_started_again_and_nothing_fails(bench: Bench) -> None:
+    async def body(server: Server) -> None:
+        request = server.submit("one", {"n": 1, "do": "sleep", "s": 0.5})
+        while not (busy := [worker.id for worker in server.state.workers if worker.running]):
+            await asyncio.sleep(0.01)
+        server._send(busy[0], Evict(0))  # its model is in use
+        assert (await request)["n"] == 1
+        while not all(worker["up"] for worker in server.status()["workers"]):
+            await asyncio.sleep(0.01)
+
+    status = bench.run(body, "hash")
+    assert (status["graphs"]["one"]["answered"], status["graphs"]["one"]["failed"]) == (1, 0)
+    assert any("does not agree with the server (model words is in use" in line for line in bench.log)
+    assert len(bench.tape.of(Kind.WORKER_FAILED)) == 1
+
+
+def test_a_mistake_of_the_server_itself_fails_it_loudly(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> None:
+        raise KeyError("a mistake")
+
+    async def body(server: Server) -> None:
+        with monkeypatch.context() as within:
+            within.setattr(server, "_end_late", broken)
+            with pytest.raises(RequestRefusedError, match="the server cannot go on: KeyError: 'a mistake'"):
+                await server.submit("one", {"n": 0, "do": "sleep", "s": 4})
+        with pytest.raises(RequestRefusedError, match="the server cannot go on"):
+            await server.submit("one", {"n": 1})
+        assert not server.status()["ready"]
+
+    monkeypatch.setattr(bench, "_check_folder", lambda: None)  # the tape ends with the failure
+    bench.run(body)
+    assert any("the server cannot go on: KeyError" in line for line in bench.log)
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_processes_that_a_worker_started_end_with_it(bench: Bench, end: str) -> None:
+    children: list[int] = []
+
+    async def body(server: Server) -> None:
+        children.append((await server.submit("one", {"n": 1, "do": "child"}))["child"])
+        if end == "kill":
+            for process in server.processes:
+                os.kill(process.pid, signal.SIGKILL)
+            while not gone(children[0]):
+                await asyncio.sleep(0.01)
+            while not all(worker["up"] for worker in server.status()["workers"]):
+                await asyncio.sleep(0.01)
+
+    bench.run(body)
+    until(lambda: gone(children[0]))
+
+
 def test_the_first_result_stays_where_a_task_is_computed_again() -> None:
     graph: Any = SimpleNamespace(tasks=[SimpleNamespace(name="first")])
     running = {lease: Batch(lease, ((7, 0),), 0, (), 1, 0, 0) for lease in (1, 2)}
@@ -181,8 +266,10 @@ def test_the_first_result_stays_where_a_task_is_computed_again() -> None:
 
 def test_a_process_that_is_slow_to_end_does_not_stop_the_loop() -> None:
     gone: list[str] = []
-    statuses = [None, None, None, -9]
-    slow: Any = SimpleNamespace(pid=1 << 30, poll=lambda: statuses.pop(0), kill=lambda: gone.append("killed"))
+    statuses = [None, None, -9]
+    slow: Any = SimpleNamespace(
+        pid=1 << 30, returncode=None, poll=lambda: statuses.pop(0), kill=lambda: gone.append("killed")
+    )
 
     async def body() -> str:
         process = WorkerProcess(lambda start: None, lambda answer: None, lambda: gone.append("told"), {})  # type: ignore[arg-type, return-value]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from headway.live.serving.messages import Evict, Fetch, Fetched, Finished, Loaded, Rejected, Run
+from headway.live.serving.messages import Evict, Fetch, Fetched, Finished, Loaded, Lost, Rejected, Run
 from headway.live.serving.payload import FOLDER, Payload, sweep, unpack
 from tests.live.serving.driving import Driven, Start, starting
 from tests.processes import gone, until
@@ -174,7 +174,10 @@ def test_out_of_memory_evicts_what_is_unused_retries_once_and_fails_that_request
     driven.send(Fetch(70, 1))
     driven.expect(Fetched)
     loaded = driven.rss_bytes()
-    assert failures(driven, "picky", "memory") == {0: "MemoryError: too much"}
+    driven.run("picky", "memory")
+    driven.expect(Loaded)
+    assert driven.expect(Lost) == Lost((1,), 70)
+    assert driven.expect(Finished).failures == {0: "MemoryError: too much"}
     assert (tmp_path / "calls").read_text().split() == ["1", "1"]
     assert driven.rss_bytes() < loaded - (128 << 10)  # the model of 256 KiB is gone
     assert failures(driven, "picky", "a", "memory") == {1: "MemoryError: too much"}
@@ -308,6 +311,8 @@ def test_a_model_that_stops_fitting_is_rejected_and_the_worker_goes_on(start: St
     driven.expect(Loaded)
     driven.results()
     driven.send(Fetch(70, 1))
-    assert "bytes more" in driven.expect(Rejected).reason
+    refused = driven.expect(Rejected)
+    assert "bytes more" in refused.reason
+    assert refused.stale
     driven.send(Fetch(71, 1, (0,)))
     assert driven.expect(Fetched).lease == 71

@@ -17,9 +17,9 @@ from headway.experiment.domain import RunParts, RunResult, with_table
 from headway.experiment.fleet.scene import REQUESTS_NAME, FleetScene, with_plans
 from headway.experiment.folder import claimed, store
 from headway.experiment.measured import numbers
-from headway.formats.serving.settings import ServingExperiment, check
+from headway.formats.serving.settings import COLD, ServingExperiment, check
 from headway.live.serving.devices import CPU
-from headway.live.serving.options import Options
+from headway.live.serving.options import LOCAL, Options
 from headway.live.serving.process import Engine
 from headway.live.serving.server import Server
 from headway.scenarios import file as scenario_file
@@ -27,8 +27,6 @@ from headway.scenarios.limits import deadlines
 from headway.serving.request import Groups, Request
 from headway.traces.request_table import RequestStream
 from headway.units import SECOND
-
-LOCAL, RAY = "local", "ray"
 
 
 def live_scene(
@@ -43,6 +41,8 @@ def live_scene(
     for key, value in (("autoscale", experiment.serving.autoscale), ("controller", experiment.serving.controller)):
         if value not in ("", "none"):
             raise ExperimentError(f"serving.{key} {value}: real workers decide in real time; leave it out")
+    if (start := experiment.serving.start) != COLD:
+        raise ExperimentError(f"serving.start {start}: real workers begin without models; leave it out, or use --warm")
     here = len(os.sched_getaffinity(0)) if set(devices) == {CPU} else 0
     shared = {"devices": len(set(devices)), "shared_cpus": experiment.serving.shared_cpus or here}
     resolved = with_table(experiment, "serving", engine=engine, **shared)

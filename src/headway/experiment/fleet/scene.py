@@ -19,7 +19,7 @@ from headway.experiment.folder import Limits, kept_file
 from headway.files import write_whole
 from headway.formats import pairs as pair_file
 from headway.formats.serving.controller import CALIBRATED, parse_controller
-from headway.formats.serving.settings import ServingExperiment, check
+from headway.formats.serving.settings import COLD, ServingExperiment, check
 from headway.formats.training.cluster_table import within
 from headway.formats.training.settings import span
 from headway.plugins import anchored, as_named, is_from_outside, is_untrusted, marked_untrusted, of_run, resolve
@@ -253,7 +253,7 @@ def to_measure(experiment: ServingExperiment) -> ServingExperiment | None:
     """Return what a measured decision time depends on: policy and fleet, not what arrives or how the run begins."""
     if experiment.serving.controller != CALIBRATED:
         return None
-    fleet = msgspec.structs.replace(experiment.serving, setting="", start="cold")
+    fleet = msgspec.structs.replace(experiment.serving, setting="", start=COLD)
     return ServingExperiment(serving=fleet, policy=experiment.policy)
 
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from headway.errors import ServeError
 from headway.experiment.blame import own_code
-from headway.experiment.fleet.live import LOCAL, RAY, live_scene, served
+from headway.experiment.fleet.live import live_scene, served
 from headway.experiment.fleet.scene import FleetScene
 from headway.formats.serving.settings import ServingExperiment
-from headway.live.serving.options import Options
+from headway.live.serving.options import LOCAL, RAY, Options
 from headway.live.serving.process import Engine
 from headway.live.serving.serve import Doors, Say, check, opened, serve, url_of
 from headway.live.serving.server import Server
@@ -88,13 +88,15 @@ def serve_app_on_ray(
     from headway.live.ray.ingress import Plan
 
     check(doors)
+    if slices := experiment.serving.slices:
+        raise ServeError(f"--slices {slices}: Ray does not start workers with shares of a GPU: leave it out")
     with own_code():
         app, scene = read_app(options.app), live_scene(experiment, RAY, options.context_bytes)
     about = _about(app, options, out)
     with opened(doors) as listener:  # tried before a cluster is started for it
         if listener is not None:
-            about["url"] = url_of(doors.host, listener)
             doors = replace(doors, port=listener.getsockname()[1])
+            about["url"] = url_of(doors.host, doors.port)
     if cluster.scaling:
         least = cluster.scaling.get("min_replicas", 1)
         if not isinstance(least, int) or least < 1:

@@ -22,7 +22,8 @@ from headway.units import parse_duration
 
 FIDELITIES = ("true", "authors")
 CONTROLS = ("central", "decentralised")
-STARTS = ("cold", "warm")
+COLD = "cold"
+STARTS = (COLD, "warm")
 MOST_WORKERS = 10_000
 MEMORY_FACTORS = (0.001, 1000.0)
 MOST_REQUESTS = 10_000_000
@@ -67,7 +68,7 @@ class ServingTable(Struct, kw_only=True, forbid_unknown_fields=True):
     """GPU memory of every worker, as a factor of ``gpu_memory``."""
     push_interval: Span = "10ms"
     """How often workers push their rows to each other; 0: rows are always fresh."""
-    start: str = "cold"
+    start: str = COLD
     """cold: no process runs and no weights are on a GPU when the run begins; warm: as ``serving.warm`` says."""
     autoscale: str = ""
     """How many workers are rented at a time: none, utilisation, queue or headway, with options in brackets; see

@@ -5,14 +5,14 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import monotonic, sleep
 from types import FrameType
 from typing import Any
 
 import ray as ray_library
 from ray import serve as ray_serve
-from ray.serve import config as ray_config
+from ray.serve import config as ray_config, context as ray_context
 from ray.serve.deployment import Application
 
 from headway.errors import RequestError, ServeError, unknown_name
@@ -23,12 +23,13 @@ from headway.live.ray.scaling import BUSY, wanted
 from headway.live.ray_pool import STORE_BYTES, check_answers
 from headway.live.serving.client import Client
 from headway.live.serving.place import Place
-from headway.live.serving.serve import Say
+from headway.live.serving.serve import Say, check, url_of
 
 ray: Any = ray_library
 serve: Any = ray_serve  # their types hold for some of these calls only
 config: Any = ray_config
-LOCAL = ("", "local")
+context: Any = ray_context
+_STARTED_HERE = ("", "local")
 _HERE = "127.0.0.1"
 _MOST_ORDERS = 1000
 """Orders that a worker may have at a time; the policy gives it far fewer."""
@@ -60,7 +61,8 @@ def serve_on_ray(plan: Plan, cluster: Cluster, say: Say) -> None:
         options = {"host": plan.doors.host, "port": port} if port is not None else {"location": "NoServer"}
         serve.start(http_options=options)
         try:
-            _deploy(application_of(plan, cluster), name)
+            plan = _at(plan, context._get_global_client().http_config)
+            _deploy(application_of(plan, cluster), name, None if port is None else "/")
             say(f"serving on Ray as application {name}; folder {place.folder}")
             say(f"  HTTP at {plan.about['url']}" if plan.about.get("url") else "  without HTTP")
             say("  headway call, headway load and headway serve status find it; Ctrl-C drains and stops")
@@ -78,7 +80,7 @@ def joined(cluster: Cluster) -> Iterator[None]:
     """Be connected to a cluster; one that is started here ends with the context."""
     quiet = {"log_to_driver": False, "logging_level": "ERROR"}
     logging.getLogger("ray.serve").setLevel(logging.ERROR)
-    local = cluster.address in LOCAL
+    local = cluster.address in _STARTED_HERE
     if local:
         cpus = cluster.workers * max(1, int(cluster.worker_options.get("num_cpus", 1))) + 1
         ray.init(
@@ -151,9 +153,19 @@ def _number_of_workers(cluster: Cluster) -> dict[str, Any]:
     return {"autoscaling_config": found}
 
 
-def _deploy(application: Application, name: str) -> None:
+def _at(plan: Plan, http: Any) -> Plan:
+    """Return a plan with the address of Serve's proxies, which hold where Serve ran before; it may need a token."""
+    if plan.doors.port is None or http.host is None:
+        return plan
+    doors = replace(plan.doors, host=http.host, port=http.port)
+    check(doors, "Serve runs already, at")
+    return replace(plan, doors=doors, about={**plan.about, "url": url_of(doors.host, doors.port)})
+
+
+def _deploy(application: Application, name: str, route: str | None) -> None:
+    """Run the application; without a route, no proxy leads to it."""
     try:
-        serve.run(application, name=name, route_prefix="/")
+        serve.run(application, name=name, route_prefix=route)
     except RuntimeError as problem:
         lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
         said = [line for line in lines if line.startswith("headway.errors.")]

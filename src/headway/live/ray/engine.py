@@ -16,7 +16,7 @@ from ray.serve.exceptions import RayServeException
 from ray.serve.handle import DeploymentHandle
 
 from headway.live.frames import Frames
-from headway.live.ray.replica import About
+from headway.live.ray.replica import ELSEWHERE, About
 from headway.live.serving.messages import (
     ANSWERS,
     NO_LEASE,
@@ -34,6 +34,8 @@ from headway.live.serving.process import Engine
 
 _LOST = (RayError, RayServeException)
 _LOOK_S = 0.5
+_TRIES, _TRY_S = 20, 0.1
+"""How often an order is sent that Serve brings to another replica, and how long to wait between."""
 _SERVE = "serve"
 """The namespace of Serve's actors."""
 _encode = msgspec.msgpack.Encoder().encode
@@ -170,9 +172,17 @@ class ReplicaWorker:
         task.add_done_callback(self._calls.discard)
 
     async def _carry(self, about: About, number: int, order: Order) -> None:
-        try:
-            data = await self._replicas.take(about.replica, number, order)
-        except _LOST:  # the stream ends too, and says so
+        for _ in range(_TRIES):
+            try:
+                data = await self._replicas.take(about.replica, number, order)
+            except _LOST:  # the stream ends too, and says so
+                return
+            if data != ELSEWHERE or about is not self._about:
+                break
+            await asyncio.sleep(_TRY_S)  # later orders wait for this one
+        else:
+            self._told = "Serve does not bring it its orders"
+            self.kill()
             return
         if about is self._about:
             for answer in Frames(ANSWERS).feed(data):

@@ -17,6 +17,8 @@ from headway.live.ray.wire import Wire, placed, work
 from headway.live.serving.messages import ORDERS, Setup
 
 _LEAVE_S = 0.2
+ELSEWHERE = b"-"
+"""Answered to an order that Serve brought to the wrong replica: nothing of it was done. No answer is so short."""
 
 
 class About(msgspec.Struct, frozen=True, array_like=True):
@@ -54,9 +56,9 @@ class WorkerReplica:
             yield data
 
     async def take(self, replica: str, number: int, order: bytes) -> bytes:
-        """Carry out an order in its turn; return the answers that end it. One for a replica that is gone is lost."""
+        """Carry out an order in its turn; return the answers that end it, ``ELSEWHERE`` for one of another replica."""
         if replica != self._id or self._wire is None:
-            return b""
+            return ELSEWHERE
         turn: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._early[number] = order, turn
         while self._next in self._early:

@@ -4,6 +4,7 @@ The worker is that of ``headway.live.serving.worker``, with queues where a proce
 """
 
 import asyncio
+import fcntl
 import os
 import sys
 import threading
@@ -12,6 +13,8 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from queue import SimpleQueue
 from shutil import rmtree
+from time import sleep
+from typing import IO
 
 import msgspec
 
@@ -30,12 +33,19 @@ from headway.live.serving.messages import (
     Setup,
     Stop,
 )
-from headway.live.serving.worker import Link, Worker
+from headway.live.serving.worker import Link, Worker, prepared_worker
 from headway.live.serving.worker_batch import reason
-from headway.scenarios.app import read_app
 
 _HOLD_S = 0.002
 """``Loaded`` travels with the end of its batch where that comes so soon: most models are there already."""
+
+_FLUSH_S = 0.5
+"""Ray does not say when an answer has left a process: it is given so long."""
+
+_USED = "used"
+"""The file of a folder that is locked by whoever uses it."""
+_in_use: list[IO[str]] = []
+"""Locked for the life of this process."""
 
 
 class Wire(Link):
@@ -88,6 +98,13 @@ class Wire(Link):
             raise SystemExit
         self._loop.call_soon_threadsafe(self._arrived, message)
 
+    def flush(self) -> None:
+        """Return when what was sent has left this process: the loop has it, and Ray had the time to send it."""
+        handed = threading.Event()
+        self._loop.call_soon_threadsafe(handed.set)
+        handed.wait(_FLUSH_S)
+        sleep(_FLUSH_S)
+
     def orders(self) -> Iterator[Order]:
         """Yield orders as they come, up to the last."""
         while True:
@@ -105,16 +122,39 @@ class Wire(Link):
 
 
 def placed(setup: Setup) -> Setup:
-    """Return a setup whose host copies lie on this node, under a name that is swept when its raylet is gone."""
-    name = f"{payload.NAME}-{os.getppid()}-{Path(setup.host_folder).name.removeprefix(payload.NAME + '-')}"
-    return msgspec.structs.replace(setup, host_folder=str(payload.FOLDER / name))
+    """Return a setup whose host copies lie on this node, under the number of its raylet.
+
+    What killed replicas left here is removed: of raylets that are gone, and of servers that no replica works for.
+    """
+    payload.sweep_dead()
+    own = f"{payload.NAME}-{os.getppid()}"
+    folder = payload.FOLDER / f"{own}-{Path(setup.host_folder).name.removeprefix(payload.NAME + '-')}"
+    with (payload.FOLDER / f"{own}-turn").open("a") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        for other in payload.FOLDER.glob(f"{own}-*-host"):
+            if other != folder and not _is_used(other):
+                rmtree(other, ignore_errors=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        _in_use.append((folder / _USED).open("a"))
+        fcntl.flock(_in_use[-1], fcntl.LOCK_SH)
+    return msgspec.structs.replace(setup, host_folder=str(folder))
+
+
+def _is_used(folder: Path) -> bool:
+    """Return whether a replica of this node works with a folder."""
+    try:
+        with (folder / _USED).open("a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, FileNotFoundError):  # or somebody is removing it
+        return True
+    return False
 
 
 def work(wire: Wire, setup: Setup) -> None:
     """Be a worker, in a thread of its own, until the server says stop. A failure of ours ends the replica."""
     try:
         try:
-            worker = Worker(wire, setup, read_app(Path(setup.app)))
+            worker = prepared_worker(wire, setup)
         except Exception as problem:  # noqa: BLE001 - the user's file; the server says it
             traceback.print_exc(file=sys.stderr)
             wire.send(Rejected(NO_LEASE, reason(problem)))

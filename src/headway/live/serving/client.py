@@ -29,10 +29,10 @@ from headway.live.serving.front import Reply
 from headway.live.serving.http_links import AsyncHttpLink, HttpLink
 from headway.live.serving.links import AsyncSocketLink, SocketLink
 from headway.live.serving.place import find
+from headway.live.serving.tokens import VARIABLE
 from headway.live.serving.values import plain
 from headway.units import SECOND, parse_duration
 
-TOKEN = "HEADWAY_TOKEN"
 GRACE_S = 10.0
 """A server that has not answered so long after a deadline is given up."""
 AGAIN_S = 0.1
@@ -271,4 +271,4 @@ def _is_address(text: str) -> bool:
 
 
 def _token(given: str) -> str:
-    return given or os.environ.get(TOKEN, "")
+    return given or os.environ.get(VARIABLE, "")

@@ -17,6 +17,7 @@ from headway.live.serving.messages import (
     Finished,
     Hello,
     Loaded,
+    Lost,
     Order,
     Rejected,
     Run,
@@ -95,6 +96,8 @@ class LiveFleet:
         """Told how long the function of a batch took on a worker."""
         self._seen_loads: dict[tuple[int, int], int] = {}
         """By worker and model: how often it had come when that was looked at last."""
+        self._named: dict[tuple[int, int], int] = {}
+        """By worker and model: the lease of the last order that needs it."""
 
     # --- what happens -----------------------------------------------------------------------------------------
 
@@ -134,11 +137,13 @@ class LiveFleet:
             self._inbox.append(ModelFetched(worker, answer.model, answer.lease))
         elif isinstance(answer, Rejected):
             self._on_rejected(worker, answer)
+        elif isinstance(answer, Lost):
+            self._on_lost(worker, answer)
         else:
             assert isinstance(answer, Hello | Beat)  # the server's own concern
 
     def _on_rejected(self, worker: int, answer: Rejected) -> None:
-        """End an order that a worker could not carry out: requests of a batch fail, a fetch is tried with its batch."""
+        """End an order whose models could not be loaded: requests of a batch fail, a fetch is tried with its batch."""
         state = self._state.workers[worker]
         if (batch := state.running.get(answer.lease)) is not None:
             nothing = (Payload(b""),) * len(batch.tasks)
@@ -151,6 +156,16 @@ class LiveFleet:
         elif (model := state.fetches.get(answer.lease)) is not None:
             self._inbox.append(ModelFetched(worker, model, answer.lease))
             self._inbox.extend(ModelLost(worker, model) for model in answer.missing)
+
+    def _on_lost(self, worker: int, answer: Lost) -> None:
+        """Forget models that a worker evicted by itself, but for those that an order on its way brings again."""
+        for model in answer.models:
+            if self._named.get((worker, model), 0) <= answer.after:
+                self._inbox.append(ModelLost(worker, model))
+            else:
+                self.hits -= 1
+                self._count_load(model)
+        self.evictions += len(answer.models)
 
     def _on_finished(self, worker: int, answer: Finished) -> None:
         batch = self._state.workers[worker].running.get(answer.lease)
@@ -274,14 +289,18 @@ class LiveFleet:
     def _count_loads(self, worker: int, models: Sequence[int], evict: Sequence[int]) -> None:
         """Count the models that an order needs by whether they were there."""
         self.evictions += len(evict)
-        came = self._state.workers[worker].memory.loads
+        came, lease = self._state.workers[worker].memory.loads, self._state.leases
         for model in models:
+            self._named[worker, model] = lease
             if self._seen_loads.get((worker, model)) == came.get(model):
                 self.hits += 1
             else:
                 self._seen_loads[worker, model] = came[model]
-                self.loads += 1
-                self.moved_bytes += self._state.catalogue.models[model].weights_bytes
+                self._count_load(model)
+
+    def _count_load(self, model: int) -> None:
+        self.loads += 1
+        self.moved_bytes += self._state.catalogue.models[model].weights_bytes
 
     def follow(self, now: int, caused: list[Sent]) -> None:
         """Let inputs arrive at once: workers of one machine read them from shared memory."""

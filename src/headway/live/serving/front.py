@@ -23,11 +23,14 @@ from headway.errors import (
     UnknownGraphError,
     unknown_name,
 )
+from headway.live.serving.options import GRACE
 from headway.live.serving.request_counts import RequestCounts
 from headway.live.serving.values import plain
-from headway.units import DAY
+from headway.units import DAY, SECOND
 
 LONGEST_DEADLINE = 7 * DAY
+MOST_BODY_BYTES = 64 << 20
+"""Of a request over HTTP, where the server does not say otherwise."""
 MOST_PRIORITY = 100
 LONGEST_NAME = 255
 """Characters of an idempotency key or a tenant."""
@@ -128,6 +131,7 @@ class Front:
         self.counts = RequestCounts()
         self._keys = keys
         self._about = dict(about or {})
+        self._slos: Mapping[str, int] = self._about.get("slo_ns", {})
         self.examples = dict(examples or {})
         self._say = say
         self._known = frozenset(server.graphs)
@@ -233,7 +237,7 @@ class Front:
         """Answer a request by what is kept or on its way under its key; else compute its answer and keep it."""
         place, digest = (call.tenant, call.key), _digest(call)
         if (other := self._in_flight.get(place)) is not None:
-            reply = await asyncio.shield(other[1]) if other[0] == digest else _used(call.key)
+            reply = await self._awaited(call, other[1]) if other[0] == digest else _used(call.key)
             self.counts.add_repeated(call.graph, reply.status)
             answer(reply)
             return
@@ -246,6 +250,14 @@ class Front:
             del self._in_flight[place]
             future.set_result(reply)
             answer(reply)
+
+    async def _awaited(self, call: Call, first: "asyncio.Future[Reply]") -> Reply:
+        """Return the answer of the first request under a key, or that it does not come within this one's deadline."""
+        limit = call.deadline_ns or self._slos.get(call.graph, 0)
+        try:
+            return await asyncio.wait_for(asyncio.shield(first), (limit + GRACE) / SECOND if limit else None)
+        except TimeoutError:
+            return Reply(504, reason=f"late: the first request under key {call.key!r} is still being answered")
 
     async def _kept_or_computed(self, call: Call, digest: bytes) -> Reply:
         keys = self._keys

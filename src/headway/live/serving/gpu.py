@@ -64,8 +64,11 @@ class Gpu:
         self._threads.use(cpus)
 
     def wait(self) -> None:
-        """Wait until what the calling thread asked of its stream is done: then its models may go."""
-        self._torch.cuda.current_stream(self._driver.index).synchronize()
+        """Wait until all that this process asked of the GPU is done, on whatever stream: then its models may go.
+
+        A model that is being copied meanwhile is waited for by the chunk, not to its end.
+        """
+        self._torch.cuda.synchronize(self._driver.index)
 
     def fault(self) -> Fault | None:
         """Return why the context is dead: an illegal address of ours, say, or of another client of MPS."""

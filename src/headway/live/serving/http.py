@@ -23,12 +23,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from headway import __version__
 from headway.errors import InputError, ServeError, printable
 from headway.live.serving import prometheus
-from headway.live.serving.front import Call, Front, Reply
+from headway.live.serving.front import MOST_BODY_BYTES, Call, Front, Reply
+from headway.live.serving.loopback import is_loopback
 from headway.live.serving.openapi import path_item
 from headway.live.serving.values import from_json, plain, to_json, wrapped
 from headway.units import format_size, parse_duration
 
-MOST_BODY_BYTES = 64 << 20
 BODY_S = 30.0
 """A body that takes longer to come is given up."""
 BYTES_TYPE = "application/octet-stream"
@@ -39,7 +39,6 @@ FIELDS = {
     "priority": "X-Headway-Priority",
 }
 """The header that holds each part of a request."""
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _OPEN = ("/healthz", "/readyz")
 """Paths that need no token: they say nothing but whether the server is there."""
 _TRACE = {
@@ -269,7 +268,6 @@ class _Guard:
 
 def _is_local(origin: str) -> bool:
     try:
-        host = urlsplit(origin).hostname or ""
+        return is_loopback(urlsplit(origin).hostname or "")
     except ValueError:
         return False
-    return host in LOOPBACK or (host.startswith("127.") and host.replace(".", "").isdecimal())

@@ -5,7 +5,7 @@ runs out it evicts by itself what no batch uses. A model is loaded by whichever 
 """
 
 import gc
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from threading import Condition
@@ -67,15 +67,20 @@ class Memory:
         self._order: dict[int, None] = {}
         """Models whose bytes are counted, the least recently used first."""
         self._changed = Condition()
+        self._lease = 0
+        """The last one that an order had."""
+        self.on_lost: Callable[[tuple[int, ...], int], None] = lambda models, lease: None
+        """Told which models were evicted without an order, and after which lease."""
 
-    def reserve(self, models: Iterable[int], evict: Iterable[int] = ()) -> bool:
+    def reserve(self, models: Iterable[int], evict: Iterable[int] = (), lease: int = 0) -> bool:
         """Evict some models and count others as used; raise RefusedError, and do nothing, where that cannot be.
 
-        Return whether some of them must be loaded.
+        Return whether some of them must be loaded. ``lease`` is that of the order; 0: it has none.
         """
         models, evict = list(models), list(evict)
         with self._changed:
             self._check(models, evict)
+            self._lease = max(self._lease, lease)
             for model in evict:
                 self._remove(model)
             for model in models:
@@ -170,16 +175,18 @@ class Memory:
         """Give the memory of a model back; raise RefusedError where it is in use."""
         self.reserve((), (model,))
 
-    def make_room(self) -> int:
-        """Evict every model that nobody uses, the least recently used first; return how many."""
+    def make_room(self) -> tuple[int, ...]:
+        """Evict every model that nobody uses, the least recently used first; return which, and tell them as lost."""
         with self._changed:
-            unused = [model for model in self._order if not self._pins[model]]
+            lease, unused = self._lease, tuple(model for model in self._order if not self._pins[model])
             for model in unused:
                 self._remove(model)
             self._device.share(self.used_bytes)
         gc.collect()  # what failed may have left cycles that hold tensors
         self._device.trim()
-        return len(unused)
+        if unused:
+            self.on_lost(unused, lease)
+        return unused
 
     def _remove(self, model: int) -> None:
         if self._at[model] is _At.HERE:

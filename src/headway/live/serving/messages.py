@@ -116,7 +116,6 @@ class Fetched(Struct, frozen=True, array_like=True, tag=3):
 
     lease: int
     model: int
-    load_ns: int
 
 
 class Rejected(Struct, frozen=True, array_like=True, tag=4):
@@ -126,6 +125,8 @@ class Rejected(Struct, frozen=True, array_like=True, tag=4):
     reason: str
     missing: tuple[int, ...] = ()
     """Of its models, those that are not there."""
+    stale: bool = False
+    """Whether it contradicts the worker's own books: nothing of it was done, and only a new process agrees again."""
 
 
 class Beat(Struct, frozen=True, array_like=True, tag=5):
@@ -137,7 +138,15 @@ class Beat(Struct, frozen=True, array_like=True, tag=5):
     """What the device reports for the process; 0: it does not say."""
 
 
-Answer: TypeAlias = Hello | Loaded | Finished | Fetched | Rejected | Beat
+class Lost(Struct, frozen=True, array_like=True, tag=6):
+    """Models were evicted without an order, because memory ran out."""
+
+    models: tuple[int, ...]
+    after: int
+    """The last lease that the worker had seen by then: an order with a later one brings its models again."""
+
+
+Answer: TypeAlias = Hello | Loaded | Finished | Fetched | Rejected | Beat | Lost
 
 ORDERS: msgspec.msgpack.Decoder[Order] = msgspec.msgpack.Decoder(Order)
 ANSWERS: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)

@@ -8,6 +8,10 @@ from headway.units import MILLISECOND, SECOND
 CUDA_CONTEXT_BYTES = 700_000_000
 """What a process with torch takes on a GPU besides its tensors (docs/background/results/h200-residency.md)."""
 
+LOCAL, RAY = "local", "ray"
+"""Engines: processes of this machine; replicas of Ray Serve."""
+GRACE = 500 * MILLISECOND
+
 
 @dataclass(frozen=True)
 class Options:
@@ -28,7 +32,7 @@ class Options:
     """What a worker's process takes on its device besides models and activations; not in the books of models."""
     timeout: int = 60 * SECOND
     """For requests that give no deadline."""
-    grace: int = 500 * MILLISECOND
+    grace: int = GRACE
     """A request that is so much late is ended; an answer that comes in between is still given."""
     hang_after: int = 2 * SECOND
     """A batch that takes this long, and ten times what its function usually takes, hangs: its worker is killed. The

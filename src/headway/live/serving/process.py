@@ -132,20 +132,26 @@ class WorkerProcess(asyncio.Protocol):
 
     def kill(self) -> None:
         """End the process at once, and the processes that it started."""
-        if self._process is not None and self._process.poll() is None:
+        if self._process is not None and self._process.returncode is None:  # else its number may be another's
             try:
                 os.killpg(self._process.pid, signal.SIGKILL)
             except ProcessLookupError:
                 self._process.kill()
+
+    def _runs(self) -> bool:
+        """Return whether the process runs; one that has ended is left as it is, so that its number stays its own."""
+        if self._process is None or self._process.returncode is not None:
+            return False
+        return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 
     async def stop(self, within_s: float = 5.0) -> None:
         """Let the process end by itself; kill it when it does not within a time."""
         self.stopping = True
         self.send(Stop())
         until = monotonic() + within_s
-        while self._process is not None and self._process.poll() is None and monotonic() < until:
+        while self._runs() and monotonic() < until:
             await asyncio.sleep(0.01)
-        self.kill()
+        self.kill()  # also what it started, where it has ended by itself
         await self.ended()
         if self._transport is not None:
             self._transport.abort()

@@ -16,7 +16,7 @@ COUNTERS = {
     "batches": "Batches that ended.",
     "loads": "Models loaded into workers' memory.",
     "moved_bytes": "Bytes of models loaded into workers' memory.",
-    "cache_hits": "Tasks whose models were all there.",
+    "cache_hits": "Models of batches and fetches that were in a worker's memory already.",
     "evictions": "Models removed from workers' memory.",
     "rejected_actions": "Decisions on a stale view, which were refused and made again.",
 }
@@ -41,6 +41,9 @@ def text_of(front: Front) -> str:
             if isinstance(value := status.get(name), int | float):
                 ending = "_total" if kind == "counter" else ""
                 lines += _family(f"headway_{name}{ending}", kind, about, [({}, value)])
+    if drift := status.get("drift"):
+        about = "What batches of a task took over what its profile says, the median of the last 256."
+        lines += _family("headway_drift_ratio", "gauge", about, [({"task": key}, drift[key]) for key in sorted(drift)])
     lines += _workers(status.get("workers"))
     ready = int(front.takes_requests)
     lines += _family("headway_ready", "gauge", "Whether requests are taken.", [({}, ready)])

@@ -70,11 +70,11 @@ def _row(row: GraphCounts) -> dict[str, Any]:
     shown: dict[str, Any] = {outcome: row.outcomes.get(outcome, 0) for outcome in EVERY_OUTCOME}
     latest = sorted(row.latest)
     for percent in (50, 99):
-        shown[f"p{percent}_ms"] = _percentile(latest, percent) / MILLISECOND if latest else None
+        shown[f"p{percent}_ms"] = percentile(latest, percent) / MILLISECOND if latest else None
     return shown
 
 
-def _percentile(values: list[int], percent: int) -> float:
+def percentile(values: list[int], percent: int) -> float:
     """Return a percentile of sorted values, interpolated linearly."""
     place = (len(values) - 1) * percent / 100
     low = int(place)

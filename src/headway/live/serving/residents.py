@@ -139,7 +139,7 @@ def _parts(name: str, build: Callable[[], Any], host: Host) -> Skeleton | None:
     header = host.header(name)
     if header is not None and (found := sketched(build)) is not None and header.matches(found.entries):
         return found
-    if (found := skeleton(build())) is None:
+    if (found := skeleton(host.built(name, build))) is None:
         host.note_object(name)
     elif header is None or not header.matches(found.entries):
         host.keep(name, found.entries, found.values())

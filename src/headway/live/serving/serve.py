@@ -14,12 +14,13 @@ from typing import Any
 
 from headway.errors import ServeError
 from headway.live.serving.control import Control
-from headway.live.serving.front import Front, Server
+from headway.live.serving.front import MOST_BODY_BYTES, Front, Server
 from headway.live.serving.keys import StoredKeys
+from headway.live.serving.loopback import is_loopback
 from headway.live.serving.place import Place
+from headway.live.serving.tokens import VARIABLE
 from headway.live.serving.values import to_json, wrapped
 
-MOST_BODY_BYTES = 64 << 20
 Say = Callable[[str], None]
 _MISSING = "HTTP needs fastapi and uvicorn, which are not installed here: pip install 'headway[serve]'"
 _KEEP_ALIVE_S = 75
@@ -67,7 +68,7 @@ async def serve(
     ``on_open`` is told when requests are taken.
     """
     with contextlib.closing(StoredKeys(doors.place.keys)) as keys:
-        url = url_of(doors.host, listener) if listener is not None else ""
+        url = url_of(doors.host, listener.getsockname()[1]) if listener is not None else ""
         facts = {"pid": os.getpid(), "started_s": round(time.time(), 3), "url": url, "folder": str(doors.place.folder)}
         front = Front(server, keys, about={**facts, **(about or {})}, examples=examples, say=say)
         end = _End()
@@ -82,6 +83,7 @@ async def serve(
                     on_open(front)
                     await end.wait()
                     await _drain(front, end, say)
+                    await server.stop()  # while callers can still be told why they get no answer
         finally:
             await control.close()
             await server.stop()
@@ -153,24 +155,19 @@ class _End:
 # --- HTTP -----------------------------------------------------------------------------------------------------------
 
 
-def check(doors: Doors) -> None:
+def check(doors: Doors, flag: str = "--host") -> None:
     """Raise ServeError for doors that cannot be opened as asked: HTTP is missing, or strangers could come in."""
     if doors.port is None:
         return
     if not is_loopback(doors.host) and not doors.token:
         raise ServeError(
-            f"--host {doors.host}: others can reach it, so it needs a token: give --token-file, or set HEADWAY_TOKEN"
+            f"{flag} {doors.host}: others can reach it, so it needs a token: give --token-file, or set {VARIABLE}"
         )
     try:
         import fastapi  # noqa: F401
         import uvicorn  # noqa: F401
     except ModuleNotFoundError:
         raise ServeError(_MISSING) from None
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether an address is one of this machine alone."""
-    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 @contextlib.contextmanager
@@ -196,9 +193,9 @@ def _listening(doors: Doors) -> Iterator[socket.socket | None]:
         yield listener
 
 
-def url_of(host: str, listener: socket.socket) -> str:
+def url_of(host: str, port: int | None) -> str:
     """Return the address that clients use."""
-    return f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 @contextlib.asynccontextmanager

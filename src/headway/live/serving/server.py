@@ -31,7 +31,7 @@ from headway.live.serving.payload import Packer, Payload
 from headway.live.serving.process import Connection, Engine
 from headway.live.serving.refining import Refining
 from headway.live.serving.refusals import retry_after_s, unpacked
-from headway.live.serving.tally import LATE, Tally, answer_of, hung, status_of_worker, too_short, what_is_late
+from headway.live.serving.tally import LATE, Tally, answer_of, hung, status_of_workers, too_short, what_is_late
 from headway.serving.actions import Action
 from headway.serving.events import Event, WorkerFailed, WorkerRecovered
 from headway.serving.policies.parts import ServingPolicy
@@ -81,7 +81,7 @@ class Server:
         self.ready = self.draining = False
         self.failure = ""
         """Why the server cannot go on; empty: it can."""
-        self._prefix = f"{payload.NAME}-{os.getpid()}-{id(self) & 0xFFFFFF:x}"
+        self._prefix = f"{payload.NAME}-{os.getpid()}-{os.urandom(4).hex()}"  # no other server ever had it
         self._host_folder = payload.FOLDER / f"{self._prefix}-host"
         self._packer = Packer(f"{self._prefix}-front" if self._engine.shares_memory else "")
         self.processes = [self._process(index) for index in range(len(state.workers))]
@@ -141,8 +141,7 @@ class Server:
             least = self.options.least_workers or len(self.processes)
             while sum(worker.hello is not None for worker in self.processes) < least:
                 if any(count for count in self.tally.worker_ends.values()):
-                    index = next(iter(self.tally.worker_ends))
-                    told = self._problems.get(index, "what it said is above")
+                    told = self._problems.get(index := next(iter(self.tally.worker_ends)), "what it said is above")
                     raise ServeError(f"worker {index} ended before it was ready: {told}")
                 if loop.time() > until:
                     raise ServeError(f"the workers are not ready within {self.options.start_within_s:g} s")
@@ -182,9 +181,14 @@ class Server:
         rmtree(self._host_folder, ignore_errors=True)
 
     def _keep(self, work: Any) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.add(task := asyncio.get_running_loop().create_task(work))
+        task.add_done_callback(self._on_task_ended)
+
+    def _on_task_ended(self, task: "asyncio.Task[None]") -> None:
+        """Fail where a mistake of ours ended a task that the server cannot do without."""
+        self._tasks.discard(task)
+        if not task.cancelled() and (problem := task.exception()) is not None:
+            self._fail(f"the server cannot go on: {type(problem).__name__}: {problem}")
 
     # --- requests ---------------------------------------------------------------------------------------------
 
@@ -206,7 +210,7 @@ class Server:
             self.tally.refused[graph] += isinstance(problem, OSError)
             future.set_exception(unpacked(problem, retry_after_s(self.state)))
             return future
-        now, given = self.clock(), deadline_ns if deadline_ns is not None else self._slos[number]
+        now, given = self.clock(), self._slos[number] if deadline_ns is None else deadline_ns
         due, who = now + given if given else 0, self.tenants.setdefault(tenant, len(self.tenants))
         request = Request(self._next_id, number, now, self._entry(), due, who, priority=priority)
         self._next_id += 1
@@ -292,7 +296,7 @@ class Server:
             self.fleet.fail(request, reason)
 
     async def _watch(self) -> None:
-        """Look at deadlines, hung workers and the tape, over and over."""
+        """Look at deadlines, hung workers and the tape, over and over; without this the server has failed."""
         while True:
             await asyncio.sleep(TICK_S)
             self._end_late()
@@ -329,6 +333,8 @@ class Server:
                 self.fleet.happen(WorkerRecovered(worker))
                 self._log(f"worker {worker} is back (process {answer.pid})")
                 self._turn()  # before anything else is heard of it: that it is gone again may come right after
+        elif isinstance(answer, Rejected) and answer.stale:  # its tasks go on elsewhere, as when a process is killed
+            self._kill(worker, f"does not agree with the server ({answer.reason})")
         elif isinstance(answer, Rejected) and answer.lease == NO_LEASE:
             self._log(f"worker {worker}: {answer.reason}")
             self._problems[worker] = answer.reason
@@ -366,9 +372,12 @@ class Server:
         late = f"is not ready within {self.options.start_within_s:g} s"
         unready = [(worker, late) for worker, until in self._restarted.items() if time > until]
         for worker, why in [*unready, *hung(self.state, self.clock(), self.options.hang_after, self.tally)]:
-            self._restarted.pop(worker, None)
-            self._log(f"worker {worker} {why}: it is killed")
-            self.processes[worker].kill()
+            self._kill(worker, why)
+
+    def _kill(self, worker: int, why: str) -> None:
+        self._restarted.pop(worker, None)
+        self._log(f"worker {worker} {why}: it is killed")
+        self.processes[worker].kill()
 
     def _on_ran(self, worker: int, batch: Batch, run_ns: int) -> None:
         """Compare what a batch took with its profile, and with what is expected by now."""
@@ -388,8 +397,5 @@ class Server:
             "open": len(fleet.open),
             **self.tally.shown(self.graphs),
             **fleet.counts(),
-            "workers": [
-                status_of_worker(self.state, index, process, beat)
-                for index, (process, beat) in enumerate(zip(self.processes, self.beats, strict=True))
-            ],
+            "workers": status_of_workers(self.state, self.processes, self.beats),
         }

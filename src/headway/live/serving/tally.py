@@ -10,6 +10,7 @@ from headway.live.serving import payload
 from headway.live.serving.messages import Beat
 from headway.live.serving.payload import Payload
 from headway.live.serving.process import Connection
+from headway.live.serving.request_counts import percentile
 from headway.serving.graph import Graph
 from headway.serving.request import Request
 from headway.serving.requeststate import DONE, Stage
@@ -54,11 +55,11 @@ class Tally:
 
     def shown(self, graphs: Sequence[str]) -> dict[str, Any]:
         """Return the counts of each graph, percentiles of the last latencies, and the drift of each function."""
-        latencies = sorted(self.latencies)
+        latencies, percents = sorted(self.latencies), (50, 90, 99)
         counted = [each.name for each in fields(self) if each.name in _OF_GRAPHS]
         return {
             "graphs": {graph: {key: getattr(self, key)[graph] for key in counted} for graph in graphs},
-            "latency_s": {f"p{percent}": _percentile(latencies, percent) for percent in (50, 90, 99)},
+            "latency_s": {f"p{each}": percentile(latencies, each) / SECOND if latencies else None for each in percents},
             "drift": {function: median(ratios) for function, ratios in self.drift.items()},
         }
 
@@ -66,14 +67,15 @@ class Tally:
 _OF_GRAPHS = ("accepted", "answered", "in_time", "late", "refused", "failed")
 
 
-def _percentile(ordered: Sequence[int], percent: int) -> float | None:
-    if not ordered:
-        return None
-    return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)] / SECOND
+def status_of_workers(
+    state: ServingState, processes: Sequence[Connection], beats: Sequence[Beat]
+) -> list[dict[str, Any]]:
+    """Return what can be seen of each worker."""
+    pairs = zip(processes, beats, strict=True)
+    return [_status_of_worker(state, index, process, beat) for index, (process, beat) in enumerate(pairs)]
 
 
-def status_of_worker(state: ServingState, index: int, process: Connection, beat: Beat) -> dict[str, Any]:
-    """Return what can be seen of one worker."""
+def _status_of_worker(state: ServingState, index: int, process: Connection, beat: Beat) -> dict[str, Any]:
     worker = state.workers[index]
     return {
         "name": worker.worker.name,

@@ -24,7 +24,7 @@ ITEM_BYTES |= dict.fromkeys(("I16", "U16", "F16", "BF16"), 2) | dict.fromkeys(("
 ITEM_BYTES |= dict.fromkeys(("I64", "U64", "F64", "C64"), 8)
 """Bytes of one number, by type as the format calls it."""
 NOTE = "headway"
-"""The note in files that headway writes: of which application they are."""
+"""The note in files that headway writes: of which server, or from what, they were made."""
 _MOST_HEADER_BYTES = 100_000_000
 _PAGE = 4096
 

@@ -5,7 +5,6 @@ which they came. Batches on the device run one after the other in the main threa
 their own; models are fetched ahead in another thread. A closed socket or SIGTERM ends the process at once.
 """
 
-import hashlib
 import os
 import signal
 import socket
@@ -16,7 +15,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
 from queue import SimpleQueue
-from time import perf_counter_ns, sleep
+from time import sleep
 from typing import Any
 
 from headway.errors import InputError
@@ -35,12 +34,14 @@ from headway.live.serving.messages import (
     Finished,
     Hello,
     Loaded,
+    Lost,
     Order,
     Rejected,
     Run,
     Setup,
     Stop,
 )
+from headway.live.serving.origins import Origins, run_stamp
 from headway.live.serving.payload import Packer
 from headway.live.serving.residents import Resident, Unprepared, prepared
 from headway.live.serving.warmup import warm_up
@@ -80,6 +81,9 @@ class Link:
         except OSError:
             os._exit(0)
 
+    def flush(self) -> None:
+        """Return when what was sent has left this process: at once, a socket has it."""
+
     def orders(self) -> Iterator[Order]:
         """Yield orders as they come; end the process when the socket is closed."""
         frames = Frames(ORDERS)
@@ -113,14 +117,16 @@ class Worker:
         self._loader = Lane(1)
         self._cpu_batches = Lane(_MOST_AT_ONCE)
         self._stopping = False
+        self._ending = threading.Lock()
+        """Held, and never given back, by the thread that ends the process."""
         threading.Thread(target=self._beat, daemon=True, name="beat").start()
 
     def _prepared(self, models: list[Model]) -> list[Resident]:
         """Return the models, ready to be loaded; workers that start together begin with different ones."""
         setup = self._setup
-        stamp = hashlib.sha256(Path(setup.app).read_bytes()).hexdigest()[:16]
-        disk = Path(setup.weights_folder) if setup.weights_folder else None
-        host = Host(Path(setup.host_folder), disk, stamp, say)
+        app, disk = Path(setup.app), Path(setup.weights_folder) if setup.weights_folder else None
+        stamp = run_stamp(app, setup.host_folder)
+        host = Host(Path(setup.host_folder), disk, stamp, say, Origins(app, models))
         found: dict[int, Resident] = {}
         for step in range(len(models)):
             at = (setup.worker + step) % len(models)
@@ -155,7 +161,8 @@ class Worker:
         self._memory.make_room()
 
     def hello(self) -> None:
-        """Say that the worker is ready."""
+        """Say that the worker is ready; from now on, also which models it had to evict by itself."""
+        self._memory.on_lost = lambda models, lease: self._link.send(Lost(models, lease))
         self._link.send(Hello(os.getpid(), self._sizes, self._device.overhead_bytes))
 
     # --- orders: in the reader's thread -------------------------------------------------------------------------
@@ -174,11 +181,11 @@ class Worker:
                     self._stopping = True
                     self._batches.put(None)
                 case Setup():
-                    self._link.send(Rejected(NO_LEASE, "the worker has its setup already"))
+                    self._link.send(Rejected(NO_LEASE, "the worker has its setup already", stale=True))
 
     def _on_run(self, order: Run) -> None:
         if self._stopping:
-            self._link.send(Rejected(order.lease, "the worker is stopping"))
+            self._link.send(Rejected(order.lease, "the worker is stopping", stale=True))
             return
         missing = False
         if order.models or order.evict:
@@ -201,21 +208,20 @@ class Worker:
     def _reserved(self, lease: int, models: tuple[int, ...], evict: tuple[int, ...]) -> bool | None:
         """Evict and reserve; return whether models must be loaded, None where it was rejected."""
         try:
-            return self._memory.reserve(models, evict)
+            return self._memory.reserve(models, evict, lease)
         except RefusedError as problem:
-            self._link.send(Rejected(lease, str(problem)))
+            self._link.send(Rejected(lease, str(problem), stale=True))
             return None
 
     # --- models: in the loader's thread -------------------------------------------------------------------------
 
     def _fetch(self, order: Fetch) -> None:
-        began = perf_counter_ns()
         problem = self._loaded((order.model,))
         self._memory.release((order.model,))
         if problem:
             self._link.send(Rejected(order.lease, problem, self._memory.missing((order.model,))))
         else:
-            self._link.send(Fetched(order.lease, order.model, perf_counter_ns() - began))
+            self._link.send(Fetched(order.lease, order.model))
 
     def _load_ahead(self, order: Run) -> None:
         """Load the models of a batch before its turn; what goes wrong is found again, and said, when its turn is."""
@@ -252,7 +258,7 @@ class Worker:
         models = self._memory.values(order.models)
         name, function = self._setup.functions[order.function], self._functions[order.function]
         wait = self._device.wait if order.slices else _nothing  # a batch on CPUs alone waits for no other's kernels
-        batch = Batch(order, name, function, models, self._make_room, wait)
+        batch = Batch(order, name, function, models, self._memory.make_room, wait)
         answer = batch.run(self._packer)
         if order.models:
             self._memory.release(order.models)
@@ -260,17 +266,16 @@ class Worker:
             self._end_if_faulty(answer)
         self._link.send(answer)
 
-    def _make_room(self) -> None:
-        self._memory.make_room()
-
     def _end_if_faulty(self, answer: Finished | None = None) -> None:
         """End this process where it can no longer use the device: another is started.
 
         Tasks that did it fail: their answer is sent. Others go to another worker, as when a process is killed.
         """
         if (fault := self._device.fault()) is not None:
+            self._ending.acquire()  # for good: no other thread ends the process before the answer has left
             if answer is not None and fault.is_own:
                 self._link.send(answer)
+                self._link.flush()
             say(f"{fault.reason}: this worker ends")
             os._exit(1)
 
@@ -299,7 +304,7 @@ def serve(handle: int) -> None:
     workers: SimpleQueue[Worker] = SimpleQueue()
     threading.Thread(target=_read, args=(link, setups, workers), daemon=True, name="orders").start()
     try:
-        worker = _prepared(link, setups.get())
+        worker = prepared_worker(link, setups.get())
     except Exception as problem:  # noqa: BLE001 - the user's file; the server says it
         if not isinstance(problem, InputError):  # its line says all
             traceback.print_exc(file=sys.stderr)
@@ -316,7 +321,8 @@ def serve(handle: int) -> None:
     os._exit(0)  # whatever threads user code left
 
 
-def _prepared(link: Link, setup: Order) -> Worker:
+def prepared_worker(link: Link, setup: Order) -> Worker:
+    """Return a worker that is ready for orders, warm where that is asked for."""
     if not isinstance(setup, Setup):
         raise RefusedError(f"{type(setup).__name__} came before Setup")
     if setup.cpus:
