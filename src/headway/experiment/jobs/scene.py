@@ -304,8 +304,7 @@ def _past(made: Arrivals, jobs: Sequence[Job], dates: Calendar | None, notes: Se
     """Return what the log says of the past of the jobs that are left."""
     return Past(
         source=made.format,
-        begins=dates.written() if dates else "",
-        zone=dates.zone if dates else "",
+        **({"begins": dates.written(), "zone": dates.zone} if dates else {}),
         carried=sum(1 for job in jobs if job.name in made.carried) if made.carried else 0,
         waits=[made.waits.get(job.name, NEVER) for job in jobs] if made.waits else [],
         reasons=[made.reasons.get(job.name, "") for job in jobs] if made.reasons else [],
