@@ -11,8 +11,10 @@ from headway.errors import ExperimentError, InfeasibleJobError, TraceError
 from headway.files import stamp
 from headway.formats.dates import Calendar
 from headway.formats.training import cluster_table
+from headway.formats.training.past import NEVER, Past
 from headway.formats.training.settings import TraceTable, check_synergy, check_synthetic, span
 from headway.traces.build import altered
+from headway.traces.slurm import NAME as SLURM
 from headway.traces.trace import Trace, dropped_note
 from headway.traces.window import between, dated, recorded_waits
 from headway.training.admissible import Infeasible, infeasible
@@ -199,3 +201,18 @@ def unknown_licences(cluster: Cluster, jobs: Sequence[Job], waits: Mapping[str, 
         for name, (count, waited) in found.items()
         if name not in known
     ]
+
+
+def past_of(made: Arrivals, jobs: Sequence[Job], dates: Calendar | None, notes: Sequence[str], *, site: bool) -> Past:
+    """Return what the log says of the past of the jobs that are left."""
+    return Past(
+        source=made.format,
+        begins=dates.written() if dates else "",
+        zone=dates.zone if dates else "",
+        carried=sum(1 for job in jobs if job.name in made.carried) if made.carried else 0,
+        waits=[made.waits.get(job.name, NEVER) for job in jobs] if made.waits else [],
+        reasons=[made.reasons.get(job.name, "") for job in jobs] if made.reasons else [],
+        ran=[made.ran.get(job.name, NEVER) for job in jobs] if made.ran else [],
+        caveats=list(notes) if made.format == SLURM else [],
+        site=site,
+    )

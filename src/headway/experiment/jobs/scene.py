@@ -22,6 +22,7 @@ from headway.experiment.jobs.arrivals import (
     check_span,
     feasible,
     label,
+    past_of,
     source,
     unknown_licences,
     without,
@@ -48,7 +49,7 @@ from headway.formats.slurm.records import SiteRules
 from headway.formats.slurm.site import told
 from headway.formats.training import cluster_file, cluster_table
 from headway.formats.training.dated_table import shifted
-from headway.formats.training.past import NEVER, Past
+from headway.formats.training.past import Past
 from headway.formats.training.settings import Experiment, PolicyTable
 from headway.metrics.training.cost import rates
 from headway.metrics.training.window import Window, check_texts, window_of
@@ -57,7 +58,6 @@ from headway.sim.faults import Faults
 from headway.sim.resume import Moment
 from headway.sim.training import SimulatedCluster
 from headway.traces.native import write_workload
-from headway.traces.slurm import NAME as SLURM
 from headway.training.audit import audit
 from headway.training.cluster import Cluster
 from headway.training.dependency_check import check_dependencies, within_workload
@@ -284,8 +284,7 @@ def prepare(experiment: Experiment) -> JobsScene:
     since = None if begins is None else begins.begins
     notes += map(str, concerns(read.unread, jobs, made.waits, cluster.tenants, since))
     notes += unknown_licences(cluster, jobs, made.waits)
-    past = _past(made, jobs, begins, notes)
-    past.site = experiment.policy.name.startswith(SITE) and not read.changed
+    past = past_of(made, jobs, begins, notes, site=experiment.policy.name.startswith(SITE) and not read.changed)
     window_of(jobs, measure.jobs, measure.warmup, past.carried)
     return JobsScene(_resolved(experiment, cluster), cluster, jobs, tuple(notes), skipped, past=past, site=read.site)
 
@@ -298,19 +297,6 @@ def _begins(made: Arrivals, gone: set[str]) -> Calendar | None:
 def _first_left(made: Arrivals, gone: set[str]) -> int:
     """Return when the first of the jobs that are left was submitted."""
     return next((job.submit for job in made.jobs if label(job) not in gone), 0)
-
-
-def _past(made: Arrivals, jobs: Sequence[Job], dates: Calendar | None, notes: Sequence[str]) -> Past:
-    """Return what the log says of the past of the jobs that are left."""
-    return Past(
-        source=made.format,
-        **({"begins": dates.written(), "zone": dates.zone} if dates else {}),
-        carried=sum(1 for job in jobs if job.name in made.carried) if made.carried else 0,
-        waits=[made.waits.get(job.name, NEVER) for job in jobs] if made.waits else [],
-        reasons=[made.reasons.get(job.name, "") for job in jobs] if made.reasons else [],
-        ran=[made.ran.get(job.name, NEVER) for job in jobs] if made.ran else [],
-        caveats=list(notes) if made.format == SLURM else [],
-    )
 
 
 def _resolved(experiment: Experiment, cluster: Cluster) -> Experiment:

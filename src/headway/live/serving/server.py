@@ -100,8 +100,6 @@ class Server:
         self._deadlines: list[tuple[int, int]] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
-    # --- start and stop ---------------------------------------------------------------------------------------
-
     def _process(self, index: int) -> Connection:
         options, catalogue = self.options, self.state.catalogue
         booked_bytes = self.state.workers[index].worker.gpu.memory_bytes
