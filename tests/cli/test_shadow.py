@@ -64,6 +64,14 @@ def test_looks_taken_together_and_one_by_one_leave_the_same_run(place: Path, cal
     assert (code, json.loads(out)["digest"]) == (0, whole["digest"]), "the report alone"
 
 
+def test_a_folder_may_be_called_as_its_policy_is(place: Path, call: Call) -> None:
+    for policy in ("site", "fifo+easy"):
+        words = ("shadow", paths(place)[2], *site.flags(place), "--policy", policy, "-o", f"{policy}+", "--json")
+        code, out, err = call(*words)
+        assert code == 0, err
+        assert json.loads(out)["error_mean_s"] is not None
+
+
 def test_its_folder_is_a_run_that_other_commands_read(place: Path, call: Call) -> None:
     call("shadow", *paths(place)[:3], *site.flags(place), "--policy", "srtf", "-o", "run")
     code, out, _ = call("shadow", "-o", "run")

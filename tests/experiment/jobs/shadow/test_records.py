@@ -88,6 +88,9 @@ def test_a_requeued_job_is_one_job_that_goes_on(tmp_path: Path) -> None:
     add(records, whole(10, row("1", "RUNNING", 0)))
     add(records, whole(20, row("1", "PENDING", submit=15)))
     assert jobs_of(records, tmp_path) == {"1": (3600, 1)}, "how long the next attempt runs is not known"
+    stopped = records.rows["1", str(START)]
+    assert (stopped["State"], stopped["End"]) == ("PREEMPTED", str(START + 15)), "when it was submitted again"
+    assert records.unseen == 0
     add(records, whole(90, row("1", "COMPLETED", 30, submit=15, End=str(START + 80), ElapsedRaw="50")))
     assert jobs_of(records, tmp_path) == {"1": (50, -1)}
 

@@ -27,6 +27,7 @@ from headway.experiment.measured import numbers
 from headway.experiment.python_input import put_settings
 from headway.files import write_whole
 from headway.formats import toml
+from headway.formats.slurm import site as slurm_site
 from headway.formats.training.settings import Experiment
 from headway.live.own_folder import held
 from headway.plugins import SITE as SITE_PREFIX, anchored
@@ -158,7 +159,10 @@ def policy_named(folder: Path, settings: Settings, policy: str) -> str:
         return policy
     if not settings.config:
         raise TapeError("--policy site: nothing tells the site's settings: give --config with slurm.conf")
-    return f"{SITE_PREFIX}{folder / SITE_FOLDER / settings.config}"
+    path = str(folder / SITE_FOLDER / settings.config)
+    if any(mark in path for mark in "+("):  # which would end the file's name in a policy's
+        return slurm_site.read(path).policy
+    return f"{SITE_PREFIX}{path}"
 
 
 @contextmanager

@@ -131,17 +131,20 @@ class Records:
         return old is not None and {**old, **row, "Priority": ""} == {**old, "Priority": ""}
 
     def _missed(self, look: Look) -> list[Row]:
-        """Return the ends of jobs that a whole listing no longer has."""
+        """Return the ends of jobs that a whole listing no longer has.
+
+        One that was requeued is listed with its new submission: that is when it was stopped.
+        """
         seen = {_key(row) for row in look.rows}
-        numbers = {key[0] for key in seen}
+        again = {key[0]: parsed(key[1]) for key in sorted(seen)}
         gone = []
         for key in self.open:
             if key not in seen:
                 row = self.rows[key]
-                waits = _waits(row)
-                again = key[0] in numbers  # it was requeued, and is listed with its new submission
-                state = "PREEMPTED" if again else "CANCELLED" if waits else "COMPLETED"
-                gone.append({**row, **_end(row, look, waits=waits), "State": state, "Comment": ASSUMED})
+                stopped = again.get(key[0])
+                state = "PREEMPTED" if stopped is not None else "CANCELLED" if _waits(row) else "COMPLETED"
+                told = {"State": state} if stopped is not None else {"State": state, "Comment": ASSUMED}
+                gone.append({**row, **_end(row, stopped or look.at, look.instants), **told})
         return gone
 
     def add(self, look: Look) -> None:
@@ -243,13 +246,12 @@ def is_settled(row: Row) -> bool:
     return not is_open(row) and row.get("Comment") != ASSUMED
 
 
-def _end(row: Row, look: Look, *, waits: bool) -> Row:
-    """Return the cells of a job that ended, as far as anybody knows, at a look."""
-    if waits:
-        return {"Start": "", "End": written(look.at, look.instants), "ElapsedRaw": "0", "Elapsed": ""}
-    start = parsed(row.get("Start", ""))
-    ran = max(0, look.at - start) // SECOND if start is not None else 0
-    return {"End": written(look.at, look.instants), "ElapsedRaw": str(ran), "Elapsed": ""}
+def _end(row: Row, at: int, instants: bool) -> Row:
+    """Return the cells of a job that ended, as far as anybody knows, at a time."""
+    start = None if _waits(row) else parsed(row.get("Start", ""))
+    ran = max(0, at - start) // SECOND if start is not None else 0
+    begun = {} if start is not None else {"Start": ""}
+    return {**begun, "End": written(at, instants), "ElapsedRaw": str(ran), "Elapsed": ""}
 
 
 def written(time: int, instants: bool) -> str:
