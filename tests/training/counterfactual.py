@@ -83,7 +83,7 @@ def _unreserve(world: TrainingState, policy: ComposedPolicy, js: JobState) -> No
 
 
 def _lift(world: TrainingState, policy: ComposedPolicy, js: JobState, lifted: set[str]) -> None:
-    """As if limits of these names were not for this job."""
+    """As if limits of these names were no matter for this job: it still waits apart from jobs without limits."""
     assert world.limits is not None
     assert js.limits is not None
     world.limits.dequeue(world.queue, js)
@@ -91,11 +91,7 @@ def _lift(world: TrainingState, policy: ComposedPolicy, js: JobState, lifted: se
     kept = [(bound, held) for bound, held in kept if bound[0].rule.name not in lifted]
     if world.limits.outside.get(js.id) is js and any(each.rule.name in lifted for each in js.limits.submitted):
         del world.limits.outside[js.id]
-    js.limits = (
-        LimitClass(world.limits, -2, tuple(bound for bound, _ in kept), tuple(held for _, held in kept))
-        if kept
-        else None
-    )
+    js.limits = LimitClass(world.limits, -2, tuple(bound for bound, _ in kept), tuple(held for _, held in kept))
     js.lane = policy.lane(js)
     world.enqueue(js)
 
