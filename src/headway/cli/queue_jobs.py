@@ -149,9 +149,16 @@ def _over(place: Place, job: str, run: int | None) -> str:
     found = _job(past, now_s, job)
     if found.state not in (WAITING, RUNNING, ENDING):
         return found.state
-    if not alone or any(runs_still(place.run(past.run), each["lease"]) for each in found.leases):
+    if not alone or not _is_local(past) or any(runs_still(place.run(past.run), each["lease"]) for each in found.leases):
         return ""
     return f"job {job} does not run, and no queue runs in {place.folder}: {place.how_to_start}"
+
+
+def _is_local(past: Past) -> bool:
+    """Return whether programs of a run are processes of this machine: whether one is there can be seen."""
+    from headway.experiment.jobs.live import LOCAL, kept
+
+    return kept(past).experiment.run.engine == LOCAL
 
 
 def _tell_of_errors(printed: Path, wrote: Path, errors: bool) -> None:
