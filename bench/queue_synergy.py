@@ -69,15 +69,15 @@ def rates(logs: list[Path], seconds: float) -> list[float]:
     return [(points[-1][1] - points[1][1]) / (points[-1][0] - points[1][0]) for points in seen]
 
 
-def quotas(run: int, leases: int) -> list[float]:
+def quotas(place: Path, leases: int) -> list[float]:
     """Return the CPUs that the control groups of leases allow."""
-    groups, why = cgroups.found(f"headway-queue-{run}")
+    groups, why = cgroups.found(name := cgroups.name_of(place, 1))
     if groups is None:
         raise SystemExit(why)
     found = []
     for lease in range(1, leases + 1):
-        place = next(parent / f"headway-queue-{run}-{lease}" for parent in groups._parents)
-        v1, v2 = place / "cpu.cfs_quota_us", place / "cpu.max"
+        group = next(parent / f"{name}-{lease}" for parent in groups._parents)
+        v1, v2 = group / "cpu.cfs_quota_us", group / "cpu.max"
         found.append(int((v2 if v2.exists() else v1).read_text().split()[0]) / 100_000)
     return found
 
@@ -94,7 +94,7 @@ def divided(division: str, folder: Path, profiles: dict[str, Path], seconds: flo
             words = ("--folder", str(place), "--profile", name, "--name", name, "--", *program(name, folder))
             headway("queue", "submit", *words)
         measured = rates([logs_of(Place(place).run(1), job)[0] for job in range(len(names))], seconds)
-        granted = quotas(1, len(names))
+        granted = quotas(place, len(names))
     finally:
         headway("queue", "stop", "--kill", "--now", "--folder", str(place))
     return [

@@ -144,3 +144,9 @@ def test_the_rest_of_a_program_follows_from_its_pace() -> None:
     assert pace.tells(200, 1000, 500)
     assert not pace.tells(201, 1000, 500)  # it was told a moment ago
     assert not Pace(0, 0.0).tells(10**12, 1050, 1000)
+
+
+def test_no_two_queues_of_a_machine_have_groups_of_one_name(tmp_path: Path) -> None:
+    names = {cgroups.name_of(tmp_path / folder, run) for folder in ("a", "b") for run in (1, 2)}
+    assert len(names) == 4
+    assert cgroups.name_of(tmp_path / "a", 1) in names  # a queue that is taken up finds its own

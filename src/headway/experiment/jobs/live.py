@@ -148,7 +148,7 @@ def queue_of(place: Place, store: Store, past: Past, found: Machine, log: Callab
     settings = kept(past)
     scene = scene_of(settings, past.jobs)
     state, policy = rebuilt(scene, past.tape, log)
-    groups, why = cgroups.found(f"headway-queue-{past.run}")
+    groups, why = cgroups.found(cgroups.name_of(place.folder, past.run))
     if why:
         log(why)
     programs: list[Program] = []

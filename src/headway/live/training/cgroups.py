@@ -5,7 +5,9 @@ their CPUs are then kept by affinity alone, and their memory by nothing.
 """
 
 import contextlib
+import os
 from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 
 from headway.live.training.engine import Order
@@ -58,6 +60,11 @@ class Cgroups:
         for parent in self._parents:
             with contextlib.suppress(OSError):
                 (parent / f"{self._name}-{lease}").rmdir()
+
+
+def name_of(folder: Path, run: int) -> str:
+    """Return what the groups of a queue's run are called: no two queues of a machine have one name."""
+    return f"headway-queue-{sha256(os.fsencode(folder.absolute())).hexdigest()[:10]}-{run}"
 
 
 def found(name: str, root: Path = ROOT, mine: Path = Path("/proc/self/cgroup")) -> tuple[Cgroups | None, str]:
