@@ -56,6 +56,7 @@ BACKFILLS = (
     "srtf+conservative",
     "sjf+conservative(depth=3,interval=10m)",
     "drf+conservative(depth=10)",
+    "fifo+conservative(slurm=true)",
     "tetris+fit",
     "priority+easy+preempt",
     "fifo+easy+round(2m)",
@@ -87,6 +88,7 @@ LIMITED = (
     *(
         "multifactor+easy",
         "multifactor(fair_tree=true)+conservative",
+        "multifactor(fair_tree=true)+conservative(interval=20s,slurm=true)+consecutive",
         "priority+preempt+fit",
         "tiresias",
         "fifo+round(5m)",

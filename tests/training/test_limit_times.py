@@ -150,3 +150,23 @@ def _beyond(run: Run, rule: LimitRule, unit: int) -> list[int]:
             if held * unit > rule.most_at(time):
                 found.append(number)
     return found
+
+
+GPU_SECOND = 1000 * SECOND
+
+
+@pytest.mark.parametrize("policy", ["fifo", "fifo+conservative(interval=0s)"])
+@pytest.mark.parametrize(
+    ("rule", "at"),
+    [
+        (LimitRule("used", "gpu_time", 160 * GPU_SECOND, where=(("user", "u"),)), 40),
+        (LimitRule("used", "gpu_time", 160 * GPU_SECOND, where=(("user", "u"),), half_life=100 * SECOND), 47),
+        (LimitRule("used", "gpu_time", 1000 * GPU_SECOND, where=(("user", "u"),), half_life=100 * SECOND), 150),
+    ],
+)
+def test_a_limit_that_is_used_up_lets_those_behind_start_though_nothing_else_happens(
+    policy: str, rule: LimitRule, at: int
+) -> None:
+    jobs = [job(0, 100, 4, user="u"), job(1, 50, 8, user="u"), job(2, 300, 4, user="v")]
+    assert starts(ran(policy, jobs)) == {0: 0, 1: 100, 2: 150}
+    assert int(starts(ran(policy, jobs, rule))[2]) == at

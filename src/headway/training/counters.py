@@ -117,6 +117,10 @@ class Counter:
         """Return when so much fits by time alone, after now; ``NEVER``: only once a job stops, or not at all."""
         return NEVER
 
+    def closes(self, now: int, amount: int) -> int:
+        """Return when so much, which fits, fits no longer by time alone; ``NEVER`` where it always will."""
+        return NEVER
+
 
 class Alone(Counter):
     """The counter of a rule about single jobs: nobody else adds to it."""
@@ -183,6 +187,11 @@ class Promised(Counter):
             if (entry := self._until.get(job)) is not None and entry[0] == end:
                 self._leave(job)
         return self._sum - self._width * now
+
+    @property
+    def width(self) -> int:
+        """Return by how much it falls in each nanosecond."""
+        return self._width
 
     def _enter(self, job: int, weight: int, end: int) -> None:
         self._until[job] = end, weight
@@ -307,6 +316,20 @@ class Used(Counter):
             return NEVER
         time = now + half_life * log2((used - floor_value) / (room - floor_value))
         return max(now // _LOOK_AGAIN + 1, ceil(time / _LOOK_AGAIN)) * _LOOK_AGAIN
+
+    def closes(self, now: int, amount: int) -> int:
+        """Return when so much no longer fits if no job starts or stops, and none runs into its time limit."""
+        room, half_life, rate = self.most - amount, self.rule.half_life, self._rate
+        if self._promised is not None:
+            room -= self._promised.level(now)
+            rate -= self._promised.width
+        if rate <= 0 or not half_life:
+            return NEVER if rate <= 0 else max(now + 1, now + (room - self.used(now)) // rate + 1)
+        floor_value, used = rate * (half_life / log(2)), self._decayed(now)
+        if floor_value <= room:
+            return NEVER
+        time = now + half_life * log2((floor_value - used) / (floor_value - room)) if used < room else now
+        return (max(now, ceil(time)) // _LOOK_AGAIN + 1) * _LOOK_AGAIN
 
 
 class Submitted(Alone):

@@ -368,6 +368,10 @@ class Limits:
             times.append(change)
         return min(times, default=NEVER)
 
+    def closes(self) -> int:
+        """Return when somebody who may start is held back by time alone; ``NEVER`` where nobody is."""
+        return min([each.closes(self.now, amount) for each in self.timed for amount in each.open], default=NEVER)
+
     def _fill(self, queue: Queue, counter: Counter) -> bool:
         if not counter.open:
             return False

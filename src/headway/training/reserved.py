@@ -180,8 +180,11 @@ def moves_with_time(state: "TrainingState") -> bool:
 
 
 def opens(now: int, state: "TrainingState") -> int:
-    """Return when time alone may next let somebody go who is held back; ``NEVER`` where it lets nobody."""
+    """Return when time alone may next let somebody go who is held back, or hold somebody back for whom others wait;
+    ``NEVER`` where it does not."""
     time = NEVER if state.limits is None else state.limits.opens()
+    if state.limits is not None and state.queue.size > 1:
+        time = min(time, state.limits.closes())
     if state.reserved is None or len(state.jobs) == len(state.running):
         return time
     return min(time, state.reserved.opens(now))

@@ -79,6 +79,8 @@ class TrainingState:
         """Grows whenever resources are given back: by as many GPUs at least, and by one at least."""
         self.tenures = 0
         """Grows whenever a job starts, moves or stops."""
+        self.returns = 0
+        """Grows whenever a job that was stopped waits again."""
         self.lease = self.refreshed = 0
         self.journal: Callable[[Row], None] = _nowhere
         self.divides = arrangement.divides
@@ -259,6 +261,7 @@ class TrainingState:
 
     def wait(self, now: int, js: JobState) -> None:
         """Put a job that was stopped back into the queue."""
+        self.returns += 1
         js.since = now
         if self.reserved is not None:
             self.reserved.look(now, js, self._eligible[js.job.partition, js.job.gpu_types])

@@ -57,7 +57,8 @@ def transferred(
     """
     new = TrainingState(cluster, to_come=old.to_come, arrangement=policy, speed=speed, costs=costs)
     new.lease, new.refreshed, new.journal, new.grants = old.lease, old.refreshed, old.journal, old.grants
-    new.changes, new.releases, new.tenures = old.changes + 1, old.releases + UNCOUNTED, old.tenures + 1
+    new.changes, new.releases = old.changes + 1, old.releases + UNCOUNTED
+    new.tenures, new.returns = old.tenures + 1, old.returns + 1
     _keep_accounts(old, new)
     policy.bind(new)
     for node in members(new.pool.everywhere & ~old.pool.schedulable):

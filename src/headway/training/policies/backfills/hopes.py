@@ -52,6 +52,8 @@ class Waiting:
         """Jobs that have started since the last time: should they wait again, they take another time."""
         self.longest = 0
         """Length of the longest job so far."""
+        self._last = self._returns = -1
+        """The last job that came, and ``returns`` of the state, the last time."""
         self._single: dict[Shape, bool] = {}
         """Whether a job goes on one node or waits."""
 
@@ -60,22 +62,32 @@ class Waiting:
         for job in self.started:
             self._leave(job)
         self.started.clear()
-        waiting = state.jobs.keys() - state.running.keys()
-        if waiting == self.shape.keys():
+        jobs, running, shapes = state.jobs, state.running, self.shape
+        for job in reversed(jobs):  # the last to come come last
+            if job == self._last:
+                break
+            if job not in running and job not in shapes:
+                self._come(now, state, jobs[job])
+        self._last = next(reversed(jobs), -1)
+        if self._returns == state.returns and len(shapes) == len(jobs) - len(running):
             return
-        for job in self.shape.keys() - waiting:
+        self._returns = state.returns
+        waiting = jobs.keys() - running.keys()
+        for job in shapes.keys() - waiting:
             self._leave(job)
-        for job in waiting - self.shape.keys():
-            js = state.jobs[job]
-            shape = self.shape[job] = _shape(js)
-            length = self.length[job] = length_of(js, now)
-            insort(self.lengths.setdefault(shape, []), (length, job))
-            self.longest = max(self.longest, length)
-            if js.gpu_milli < 1000:
-                self.shares.add(job)
-            partition = js.job.partition if state.cluster.partitions else ""
-            if self.regions.get(js.eligible) != self.region_of.get(partition) or partition not in self.region_of:
-                self._join(partition, js.eligible)
+        for job in waiting - shapes.keys():
+            self._come(now, state, jobs[job])
+
+    def _come(self, now: int, state: TrainingState, js: JobState) -> None:
+        shape = self.shape[js.id] = _shape(js)
+        length = self.length[js.id] = length_of(js, now)
+        insort(self.lengths.setdefault(shape, []), (length, js.id))
+        self.longest = max(self.longest, length)
+        if js.gpu_milli < 1000:
+            self.shares.add(js.id)
+        partition = js.job.partition if state.cluster.partitions else ""
+        if self.regions.get(js.eligible) != self.region_of.get(partition) or partition not in self.region_of:
+            self._join(partition, js.eligible)
 
     def _leave(self, job: int) -> None:
         if (shape := self.shape.pop(job, None)) is not None:
