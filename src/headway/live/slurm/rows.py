@@ -12,7 +12,7 @@ FIELDS = (
     *("JobID", "ArrayJobID", "ArrayTaskID", "State", "Reason", "UserName", "Account", "Partition", "QOS"),
     *("PriorityLong", "SubmitTime", "EligibleTime", "StartTime", "EndTime", "TimeLimit", "NodeList", "ReqNodes"),
     *("NumNodes", "NumCPUs", "MinMemory", "tres-alloc", "Requeue", "BatchFlag", "RestartCnt", "exit_code"),
-    *("Reservation", "Name", "Comment"),
+    *("Reservation", "Name", "Comment", "tres-per-node", "tres-per-job"),
 )
 """Fields that ``squeue`` is asked for, by its own names."""
 RUNNING = ("RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING")
@@ -62,6 +62,9 @@ class JobRow:
     reservation: str
     name: str
     comment: str
+    per_node: str = ""
+    """What it asks for on each node, as Slurm writes it: ``gres:gpu:a100:2``."""
+    per_job: str = ""
 
     @property
     def waits(self) -> bool:
@@ -151,6 +154,8 @@ def _job(cell: dict[str, str], resources: cells.Resources) -> JobRow:
         reservation=_text(cell["Reservation"]),
         name=cell["Name"],
         comment=_text(cell["Comment"]),
+        per_node=_text(cell["tres-per-node"]),
+        per_job=_text(cell["tres-per-job"]),
     )
 
 

@@ -131,7 +131,7 @@ def test_dumps_in_the_wrong_order_and_of_another_clock_are_refused(tmp_path: Pat
         records.fresh(dump(tmp_path, "wall", wall))
 
 
-def test_a_row_of_squeue_is_one_of_sacct() -> None:
+def test_a_row_of_squeue_is_one_of_sacct(tmp_path: Path) -> None:
     cells = dict.fromkeys(FIELDS, "") | {
         "JobID": "12",
         "ArrayJobID": "12",
@@ -152,6 +152,7 @@ def test_a_row_of_squeue_is_one_of_sacct() -> None:
         "NumNodes": "2",
         "NumCPUs": "16",
         "tres-alloc": "cpu=16,mem=64G,node=2,gres/gpu=4,gres/gpu:a100=4",
+        "tres-per-node": "gres:gpu:2",
     }
     (job,) = rows_of_squeue("".join(f"{value}#" for value in cells.values()), "#")
     made = plain(row_of(job))
@@ -161,6 +162,11 @@ def test_a_row_of_squeue_is_one_of_sacct() -> None:
     assert made["Submit"] == "1772323200"
     assert "End" not in made, "of a job that runs it is a forecast"
     assert "ReqTRES" not in made, "what it asked for was seen while it waited"
+    records = Records()
+    add(records, Look(1_772_323_300 * SECOND, "slurm", "", [made], whole=True, instants=True))
+    (tmp_path / "table.txt").write_text(records.table())
+    (read,) = load(tmp_path / "table.txt", "slurm-queue").jobs
+    assert (read.gpus, read.nodes, read.gpu_types) == (4, 2, ()), "it got a100s, and insisted on none"
 
 
 @settings(max_examples=30, deadline=None)

@@ -106,6 +106,8 @@ def row_of(job: JobRow) -> Row:
         "NodeList": ",".join(job.nodes),
         "Restarts": str(job.restarts),
         "Reservation": job.reservation,
+        "ReqGRES": job.per_node,
+        "JobGRES": job.per_job,
         **{name: str(int(value)) for name, value in times.items() if value is not None},
         **elapsed,
         **held,
