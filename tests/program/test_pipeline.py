@@ -1,6 +1,7 @@
 """Models, tasks and graphs of a user's own pipeline: what they hold, what ``>>`` means, and every misuse."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -70,6 +71,9 @@ def test_models_and_tasks_hold_what_was_said_and_can_be_called() -> None:
     assert (vit.name, vit.memory_bytes, vit()) == ("vit", 1_700_000_000, "vit")
     assert (small.name, small.memory_bytes) == ("small", None)
     assert hw.model(memory=1024, name="named")(lambda: 1).name == "named"
+    assert vit.files is None
+    assert hw.model(name="reads", files=["a.pt", Path("b")])(lambda: 1).files == ("a.pt", "b")
+    assert hw.model(name="reads", files=[])(lambda: 1).files == ()
     assert isinstance(caption, Task)
     assert (caption.name, caption.models, caption.max_batch, caption.cpus) == ("caption", (vit, small), 8, 2)
     assert (caption.slices, speak.slices) == (1, 0)
@@ -158,6 +162,8 @@ def test_a_graph_without_tasks_or_with_something_else_is_refused() -> None:
     [
         (lambda: hw.graph("g", speak, deadline="1s"), "hw.graph: unknown keyword 'deadline'"),
         (lambda: hw.task(modles=[vit]), "hw.task: unknown keyword 'modles'; did you mean 'models'?"),  # type: ignore[call-overload]
+        (lambda: hw.model(name="m", files="a.pt")(str), "model m: files is 'a.pt': write a list"),
+        (lambda: hw.model(name="m", files=[""])(str), "model m: files: '' is no path of a file or folder"),
         (lambda: hw.model(size="1GB"), "hw.model: unknown keyword 'size'"),  # type: ignore[call-overload]
     ],
 )

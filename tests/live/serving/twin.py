@@ -93,4 +93,4 @@ class Played:
             self.at(max(batch.end, now + 1), lambda: self.fleet.on_answer(worker, done))
         elif isinstance(order, Fetch):
             ready = max(self.state.workers[worker].memory.ready[order.model], now + 1)
-            self.at(ready, lambda: self.fleet.on_answer(worker, Fetched(order.lease, order.model, 0)))
+            self.at(ready, lambda: self.fleet.on_answer(worker, Fetched(order.lease, order.model)))
