@@ -1,6 +1,6 @@
 """Pairs of programs on one GPU: the one above alone, under MPS, MPS with priority, headway's gate, time slicing.
 
-    scripts/gpu-share slicing pairs fresh|coverage|dial|kills|commands|report [--state FOLDER] [--budget SECONDS]
+    scripts/gpu-share slicing pairs known new fresh|coverage|dial|kills|commands|report [--state FOLDER] [--budget SECONDS]
 
 A pair is a line of ``pairs.jsonl``; what is there is not measured again, so a run that was stopped goes on.
 """
@@ -221,6 +221,13 @@ def dial(state: Path, budget_s: float) -> None:
             keep(state / "dial.jsonl", {**row, "slo": slo}, f"{slo} {line(row)}")
 
 
+def dialled(given: argparse.Namespace, budget_s: float, which: str) -> None:
+    """Pairs that the dial meets for the first time, its own figure beside the one from outside."""
+    from bench import gpu_share_aa_programs, gpu_share_dial
+
+    gpu_share_dial.pairs(given.state, budget_s, getattr(gpu_share_aa_programs, which), given, keep)
+
+
 def killed(state: Path, budget_s: float) -> None:
     """Thirty programs and brokers die beside a latency-critical program."""
     from bench.gpu_share_kills import kills
@@ -261,6 +268,8 @@ PARTS: dict[str, Callable[[argparse.Namespace, float], None]] = {
     "both": lambda given, left: pairs(given.state, left, _todo(given, PAIRS + FRESH), given),
     "slicing": lambda given, left: slices(given.state, left, _todo(given, PAIRS)),
     "dial": lambda given, left: dial(given.state, left),
+    "known": lambda given, left: dialled(given, left, "PAIRS"),
+    "new": lambda given, left: dialled(given, left, "NEW_PAIRS"),
     "kills": lambda given, left: killed(given.state, left),
     "commands": lambda given, left: commanded(given.state, left),
     "coverage": lambda given, left: coverage(given.state),
@@ -281,6 +290,8 @@ def main() -> None:
     parser.add_argument("--only", help="HIGH+LOW;HIGH+LOW")
     parser.add_argument("--group", choices=list(GROUPS), help="half of the programs above")
     parser.add_argument("--seconds", type=float, default=4.8, help="a pair and pause, without MPS's blocks")
+    parser.add_argument("--pair-seconds", type=float, default=40.0, help="known, new: a pair under the dial")
+    parser.add_argument("--no-mps", dest="mps", action="store_false", help="known, new: without plain MPS beside it")
     parser.add_argument("--slo", type=float, default=1.05, help="slow-down aimed at")
     given = parser.parse_args()
     given.state.mkdir(parents=True, exist_ok=True)
