@@ -1,6 +1,6 @@
 """Pairs of programs on one GPU: the one above alone, under MPS, MPS with priority, headway's gate, time slicing.
 
-    scripts/gpu-share slicing pairs known new fresh|coverage|dial|kills|commands|report [--state FOLDER] [--budget SECONDS]
+    scripts/gpu-share slicing pairs|fresh|known|new|coverage|dial|kills|commands|report [--state FOLDER] [--budget S]
 
 A pair is a line of ``pairs.jsonl``; what is there is not measured again, so a run that was stopped goes on.
 """

@@ -1,7 +1,7 @@
 """A pair of programs on a virtual clock, for the dial: how much slower the one above is beside the other is known.
 
-What slows it down is contention: no wait of it shows that, only its whole steps do. It grows with what the rules let the
-other do. Steps come in several kinds, their time drifts and is noisy, and the clock of the GPU may take a while to follow.
+What slows it down is contention: no wait of it shows that, only its whole steps do. It grows with what the rules let
+the other do. Steps come in several kinds, and their time drifts and is noisy.
 """
 
 from dataclasses import dataclass, field

@@ -99,7 +99,7 @@ def test_without_priorities_nobody_launches_further_ahead() -> None:
 def test_it_grows_only_where_the_upper_end_is_below_the_aim(excess: int, half: int, holds: int, aim: int) -> None:
     value = MILLION + excess
     factor = next_factor(Estimate(value, value - half, value + half, holds, 4 * holds), aim)
-    assert 0.3 <= factor <= 2
+    assert 0.3 <= factor <= 3
     if factor > 1:
         assert excess + half < aim
     if excess - half > aim:
@@ -194,7 +194,7 @@ def test_a_program_that_never_waits_is_never_measured_and_those_below_keep_the_f
 @given(
     st.integers(MS // 2, 12 * MS),
     st.sampled_from([(1.0,), (1.0, 3.0), (1.0, 1.2, 5.0)]),
-    st.floats(0.05, 0.8),
+    st.floats(0.05, 0.7),
     st.sampled_from([0.7, 1.0, 1.5]),
     st.floats(0.002, 0.02),
     st.sampled_from([0.0, 0.002]),

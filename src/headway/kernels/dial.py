@@ -15,21 +15,21 @@ from dataclasses import dataclass, field, replace
 from math import exp, log
 
 from headway.kernels.holds import KEPT_NS, Holds, Seen, Watch
-from headway.kernels.slowdown import FEW_HOLDS, LEAST_HOLDS, MILLION, MS, Estimate, estimate
+from headway.kernels.slowdown import FEW_HOLDS, LEAST_HOLDS, MILLION, MS, Estimate, deviation, estimate, with_prior
 
-LEAST_PPM = 50_000
+LEAST_PPM = 20_000
 MOST_PPM = 4_000_000
 DEEPEST_NS = 2 * MS
 """The most work in flight while a client of higher priority is there, at any boldness."""
 NEVER_NS = 100_000 * MS
 """A gap this long does not come: at the floor nothing goes because it fits."""
-MANY_HOLDS = 30
+MANY_HOLDS = 40
 _NEAR = 0.3
 """Holds count for the loop where the boldness was within this of what it is now (a logarithm), in proportion to it."""
 _FLOOR_STEP = 0.25
 """How far the floor is from the least boldness, by the same measure."""
 _ALARM = 0.1
-"""Two holds in a row this far above the aim are enough to act."""
+"""Two holds in a row this far above the aim, and above what holds before them spread, are enough to act."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,14 +182,14 @@ class Dial:
             for each in watch.measured
             if each.at_ns >= above.met_ns and now_ns - each.at_ns < KEPT_NS and abs(each.scale - above.scale) < _NEAR
         ]
-        last = [value.excess for value in counted[-2:]]
-        aim = self.slo_ppm - MILLION
-        if len(last) == 2 and min(last) > log(self.slo_ppm / MILLION) + _ALARM:
+        if _alarm([value.excess for value in counted], log(self.slo_ppm / MILLION)):
             factor = 0.3
         elif fresh < LEAST_HOLDS or (found := estimate(counted)) is None:
             return
         else:
-            factor = next_factor(found, aim)
+            # The reflex reckons with a part of the aim that is its boldness: so much is usual, and twice that possible.
+            reckoned = (self.slo_ppm - MILLION) * max(LEAST_PPM, above.lowest()) / MILLION**2
+            factor = next_factor(with_prior(found, reckoned / 2, 2 * reckoned), self.slo_ppm - MILLION)
         changed = {index: _times(boldness, factor) for index, boldness in above.boldness.items()}
         if changed == above.boldness:
             return
@@ -241,6 +241,12 @@ class Dial:
         )
 
 
+def _alarm(excess: Sequence[float], aim: float) -> bool:
+    """Return whether the last two holds show a slow-down far above the aim, of which the ones before said nothing."""
+    spread = deviation(excess[:-2]) if len(excess) >= LEAST_HOLDS + 2 else 0.0
+    return len(excess) >= 2 and min(excess[-2:]) > aim + max(_ALARM, 4 * spread)
+
+
 def next_factor(found: Estimate, aim_ppm: int) -> float:
     """Return by how much the boldness changes: it grows only where the upper end of the interval is below the aim."""
     low, value, high = (ppm - MILLION for ppm in (found.low_ppm, found.value_ppm, found.high_ppm))
@@ -250,7 +256,7 @@ def next_factor(found: Estimate, aim_ppm: int) -> float:
         if value > aim_ppm:
             return max(0.7, aim_ppm / value) if found.holds >= FEW_HOLDS else 1.0
         return max(0.9, aim_ppm / high) if found.holds >= MANY_HOLDS else 1.0
-    factor = aim_ppm / high if 2 * high > aim_ppm else 2.0
+    factor = aim_ppm / high if 3 * high > aim_ppm else 3.0
     return factor if factor > 1.02 else 1.0
 
 

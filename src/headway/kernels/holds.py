@@ -3,8 +3,8 @@
 A hold begins at a drawn time, while a program above is at work. It counts from when nothing of the programs below is in
 flight, and ends after a few whole steps above. Then nobody is held for about twenty times as long.
 
-Where a program is even from hold to hold (the GPU is its bound, not the CPU) and its slow-down is near the aim, holds are
-longer, and steps near their edges are left out: there the GPU's clock is still that of before.
+Where a program is even from hold to hold (the GPU is its bound, not the CPU) and its slow-down is near the aim, holds
+are longer, and steps near their edges are left out: there the GPU's clock is still that of before.
 """
 
 from collections import deque
@@ -142,6 +142,8 @@ class Holds:
     """A hold goes on no longer than this once there are ``least`` steps in it, and never longer than ``most_ns``."""
     least: int = 2
     most_ns: int = 2 * SECOND
+    short_ns: int = 8 * MS
+    """Nor shorter than this: of short steps a few more."""
     even_ns: int = 60 * MS
     edge_ns: int = 40 * MS
     begin_ns: int = -1
@@ -191,7 +193,8 @@ class Holds:
         if self._goes_on(now_ns, working or watches):
             return 2
         for index, watch in watches.items():
-            hold = Hold(self.begin_ns, self.quiet_ns, now_ns, 2 * self.edge_ns if self._long else 0)
+            edge = 2 * self.edge_ns if self._long else 0
+            hold = Hold(self.begin_ns, self.quiet_ns, now_ns, edge, watch.even)
             watch.pending.append((hold, scales.get(index, 0.0)))
         return self._end(now_ns)
 
@@ -200,7 +203,7 @@ class Holds:
         if since >= self.most_ns:
             return False
         done = min(watch.done(self.quiet_ns, self._epochs.get(index, 0)) for index, watch in watches.items())
-        if self._long and since < self.even_ns:
+        if since < (self.even_ns if self._long else self.short_ns):
             return True
         return done < (self.steps if since < self.long_ns else self.least)
 

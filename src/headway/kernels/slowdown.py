@@ -16,6 +16,8 @@ MILLION = 1_000_000
 MS = 1_000_000
 REACH_NS = 100 * MS
 """Steps that begin so close to a hold are compared with those in it, or as close as the hold is long."""
+EVEN_REACH_NS = 400 * MS
+"""The same of programs whose time alone does not change: what happens to them in bursts is then seen as a whole."""
 LEAST_HOLDS = 3
 """There is no value before so many holds."""
 FEW_HOLDS = 10
@@ -43,16 +45,18 @@ class Hold(NamedTuple):
     end_ns: int
     settle_ns: int = 0
     """Steps that begin sooner than this after the hold are not compared: what the hold changed has not come back."""
+    even: bool = False
+    """Whether the program's time alone does not change from second to second."""
 
     @property
     def reach_ns(self) -> int:
         """Return how close to the hold a step must be to be compared."""
-        return max(REACH_NS, self.end_ns - self.begin_ns)
+        return max(EVEN_REACH_NS if self.even else REACH_NS, self.end_ns - self.begin_ns)
 
     @property
     def known_ns(self) -> int:
         """Return when the steps that it is compared with have ended, nearly all of them."""
-        return self.end_ns + self.settle_ns + self.reach_ns * 3 // 2
+        return self.end_ns + self.settle_ns + self.reach_ns + max(REACH_NS, self.end_ns - self.begin_ns) // 2
 
 
 class Value(NamedTuple):
@@ -114,6 +118,22 @@ def estimate(values: Sequence[Value]) -> Estimate | None:
     half = student(len(excess)) * _OF_MEDIAN * spread / sqrt(len(excess))
     low, value, high = (round(exp(x) * MILLION) for x in (middle - half, middle, middle + half))
     return Estimate(value, low, high, len(values), sum(value.steps for value in values))
+
+
+def with_prior(found: Estimate, usual: float, spread: float) -> Estimate:
+    """Return an estimate that also knows what such slow-downs usually are: their excess and its standard deviation.
+
+    Where what was measured is far above that, it counts alone.
+    """
+    value, half = log(found.value_ppm / MILLION), log(found.high_ppm / found.value_ppm)
+    noise = half / student(found.holds)
+    if value - usual > 2 * sqrt(spread**2 + noise**2):
+        return found
+    measured, known = 1 / max(half / 1.96, 1e-6) ** 2, 1 / max(spread, 1e-6) ** 2
+    middle = (value * measured + usual * known) / (measured + known)
+    half = 1.96 / sqrt(measured + known)
+    low, best, high = (round(exp(x) * MILLION) for x in (middle - half, middle, middle + half))
+    return Estimate(best, low, high, found.holds, found.steps)
 
 
 def deviation(values: Sequence[float]) -> float:

@@ -1,7 +1,7 @@
 """Store of kernel profiles: files for each program, by GPU and driver, kept from one run to the next.
 
 The folder is ``$HEADWAY_PROFILES`` or ``~/.cache/headway/kernels``. It holds ``<gpu>/<driver>/<program>.json`` for each
-program, ``pairs.json`` for the slow-downs of pairs, and ``boldness.json`` for how bold the dial was last with each pair.
+program, ``pairs.json`` for the slow-downs of pairs, and ``boldness.json`` for how bold the dial was with each pair.
 Files are written atomically. The broker loads and saves
 profiles here, ``headway profile kernels`` writes them, and the other scales read the pairs.
 """

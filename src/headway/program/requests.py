@@ -7,7 +7,7 @@ import ctypes
 from collections.abc import Callable
 from typing import Any, Self
 
-_marks: tuple[Callable[[], Any], Callable[[], Any]] | None | bool = False
+_marks: tuple[Callable[[], Any], Callable[[], Any]] | bool | None = False
 """Functions of the shim; None where there is none; False before it was looked for."""
 
 

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from headway.errors import HeadwayError
-from headway.kernels.dial import MILLION, Dial, Rules
+from headway.kernels.dial import Dial, Rules
 from headway.kernels.holds import Seen
+from headway.kernels.slowdown import MILLION
 from headway.live.kernels import places, processes, slot_profiles, slot_steps
 from headway.live.kernels.background_store import BackgroundStore, Store, outcome
 from headway.live.kernels.block import CLAIMED, FREE, LEFT, LIVE, SLOTS, SharedBlock, Slot

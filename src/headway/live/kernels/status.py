@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headway.errors import ShareError
-from headway.kernels.dial import MILLION
 from headway.kernels.reflex import Reason
+from headway.kernels.slowdown import MILLION
 from headway.live.kernels import places, slot_profiles
 from headway.live.kernels.block import LIVE, SLOTS, SharedBlock, Slot
 from headway.live.kernels.places import Place
@@ -105,7 +105,7 @@ def _row(index: int, slot: Slot, state: Mapping[str, Any], now: int) -> Row:
 
 
 def _slowdown(measured: Sequence[int] | None) -> Row:
-    """Return the slow-down, its interval, and how many holds and steps it rests on; None and 0 where it is not known."""
+    """Return the slow-down, its interval, and the holds and steps it rests on; None and 0 where it is not known."""
     value, low, high, holds, steps = measured or (None, None, None, 0, 0)
     shares = {"slowdown": value, "slowdown_low": low, "slowdown_high": high}
     parts = {name: None if ppm is None else ppm / MILLION for name, ppm in shares.items()}
