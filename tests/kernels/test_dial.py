@@ -190,7 +190,7 @@ def test_a_program_that_never_waits_is_never_measured_and_those_below_keep_the_f
 # --- the stub whose slow-down is known --------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=8)
 @given(
     st.integers(MS // 2, 12 * MS),
     st.sampled_from([(1.0,), (1.0, 3.0), (1.0, 1.2, 5.0)]),
@@ -224,7 +224,7 @@ def test_it_settles_at_the_aim_by_contention_that_no_wait_shows(
         pause_ns=pause,
         seed=seed,
     )
-    pair.run(150)
+    pair.run(120)
     felt, loop = pair.felt(30), pair.dial
     most = 1 + contention * 4**power
     assert felt <= slo / MILLION + 0.02
@@ -237,7 +237,7 @@ def test_it_settles_at_the_aim_by_contention_that_no_wait_shows(
 # --- careful at first meeting -----------------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=10)
+@settings(deadline=None, max_examples=8)
 @given(st.integers(MS // 2, 24 * MS), st.floats(0.05, 2.0), st.floats(0.001, 0.03), st.integers(0, 1000))
 def test_the_first_ten_seconds_of_a_pair_never_met_are_careful(
     step: int, contention: float, noise: float, seed: int

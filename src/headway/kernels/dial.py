@@ -71,6 +71,8 @@ class _Above:
     """When the last of those below came: holds before that say nothing of it."""
     moved: int = 0
     """Measurements when the boldness last changed."""
+    looked: int = 0
+    """Measurements when it was last looked at."""
     stretch_ns: int = 2 * MS
 
     def lowest(self) -> int:
@@ -173,8 +175,9 @@ class Dial:
         """Change the boldness of all pairs of a client, where enough was measured since the last change."""
         watch = above.watch
         fresh = watch.count - above.moved
-        if not above.boldness or fresh < LEAST_HOLDS - 1:
+        if not above.boldness or fresh < LEAST_HOLDS - 1 or watch.count == above.looked:
             return
+        above.looked = watch.count
         if watch.step_ns:
             above.stretch_ns = watch.step_ns
         counted = [
