@@ -257,7 +257,7 @@ def next_factor(found: Estimate, aim_ppm: int) -> float:
         return max(0.3, aim_ppm / value)
     if high > aim_ppm:
         if value > aim_ppm:
-            return max(0.7, aim_ppm / value) if found.holds >= FEW_HOLDS else 1.0
+            return max(0.5, aim_ppm / value) if found.holds >= FEW_HOLDS // 2 else 1.0
         return max(0.9, aim_ppm / high) if found.holds >= MANY_HOLDS else 1.0
     factor = aim_ppm / high if 3 * high > aim_ppm else 3.0
     return factor if factor > 1.02 else 1.0
