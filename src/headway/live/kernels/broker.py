@@ -159,12 +159,10 @@ class Broker:
         """Read the file of requests to the broker, if it is new: settings of the dial, and to stop."""
         try:
             about = self.place.asked.lstat()
-            if (
-                about.st_mtime_ns,
-                about.st_ino,
-            ) == self._last_request:  # each is a new file; a clock alone may stand still
+            request = about.st_mtime_ns, about.st_ino  # each is a new file; a clock alone may stand still
+            if request == self._last_request:
                 return
-            self._last_request = about.st_mtime_ns, about.st_ino
+            self._last_request = request
             asked = places.read_json(self.place.asked)
         except FileNotFoundError:
             return
