@@ -22,6 +22,7 @@ from bench.gpu_share_rows import rows
 from bench.gpu_share_session import BELOW, PLAIN, Session
 from bench.gpu_share_slicing import line as slicing_line, slicing
 from headway.kernels.dial import Dial
+from headway.kernels.slowdown import MILLION
 from headway.live.kernels.build import build
 
 PAIRS = (
@@ -115,7 +116,7 @@ def pairs(state: Path, budget_s: float, todo: list[tuple[str, str, float]], give
                 break
             least = (high, low) in FRESH
             more: dict[str, Any] = {"bare": (), "fine": ("alone", "gate")} if least else {}
-            dial = Dial(slo_ppm=int(given.slo * 1e6))
+            dial = Dial(slo_ppm=int(given.slo * 1e6), begin_ppm=MILLION)  # a few seconds: not as if it never met them
             row = measure(session, high, low.split(","), think, seconds * (0.7 if least else 1), dial, **more)
             keep(state / "pairs.jsonl", row, line(row))
         for name in session.programs:
@@ -217,7 +218,7 @@ def dial(state: Path, budget_s: float) -> None:
             if time.monotonic() + 14 > end:
                 print("the budget is spent; again to go on")
                 break
-            row = measure(session, high, [low], think, 5.0, Dial(slo_ppm=int(slo * 1e6)), 3.0, ())
+            row = measure(session, high, [low], think, 5.0, Dial(slo_ppm=int(slo * 1e6), begin_ppm=MILLION), 3.0, ())
             keep(state / "dial.jsonl", {**row, "slo": slo}, f"{slo} {line(row)}")
 
 
