@@ -1,6 +1,6 @@
 """Pairs of programs on one GPU: the one above alone, under MPS, MPS with priority, headway's gate, time slicing.
 
-    scripts/gpu-share slicing pairs fresh|coverage|dial|kills|commands|report [--state FOLDER] [--budget SECONDS]
+    scripts/gpu-share slicing pairs|fresh|known|new|coverage|dial|kills|commands|report [--state FOLDER] [--budget S]
 
 A pair is a line of ``pairs.jsonl``; what is there is not measured again, so a run that was stopped goes on.
 """
@@ -22,6 +22,7 @@ from bench.gpu_share_rows import rows
 from bench.gpu_share_session import BELOW, PLAIN, Session
 from bench.gpu_share_slicing import line as slicing_line, slicing
 from headway.kernels.dial import Dial
+from headway.kernels.slowdown import MILLION
 from headway.live.kernels.build import build
 
 PAIRS = (
@@ -115,7 +116,7 @@ def pairs(state: Path, budget_s: float, todo: list[tuple[str, str, float]], give
                 break
             least = (high, low) in FRESH
             more: dict[str, Any] = {"bare": (), "fine": ("alone", "gate")} if least else {}
-            dial = Dial(slo_ppm=int(given.slo * 1e6))
+            dial = Dial(slo_ppm=int(given.slo * 1e6), begin_ppm=MILLION)  # a few seconds: not as if it never met them
             row = measure(session, high, low.split(","), think, seconds * (0.7 if least else 1), dial, **more)
             keep(state / "pairs.jsonl", row, line(row))
         for name in session.programs:
@@ -217,8 +218,15 @@ def dial(state: Path, budget_s: float) -> None:
             if time.monotonic() + 14 > end:
                 print("the budget is spent; again to go on")
                 break
-            row = measure(session, high, [low], think, 5.0, Dial(slo_ppm=int(slo * 1e6)), 3.0, ())
+            row = measure(session, high, [low], think, 5.0, Dial(slo_ppm=int(slo * 1e6), begin_ppm=MILLION), 3.0, ())
             keep(state / "dial.jsonl", {**row, "slo": slo}, f"{slo} {line(row)}")
+
+
+def dialled(given: argparse.Namespace, budget_s: float, which: str) -> None:
+    """Pairs that the dial meets for the first time, its own figure beside the one from outside."""
+    from bench import gpu_share_aa_programs, gpu_share_dial
+
+    gpu_share_dial.pairs(given.state, budget_s, getattr(gpu_share_aa_programs, which), given, keep)
 
 
 def killed(state: Path, budget_s: float) -> None:
@@ -261,6 +269,8 @@ PARTS: dict[str, Callable[[argparse.Namespace, float], None]] = {
     "both": lambda given, left: pairs(given.state, left, _todo(given, PAIRS + FRESH), given),
     "slicing": lambda given, left: slices(given.state, left, _todo(given, PAIRS)),
     "dial": lambda given, left: dial(given.state, left),
+    "known": lambda given, left: dialled(given, left, "PAIRS"),
+    "new": lambda given, left: dialled(given, left, "NEW_PAIRS"),
     "kills": lambda given, left: killed(given.state, left),
     "commands": lambda given, left: commanded(given.state, left),
     "coverage": lambda given, left: coverage(given.state),
@@ -281,6 +291,8 @@ def main() -> None:
     parser.add_argument("--only", help="HIGH+LOW;HIGH+LOW")
     parser.add_argument("--group", choices=list(GROUPS), help="half of the programs above")
     parser.add_argument("--seconds", type=float, default=4.8, help="a pair and pause, without MPS's blocks")
+    parser.add_argument("--pair-seconds", type=float, default=40.0, help="known, new: a pair under the dial")
+    parser.add_argument("--no-mps", dest="mps", action="store_false", help="known, new: without plain MPS beside it")
     parser.add_argument("--slo", type=float, default=1.05, help="slow-down aimed at")
     given = parser.parse_args()
     given.state.mkdir(parents=True, exist_ok=True)

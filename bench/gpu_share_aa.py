@@ -30,7 +30,7 @@ import numpy as np
 from bench.gpu_share_aa_client import FAILED
 from bench.gpu_share_client import DONE, RING, STATE
 from bench.gpu_share_session import Modes, Session, write
-from headway.kernels.dial import Dial, Rules
+from headway.kernels.dial import MILLION, Dial, Rules
 from headway.live.kernels.build import build
 
 COLUMNS = ("due", "begin", "launched", "end", "launches", "waits", "kind")
@@ -52,11 +52,12 @@ class Watched(Modes):
 
     said: list[tuple[int, int, int, int]] = field(default_factory=list)
 
-    def turn(self, now_ns: int) -> None:
+    def turn(self, now_ns: int, shift_ns: int = 0, since_ns: int = 0) -> None:
         """One beat of the dial; a line where something changed."""
-        Modes.turn(self, now_ns)
+        Modes.turn(self, now_ns, shift_ns, since_ns)
         held = int(self.session.slot(self.lows[0]).rules.hold)
-        what = held, self.dial.slowdown_ppm(0), self.dial.boldness_ppm(0)
+        found = self.dial.slowdown(0)
+        what = held, found.value_ppm if found else MILLION, self.dial.boldness_ppm(0)
         if not self.said or self.said[-1][1:] != what:
             self.said.append((time.monotonic_ns(), *what))
 

@@ -24,6 +24,7 @@ from headway.live.kernels.block import LIVE, SharedBlock, Slot
 FAILED = 6
 """Place in the control: one more than the number of a program that could not be made."""
 WARM = 20
+LONG_WARM = 300
 Request = Callable[[], int]
 Maker = Callable[[], Request]
 
@@ -72,7 +73,8 @@ class Client:
         try:
             request = maker()
             times = []
-            for _ in range(WARM if self.name.startswith("high") else 3):
+            warm = WARM if pause >= 0 else LONG_WARM  # arrivals are set by what it takes: that must be known well
+            for _ in range(warm if self.name.startswith("high") else 3):
                 begin = time.monotonic_ns()
                 request()
                 self.wait()

@@ -235,12 +235,39 @@ def training(layers: int = 12, width: int = 768, heads: int = 12, batch: int = 1
     return request
 
 
+def products(size: int = 8192) -> Request:
+    """Large matrix products: each takes every SM for a millisecond and more."""
+    torch.manual_seed(1)
+    a, b = (torch.randn(size, size, device=DEVICE, dtype=torch.bfloat16) for _ in range(2))
+
+    def request() -> int:
+        for _ in range(8):
+            torch.mm(a, b)
+        return 1
+
+    return request
+
+
+def stream(numbers: int = 1 << 28) -> Request:
+    """Memory and little else: one pass after the other over a gigabyte."""
+    torch.manual_seed(1)
+    a, b = torch.randn(numbers, device=DEVICE), torch.randn(numbers, device=DEVICE)
+
+    def request() -> int:
+        for _ in range(8):
+            a.add_(b, alpha=1e-6)
+        return 1
+
+    return request
+
+
 ABOVE: dict[str, tuple[Callable[[], Request], float]] = {
     "prefill-1024": (lambda: lengths(8, 4096, 32, (1024,)), 0.0),
     "prefill-1024-10ms": (lambda: lengths(8, 4096, 32, (1024,)), 0.010),
     "convnet": (convnet, 0.0),
     "convnet-poisson": (convnet, -0.5),
     "prefill-512": (lambda: lengths(8, 4096, 32, (512,)), 0.0),
+    "prefill-2048": (lambda: lengths(8, 4096, 32, (2048,)), 0.0),
     "prefill-4096": (lambda: lengths(8, 4096, 32, (4096,)), 0.0),
     "unet": (lambda: unet(4), 0.0),
     "vit-l": (lambda: images(24, 1024, 16, 16), 0.0),
@@ -253,6 +280,8 @@ BELOW: dict[str, tuple[Callable[[], Request], float]] = {
     "mixed": (mixed, 0.0),
     "unet-b16": (lambda: unet(16), 0.0),
     "training": (training, 0.0),
+    "matmul": (products, 0.0),
+    "stream": (stream, 0.0),
 }
 PAIRS = (
     ("prefill-1024", "mixed"),
@@ -262,3 +291,20 @@ PAIRS = (
     ("convnet", "training"),
 )
 """Those of which it was seen that the dial does not notice the slow-down."""
+NEW_PAIRS = (
+    ("prefill-512", "training"),
+    ("prefill-2048", "stream"),
+    ("vit-l", "unet-b16"),
+    ("decoder-graph", "training"),
+    ("unet", "mixed"),
+    ("short-and-long", "training,mixed,unet-b16"),
+    ("embedding-poisson", "stream"),
+    ("prefill-4096", "matmul"),
+    ("decoder-graph", "matmul"),
+    ("vit-l", "mixed"),
+    ("embedding-poisson", "unet-b16"),
+    ("short-and-long", "matmul"),
+    ("unet", "training"),
+    ("prefill-4096", "mixed"),
+)
+"""Pairs that nothing was tuned on, in the order in which they are measured; written down before the first was."""

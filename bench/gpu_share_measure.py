@@ -130,7 +130,8 @@ def measure(
     row |= _modes(session, modes, found, a_request)
     row["low_alone_per_s"] = alone_low
     row["ledger"] = {name: {k: after[name][k] - before[name][k] for k in after[name]} for name in modes.lows}
-    row["dial"] = {"slowdown": dial.slowdown_ppm(0) / 1e6, "boldness": dial.boldness_ppm(0) / 1e6}
+    said = dial.slowdown(0)
+    row["dial"] = {"slowdown": said.value_ppm / 1e6 if said else None, "boldness": dial.boldness_ppm(0) / 1e6}
     row["low_longest_ms"] = [_longest(session, name) / 1e6 for name in modes.lows]
     row["ns_a_launch"] = hook.hook_ns / hook.hooked if hook.hooked else None
     asked = sum(each["asked"] for each in row["ledger"].values())
@@ -268,7 +269,7 @@ def line(row: dict[str, Any]) -> str:
     if over := row["gate"].get("p99_over_ms"):
         parts.append(f"p99 over alone {over[0]:.2f} to {over[1]:.2f} ms")
     low = "+".join(f"{rate:.1f}" for rate in row["low_alone_per_s"])
-    parts.append(f"low alone {low} dial {row['dial']['slowdown']:.3f} b{row['dial']['boldness']:.2f}")
+    parts.append(f"low alone {low} dial {row['dial']['slowdown'] or 0:.3f} b{row['dial']['boldness']:.2f}")
     parts.append(f"hook {row['ns_a_launch'] or 0:.0f} ask {row['ask_ns'] or 0:.0f} longest {row['low_longest_ms']}")
     counts = row["ledger"]["low"]
     parts.append("reasons " + " ".join(f"{i}:{counts[f'reason{i}']}" for i in range(12) if counts[f"reason{i}"]))

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,9 @@ import numpy as np
 
 from bench.gpu_share_client import DONE, PROGRAM, READY, RING, STATE, STREAM, THINK
 from bench.mps import Mps
-from headway.kernels.dial import Dial, Rules, Seen
+from headway.kernels.dial import Dial, Rules
+from headway.kernels.holds import Seen
+from headway.live.kernels import slot_steps
 from headway.live.kernels.block import LIVE, SharedBlock, Slot
 
 MS = 1_000_000
@@ -242,6 +244,8 @@ class Modes:
     plain: list[str]
     dial: Dial
     dialled_ns: int = 0
+    read: dict[str, int] = field(default_factory=dict)
+    """Whole steps of each process that the dial has seen."""
 
     def set(self, mode: str) -> None:
         """Switch."""
@@ -283,12 +287,31 @@ class Modes:
         self.stay("alone", settle_s)  # what was launched ahead runs out
         return Stretch(begin, end, tuple(b - a for a, b in zip(first, last, strict=True)))
 
-    def turn(self, now_ns: int) -> None:
-        """One beat of the dial, as the broker does it."""
-        slots = [self.session.slot(name) for name in (self.high, *self.lows)]
-        seen = [replace(seen_of(index, slot), since_ns=0) for index, slot in enumerate(slots)]
+    def turn(self, now_ns: int, shift_ns: int = 0, since_ns: int = 0) -> None:
+        """One beat of the dial, as the broker does it. Its clock is behind the machine's by ``shift_ns``."""
+        names = [self.high, *self.lows]
+        slots = [self.session.slot(name) for name in names]
+        seen = [
+            self._seen(index, name, slot, shift_ns, since_ns)
+            for index, (name, slot) in enumerate(zip(names, slots, strict=True))
+        ]
         for index, rules in self.dial.rules(now_ns, seen).items():
             write(slots[index], rules)
+
+    def _seen(self, index: int, name: str, slot: Slot, shift_ns: int, since_ns: int) -> Seen:
+        """What the dial reads of a slot: steps that began in this stretch, on its own clock."""
+        steps, self.read[name] = slot_steps.read(slot, self.read.get(name, 0))
+        return Seen(
+            index,
+            slot.priority,
+            epochs=slot.pulse.epoch,
+            filled_ns=slot.want.end_ns - shift_ns,
+            steps=[
+                each._replace(begin_ns=each.begin_ns - shift_ns, end_ns=each.end_ns - shift_ns)
+                for each in steps
+                if each.begin_ns >= since_ns
+            ],
+        )
 
     def stay(self, mode: str, seconds: float, settle_ns: int = SETTLE_NS) -> Stretch:
         """Stay in a mode for a while; returns the stretch in which it is measured."""
@@ -300,8 +323,9 @@ class Modes:
             if first is None and now >= begin:
                 first, begin = self._launches(), now
             if mode == "gate":  # the dial's time stands still while other modes are on
-                self.turn(self.dialled_ns + now - start)
-            time.sleep(min(0.01, max(0, (begin if first is None else end) - now) / 1e9 + 1e-5))
+                self.turn(self.dialled_ns + now - start, start - self.dialled_ns, start)
+            pause = 0.001 if mode == "gate" and self.dial.holds.holding else 0.008
+            time.sleep(min(pause, max(0, (begin if first is None else end) - now) / 1e9 + 1e-5))
         last, end = self._launches(), time.monotonic_ns()
         if mode == "gate":
             self.dialled_ns += end - start
@@ -310,15 +334,3 @@ class Modes:
     def _launches(self) -> tuple[int, ...]:
         ledgers = [self.session.slot(name).ledger for name in self.lows]
         return tuple(int(ledger.kernels + ledger.graphs) for ledger in ledgers)
-
-
-def seen_of(index: int, slot: Slot) -> Seen:
-    """What the dial reads of a slot."""
-    return Seen(
-        index,
-        slot.priority,
-        slot.ledger.actual_ns,
-        slot.ledger.alone_ns,
-        slot.since_ns,
-        slot.pulse.epoch,
-    )

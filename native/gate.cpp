@@ -123,6 +123,9 @@ Look Gate::look(Share& share, Slot& slot, const Known& known, int64_t fill_ns, i
   k.absorb_ppm = load(rules.absorb_ppm);
   k.overlap_ppm = load(rules.overlap_ppm);
   k.whole = load(rules.whole);
+  above(share, slot, k, now);
+  // One that was never timed may be of any length: beside others it goes as a long one, until it is known.
+  if (k.above && known.kernel && !load(known.kernel->work_ns)) fill_ns = most(fill_ns, kHeavy);
   k.fill_ns = fill_ns;
   const Block* block = share.block;
   const uint32_t sms = block ? load(block->header.sms) : 1;
@@ -131,7 +134,6 @@ Look Gate::look(Share& share, Slot& slot, const Known& known, int64_t fill_ns, i
   int64_t scale = within(load(rules.scale_ppm), kWidest);
   if (!scale || (scale < kMillion && heavy(k))) scale = kMillion;  // a long one is never milder
   k.width_ppm = width_ppm(known.kernel, sms) * scale / kMillion;
-  above(share, slot, k, now);
   if (anew_.load(relaxed) && anew_.exchange(false)) account_ = Account{};
   const Terms terms{load(rules.credit_ppm), load(rules.credit_cap_ns), load(rules.floor_ppm)};
   accrue(account_, tame(terms), k.above > 0, fill_ns, now);

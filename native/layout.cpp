@@ -37,8 +37,8 @@ void close_record() {
   }
 
 int main() {
-  std::printf("{\"magic\": %llu, \"version\": %u, \"slots\": %u, \"kernels\": %u, \"steps\": %u, \"reasons\": %u, \"records\": {",
-              static_cast<unsigned long long>(kMagic), kVersion, kSlots, kKernels, kSteps, kReasons);
+  std::printf("{\"magic\": %llu, \"version\": %u, \"slots\": %u, \"kernels\": %u, \"steps\": %u, \"spans\": %u, \"reasons\": %u, \"records\": {",
+              static_cast<unsigned long long>(kMagic), kVersion, kSlots, kKernels, kSteps, kSpans, kReasons);
   RECORD(Rules, FIELD(gate) FIELD(hold) FIELD(watched) FIELD(bypass) FIELD(threshold_ns) FIELD(latency_ns) FIELD(depth_ns)
                     FIELD(idle_depth_ns) FIELD(silence_ns) FIELD(absorb_ppm) FIELD(overlap_ppm) FIELD(credit_ppm)
                         FIELD(credit_cap_ns) FIELD(floor_ppm) FIELD(whole) FIELD(sample_every) FIELD(raised) FIELD(scale_ppm))
@@ -46,14 +46,15 @@ int main() {
   RECORD(Want, FIELD(fill_ns) FIELD(since_ns) FIELD(served_ns) FIELD(kernel) FIELD(end_ns) FIELD(seen_ns))
   RECORD(Ledger, FIELD(beat_ns) FIELD(kernels) FIELD(graphs) FIELD(copies) FIELD(captured) FIELD(nccl) FIELD(waits)
                      FIELD(waited_ns) FIELD(work_ns) FIELD(harvested_ns) FIELD(delay_ns) FIELD(syncs) FIELD(samples)
-                         FIELD(dropped) FIELD(actual_ns) FIELD(alone_ns) FIELD(reasons) FIELD(open) FIELD(threads)
+                         FIELD(dropped) FIELD(spans) FIELD(marked) FIELD(reasons) FIELD(open) FIELD(threads)
                              FIELD(hook_ns) FIELD(hooked) FIELD(asked_ns) FIELD(asked))
   RECORD(Kernel, FIELD(id) FIELD(work_ns) FIELD(samples) FIELD(launches) FIELD(blocks) FIELD(per_sm) FIELD(longest_ns)
                      FIELD(blamed_ns) FIELD(kind) FIELD(varied) FIELD(name))
-  RECORD(Step, FIELD(key) FIELD(gap_ns) FIELD(think_ns) FIELD(alone_ns) FIELD(slack_ns) FIELD(samples) FIELD(waits)
-                   FIELD(alone) FIELD(work_ns) FIELD(after) FIELD(sure))
+  RECORD(Step, FIELD(key) FIELD(gap_ns) FIELD(think_ns) FIELD(slack_ns) FIELD(samples) FIELD(waits)
+                   FIELD(work_ns) FIELD(after) FIELD(sure))
+  RECORD(Span, FIELD(begin_ns) FIELD(end_ns) FIELD(launches) FIELD(kind) FIELD(marked) FIELD(number))
   RECORD(Slot, FIELD(owner) FIELD(state) FIELD(priority) FIELD(seeded) FIELD(since_ns) FIELD(start_ticks) FIELD(name)
-                   FIELD(program) FIELD(rules) FIELD(pulse) FIELD(want) FIELD(ledger) FIELD(kernels) FIELD(steps))
+                   FIELD(program) FIELD(rules) FIELD(pulse) FIELD(want) FIELD(ledger) FIELD(kernels) FIELD(steps) FIELD(spans))
   RECORD(Header, FIELD(magic) FIELD(version) FIELD(slot_bytes) FIELD(slots) FIELD(sms) FIELD(broker) FIELD(stopping)
                      FIELD(beat_ns) FIELD(started_ns) FIELD(patience_ns))
   RECORD(Block, FIELD(header) FIELD(slots))

@@ -10,10 +10,11 @@
 namespace headway {
 
 constexpr uint64_t kMagic = 0x5941574441454831ull;  // "1HEADWAY"
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 constexpr uint32_t kSlots = 32;
 constexpr uint32_t kKernels = 1024;
 constexpr uint32_t kSteps = 16384;
+constexpr uint32_t kSpans = 1024;
 constexpr uint32_t kPriorities = 10;
 constexpr uint32_t kReasons = 16;
 constexpr uint32_t kNameBytes = 112;
@@ -92,8 +93,8 @@ struct alignas(64) Ledger {
   U64 syncs;
   U64 samples;
   U64 dropped;       // samples dropped: lazy loading, implausible
-  I64 actual_ns;     // from the first launch to the end of the wait, with others about
-  I64 alone_ns;      // what the same stretches would have taken alone
+  U64 spans;         // whole steps: see Span
+  U64 marked;        // of these, requests that the program marked itself
   U64 reasons[kReasons];
   U64 open;          // 1: goes ungated (the broker is gone or the block is not to be trusted)
   U64 threads;
@@ -125,14 +126,25 @@ struct alignas(64) Step {
   U64 key;           // 0: free
   I64 gap_ns;        // launch to next launch, no wait between
   I64 think_ns;      // end of a wait to the next launch
-  I64 alone_ns;      // the wait for the GPU after this launch, alone
   I64 slack_ns;      // idle time from here to the next wait
   U32 samples;
   U32 waits;         // 1: last time the program waited for the GPU after this launch
-  U32 alone;         // samples of alone_ns
   U32 work_ns;       // how long the kernel takes here: the same kernel may do very different work at another place
   U32 after;         // the step of the first launch after the wait that came here, plus one
   U32 sure;          // how often running it was that one
+  U32 spare;
+  I64 spares[1];
+};
+
+// One whole step of a program: from the first launch after a wait to the end of the wait that closes it, or a request that
+// the program marked. A ring: the number is written last, and says which step it is.
+struct Span {
+  I64 begin_ns;
+  I64 end_ns;
+  U32 launches;
+  U32 kind;          // by what was launched: steps of one kind are alike
+  U32 marked;        // 1: a request that the program marked
+  U32 number;        // from 1; 0: being written
 };
 
 struct alignas(4096) Slot {
@@ -151,6 +163,7 @@ struct alignas(4096) Slot {
   Ledger ledger;
   Kernel kernels[kKernels];
   Step steps[kSteps];
+  Span spans[kSpans];
 };
 
 struct alignas(4096) Header {
@@ -173,6 +186,6 @@ struct Block {
 
 static_assert(sizeof(std::atomic<int64_t>) == 8 && sizeof(std::atomic<uint32_t>) == 4, "plain cells");
 static_assert(sizeof(Rules) <= kRulesBytes, "rules");
-static_assert(sizeof(Pulse) == 64 && sizeof(Want) == 64 && sizeof(Step) == 64 && sizeof(Kernel) == 192, "lines");
+static_assert(sizeof(Pulse) == 64 && sizeof(Want) == 64 && sizeof(Step) == 64 && sizeof(Kernel) == 192 && sizeof(Span) == 32, "lines");
 
 }  // namespace headway

@@ -1,6 +1,7 @@
 #include "trail.h"
 
 #include "decide.h"
+#include "spans.h"
 
 namespace headway {
 namespace {
@@ -52,6 +53,8 @@ struct alignas(64) Trail {
   uint32_t passed = 0;
   int64_t launch_ns = 0;
   int64_t begin_ns = 0;    // first launch since the last wait
+  uint64_t kind = 0;       // of what was launched since then
+  uint32_t launches = 0;   // and how many
   int64_t waited_ns = 0;   // end of the last wait
   int64_t idle_ns = 0;     // idle GPU time since the last wait
   Shape shape{};
@@ -59,8 +62,6 @@ struct alignas(64) Trail {
   bool begins = false;     // the launch that is on its way is the first of a stretch
   bool waiting = false;
   bool counted = false;    // among those who wait
-  bool watched = false;    // those below were held when this stretch began
-  int64_t waiting_ns = 0;  // when the wait that is on began
   uint32_t waits = 0;
   uint32_t over = 0;       // waits of all threads that were over when this one launched last
   uint32_t born = 0;
@@ -149,25 +150,6 @@ Step* by_place(Slot* slot, const Trail& t, uint64_t pair) {
   Step* step = far ? nullptr : find(slot, key, places.load(relaxed) < kPlaces);
   if (step && load(step->samples) == 0) places.fetch_add(1, relaxed);
   return step ? step : find(slot, pair, true);
-}
-
-// A wait for the GPU is over. Delays that fills cause and that were not absorbed show here and nowhere else: the time
-// before it is the processor's own. Alone its length is learnt; with others about it is compared with what was learnt,
-// on top of a first part that counts as it came, so that a slow processor is not taken for a delay.
-void account(Slot* slot, Step* step, bool watched, int64_t launching_ns, int64_t waiting_ns) {
-  const bool still = load(slot->rules.watched) != 0;
-  if (watched != still) return;  // partly alone, partly not: it says nothing of either
-  if (watched) {
-    const uint32_t seen = load(step->alone);
-    step->alone_ns.store(blend(load(step->alone_ns), waiting_ns, seen), relaxed);
-    step->alone.store(seen + 1, relaxed);
-    return;
-  }
-  if (load(step->alone) < 2) return;
-  const int64_t alone = within(load(step->alone_ns), kLongest);
-  Ledger& ledger = slot->ledger;
-  ledger.actual_ns.store(load(ledger.actual_ns) + launching_ns + waiting_ns, relaxed);
-  ledger.alone_ns.store(load(ledger.alone_ns) + launching_ns + alone, relaxed);
 }
 
 void learn_step(const Trail& t, Step* step, int64_t now) {
@@ -305,7 +287,8 @@ Step* observe_launch(Trail& t, Slot* slot, const Known& launched, int64_t now, i
   if (t.begins || t.place == 0) {
     t.place = 0;
     t.begin_ns = now;
-    t.watched = load(slot->rules.watched) != 0;
+    t.launches = 0;
+    t.kind = 0;
   }
   if (t.place <= kRing) ++t.place;  // a thread may never wait: far out all places are one
   const uint64_t pair = mix(t.previous, id);
@@ -326,6 +309,9 @@ Step* observe_launch(Trail& t, Slot* slot, const Known& launched, int64_t now, i
   busy = least(busy + work_ns, now + most(kBusiest, 2 * work_ns));
   remember(t, slot, launched);
   t.previous = id;
+  t.launches += 1;
+  t.kind = mix(t.kind, id);
+  launch_in_request(id);
   t.launch_ns = now;
   t.waited = t.waiting = t.begins = false;
   t.ahead_key = 1;  // the next one is not known yet
@@ -352,7 +338,6 @@ void observe_wait(Slot* slot, int64_t now) {
   slot->pulse.slack_ns.store(0, relaxed);
   if (t.waited) return;  // nothing was launched since the last wait: nothing is learnt
   t.waiting = true;
-  t.waiting_ns = now;
   // From each launch since the last wait: how much the GPU idled until this one. The GPU is at work now, the
   // program waits for it: there is time for this.
   const bool due = t.waits < kSettled || t.waits % 8 == 0;
@@ -377,8 +362,7 @@ void observe_waited(Slot* slot, int64_t began, int64_t now, Over over) {
   int64_t think = 0, slack = -1;
   if (Trail* t = begun(slot)) {  // else others have launched what this thread has waited for
     Step* step = t->step ? t->step : t->pair;
-    // Not by the pair when a place is new: it may come at many places, after requests of any length.
-    if (t->step && t->waiting) account(slot, t->step, t->watched, t->waiting_ns - t->begin_ns, now - t->waiting_ns);
+    if (t->waiting) record_span(slot, t->begin_ns, now, t->launches, t->kind, false);
     if (t->counted) waiting_now(t->born, -1);
     t->counted = t->waiting = false;
     t->waited = t->launch_ns != 0;

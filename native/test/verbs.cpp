@@ -1,4 +1,5 @@
 // What the client can do.
+#include <dlfcn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -280,6 +281,46 @@ Done graph_loop(const Asked& asked, const Reached& driver, const Stub& stub) {
   return done;
 }
 
+// The table of functions that NVTX's header has in a program, and through which it calls a tool.
+using Function = void (*)();
+Function nvtx[16];
+int nvtx_functions(int module, Function*** table, unsigned* count) {
+  static Function* places[16];
+  for (int i = 0; i < 16; ++i) places[i] = &nvtx[i];
+  *table = places, *count = 16;
+  return module == 1;
+}
+const void* nvtx_table(uint32_t which) {
+  static const struct { size_t bytes; int (*functions)(int, Function***, unsigned*); } callbacks = {16, nvtx_functions};
+  return which == 1 ? &callbacks : nullptr;
+}
+
+// Requests that the program marks, of twice as many launches as lie between its waits: by calls, then by NVTX ranges.
+Done marked(const Asked& asked, const Reached& driver, const Stub& stub) {
+  Done done;
+  const auto kernels = functions(asked, stub);
+  auto begin = reinterpret_cast<void (*)()>(dlsym(RTLD_DEFAULT, "headway_request_begin"));
+  auto end = reinterpret_cast<void (*)()>(dlsym(RTLD_DEFAULT, "headway_request_end"));
+  auto inject = reinterpret_cast<int (*)(const void* (*)(uint32_t))>(dlsym(RTLD_DEFAULT, "InitializeInjectionNvtx2"));
+  if (inject) expect(&done, inject(nvtx_table) == 1);
+  auto push = reinterpret_cast<int (*)(const char*)>(nvtx[9]);
+  auto pop = reinterpret_cast<int (*)()>(nvtx[11]);
+  for (int64_t i = 0; i < asked.launches; ++i) {
+    const bool ranges = i % 2;
+    if (begin && !ranges) begin(), begin();  // one within another is part of it
+    if (push && ranges) push("other"), push("headway.request"), push("within");
+    for (int half = 0; half < 2; ++half) {
+      for (const CUfunction kernel : kernels)
+        expect(&done, launch_one(asked, driver, kernel, nullptr, static_cast<uint64_t>(i), &done) == CUDA_SUCCESS);
+      expect(&done, driver.context_wait() == CUDA_SUCCESS);
+      ++done.syncs;
+    }
+    if (end && !ranges) end(), end(), end();  // once too often: nothing
+    if (pop && ranges) pop(), pop(), pop();
+  }
+  return done;
+}
+
 }  // namespace
 
 std::vector<CUfunction> functions(const Asked& asked, const Stub& stub) {
@@ -327,7 +368,7 @@ void pause_us(int64_t us) {
 Done run_verb(const Asked& asked, const Reached& driver, const Stub& stub) {
   const std::map<std::string, Done (*)(const Asked&, const Reached&, const Stub&)> verbs = {
       {"launch", in_threads}, {"capture", captures}, {"capture-alone", capture_alone}, {"every", every}, {"fork", forks},
-      {"fork-threads", forks_in_threads}, {"reload", reloads}, {"fail", fails}, {"graph", graph_loop}};
+      {"fork-threads", forks_in_threads}, {"reload", reloads}, {"fail", fails}, {"graph", graph_loop}, {"marked", marked}};
   const auto found = verbs.find(asked.verb);
   if (found == verbs.end()) {
     if (const Verb verb = situation(asked.verb)) return verb(asked, driver, stub);

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from headway.live.serving.client import AsyncClient as AsyncClient, client as client
     from headway.program.cached import CachedDataset as CachedDataset
     from headway.program.pipeline import graph as graph, model as model, task as task
+    from headway.program.requests import request as request
     from headway.program.steps import step as step, steps as steps
 
 __version__ = "0.1.0"
@@ -62,6 +63,7 @@ _NAMES = {
     ),
     "CachedDataset": "program.cached",
     **dict.fromkeys(("graph", "model", "task"), "program.pipeline"),
+    "request": "program.requests",
     "step": "program.steps",
     "steps": "program.steps",
 }

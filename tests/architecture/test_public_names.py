@@ -19,7 +19,7 @@ API = [
     *("RequestLostError", "RequestRefusedError", "ServeError", "TaskFailedError", "UnknownGraphError", "Work"),
     *("backtest", "client", "compare", "environment", "fleet", "gpu"),
     *("graph", "jobs", "model", "open", "plan", "predict"),
-    *("run", "simulate", "step", "steps", "sweep", "synthetic"),
+    *("request", "run", "simulate", "step", "steps", "sweep", "synthetic"),
     *("task", "tune", "work"),
 ]
 RUN_NAMES = [

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 
 from bench.gpu_share_measure import choose, ledger
 from bench.gpu_share_session import MS, Modes, Session
-from headway.kernels.dial import Dial
+from headway.kernels.dial import MILLION, Dial
 from headway.kernels.reflex import Reason
 from tests.native.harness import Built, built
 
@@ -43,7 +43,7 @@ def pair(session: Session, high: str, low: str, think_ms: float, seconds: float,
     time.sleep(seconds / 4)
     alone = (ledger(session, "low")["kernels"] - before["kernels"]) / (seconds / 4)
     session.choose("high", high, int(think_ms * MS))
-    modes = Modes(session, "high", ["low"], [], dial or Dial())
+    modes = Modes(session, "high", ["low"], [], dial or Dial(begin_ppm=MILLION))
     modes.stay("alone", 0.5)
     modes.stay("gate", seconds / 2)
     before = ledger(session, "low")

@@ -18,6 +18,7 @@ MIRRORS: dict[str, type[ctypes.Structure]] = {
     "Ledger": block.Ledger,
     "Kernel": block.Kernel,
     "Step": block.Step,
+    "Span": block.Span,
     "Slot": block.Slot,
     "Header": block.Header,
     "Block": block._Block,
@@ -43,5 +44,5 @@ def test_a_record_is_the_same_in_both(layout: dict[str, Any], name: str) -> None
 
 
 def test_the_constants_are_the_same_in_both(layout: dict[str, Any]) -> None:
-    ours = (block.MAGIC, block.VERSION, block.SLOTS, block.KERNELS, block.STEPS, block.REASONS)
-    assert tuple(layout[name] for name in ("magic", "version", "slots", "kernels", "steps", "reasons")) == ours
+    ours = (block.MAGIC, block.VERSION, block.SLOTS, block.KERNELS, block.STEPS, block.SPANS, block.REASONS)
+    assert tuple(layout[name] for name in ("magic", "version", "slots", "kernels", "steps", "spans", "reasons")) == ours

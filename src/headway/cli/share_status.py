@@ -111,11 +111,19 @@ def table_of(now: Row, before: Row | None) -> Table:
             f"{100 * since(row, earlier.get(row['slot'])):.1f} %",
             f"{row['harvested_ms']:,.0f} ms",
             f"{row['delay_ms']:,.1f} ms",
-            f"{row['slowdown']:.3f}×" if row["slowdown"] is not None and not row["gated"] else "–",
+            _slowdown(row),
             readable(row["blamed_kernel"])[:40] or "–",
             _state(row, bool(now["stopping"])),
         )
     return table
+
+
+def _slowdown(row: Row) -> str:
+    """Return the slow-down of a program that others run beside, its interval, and how many steps it rests on."""
+    if row["gated"] or row["slowdown"] is None:
+        return "–"
+    low, high = row["slowdown_low"], row["slowdown_high"]
+    return f"{row['slowdown']:.3f}× ({low:.3f} to {high:.3f}, {row['slowdown_steps']:,} steps)"
 
 
 def _state(row: Row, stopping: bool) -> str:

@@ -2,32 +2,34 @@
 
 The operator sets the slow-down that the program of highest priority may suffer (``slo``) and the share that the others
 keep in any case (``floor``). About a hundred times a second the dial reads what each program did and sets its rules.
-``boldness`` says how much of the idle time fills may use. Every so often the clients of lower priority are held for a
-moment, and the program above is measured alone. Its time beside them over its time alone is its slow-down: below the
-target the boldness grows, above it the boldness shrinks.
+Every so often the clients of lower priority are held for a moment, and whole steps of the program above are measured
+alone: ``kernels/holds.py`` and ``kernels/slowdown.py``.
+
+``boldness`` says how much of the idle time a pair of programs may use, by what was seen of it. A pair that was never
+seen begins at the floor: 0. It grows where the upper end of the interval of the slow-down is below the aim, and shrinks
+where that is above it.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from math import exp, log
 
-MILLION = 1_000_000
-MS = 1_000_000
-LEAST_PPM = 50_000
+from headway.kernels.holds import KEPT_NS, Holds, Seen, Watch
+from headway.kernels.slowdown import FEW_HOLDS, LEAST_HOLDS, MILLION, MS, Estimate, deviation, estimate, with_prior
+
+LEAST_PPM = 20_000
 MOST_PPM = 4_000_000
 DEEPEST_NS = 2 * MS
 """The most work in flight while a client of higher priority is there, at any boldness."""
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What the dial reads of one client. Counters run since the client joined."""
-
-    index: int
-    priority: int
-    actual_ns: int
-    alone_ns: int
-    since_ns: int
-    epochs: int = 0
+NEVER_NS = 100_000 * MS
+"""A gap this long does not come: at the floor nothing goes because it fits."""
+MANY_HOLDS = 40
+_NEAR = 0.3
+"""Holds count for the loop where the boldness was within this of what it is now (a logarithm), in proportion to it."""
+_FLOOR_STEP = 0.25
+"""How far the floor is from the least boldness, by the same measure."""
+_ALARM = 0.1
+"""Two holds in a row this far above the aim, and above what holds before them spread, are enough to act."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +59,25 @@ class Rules:
 class _Above:
     """Control loop of one client that has clients of lower priority beside it."""
 
-    actual_ns: int = 0
-    alone_ns: int = 0
-    epochs: int = 0
-    boldness_ppm: int = MILLION
-    slowdown_ppm: int = MILLION
+    since_ns: int
+    watch: Watch = field(default_factory=Watch)
+    boldness: dict[int, int] = field(default_factory=dict)
+    """Of each client below, by its index."""
+    below: dict[int, tuple[int, str]] = field(default_factory=dict)
+    """Who that client is: when it joined, and its program."""
+    scale: float = 0.0
+    """Logarithm of all changes of the boldness so far."""
+    met_ns: int = 0
+    """When the last of those below came: holds before that say nothing of it."""
+    moved: int = 0
+    """Measurements when the boldness last changed."""
+    looked: int = 0
+    """Measurements when it was last looked at."""
     stretch_ns: int = 2 * MS
-    measured: bool = False
-    seen_epochs: int = 0
+
+    def lowest(self) -> int:
+        """Return the boldness of the most careful pair."""
+        return min(self.boldness.values(), default=0)
 
 
 @dataclass(slots=True)
@@ -73,7 +86,8 @@ class Dial:
 
     ``mps``: kernels of several programs overlap; without it only long gaps are worth a switch. ``priorities``: programs
     below run at MPS's lower priority, so that a fill holds the GPU for one wave and not to its end. ``switch_ns``: the
-    measured cost of a switch, the shortest gap that is filled.
+    measured cost of a switch, the shortest gap that is filled. ``begin_ppm``: the boldness of a pair never seen.
+    ``learnt``: the boldness that pairs of programs had last; a pair begins with half of it.
     """
 
     slo_ppm: int = 1_050_000
@@ -81,36 +95,48 @@ class Dial:
     mps: bool = True
     priorities: bool = True
     switch_ns: int = 4_000
-    drain_ns: int = 12 * MS
-    watch_ns: int = 30 * MS
-    watch_every_ns: int = 1_500 * MS
-    first_watch_ns: int = 300 * MS
-    first_every_ns: int = 5_000 * MS
     sample_every: int = 256
+    begin_ppm: int = 0
+    holds: Holds = field(default_factory=Holds)
+    learnt: dict[tuple[str, str], int] = field(default_factory=dict)
     _above: dict[int, _Above] = field(default_factory=dict)
-    _cycle_ns: int = 0
-    _newest_ns: int = -1
+    _now_ns: int = 0
 
     def rules(self, now_ns: int, seen: Sequence[Seen]) -> dict[int, Rules]:
         """Return the rules of each client, by its index."""
+        self._now_ns = now_ns
         if not seen:
             self._above.clear()
+            self.holds.phase(now_ns, {}, (), {})
             return {}
         highest = min(client.priority for client in seen)
-        phase = self._phase(now_ns, [client for client in seen if client.priority == highest])
-        self._update_loops(seen, phase)
+        top = [client for client in seen if client.priority == highest]
+        below = [client for client in seen if client.priority != highest]
+        self._meet(now_ns, top, below)
+        for client in top:
+            above = self._above[client.index]
+            above.watch.read(now_ns, client, above.scale)
+            self._move(now_ns, above, client.program)
+        scales = {index: above.scale for index, above in self._above.items()}
+        watches = {index: above.watch for index, above in self._above.items()}
+        phase = self.holds.phase(now_ns, watches, below, scales, self._near_aim)
         base = self._base_rules(highest)
         return {client.index: self._rules_of(client, seen, phase, base) for client in seen}
 
-    def slowdown_ppm(self, index: int) -> int:
-        """Return the slow-down of a client as last measured; a million: none."""
+    def _near_aim(self) -> bool:
+        """Return whether a slow-down may be more than half of what is allowed: then it must be known well."""
+        found = [above.watch.shown(self._now_ns) for above in self._above.values()]
+        return any(each is not None and 2 * (each.high_ppm - MILLION) > self.slo_ppm - MILLION for each in found)
+
+    def slowdown(self, index: int) -> Estimate | None:
+        """Return the slow-down of a client of the last while; None where it is not known."""
         above = self._above.get(index)
-        return above.slowdown_ppm if above else MILLION
+        return above.watch.shown(self._now_ns) if above else None
 
     def boldness_ppm(self, index: int) -> int:
-        """Return how much of a client's idle time fills may use now."""
+        """Return how much of a client's idle time fills may use now: of the most careful of its pairs."""
         above = self._above.get(index)
-        return above.boldness_ppm if above else 0
+        return above.lowest() if above else 0
 
     def _base_rules(self, highest: int) -> Rules:
         # MPS has two priorities, and only clients of priority 0 are normal: without one, whole kernels are waited for.
@@ -121,56 +147,61 @@ class Dial:
             base = replace(base, threshold_ns=max(self.switch_ns, 500_000), latency_ns=20_000, depth_ns=0)
         return replace(base, sample_every=self.sample_every)
 
-    def _phase(self, now_ns: int, top: Sequence[Seen]) -> int:
-        """Return the phase: 0: all run; 1: clients below are held; 2: held, and their work has drained: measure.
+    # --- who meets whom ---------------------------------------------------------------------------------------------
 
-        They are held for longer when a client of the highest priority is new, then for a moment at intervals.
-        """
-        newest = max(client.since_ns for client in top)
-        if newest > self._newest_ns and (self._newest_ns < 0 or now_ns - self._cycle_ns > self.first_every_ns):
-            self._cycle_ns = max(now_ns, newest)
-        self._newest_ns = max(newest, self._newest_ns)
-        into = now_ns - self._cycle_ns
-        if into < self.first_watch_ns:
-            return 2 if into > 4 * self.drain_ns else 1
-        into = (into - self.first_watch_ns) % self.watch_every_ns
-        left = self.watch_every_ns - into
-        if left <= self.watch_ns + self.drain_ns:
-            return 2 if left <= self.watch_ns else 1
-        return 0
+    def _meet(self, now_ns: int, top: Sequence[Seen], below: Sequence[Seen]) -> None:
+        """Begin with clients that have joined, and forget those that have left."""
+        kept: dict[int, _Above] = {}
+        for client in top:
+            above = self._above.get(client.index)
+            if above is None or above.since_ns != client.since_ns or client.epochs < above.watch.epochs:
+                above = _Above(client.since_ns)
+                above.watch.actual_ns, above.watch.alone_ns = client.actual_ns, client.alone_ns
+            kept[client.index] = above
+            here = {other.index: (other.since_ns, other.program) for other in below}
+            if here == above.below:
+                continue
+            for index, who in here.items():
+                if above.below.get(index) != who:
+                    above.boldness[index] = self.learnt.get((client.program, who[1]), 2 * self.begin_ppm) // 2
+                    above.met_ns = now_ns
+            above.boldness = {index: above.boldness[index] for index in here}
+            above.below = here
+        self._above = kept
 
-    def _update_loops(self, seen: Sequence[Seen], phase: int) -> None:
-        """Update the loops: compare the time of each client above with its time alone."""
-        lowest = max(client.priority for client in seen)
-        for client in seen:
-            if client.priority == lowest and len(seen) > 1 and client.priority != min(c.priority for c in seen):
-                continue
-            above = self._above.setdefault(client.index, _Above())
-            if phase:  # requests while those below are held are in neither sum
-                above.epochs += client.epochs - above.seen_epochs
-            above.seen_epochs = client.epochs
-            actual, alone = client.actual_ns - above.actual_ns, client.alone_ns - above.alone_ns
-            if actual < 0 or alone < 0:
-                fresh = _Above(client.actual_ns, client.alone_ns, client.epochs, seen_epochs=client.epochs)
-                self._above[client.index] = fresh
-                continue
-            if phase or alone < 20 * MS:
-                continue
-            if client.epochs > above.epochs:
-                above.stretch_ns = alone // (client.epochs - above.epochs)
-            above.actual_ns, above.alone_ns, above.epochs = client.actual_ns, client.alone_ns, client.epochs
-            ratio = actual * MILLION // alone
-            above.slowdown_ppm = ratio if not above.measured else (3 * above.slowdown_ppm + ratio) // 4
-            above.measured = True
-            above.boldness_ppm = self._next_boldness(above.boldness_ppm, above.slowdown_ppm)
+    # --- the loop ---------------------------------------------------------------------------------------------------
 
-    def _next_boldness(self, boldness_ppm: int, slowdown_ppm: int) -> int:
-        aim, came = self.slo_ppm - MILLION, max(0, slowdown_ppm - MILLION)
-        if came > aim:
-            return max(LEAST_PPM, boldness_ppm * max(700_000, MILLION - (came - aim) * 2) // MILLION)
-        # A loop that was cut back and causes little delay now returns to its first boldness quickly.
-        step = 200_000 if boldness_ppm < MILLION and 2 * came < aim else min(100_000, aim - came)
-        return min(MOST_PPM, boldness_ppm + 10_000 + boldness_ppm * step // MILLION)
+    def _move(self, now_ns: int, above: _Above, program: str) -> None:
+        """Change the boldness of all pairs of a client, where enough was measured since the last change."""
+        watch = above.watch
+        fresh = watch.count - above.moved
+        if not above.boldness or fresh < LEAST_HOLDS - 1 or watch.count == above.looked:
+            return
+        above.looked = watch.count
+        if watch.step_ns:
+            above.stretch_ns = watch.step_ns
+        counted = [
+            each.value._replace(excess=each.value.excess * exp(above.scale - each.scale))
+            for each in watch.measured
+            if each.at_ns >= above.met_ns and now_ns - each.at_ns < KEPT_NS and abs(each.scale - above.scale) < _NEAR
+        ]
+        if _alarm([value.excess for value in counted], log(self.slo_ppm / MILLION)):
+            factor = 0.3
+        elif fresh < LEAST_HOLDS or (found := estimate(counted)) is None:
+            return
+        else:
+            # The reflex reckons with a part of the aim that is its boldness: so much is usual, and twice that possible.
+            reckoned = (self.slo_ppm - MILLION) * max(LEAST_PPM, above.lowest()) / MILLION**2
+            factor = next_factor(with_prior(found, reckoned / 2, 2 * reckoned), self.slo_ppm - MILLION)
+        changed = {index: _times(boldness, factor) for index, boldness in above.boldness.items()}
+        if changed == above.boldness:
+            return
+        lowest = above.lowest()
+        above.boldness, above.moved = changed, watch.count
+        above.scale += log(factor) if lowest and above.lowest() else _FLOOR_STEP * (1 if factor > 1 else -1)
+        for index, (_, other) in above.below.items():
+            if program and other:
+                self.learnt[program, other] = changed[index]
 
     def _rules_of(self, client: Seen, seen: Sequence[Seen], phase: int, base: Rules) -> Rules:
         above = [other for other in seen if other.priority < client.priority]
@@ -179,31 +210,68 @@ class Dial:
         if not above:
             return replace(base, gate=0, watched=1 if phase == 2 or not below else 0, raised=1)
         # Only clients with none above them are ever measured alone; the others use those that were measured.
-        loops = [self._above.get(other.index, _Above()) for other in above]
-        loops = [loop for loop in loops if loop.measured] or loops
-        boldness = min(loop.boldness_ppm for loop in loops)
-        allowed = (self.slo_ppm - MILLION) // max(1, beside)
+        loops = [loop for other in above if (loop := self._above.get(other.index)) is not None]
+        boldness = min(loop.boldness.get(client.index, 0) for loop in loops)
         whole = base.whole or any(other.priority for other in above)
         idle = (DEEPEST_NS if whole else base.idle_depth_ns) // max(1, beside)
-        return replace(
+        rules = replace(
             base,
             hold=1 if phase else 0,
             whole=1 if whole else 0,
             # Held clients have little in flight even while those above are silent: they may launch at any time.
             idle_depth_ns=min(idle, base.depth_ns) if phase else idle,
+        )
+        if not boldness:
+            return replace(rules, absorb_ppm=0, credit_ppm=0, credit_cap_ns=0, threshold_ns=NEVER_NS)
+        careful = min(MILLION, boldness)
+        allowed = (self.slo_ppm - MILLION) // max(1, beside)
+        return replace(
+            rules,
+            # The less is known of a pair, the longer a gap must be to be filled for nothing.
+            threshold_ns=base.threshold_ns * MILLION // careful,
             absorb_ppm=min(MILLION, boldness // 2) // max(1, beside),
             # A bold client launches further ahead, so that an interrupted thread leaves the GPU no gap. Not where
             # clients above have no GPU priority: all that is in flight would run before them.
             depth_ns=base.depth_ns if whole else _ahead(base, boldness),
             scale_ppm=MILLION * MILLION // boldness,
             # No request is delayed by much more than its share of the target slow-down: that keeps the tail short.
-            credit_ppm=allowed,
+            credit_ppm=allowed * careful // MILLION,
             credit_cap_ns=allowed
             * min(loop.stretch_ns for loop in loops)
             // MILLION
             * max(MILLION, boldness)
             // MILLION,
         )
+
+
+def _alarm(excess: Sequence[float], aim: float) -> bool:
+    """Return whether the last two holds show a slow-down far above the aim, of which the ones before said nothing."""
+    spread = deviation(excess[:-2]) if len(excess) >= LEAST_HOLDS + 2 else 0.0
+    return len(excess) >= 2 and min(excess[-2:]) > aim + max(_ALARM, 4 * spread)
+
+
+def next_factor(found: Estimate, aim_ppm: int) -> float:
+    """Return by how much the boldness changes: it grows only where the upper end of the interval is below the aim."""
+    low, value, high = (ppm - MILLION for ppm in (found.low_ppm, found.value_ppm, found.high_ppm))
+    if low > aim_ppm:
+        return max(0.3, aim_ppm / value)
+    if high > aim_ppm:
+        if value > aim_ppm:
+            return max(0.5, aim_ppm / value) if found.holds >= FEW_HOLDS // 2 else 1.0
+        return max(0.9, aim_ppm / high) if found.holds >= MANY_HOLDS else 1.0
+    factor = aim_ppm / high if 3 * high > aim_ppm else 3.0
+    return factor if factor > 1.02 else 1.0
+
+
+def _times(boldness_ppm: int, factor: float) -> int:
+    """Return a changed boldness; below the least of them comes the floor, which is 0."""
+    if factor == 1.0:
+        return boldness_ppm
+    if not boldness_ppm:
+        return LEAST_PPM if factor > 1 else 0
+    if boldness_ppm == LEAST_PPM and factor < 1:
+        return 0
+    return max(LEAST_PPM, min(MOST_PPM, round(boldness_ppm * factor)))
 
 
 def _ahead(base: Rules, boldness_ppm: int) -> int:

@@ -1,7 +1,8 @@
 """Store of kernel profiles: files for each program, by GPU and driver, kept from one run to the next.
 
 The folder is ``$HEADWAY_PROFILES`` or ``~/.cache/headway/kernels``. It holds ``<gpu>/<driver>/<program>.json`` for each
-program, and ``pairs.json`` for the slow-downs of pairs. Files are written atomically. The broker loads and saves
+program, ``pairs.json`` for the slow-downs of pairs, and ``boldness.json`` for how bold the dial was with each pair.
+Files are written atomically. The broker loads and saves
 profiles here, ``headway profile kernels`` writes them, and the other scales read the pairs.
 """
 
@@ -17,10 +18,13 @@ from headway.formats.pairs import VERSION, folder
 from headway.profiling.store import put
 
 PAIRS = "pairs"
+BOLDNESS = "boldness"
+_NOT_PROGRAMS = (PAIRS, BOLDNESS)
 PAIR_KEYS = ("program", "co_runner", "sm_share_ppm")
 """Key of a row of pairs: a newer row with the same key replaces it."""
 _PAIR_NUMBERS = ("sm_share_ppm", "slowdown_ppm", "harvest_ppm")
 _MOST_NAME = 100
+_BOLDEST_PPM = 4_000_000
 Row = dict[str, Any]
 
 
@@ -40,13 +44,13 @@ class KernelStore:
     def path(self, program: str) -> Path:
         """Return the file of a program. One named like the file of pairs gets another name."""
         name = plain(program, "program")
-        return self.folder / f"{name if name != PAIRS else PAIRS + '_'}.json"
+        return self.folder / f"{name if name not in _NOT_PROGRAMS else name + '_'}.json"
 
     def programs(self) -> list[str]:
         """Return the programs that have a profile."""
         programs = []
         for path in sorted(self.folder.glob("*.json")):
-            if path.stem != PAIRS:
+            if path.stem not in _NOT_PROGRAMS:
                 with suppress(ProfileError):
                     programs.append(str(_read(path).get("program", path.stem)))
         return programs
@@ -83,6 +87,25 @@ class KernelStore:
         """Return the whole document of a program; None where it is not known."""
         path = self.path(program)
         return _read(path) if path.exists() else None
+
+    def boldness(self) -> dict[tuple[str, str], int]:
+        """Return how bold the dial was last with each pair of programs (above, below), in parts per million."""
+        path = self.folder / f"{BOLDNESS}.json"
+        rows = _rows(_read(path), "pairs") if path.exists() else []
+        return {
+            (str(row.get("program", "")), str(row.get("below", ""))): int(row["boldness_ppm"])
+            for row in rows
+            if isinstance(row.get("boldness_ppm"), int) and 0 <= row["boldness_ppm"] <= _BOLDEST_PPM
+        }
+
+    def save_boldness(self, learnt: Mapping[tuple[str, str], int]) -> None:
+        """Write how bold the dial was with these pairs; others stay."""
+        with suppress(ProfileError):  # a broken file is replaced
+            learnt = {**self.boldness(), **learnt}
+        rows = [
+            {"program": above, "below": below, "boldness_ppm": learnt[above, below]} for above, below in sorted(learnt)
+        ]
+        _write(self.folder / f"{BOLDNESS}.json", {"version": VERSION, "pairs": rows})
 
     def pairs(self) -> list[Row]:
         """Return the slow-downs of pairs: rows by program, co-runner and share of the SMs."""

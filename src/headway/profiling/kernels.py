@@ -171,17 +171,15 @@ def _row(row: Any, work_ns: int, samples: int, longest_ns: int) -> dict[str, Any
 
 
 def step_rows(recorded: Recorded) -> list[dict[str, Any]]:
-    """Return the steps that the shim learnt, without their time alone: tracing slows launches."""
+    """Return the steps that the shim learnt."""
     return [
         {
             "key": f"{int(row['key']):016x}",
             "gap_ns": int(row["gap_ns"]),
             "think_ns": int(row["think_ns"]),
-            "alone_ns": 0,
             "slack_ns": int(row["slack_ns"]),
             "samples": min(int(row["samples"]), _FEW),
             "waits": int(row["waits"]),
-            "alone": 0,
         }
         for row in recorded.steps
     ]

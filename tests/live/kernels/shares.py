@@ -20,6 +20,13 @@ class Memory:
 
     def __init__(self) -> None:
         self.kept: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {}
+        self.learnt: dict[tuple[str, str], int] = {}
+
+    def boldness(self) -> dict[tuple[str, str], int]:
+        return self.learnt
+
+    def save_boldness(self, learnt: dict[tuple[str, str], int]) -> None:
+        self.learnt = {**self.learnt, **learnt}
 
     def load(self, program: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]] | None:
         return self.kept.get(program)

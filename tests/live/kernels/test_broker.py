@@ -13,9 +13,11 @@ import pytest
 from headway.errors import ProfileError
 from headway.kernels.dial import Rules
 from headway.live.kernels import places
-from headway.live.kernels.block import CLAIMED, FREE, LEFT, LIVE, SharedBlock, Slot
+from headway.live.kernels.block import CLAIMED, FREE, LEFT, LIVE, SPANS, SharedBlock, Slot
 from headway.live.kernels.broker import CLAIM_NS, FOREIGN_NS, LEFT_NS, SAVE_NS, Broker, write_rules
 from headway.live.kernels.heartbeat import Heartbeat
+from headway.live.kernels.places import Place
+from headway.live.kernels.status import snapshot
 from tests.live.kernels.shares import Memory, broker_at, join, leave
 
 SECOND = 1_000_000_000
@@ -223,7 +225,7 @@ def test_nonsense_in_a_slot_is_cleared_and_the_loop_goes_on(tmp_path: Path) -> N
     broker, block, said = broker_at(tmp_path)
     block.slots[0].state = 77
     slot = join(block, 1, name="\udcff".encode("utf-8", "surrogateescape").decode("latin-1"), priority=4_000_000_000)
-    slot.ledger.actual_ns, slot.ledger.alone_ns, slot.since_ns = -(2**62), 2**62, 2**62
+    slot.ledger.spans, slot.want.end_ns, slot.since_ns = 2**62, 2**62, 2**62
     stepped(broker, time.monotonic_ns())
     assert block.slots[0].state == FREE
     assert "is invalid: cleared" in said[0]
@@ -365,3 +367,55 @@ def test_who_asked_and_got_no_slot_is_told_to_those_who_look(tmp_path: Path) -> 
         broker.step(moment * SECOND)
         assert places.read_json(broker.place.state)["outside"] == expected
     block.close()
+
+
+def test_what_was_learnt_of_pairs_is_recalled_and_kept(tmp_path: Path) -> None:
+    store = Memory()
+    store.learnt = {("a.py", "b.py"): 800_000, ("a.py", "c.py"): 5}
+    broker, block, _ = broker_at(tmp_path, store=store)
+    join(block, 0, name="a", priority=0)
+    join(block, 1, name="b", priority=5)
+    broker.step(time.monotonic_ns())
+    assert broker.dial.boldness_ppm(0) == 400_000
+    broker.dial.learnt["a.py", "b.py"] = 123
+    broker.run(lambda: True, lambda ending: None)
+    assert store.learnt == {("a.py", "b.py"): 123, ("a.py", "c.py"): 5}
+
+
+def test_what_was_learnt_of_pairs_and_cannot_be_read_is_said(tmp_path: Path) -> None:
+    class Broken(Memory):
+        def boldness(self) -> dict[tuple[str, str], int]:
+            raise OSError("it is gone")
+
+    broker, _, said = broker_at(tmp_path, store=Broken())
+    assert said == ["what was learnt of pairs cannot be read: it is gone"]
+    assert broker.dial.learnt == {}
+
+
+def test_whole_steps_in_the_ring_become_a_slow_down_with_its_interval_in_the_status(place: Place) -> None:
+    broker, block, _ = broker_at(place.folder)
+    handle = places.hold(place.lock, alone=True)
+    assert handle is not None
+    above, below = join(block, 0, name="a", priority=0), join(block, 1, name="b", priority=5)
+    now = begin = time.monotonic_ns()
+    broker.step(now)
+    free = now
+    while now < begin + 8_000_000_000:
+        now += 1_000_000 if broker.dial.holds.holding else 8_000_000
+        while free + 2_100_000 <= now:  # steps take 2 ms, and 5 % more beside the other one
+            took = 2_000_000 if below.rules.hold else 2_100_000
+            number = above.ledger.spans + 1
+            span = above.spans[(number - 1) % SPANS]
+            span.begin_ns, span.end_ns, span.launches, span.number = free, free + took, 7, number
+            above.ledger.spans = number
+            free += took
+        broker.apply_dial(now)
+    broker.publish(now)
+    block.header.beat_ns = time.monotonic_ns()
+    row, other = snapshot(place)["clients"]
+    assert row["slowdown"] == pytest.approx(1.05, abs=0.002)
+    assert row["slowdown_low"] <= row["slowdown"] <= row["slowdown_high"]
+    assert row["slowdown_holds"] >= 5
+    assert row["slowdown_steps"] >= 4 * row["slowdown_holds"]
+    assert other["slowdown"] is None
+    os.close(handle)

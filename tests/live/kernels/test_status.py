@@ -21,7 +21,7 @@ def test_a_client_is_a_row(place: Place) -> None:
     slot = join(block, 3, name="low", priority=7)
     ledger = slot.ledger
     ledger.kernels, ledger.graphs, ledger.waits, ledger.waited_ns = 10, 2, 4, 5_000_000
-    ledger.harvested_ns, ledger.delay_ns, ledger.alone_ns, ledger.open = 7_000_000, 1_500_000, 1, 1
+    ledger.harvested_ns, ledger.delay_ns, ledger.open = 7_000_000, 1_500_000, 1
     ledger.reasons[3], ledger.hook_ns, ledger.hooked = 6, 300, 2
     ledger.asked_ns, ledger.asked = 9_000, 4
     slot.kernels[5].id, slot.kernels[5].name, slot.kernels[5].blamed_ns = 5, b"gemm", 1_000_000
@@ -36,6 +36,7 @@ def test_a_client_is_a_row(place: Place) -> None:
     assert (row["launches"], row["waits"], row["waited_ms"], row["harvested_ms"]) == (12, 4, 5.0, 7.0)
     assert (row["blamed_kernel"], row["blamed_ms"], row["delay_ms"]) == ("gemm", 1.0, 1.5)
     assert row["kernel_rows"] == 1
+    assert (row["slowdown"], row["slowdown_low"], row["slowdown_holds"], row["slowdown_steps"]) == (None, None, 0, 0)
     assert (row["open"], row["hook_ns"], row["asked_ns"], row["reasons"]) == (True, 150.0, 2_250.0, {"absorbed": 6})
     assert 0.3 < row["busy_share"] < 0.5
     earlier = {**row, "up_s": row["up_s"] - 1, "work_ms": row["work_ms"] - 250}

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from headway.errors import ExperimentError
 from headway.kernels.account import Account, Terms, comes_first, tame
 from headway.kernels.actions import Action, LetGo, WakeAt
-from headway.kernels.dial import Dial, Rules, Seen
+from headway.kernels.dial import Dial, Rules
 from headway.kernels.flight import Flight, mark
+from headway.kernels.holds import Holds, Seen
 from headway.kernels.policies.parts import KernelsPolicy, in_turn
 from headway.kernels.reflex import (
     HEAVY_NS,
@@ -75,13 +76,12 @@ class Headway(KernelsPolicy):
         self.watch = watch
 
     def bind(self, state: KernelsState) -> None:
-        """Make a dial for these options. Profiles are known from the start: the first long measurement is left out."""
-        every = Dial().watch_every_ns if self.watch else LONGEST_NS
+        """Make a dial for these options. Programs and pairs are known from the start: nobody begins at the floor."""
         self.dial = Dial(
             slo_ppm=round(self.slo * MILLION),
             floor_ppm=round(self.floor * MILLION),
-            first_watch_ns=0,
-            watch_every_ns=every,
+            begin_ppm=MILLION,
+            holds=Holds() if self.watch else Holds(share_ppm=0),
         )
         self._gates = [_Gate() for _ in state.clients]
         self._rules: dict[int, Rules] = {}
@@ -271,4 +271,4 @@ def _terms(rules: Rules) -> Terms:
 
 
 def _seen(client: ClientState) -> Seen:
-    return Seen(client.id, client.priority, client.actual, client.alone, since_ns=0, epochs=client.epoch)
+    return Seen(client.id, client.priority, client.actual, client.alone, epochs=client.epoch, filled_ns=client.busy)

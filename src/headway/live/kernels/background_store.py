@@ -27,12 +27,22 @@ class Store(Protocol):
     def save(self, program: str, kernels: list[dict[str, Any]], steps: list[dict[str, Any]]) -> None:
         """Save the kernels and steps of a program."""
 
+    def boldness(self) -> dict[tuple[str, str], int]:
+        """Return how bold the dial was last with each pair of programs."""
+
+    def save_boldness(self, learnt: dict[tuple[str, str], int]) -> None:
+        """Save how bold the dial was with pairs of programs."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Save:
     program: str
-    copy: Slot
+    copy: Slot | None
     done: "Future[None]"
+
+
+_PAIRS = "the pairs of programs"
+"""What their boldness is saved under; no program has that name."""
 
 
 class BackgroundStore:
@@ -56,9 +66,27 @@ class BackgroundStore:
         copy = Slot.from_buffer_copy(slot)
         self._saves.append(_Save(program, copy, self._saver.submit(self._save, self._store, program, copy)))
 
+    def boldness(self, seconds: float) -> dict[tuple[str, str], int]:
+        """Return how bold the dial was last with each pair; nothing where that takes longer than so many seconds.
+
+        Raises OSError, ValueError or HeadwayError where it cannot be read.
+        """
+        if self._store is None:
+            return {}
+        read = self._loader.submit(self._store.boldness)
+        try:
+            return read.result(seconds)
+        except TimeoutError:
+            return {}
+
+    def save_boldness(self, learnt: dict[tuple[str, str], int]) -> None:
+        """Start to save how bold the dial was with each pair."""
+        if self._store is not None and learnt:
+            self._saves.append(_Save(_PAIRS, None, self._saver.submit(self._store.save_boldness, dict(learnt))))
+
     def load(self, program: str) -> "Future[SlotProfile | None]":
         """Return the future profile of a program; its result is None where there is none."""
-        unsaved = [load.copy for load in self._saves if load.program == program]
+        unsaved = [load.copy for load in self._saves if load.program == program and load.copy is not None]
         future = self._loader.submit(self._load, program, unsaved[-1] if unsaved else None)
         self._loads = [load for load in self._loads if not load.done()] + [future]
         return future

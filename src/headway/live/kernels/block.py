@@ -18,10 +18,11 @@ from headway.live.kernels.block_socket import BlockListener, asked, is_sealed, s
 from headway.units import format_size
 
 MAGIC = 0x5941574441454831
-VERSION = 1
+VERSION = 2
 SLOTS = 32
 KERNELS = 1024
 STEPS = 16384
+SPANS = 1024
 REASONS = 16
 FREE, CLAIMED, LIVE, LEFT = range(4)
 
@@ -98,8 +99,8 @@ class Ledger(ctypes.Structure):
         ("syncs", c_uint64),
         ("samples", c_uint64),
         ("dropped", c_uint64),
-        ("actual_ns", c_int64),
-        ("alone_ns", c_int64),
+        ("spans", c_uint64),
+        ("marked", c_uint64),
         ("reasons", c_uint64 * REASONS),
         ("open", c_uint64),
         ("threads", c_uint64),
@@ -138,14 +139,27 @@ class Step(ctypes.Structure):
         ("key", c_uint64),
         ("gap_ns", c_int64),
         ("think_ns", c_int64),
-        ("alone_ns", c_int64),
         ("slack_ns", c_int64),
         ("samples", c_uint32),
         ("waits", c_uint32),
-        ("alone", c_uint32),
         ("work_ns", c_uint32),
         ("after", c_uint32),
         ("sure", c_uint32),
+        ("spare", c_uint32),
+        ("spares", c_int64),
+    )
+
+
+class Span(ctypes.Structure):
+    """One whole step of a client, in a ring; ``number`` counts from 1 and is 0 while the step is written."""
+
+    _fields_ = (
+        ("begin_ns", c_int64),
+        ("end_ns", c_int64),
+        ("launches", c_uint32),
+        ("kind", c_uint32),
+        ("marked", c_uint32),
+        ("number", c_uint32),
     )
 
 
@@ -169,7 +183,8 @@ class Slot(ctypes.Structure):
         ("ledger", Ledger),
         ("kernels", Kernel * KERNELS),
         ("steps", Step * STEPS),
-        ("tail", c_char * (4096 - (768 + KERNELS * 192 + STEPS * 64) % 4096)),
+        ("spans", Span * SPANS),
+        ("tail", c_char * (4096 - (768 + KERNELS * 192 + STEPS * 64 + SPANS * 32) % 4096)),
     )
 
 

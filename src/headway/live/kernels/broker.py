@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from headway.errors import HeadwayError
-from headway.kernels.dial import MILLION, Dial, Rules, Seen
-from headway.live.kernels import places, processes, slot_profiles
+from headway.kernels.dial import Dial, Rules
+from headway.kernels.holds import Seen
+from headway.kernels.slowdown import MILLION
+from headway.live.kernels import places, processes, slot_profiles, slot_steps
 from headway.live.kernels.background_store import BackgroundStore, Store, outcome
 from headway.live.kernels.block import CLAIMED, FREE, LEFT, LIVE, SLOTS, SharedBlock, Slot
 from headway.live.kernels.block_socket import REMOVED, ProgramsWithoutSlot
@@ -29,6 +31,8 @@ PUBLISH_NS = SECOND // 4
 SAVE_NS = 60 * SECOND
 TURN_NS = 8_000_000
 """Interval between two calls of the dial while clients of different priority are there."""
+HELD_TURN_NS = 1_000_000
+"""The same while somebody is held: a hold lasts a few steps and no longer."""
 CLAIM_NS = 2 * SECOND
 """A slot that is claimed for longer belongs to a process that died while it joined."""
 FOREIGN_NS = 600 * SECOND
@@ -37,6 +41,7 @@ LEFT_NS = SECOND
 """A client that left keeps its slot until its process is gone, or for this long: its threads may still launch."""
 KEPT_LEFT = 64
 _MOMENT_S = 0.005
+_RECALL_S = 0.3
 
 
 @dataclass(slots=True)
@@ -52,6 +57,8 @@ class _Client:
     """The stored profile of its program, once it is read."""
     left_ns: int = 0
     """When it was seen to have left; 0: it has not."""
+    steps: int = 0
+    """Whole steps of it that were read."""
 
 
 class Broker:
@@ -85,8 +92,25 @@ class Broker:
         self._programs = ProgramsWithoutSlot()
         self._published_ns = 0
         self._idle_since_ns = time.monotonic_ns()
+        self._saved: dict[tuple[str, str], int] = {}
+        self._saved_ns = 0
+        self._recall()
         self.stopping = ""
         """"drain" or "kill" once the broker was asked to stop."""
+
+    def _recall(self) -> None:
+        """Let the dial begin with what was learnt of pairs of programs before."""
+        try:
+            self._saved = self.background_store.boldness(_RECALL_S)
+        except (OSError, ValueError, HeadwayError) as problem:
+            self._say(f"what was learnt of pairs cannot be read: {problem}")
+        self.dial.learnt.update(self._saved)
+
+    def _keep_learnt(self) -> None:
+        """Save what the dial has learnt of pairs, where it is new."""
+        new = {pair: ppm for pair, ppm in self.dial.learnt.items() if self._saved.get(pair) != ppm}
+        self.background_store.save_boldness(new)
+        self._saved.update(new)
 
     # --- one turn ------------------------------------------------------------------------------------------------
 
@@ -103,6 +127,9 @@ class Broker:
         if now_ns - self._published_ns >= PUBLISH_NS:
             self._restore_socket()
             self._publish(now_ns)
+        if now_ns - self._saved_ns >= SAVE_NS:
+            self._saved_ns = now_ns
+            self._keep_learnt()
         if self._clients:
             self._idle_since_ns = now_ns
 
@@ -132,12 +159,10 @@ class Broker:
         """Read the file of requests to the broker, if it is new: settings of the dial, and to stop."""
         try:
             about = self.place.asked.lstat()
-            if (
-                about.st_mtime_ns,
-                about.st_ino,
-            ) == self._last_request:  # each is a new file; a clock alone may stand still
+            request = about.st_mtime_ns, about.st_ino  # each is a new file; a clock alone may stand still
+            if request == self._last_request:
                 return
-            self._last_request = about.st_mtime_ns, about.st_ino
+            self._last_request = request
             asked = places.read_json(self.place.asked)
         except FileNotFoundError:
             return
@@ -278,14 +303,16 @@ class Broker:
 
     def _seen(self, index: int) -> Seen:
         slot = self.block.slots[index]
-        ledger, pulse = slot.ledger, slot.pulse
+        client = self._clients[index]
+        steps, client.steps = slot_steps.read(slot, client.steps)
         return Seen(
             index=index,
             priority=slot.priority,
-            actual_ns=ledger.actual_ns,
-            alone_ns=ledger.alone_ns,
             since_ns=slot.since_ns,
-            epochs=pulse.epoch,
+            epochs=slot.pulse.epoch,
+            program=slot_profiles.text(slot.program),
+            filled_ns=slot.want.end_ns,
+            steps=steps,
         )
 
     def _publish(self, now_ns: int) -> None:
@@ -305,7 +332,7 @@ class Broker:
         self._published_ns = now_ns
         listener = self.block.listener
         outside = self._programs.pids(listener.heard, self.clients.values(), now_ns) if listener else []
-        loops = {str(index): [self.dial.slowdown_ppm(index), self.dial.boldness_ppm(index)] for index in self._clients}
+        loops = {str(index): [self.dial.slowdown(index), self.dial.boldness_ppm(index)] for index in self._clients}
         places.write_json(
             self.place.state,
             {
@@ -338,7 +365,7 @@ class Broker:
                 self.step(begun)
                 heartbeat.progress()
                 while (self.has_priorities or self._unseeded) and time.monotonic_ns() - begun < BEAT_NS - TURN_NS:
-                    time.sleep(TURN_NS / 1e9)
+                    time.sleep((HELD_TURN_NS if self.dial.holds.holding else TURN_NS) / 1e9)
                     self.apply_dial(time.monotonic_ns())
                     self.seed()
                 if stopped() and not self.stopping:
@@ -358,6 +385,7 @@ class Broker:
             heartbeat.stop()
             for index in list(self._clients):
                 self.background_store.save(self.block.slots[index])
+            self._keep_learnt()
             for line in self.background_store.close():
                 self._say(line)
 

@@ -104,6 +104,8 @@ def environment(program: Program, place: Place, gpu: Gpu, library: Path, mps: Mp
         "HEADWAY_PRIORITY": str(program.priority),
         "HEADWAY_NAME": program.shown_name,
         "HEADWAY_PROGRAM": program.key or key_of(program.command),
+        # NVTX ranges named headway.request mark requests; another tool that wants the ranges keeps them.
+        "NVTX_INJECTION64_PATH": os.environ.get("NVTX_INJECTION64_PATH") or str(library),
         **({"CUDA_VISIBLE_DEVICES": gpu.uuid} if gpu.uuid else {}),
         **client_environment(mps, place, program.memory_bytes, program.priority),
         **(program.extra or {}),

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from headway import __version__
 from headway.errors import ShareError
-from headway.kernels.dial import MILLION, Dial
+from headway.kernels.dial import Dial
+from headway.kernels.slowdown import MILLION
 from headway.live.kernels import gpu as gpus, mps as mps_, places, processes
 from headway.live.kernels.background_store import Store
 from headway.live.kernels.block import SharedBlock

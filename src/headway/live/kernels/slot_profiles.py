@@ -15,7 +15,7 @@ from headway.live.kernels.block import KERNELS, STEPS, Kernel, Slot, Step
 Row = Mapping[str, Any]
 
 KERNEL_FIELDS = ("work_ns", "samples", "longest_ns", "blocks", "per_sm", "kind", "varied")
-STEP_FIELDS = ("gap_ns", "think_ns", "alone_ns", "slack_ns", "samples", "waits", "alone", "work_ns")
+STEP_FIELDS = ("gap_ns", "think_ns", "slack_ns", "samples", "waits", "work_ns")
 _NAME_BYTES = 111
 SHAPES = KERNELS // 4 * 3
 """Kernels that the shim distinguishes by their grid; a program with more has one row for each name for the rest."""

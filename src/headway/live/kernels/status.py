@@ -1,12 +1,12 @@
 """Snapshot of the shared block: one row for each client, and the broker's state."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headway.errors import ShareError
-from headway.kernels.dial import MILLION
 from headway.kernels.reflex import Reason
+from headway.kernels.slowdown import MILLION
 from headway.live.kernels import places, slot_profiles
 from headway.live.kernels.block import LIVE, SLOTS, SharedBlock, Slot
 from headway.live.kernels.places import Place
@@ -70,7 +70,7 @@ def _row(index: int, slot: Slot, state: Mapping[str, Any], now: int) -> Row:
     ledger, pulse = slot.ledger, slot.pulse
     lived_ns = max(1, now - slot.since_ns)
     worst, blamed_ns = slot_profiles.blamed(slot)
-    slowdown, boldness = state.get("loops", {}).get(str(index), (MILLION, 0))
+    measured, boldness = state.get("loops", {}).get(str(index), (None, 0))
     return {
         "slot": index,
         "name": slot_profiles.text(slot.name),
@@ -90,8 +90,10 @@ def _row(index: int, slot: Slot, state: Mapping[str, Any], now: int) -> Row:
         "kernel_rows": slot_profiles.rows(slot),
         "blamed_kernel": worst,
         "blamed_ms": round(blamed_ns / 1e6, 3),
-        "slowdown": slowdown / MILLION if ledger.alone_ns else None,
+        **_slowdown(measured),
         "boldness": boldness / MILLION,
+        "whole_steps": ledger.spans,
+        "marked": ledger.marked,
         "open": bool(ledger.open),
         "gated": bool(slot.rules.gate),
         "held": bool(slot.rules.hold),
@@ -100,6 +102,14 @@ def _row(index: int, slot: Slot, state: Mapping[str, Any], now: int) -> Row:
         "asked_ns": round(ledger.asked_ns / ledger.asked, 1) if ledger.asked else None,
         "reasons": {reason.name.lower(): ledger.reasons[reason] for reason in Reason if ledger.reasons[reason]},
     }
+
+
+def _slowdown(measured: Sequence[int] | None) -> Row:
+    """Return the slow-down, its interval, and the holds and steps it rests on; None and 0 where it is not known."""
+    value, low, high, holds, steps = measured or (None, None, None, 0, 0)
+    shares = {"slowdown": value, "slowdown_low": low, "slowdown_high": high}
+    parts = {name: None if ppm is None else ppm / MILLION for name, ppm in shares.items()}
+    return {**parts, "slowdown_holds": holds, "slowdown_steps": steps}
 
 
 def since(row: Mapping[str, Any], before: Mapping[str, Any] | None) -> float:

@@ -1,0 +1,218 @@
+"""Holds: when the programs below are held for a moment, and what these moments tell of the programs above.
+
+A hold begins at a drawn time, while a program above is at work. It counts from when nothing of the programs below is in
+flight, and ends after a few whole steps above. Then nobody is held for about twenty times as long.
+
+Where a program is even from hold to hold (the GPU is its bound, not the CPU) and its slow-down is near the aim, holds
+are longer, and steps near their edges are left out: there the GPU's clock is still that of before.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import exp, log
+
+from headway.kernels.slowdown import MS, Estimate, Hold, Step, Value, deviation, estimate, value_of
+
+SECOND = 1000 * MS
+SHOWN_NS = 20 * SECOND
+"""What is shown rests on holds of the last 20 s, or on more of them where these are few."""
+KEPT_NS = 60 * SECOND
+_KEPT_STEPS = 4096
+_EVEN = 0.01
+_EVEN_HOLDS = 5
+_SHOWN_HOLDS = 10
+_WORKED_NS = 250 * MS
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the dial reads of one client. Counters run since the client joined.
+
+    ``steps``: its whole steps since the last call. Where the time alone is known without holding anybody (in a
+    simulation), ``actual_ns`` and ``alone_ns`` count instead. ``filled_ns``: when its work in flight ends.
+    """
+
+    index: int
+    priority: int
+    actual_ns: int = 0
+    alone_ns: int = 0
+    since_ns: int = 0
+    epochs: int = 0
+    program: str = ""
+    filled_ns: int = 0
+    steps: Sequence[Step] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What one hold told, when, and how bold the programs below were then (a logarithm, up to a constant)."""
+
+    at_ns: int
+    scale: float
+    value: Value
+
+
+@dataclass(slots=True)
+class Watch:
+    """The steps of one program above, and what holds have told of it."""
+
+    steps: deque[Step] = field(default_factory=lambda: deque(maxlen=_KEPT_STEPS))
+    pending: list[tuple[Hold, float]] = field(default_factory=list)
+    measured: deque[Measured] = field(default_factory=lambda: deque(maxlen=200))
+    count: int = 0
+    """Measurements so far."""
+    epochs: int = -1
+    worked_ns: int = -_WORKED_NS
+    actual_ns: int = 0
+    alone_ns: int = 0
+    known_epochs: int = 0
+
+    def read(self, now_ns: int, seen: Seen, scale: float) -> None:
+        """Take in what a client has done since the last call."""
+        self.steps.extend(seen.steps)
+        if seen.epochs != self.epochs:
+            self.worked_ns = now_ns if self.epochs >= 0 else self.worked_ns
+            self.epochs = seen.epochs
+        if seen.steps:
+            self.worked_ns = now_ns
+        self._known(now_ns, seen, scale)
+        while self.pending and self.pending[0][0].known_ns <= now_ns:
+            hold, then = self.pending.pop(0)
+            if (value := value_of(hold, self.steps)) is not None:
+                self._add(now_ns, then, value)
+        while self.measured and now_ns - self.measured[0].at_ns > KEPT_NS:
+            self.measured.popleft()
+
+    def _known(self, now_ns: int, seen: Seen, scale: float) -> None:
+        """Measure without a hold, where the time alone is known."""
+        actual, alone = seen.actual_ns - self.actual_ns, seen.alone_ns - self.alone_ns
+        if alone < 20 * MS or actual <= 0:
+            return
+        steps = max(1, seen.epochs - self.known_epochs)
+        self.actual_ns, self.alone_ns, self.known_epochs = seen.actual_ns, seen.alone_ns, seen.epochs
+        self._add(now_ns, scale, Value(log(actual / alone), steps, log(alone / steps)))
+
+    def _add(self, now_ns: int, scale: float, value: Value) -> None:
+        self.measured.append(Measured(now_ns, scale, value))
+        self.count += 1
+
+    def at_work(self, now_ns: int) -> bool:
+        """Return whether it has ended a step lately."""
+        return now_ns - self.worked_ns < _WORKED_NS
+
+    @property
+    def even(self) -> bool:
+        """Return whether its steps alone take the same time from hold to hold."""
+        took = [measured.value.took for measured in list(self.measured)[-_SHOWN_HOLDS:]]
+        return len(took) >= _EVEN_HOLDS and deviation(took) < _EVEN
+
+    @property
+    def step_ns(self) -> int:
+        """Return how long a step alone takes, as last seen; 0: unknown."""
+        return round(exp(self.measured[-1].value.took)) if self.measured else 0
+
+    def done(self, since_ns: int, since_epochs: int) -> int:
+        """Return how many whole steps were done since then; of a client without steps by how often it waited."""
+        if not self.steps:
+            return max(0, self.epochs - since_epochs - 1)
+        count = 0
+        for step in reversed(self.steps):
+            if step.end_ns < since_ns:
+                break
+            count += step.begin_ns >= since_ns
+        return count
+
+    def shown(self, now_ns: int) -> Estimate | None:
+        """Return its slow-down of the last while."""
+        every = list(self.measured)
+        lately = [each for each in every if now_ns - each.at_ns <= SHOWN_NS]
+        return estimate([each.value for each in (lately if len(lately) >= _SHOWN_HOLDS else every[-_SHOWN_HOLDS:])])
+
+
+@dataclass(slots=True)
+class Holds:
+    """Decides who is held when. ``share_ppm``: at most this part of the time; ``steps``: whole steps a hold."""
+
+    share_ppm: int = 50_000
+    steps: int = 4
+    first_ns: int = 500 * MS
+    drain_ns: int = MS
+    long_ns: int = 40 * MS
+    """A hold goes on no longer than this once there are ``least`` steps in it, and never longer than ``most_ns``."""
+    least: int = 2
+    most_ns: int = 2 * SECOND
+    short_ns: int = 8 * MS
+    """Nor shorter than this: of short steps a few more."""
+    even_ns: int = 60 * MS
+    edge_ns: int = 40 * MS
+    begin_ns: int = -1
+    quiet_ns: int = -1
+    next_ns: int = -1
+    held_ns: int = 0
+    """All time in which somebody was held."""
+    _epochs: dict[int, int] = field(default_factory=dict)
+    _long: bool = False
+    _draw: int = 1
+
+    @property
+    def holding(self) -> bool:
+        """Return whether somebody is held now."""
+        return self.begin_ns >= 0
+
+    def phase(
+        self,
+        now_ns: int,
+        watches: dict[int, Watch],
+        below: Sequence[Seen],
+        scales: dict[int, float],
+        precise: Callable[[], bool] = lambda: False,
+    ) -> int:
+        """Return the phase: 0: all run; 1: clients below are held; 2: held, and their work has ended: measure.
+
+        ``precise`` returns whether holds of even programs are to be long.
+        """
+        if not below or not watches or not self.share_ppm:
+            self.begin_ns, self.next_ns = -1, now_ns + self.first_ns
+            return 0
+        if self.next_ns < 0:
+            self.next_ns = now_ns + self.first_ns
+        working = {index: watch for index, watch in watches.items() if watch.at_work(now_ns)}
+        if not self.holding:
+            if now_ns < self.next_ns or not working:
+                return 0
+            self.begin_ns, self.quiet_ns = now_ns, -1
+        if self.quiet_ns < 0:
+            if now_ns - self.begin_ns > self.most_ns:
+                return self._end(now_ns)
+            if now_ns - self.begin_ns < self.drain_ns or any(each.filled_ns > now_ns for each in below):
+                return 1
+            self._long = precise() and all(watch.even for watch in watches.values())
+            self.quiet_ns = now_ns + (self.edge_ns if self._long else 0)
+            self._epochs = {index: watch.epochs for index, watch in watches.items()}
+        if self._goes_on(now_ns, working or watches):
+            return 2
+        for index, watch in watches.items():
+            edge = 2 * self.edge_ns if self._long else 0
+            hold = Hold(self.begin_ns, self.quiet_ns, now_ns, edge, watch.even)
+            watch.pending.append((hold, scales.get(index, 0.0)))
+        return self._end(now_ns)
+
+    def _goes_on(self, now_ns: int, watches: dict[int, Watch]) -> bool:
+        since = now_ns - self.quiet_ns
+        if since >= self.most_ns:
+            return False
+        done = min(watch.done(self.quiet_ns, self._epochs.get(index, 0)) for index, watch in watches.items())
+        if since < (self.even_ns if self._long else self.short_ns):
+            return True
+        return done < (self.steps if since < self.long_ns else self.least)
+
+    def _end(self, now_ns: int) -> int:
+        held = now_ns - self.begin_ns
+        self.held_ns += held
+        self.begin_ns = self.quiet_ns = -1
+        # Drawn, so that a program that repeats itself is not always met at the same place.
+        self._draw = (self._draw * 6364136223846793005 + 1442695040888963407) % 2**64
+        rest = held * (1_000_000 - self.share_ppm) // self.share_ppm
+        self.next_ns = now_ns + rest + (rest // 4 * (self._draw >> 44) >> 20)
+        return 0

@@ -1,0 +1,48 @@
+"""The page of the dial on an H200 says what was measured."""
+
+import csv
+from pathlib import Path
+
+PAGE = Path("docs/background/results/h200-dial.md")
+ROWS = list(csv.DictReader((PAGE.with_suffix("") / "pairs.csv").read_text().splitlines()))
+
+
+def number(row: dict[str, str], name: str) -> float:
+    return float(row[name])
+
+
+def test_the_table_has_every_row_as_measured() -> None:
+    lines = [line for line in PAGE.read_text().splitlines() if line[:4] in ("| 1 ", "| 2 ", "| 3 ")]
+    assert len(lines) == len(ROWS)
+    for line, row in zip(lines, ROWS, strict=True):
+        build, above, below, first, last, dial, p99, rate, mps, mps_rate = line.strip("| ").split(" | ")
+        assert (build, above) == (row["build"], f"`{row['above']}`")
+        assert below.replace("`", "").replace(", ", ",") == row["below"]
+        assert first == f"{number(row, 'first'):.3f} ± {number(row, 'first_half'):.3f}"
+        assert last == f"{number(row, 'last'):.3f} ± {number(row, 'last_half'):.3f}"
+        low, high = number(row, "dial_low"), number(row, "dial_high")
+        assert dial == f"{number(row, 'dial'):.3f} ({low:.3f}–{high:.3f}, {row['holds']})"
+        assert p99 == f"{number(row, 'gate_p99_ms') / number(row, 'alone_p99_ms'):.2f}"
+        assert rate == ", ".join(f"{float(each):.3f}" for each in row["below_rate"].split("+"))
+        assert mps_rate == ", ".join(f"{float(each):.3f}" for each in row["mps_below_rate"].split("+"))
+        assert mps == f"{number(row, 'mps_p50'):.{1 if number(row, 'mps_p50') > 10 else 2}f}"
+
+
+def test_what_is_said_of_all_of_them() -> None:
+    text = PAGE.read_text()
+    apart = [abs(number(row, "dial") - number(row, "last")) for row in ROWS]
+    assert f"In {sum(each <= 0.03 for each in apart)} of {len(ROWS)} measurements" in text
+    assert max(number(row, "last") for row in ROWS) <= 1.05 + 0.018
+    assert max(number(row, "first") for row in ROWS) <= 1.045
+    covered = [number(row, "dial_low") <= number(row, "last") <= number(row, "dial_high") for row in ROWS]
+    assert f"in {sum(covered)} of {len(ROWS)}, and overlaps" in text
+    overlap = [
+        number(row, "dial_low") <= number(row, "last") + number(row, "last_half")
+        and number(row, "last") - number(row, "last_half") <= number(row, "dial_high")
+        for row in ROWS
+    ]
+    assert f"the interval of that in {sum(overlap)}." in text
+    held = [number(row, "held") for row in ROWS]
+    assert (round(min(held), 3), round(max(held), 3)) == (0.044, 0.047)
+    assert sum(number(row, "last") < 1.01 for row in ROWS) == 9
+    assert sum(number(row, "last_half") > 0.03 for row in ROWS) == 5
