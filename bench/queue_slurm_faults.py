@@ -3,20 +3,25 @@
 ``python -m bench.queue_slurm_faults --kills 50``. What is checked is what ``bench/queue_faults.py`` checks: no job is
 lost, none ends twice or runs twice at once, a kill costs no more than the steps since the last checkpoint, and the tape
 replays identically and is sound.
+
+A controller that forgets its last seconds leaves damage in Slurm itself, which this script mends as an operator would:
+nodes that it drains because a number of a job came twice, GPUs that it takes for used where nothing runs.
 """
 
 import argparse
 import json
 import os
 import random
+import re
 import signal
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from bench import queue_faults_program as program
-from bench.queue_faults import Daemon, Report, alive, await_end, check, over, submit
+from bench.queue_faults import ENDS_WITHIN_S, Daemon, Report, alive, check, over, submit
 from bench.serve_rows import Rows
 from bench.slurm_lab import SlurmLab
 from headway.live.training.place import place_of
@@ -41,6 +46,7 @@ def play(folder: Path, lab: SlurmLab, kills: int, jobs: int, seed: int) -> Repor
     left = kills
     while left and not over(place, jobs):
         time.sleep(draw.uniform(0.2, 2.0))
+        report.kills["mended"] += _mend(lab)
         what = WHAT[(kills - left) % len(WHAT)]
         if not _kill(lab, daemon, work, what, draw):
             continue
@@ -50,7 +56,7 @@ def play(folder: Path, lab: SlurmLab, kills: int, jobs: int, seed: int) -> Repor
             cancelled |= submit(place, work, LEAST_ALIVE, draw, first=jobs, between=STEPS)
             jobs += LEAST_ALIVE
     report.jobs = jobs
-    await_end(place, jobs)
+    _await_end(lab, lambda: alive(place, jobs), report)
     until = time.monotonic() + 30
     while (left_over := _left_over(lab)) and time.monotonic() < until:
         time.sleep(0.5)
@@ -59,6 +65,32 @@ def play(folder: Path, lab: SlurmLab, kills: int, jobs: int, seed: int) -> Repor
     report.problems += [f"left in Slurm: {line}" for line in left_over]
     report.wall_s = round(time.monotonic() - began, 1)
     return report
+
+
+def _await_end(lab: SlurmLab, left: Callable[[], list[int]], report: Report) -> None:
+    """Wait until every job has ended, and mend what the kills have left."""
+    until = time.monotonic() + ENDS_WITHIN_S
+    while jobs := left():
+        if time.monotonic() > until:
+            raise AssertionError(f"jobs {jobs[:10]} have not ended after {ENDS_WITHIN_S:g} s")
+        report.kills["mended"] += _mend(lab)
+        time.sleep(1.0)
+
+
+def _mend(lab: SlurmLab) -> int:
+    """Do what an operator does after such kills; return how much there was to do."""
+    done = 0
+    for line in lab.run("scontrol", "-d", "show", "node", "-o").splitlines():
+        name = line.split()[0].removeprefix("NodeName=")
+        if "State=IDLE+DRAIN" in line:
+            lab.run("scontrol", "update", f"NodeName={name}", "State=RESUME")
+            done += 1
+        elif "State=IDLE " in line and re.search(r"GresUsed=gpu:\w+:[1-9]", line):
+            lab.stop("slurmctld")
+            lab.start("slurmctld")
+            lab.until_answers()
+            done += 1
+    return done
 
 
 def _left_over(lab: SlurmLab) -> list[str]:

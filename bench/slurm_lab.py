@@ -293,6 +293,12 @@ class SlurmLab:
             for pid in _programs_of(self.cluster, name):
                 _kill(pid)
 
+    def stop(self, name: str) -> None:
+        """End a daemon in good order: it writes its state down."""
+        daemon = self._daemons.pop(name)
+        daemon.send_signal(signal.SIGTERM)
+        daemon.wait(30)
+
     def until_answers(self) -> None:
         """Wait until the controller answers."""
         _until(lambda: self._works("squeue", "-h"), "slurmctld does not answer")
