@@ -64,8 +64,8 @@ class Report:
 class Daemon:
     """A queue in a process of its own, forked so that it starts at once."""
 
-    def __init__(self, place: Place) -> None:
-        self.place = place
+    def __init__(self, place: Place, gpus: str = str(GPUS), engine: str = "local", policy: str = POLICY) -> None:
+        self.place, self._gpus, self._engine, self._policy = place, gpus, engine, policy
         self.pid = 0
 
     def start(self) -> None:
@@ -77,7 +77,8 @@ class Daemon:
                 log = os.open(self.place.folder.parent / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
                 for stream in (1, 2):
                     os.dup2(log, stream)
-                run_queue(self.place, str(GPUS), POLICY, HOUR, (), lambda line: print(line, flush=True), lambda: None)
+                say = lambda line: print(line, flush=True)  # noqa: E731
+                run_queue(self.place, self._gpus, self._policy, HOUR, (), say, lambda: None, engine=self._engine)
                 os._exit(0)
             except BaseException as problem:  # noqa: BLE001 - a forked child never returns into the caller
                 print(f"{type(problem).__name__}: {problem}", flush=True)
@@ -114,10 +115,10 @@ def play(folder: Path, kills: int, jobs: int, seed: int) -> Report:
     daemon = Daemon(place)
     began = time.monotonic()
     daemon.start()
-    cancelled = _submit(place, work, jobs, draw)
+    cancelled = submit(place, work, jobs, draw)
     report.jobs = jobs
     left = kills
-    while left and not _over(place, jobs):
+    while left and not over(place, jobs):
         time.sleep(draw.uniform(0.0, 0.15))
         what = draw.choice(("queue", "runner", "program"))
         if what == "queue":
@@ -128,22 +129,24 @@ def play(folder: Path, kills: int, jobs: int, seed: int) -> Report:
             continue
         report.kills[what] += 1
         left -= 1
-        if left and len(_alive(place, jobs)) < GPUS:
+        if left and len(alive(place, jobs)) < GPUS:
             jobs += GPUS
-            cancelled |= _submit(place, work, GPUS, draw, first=jobs - GPUS)
+            cancelled |= submit(place, work, GPUS, draw, first=jobs - GPUS)
             report.jobs = jobs
-    _await_end(place, jobs)
+    await_end(place, jobs)
     daemon.stop()
-    _check(place, work, cancelled, report)
+    check(place, work, cancelled, report)
     report.wall_s = round(time.monotonic() - began, 1)
     return report
 
 
-def _submit(place: Place, work: Path, count: int, draw: random.Random, first: int = 0) -> set[int]:
-    """Submit jobs, and cancel a few of them; return those."""
+def submit(
+    place: Place, work: Path, count: int, draw: random.Random, first: int = 0, between: tuple[int, int] = STEPS
+) -> set[int]:
+    """Submit jobs of so many steps, and cancel a few of them; return those."""
     cancelled = set()
     for number in range(first, first + count):
-        steps = draw.randint(*STEPS)
+        steps = draw.randint(*between)
         command = (sys.executable, "-S", "-I", program.__file__, str(work / str(number)), str(steps))
         asked = Submit(
             command,
@@ -188,26 +191,29 @@ def _kill_one(place: Place, what: str, draw: random.Random) -> bool:
     return True
 
 
-def _alive(place: Place, jobs: int) -> list[int]:
+def alive(place: Place, jobs: int) -> list[int]:
+    """Return the jobs that have not ended."""
     past = read(place.store)
     assert past is not None
     ended = last_rows(past.tape)
     return [job for job in range(jobs) if job not in ended]
 
 
-def _over(place: Place, jobs: int) -> bool:
-    return not _alive(place, jobs)
+def over(place: Place, jobs: int) -> bool:
+    """Return whether every job has ended."""
+    return not alive(place, jobs)
 
 
-def _await_end(place: Place, jobs: int) -> None:
+def await_end(place: Place, jobs: int) -> None:
+    """Wait until every job has ended."""
     until = time.monotonic() + ENDS_WITHIN_S
-    while left := _alive(place, jobs):
+    while left := alive(place, jobs):
         if time.monotonic() > until:
             raise AssertionError(f"jobs {left[:10]} have not ended after {ENDS_WITHIN_S:g} s")
         time.sleep(0.05)
 
 
-def _check(place: Place, work: Path, cancelled: set[int], report: Report) -> None:
+def check(place: Place, work: Path, cancelled: set[int], report: Report) -> None:
     """Look at the tape and at what the programs wrote."""
     past = read(place.store)
     assert past is not None

@@ -16,8 +16,9 @@ from pathlib import Path
 from types import TracebackType
 
 NEEDED = ("slurmctld", "slurmd", "slurmdbd", "munged", "sbatch", "scontrol", "sacct", "mariadbd", "mariadb-install-db")
+_OF_ACCOUNTING = ("slurmdbd", "sacct", "mariadbd", "mariadb-install-db")
 _CONFIG = """\
-ClusterName=lab
+ClusterName={cluster}
 SlurmctldHost=localhost(127.0.0.1)
 SlurmctldPort={port}
 SlurmUser=root
@@ -37,7 +38,7 @@ TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none
 MpiDefault=none
 ReturnToService=2
-SlurmdTimeout=300
+SlurmdTimeout={timeout}
 KillWait=5
 MinJobAge=300
 SchedulerType=sched/backfill
@@ -45,11 +46,7 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 PriorityType=priority/multifactor
 GresTypes=gpu
-AccountingStorageType=accounting_storage/slurmdbd
-AccountingStorageHost=127.0.0.1
-AccountingStoragePort={accounting}
-AccountingStoragePass={root}/munge.sock
-AccountingStorageTRES=gres/gpu,{types}
+{storage}
 JobCompType=jobcomp/filetxt
 JobCompLoc={root}/jobcomp.txt
 DefMemPerCPU=2000
@@ -61,6 +58,14 @@ NodeName=DEFAULT CPUs=16 SocketsPerBoard=1 CoresPerSocket=16 ThreadsPerCore=1 Re
 {partitions}
 """
 
+_STORAGE = """\
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost=127.0.0.1
+AccountingStoragePort={accounting}
+AccountingStoragePass={root}/munge.sock
+AccountingStorageTRES=gres/gpu,{types}
+"""
+_NO_STORAGE = "AccountingStorageType=accounting_storage/none"
 _ACCOUNTING = """\
 AuthType=auth/munge
 AuthInfo=socket={root}/munge.sock
@@ -95,16 +100,17 @@ _COMMON = "/lab"
 """The folder of the lab, in what is dumped."""
 
 
-def missing() -> list[str]:
-    """The programs that are not here; a lab needs them all."""
-    return [name for name in NEEDED if shutil.which(name) is None]
+def missing(*, accounted: bool = True) -> list[str]:
+    """The programs that are not here; a lab needs them all, but those of the accounting where it has none."""
+    return [name for name in NEEDED if shutil.which(name) is None and (accounted or name not in _OF_ACCOUNTING)]
 
 
 class SlurmLab:
     """Slurm with virtual nodes of ``gpus`` pretended GPUs each.
 
     ``nodes`` is their number, or the number of each GPU type. ``settings`` are further lines of slurm.conf,
-    ``accounting`` are commands of sacctmgr. A requeued job waits for ``requeue_s`` seconds.
+    ``accounting`` are commands of sacctmgr. A requeued job waits for ``requeue_s`` seconds. Without ``accounted`` there
+    is no database, and it starts at once. A node that is silent for ``timeout_s`` seconds is down.
     """
 
     def __init__(
@@ -117,21 +123,30 @@ class SlurmLab:
         partitions: Sequence[str] = ("PartitionName=batch Nodes=ALL Default=YES MaxTime=INFINITE State=UP",),
         accounting: Sequence[str] = (),
         requeue_s: int = 120,
+        accounted: bool = True,
+        timeout_s: int = 300,
     ) -> None:
         self.root = root
         kinds = {"a100": nodes} if isinstance(nodes, int) else nodes
         self.nodes = sum(kinds.values())
-        self._accounting = accounting
+        self._accounting, self._accounted = accounting, accounted
         port = _free_block(self.nodes + 2)
+        self.cluster = "lab" if accounted else f"lab{port}"
+        """What it is called: by this, programs of labs beside each other are told apart."""
         places = _places(kinds)
         lines = {"SchedulerParameters": "bf_interval=1,sched_interval=2,sched_min_interval=100000,batch_sched_delay=0"}
         accounting_port = port + self.nodes + 1
         text = _CONFIG.format(
             root=root,
             port=port,
-            accounting=accounting_port,
+            cluster=self.cluster,
             requeue=requeue_s,
-            types=",".join(f"gres/gpu:{kind}" for kind in kinds),
+            timeout=timeout_s,
+            storage=_STORAGE.format(
+                accounting=accounting_port, root=root, types=",".join(f"gres/gpu:{kind}" for kind in kinds)
+            ).strip()
+            if accounted
+            else _NO_STORAGE,
             machines="\n".join(
                 f"NodeName=n[{first}-{last}] NodeAddr=127.0.0.1 NodeHostname=localhost "
                 f"Port=[{port + first}-{port + last}] Gres=gpu:{kind}:{gpus}"
@@ -153,7 +168,8 @@ class SlurmLab:
             os.mknod(root / "dev" / f"nvidia{device}", 0o020666, os.makedev(195, device))
         (root / "munge.key").write_bytes(os.urandom(128))
         (root / "munge.key").chmod(0o400)
-        self._daemons: list[subprocess.Popen[bytes]] = []
+        self._daemons: dict[str, subprocess.Popen[bytes]] = {}
+        """By name; nodes by theirs."""
         self._environment = {**os.environ, "SLURM_CONF": str(root / "slurm.conf"), "TZ": "UTC"}
         self._environment["MYSQL_UNIX_PORT"] = str(root / "mysql.sock")
 
@@ -164,10 +180,11 @@ class SlurmLab:
         try:
             self._start("munged", "--foreground", "--force", *files, f"--seed-file={root}/munge.seed")
             _until(lambda: (root / "munge.sock").exists(), "munged did not start")
-            self._start_accounting()
-            self._start("slurmctld", "-D")
+            if self._accounted:
+                self._start_accounting()
+            self.start("slurmctld")
             for number in range(1, self.nodes + 1):
-                self._start("slurmd", "-D", "-N", f"n{number}")
+                self.start(f"n{number}")
             _until(self._ready, "the nodes did not come up")
             self._account(early=False)
         except BaseException:
@@ -252,23 +269,83 @@ class SlurmLab:
             return False
         return True
 
-    def _start(self, *command: str) -> None:
+    @property
+    def environment(self) -> dict[str, str]:
+        """Return the variables that lead Slurm's commands here."""
+        return dict(self._environment)
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """Return the processes of its daemons, by name."""
+        return {name: daemon.pid for name, daemon in self._daemons.items()}
+
+    def start(self, name: str) -> None:
+        """Start the controller (``slurmctld``), or a node by its name."""
+        command = ("slurmctld", "-D") if name == "slurmctld" else ("slurmd", "-D", "-N", name)
+        self._start(*command, name=name)
+
+    def kill(self, name: str) -> None:
+        """Kill the controller, or a node with all that runs there, as a loss of power would."""
+        daemon = self._daemons.pop(name)
+        daemon.kill()
+        daemon.wait()
+        if name != "slurmctld":
+            for pid in _programs_of(self.cluster, name):
+                _kill(pid)
+
+    def stop(self, name: str) -> None:
+        """End a daemon in good order: it writes its state down."""
+        daemon = self._daemons.pop(name)
+        daemon.send_signal(signal.SIGTERM)
+        daemon.wait(30)
+
+    def until_answers(self) -> None:
+        """Wait until the controller answers."""
+        _until(lambda: self._works("squeue", "-h"), "slurmctld does not answer")
+
+    def _start(self, *command: str, name: str = "") -> None:
         with (self.root / f"{command[0]}.out").open("ab") as output:
-            self._daemons.append(
-                subprocess.Popen(command, env=self._environment, stdout=output, stderr=output, start_new_session=True)
+            self._daemons[name or command[0]] = subprocess.Popen(
+                command, env=self._environment, stdout=output, stderr=output, start_new_session=True
             )
 
     def _stop(self) -> None:
-        for daemon in reversed(self._daemons):
+        daemons = list(reversed(self._daemons.values()))
+        for daemon in daemons:
             if daemon.poll() is None:
                 daemon.send_signal(signal.SIGTERM)
-        for daemon in reversed(self._daemons):
+        for daemon in daemons:
             try:
                 daemon.wait(5)
             except subprocess.TimeoutExpired:
                 daemon.kill()
                 daemon.wait()
         self._daemons.clear()
+
+
+def _programs_of(cluster: str, node: str) -> list[int]:
+    """Return the processes of jobs on a virtual node of a lab, those first that would tell the controller of an end."""
+    watchers, programs = [], []
+    wanted = {f"SLURMD_NODENAME={node}".encode(), f"SLURM_CLUSTER_NAME={cluster}".encode()}
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            inside = Path(f"/proc/{entry}/environ").read_bytes().split(b"\0")
+            above = int(Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()[1])
+            words = Path(f"/proc/{above}/cmdline").read_bytes()
+        except OSError:
+            continue
+        if wanted <= set(inside):
+            programs.append(int(entry))
+            if words.startswith(b"slurmstepd"):
+                watchers.append(above)
+    return [*watchers, *programs]
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
 
 
 def _places(kinds: Mapping[str, int]) -> list[tuple[str, int, int]]:

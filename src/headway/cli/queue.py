@@ -12,7 +12,7 @@ import typer
 
 from headway.cli import console
 from headway.cli.app import app
-from headway.errors import QueueError
+from headway.errors import QueueError, unknown_name
 from headway.live.kernels.launch import script_of, why_not_run
 from headway.live.training import client
 from headway.live.training.listing import numbered
@@ -20,7 +20,7 @@ from headway.live.training.machine import AUTO, machine
 from headway.live.training.messages import Cancel, Status, Stop, Submit, described
 from headway.live.training.place import Place, place_of
 from headway.live.training.store import read
-from headway.units import SECOND, parse_duration, parse_size
+from headway.units import SECOND, counted, format_duration, parse_duration, parse_size
 
 queue = typer.Typer(
     name="queue",
@@ -44,6 +44,9 @@ def start(
     policy: Annotated[
         str, typer.Option(help="As in headway jobs simulate; that of before, or fifo+easy, if left out.")
     ] = "",
+    engine: Annotated[
+        str, typer.Option(help="local: this machine; slurm: jobs of the Slurm here; that of before if left out.")
+    ] = "",
     estimate: Annotated[str, typer.Option(help="Run time of jobs whose users do not say it; 1h at first.")] = "",
     profiles: Annotated[
         list[str] | None,
@@ -57,20 +60,33 @@ def start(
     headway queue start
 
     headway queue start --gpus 4 --policy srtf+easy
+
+    headway queue start --engine slurm --policy srtf+easy
     """
     place, guess = place_of(folder), _span(estimate, "--estimate") if estimate else 0
-    machine(gpus or AUTO)  # refused here rather than in the log
+    _check_engine(engine, gpus)
     if foreground:
         from headway.experiment.jobs.live import run_queue
 
         line = f"queue in {place.folder}, process {os.getpid()}"
-        run_queue(place, gpus, policy, guess, profiles or (), _stamped, lambda: console.note(line))
+        run_queue(place, gpus, policy, guess, profiles or (), _stamped, lambda: console.note(line), engine=engine)
         return
     if place.runs:
         raise QueueError(f"{place.folder}: a queue runs there already (process {place.pid})")
-    words = [f"--gpus={gpus}", f"--policy={policy}", f"--estimate={estimate}", f"--folder={place.folder}"]
+    words = [f"--gpus={gpus}", f"--policy={policy}", f"--engine={engine}", f"--estimate={estimate}"]
+    words += [f"--folder={place.folder}"]
     words += [f"--profiles={Path(path).expanduser().absolute()}" for path in profiles or ()]
     console.note(f"queue in {place.folder}: {_in_background(place, words)}; log: {place.log}")
+
+
+def _check_engine(engine: str, gpus: str) -> None:
+    """Refuse here rather than in the log."""
+    if engine not in ("", "local", "slurm"):
+        raise QueueError(unknown_name("engine", engine, ("local", "slurm")))
+    if engine == "slurm" and gpus:
+        raise QueueError("--gpus is of --engine local: Slurm says itself which GPUs it has")
+    if engine != "slurm":
+        machine(gpus or AUTO)
 
 
 def _span(text: str, what: str) -> int:
@@ -135,6 +151,8 @@ def submit(
     ] = "30s",
     priority: Annotated[int, typer.Option(help="Larger is more urgent, for policies that look at it.")] = 0,
     no_preempt: Annotated[bool, typer.Option("--no-preempt", help="Never stop it for another job.")] = False,
+    nodes: Annotated[int, typer.Option(help="On Slurm: so many nodes, with equal GPUs.", min=1)] = 1,
+    partition: Annotated[str, typer.Option(help="On Slurm: where; its default if left out.")] = "",
     folder: FolderFlag = "",
 ) -> None:
     """Give a program to the queue; it runs in this folder, with this environment. Prints the job's number.
@@ -158,6 +176,8 @@ def submit(
         priority=priority,
         preemptible=not no_preempt,
         model=profile,
+        nodes=nodes if gpus or nodes > 1 else 0,
+        partition=partition,
     )
     console.say(str(client.ask(place_of(folder), asked)))
 
@@ -199,3 +219,23 @@ def stop(
             raise QueueError(f"its programs have not ended within {wait}: headway queue stop --kill --now kills them")
         time.sleep(0.02)
     console.note("stopped" if kill else "stopped; programs that run go on: headway queue start finds them")
+
+
+@queue.command("release-all")
+def release_all(folder: FolderFlag = "") -> None:
+    """Give the jobs of a stopped queue back to Slurm, in their order; those that run go on.
+
+    headway queue stop && headway queue release-all
+    """
+    from headway.experiment.jobs.live_slurm import release_all as give_back
+
+    place = place_of(folder)
+    if place.runs:
+        raise QueueError(f"the queue runs (process {place.pid}): headway queue stop, then give its jobs back")
+    given = give_back(place, console.note)
+    for each in given:
+        lost = f"; it lost {format_duration(round(each.lost_s) * SECOND)} of age there" if each.lost_s else ""
+        nice = f"; nice {each.nice}, to keep the order" if each.nice else ""
+        told = f"still held: {each.problem}" if each.problem else f"released{lost}{nice}"
+        console.say(f"job {each.job}, Slurm's {each.number}: {told}")
+    console.note(f"{counted(len(given), 'job')} given back to Slurm")

@@ -121,7 +121,11 @@ def logs(
     """
     place = place_of(folder)
     past, _ = _past(place, run)
-    files = logs_of(place.run(past.run), numbered(past, job))
+    number = numbered(past, job)
+    if past.programs[number].external:
+        told = f"scontrol show job {past.programs[number].slurm} tells StdOut"
+        raise QueueError(f"job {job} prints where its user's sbatch says: {told}")
+    files = logs_of(place.run(past.run), number)
     out = getattr(sys.stdout, "buffer", None)
     handle: BinaryIO | None = None
     try:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from headway.experiment.folder import open_run
-from headway.experiment.jobs.live import queue_of, settings_of
+from headway.experiment.jobs.live import Settings, queue_of, settings_of
 from headway.experiment.result import Run
 from headway.live.training.local import logs_of
 from headway.live.training.machine import Machine, machine
@@ -28,13 +28,19 @@ WITHIN_S = 180.0
 class Bench:
     """A folder with a queue that the test turns."""
 
+    within_s = WITHIN_S
+
     def __init__(self, folder: Path, policy: str = "fifo+easy", gpus: int = 4, profiles: Sequence[str] = ()) -> None:
         self.place = Place(folder / "queue")
         self.place.folder.mkdir(mode=0o700, parents=True)
         self.folder, self.log = folder, list[str]()
-        self.machine: Machine = machine(str(gpus))
-        self._settings = msgspec.json.encode(settings_of(self.machine, policy, HOUR, profiles))
+        self._settings = msgspec.json.encode(self.settings(policy, gpus, profiles))
         self.queue = self.again(begin=True)
+
+    def settings(self, policy: str, gpus: int, profiles: Sequence[str]) -> Settings:
+        """Make the settings of the run."""
+        self.machine: Machine = machine(str(gpus))
+        return settings_of(self.machine, policy, HOUR, profiles)
 
     def again(self, *, begin: bool = False) -> LiveQueue:
         """Take the queue up from its store, as after a kill."""
@@ -46,9 +52,13 @@ class Bench:
         past = read(self.place.store)
         assert past is not None
         store.take_up(past)
-        self.queue = queue_of(self.place, store, past, self.machine, self.log.append)
+        self.queue = self.taken_up(store, past)
         self.queue.turn()
         return self.queue
+
+    def taken_up(self, store: Store, past: Past) -> LiveQueue:
+        """Make the queue of a run as it was."""
+        return queue_of(self.place, store, past, self.machine, self.log.append)
 
     def submit(self, *command: str, **more: Any) -> int:
         """Submit a program, with next to no environment unless one is given."""
@@ -61,7 +71,7 @@ class Bench:
 
     def until(self, condition: Callable[[], bool], what: str = "") -> None:
         """Turn the queue until something is so."""
-        end = time.monotonic() + WITHIN_S
+        end = time.monotonic() + self.within_s
         while not condition():
             assert time.monotonic() < end, (what, self.log[-10:], self.queue.status())
             self.queue.turn()

@@ -2,14 +2,15 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from hashlib import sha256
 from time import monotonic_ns, time
+from typing import Protocol
 
 import msgspec
 
 from headway.core.tape import Tape
-from headway.errors import QueueError, TapeError
+from headway.errors import QueueError, TapeError, unknown_name
 from headway.experiment.jobs.policy import policy_of
 from headway.experiment.jobs.scene import JobsScene, checked, with_paths
 from headway.experiment.jobs.speed import PROFILES_NAME
@@ -32,12 +33,12 @@ from headway.training.seen import last_rows
 from headway.training.state import TrainingState
 from headway.units import HOUR, SECOND, counted
 
-LOCAL = "local"
+LOCAL, SLURM = "local", "slurm"
 POLICY = "fifo+easy"
 ESTIMATE = HOUR
 
 
-class Settings(msgspec.Struct, frozen=True):
+class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a run of a queue has throughout."""
 
     experiment: Experiment
@@ -45,6 +46,8 @@ class Settings(msgspec.Struct, frozen=True):
     """What CUDA_VISIBLE_DEVICES calls them."""
     estimate: int
     """Nanoseconds, of jobs whose users do not know."""
+    token: str = ""
+    """What jobs of this queue are marked with in Slurm."""
 
 
 def settings_of(found: Machine, policy: str, estimate: int, profiles: Sequence[str] = ()) -> Settings:
@@ -75,26 +78,29 @@ def run_queue(
     profiles: Sequence[str],
     say: Callable[[str], None],
     on_open: Callable[[], None],
+    *,
+    engine: str = "",
 ) -> None:
     """Run a queue in a folder until it is ended; one that was there before is taken up.
 
-    What is empty or 0 is that of before, or all GPUs, ``POLICY`` and ``ESTIMATE``.
+    What is empty or 0 is that of before, or all GPUs, ``POLICY``, ``ESTIMATE`` and this machine.
     """
     with place.held(), ExitStack() as stack:
         past = read(place.store)
         was = kept(past) if past is not None else None
-        found = machine(gpus or (str(len(was.gpus)) if was is not None else AUTO))
-        stack.enter_context(held(found))
-        settings = settings_of(
-            found,
-            policy or (was.experiment.policy.name if was is not None else POLICY),
-            estimate or (was.estimate if was is not None else ESTIMATE),
-            _kept_profiles(place, profiles) or (was.experiment.speed.profiles if was is not None else ()),
-        )
+        policy = policy or (was.experiment.policy.name if was is not None else POLICY)
+        estimate = estimate or (was.estimate if was is not None else ESTIMATE)
+        profiles = _kept_profiles(place, profiles) or (was.experiment.speed.profiles if was is not None else ())
+        ground = ground_of(engine or (was.experiment.run.engine if was is not None else LOCAL), gpus, was, say)
+        left = len(past.jobs) - len(last_rows(past.tape)) if past is not None else 0
+        before = was.experiment.cluster if was is not None and left else None
+        settings = ground.settings(policy, estimate, profiles, before)
         encoded = msgspec.json.encode(settings)
         if past is not None and past.settings != encoded:
-            _refuse_if_alive(past, settings)
+            if left:
+                raise QueueError(_why_not(left, kept(past), settings))
             past = None
+        stack.enter_context(ground.held())
         store = Store(place.store)
         place.store.chmod(0o600)
         try:
@@ -103,8 +109,7 @@ def run_queue(
                 past = read(place.store, store.run)
                 assert past is not None
             store.take_up(past)
-            queue = queue_of(place, store, past, found, say)
-            asyncio.run(door.serve(queue, place, on_open))
+            asyncio.run(door.serve(ground.queue(place, store, past), place, on_open))
         finally:
             store.close()
 
@@ -122,25 +127,67 @@ def _kept_profiles(place: Place, profiles: Sequence[str]) -> list[str]:
     return found
 
 
+class Ground(Protocol):
+    """Where the programs of a queue run."""
+
+    def settings(self, policy: str, estimate: int, profiles: Sequence[str], before: ClusterTable | None) -> Settings:
+        """Return the settings of a run there, checked; ``before``: the cluster of jobs that are left."""
+
+    def held(self) -> AbstractContextManager[None]:
+        """Hold it against other queues; QueueError where one has it."""
+
+    def queue(self, place: Place, store: Store, past: Past) -> LiveQueue:
+        """Return the queue of a run that was begun, as it was when it was last written down."""
+
+
+def ground_of(engine: str, gpus: str, was: Settings | None, log: Callable[[str], None]) -> Ground:
+    """Return where programs run."""
+    if engine == SLURM:
+        from headway.experiment.jobs.live_slurm import SlurmGround
+
+        return SlurmGround(was.token if was is not None else "", log)
+    if engine != LOCAL:
+        raise QueueError(unknown_name("engine", engine, (LOCAL, SLURM)))
+    before = was is not None and was.experiment.run.engine == LOCAL
+    return LocalGround(machine(gpus or (str(len(was.gpus)) if was is not None and before else AUTO)), log)
+
+
+class LocalGround:
+    """This machine."""
+
+    def __init__(self, found: Machine, log: Callable[[str], None]) -> None:
+        self._found, self._log = found, log
+
+    def settings(self, policy: str, estimate: int, profiles: Sequence[str], before: ClusterTable | None) -> Settings:
+        """Return the settings of a run here, checked."""
+        return settings_of(self._found, policy, estimate, profiles)
+
+    def held(self) -> AbstractContextManager[None]:
+        """Hold the GPUs."""
+        return held(self._found)
+
+    def queue(self, place: Place, store: Store, past: Past) -> LiveQueue:
+        """Return the queue of a run, as it was."""
+        return queue_of(place, store, past, self._found, self._log)
+
+
 def kept(past: Past) -> Settings:
     return msgspec.json.decode(past.settings, type=Settings)
 
 
-def _refuse_if_alive(past: Past, settings: Settings) -> None:
-    """Refuse other settings while jobs wait or run under those of before; else a new run begins."""
-    left = len(past.jobs) - len(last_rows(past.tape))
-    if left:
-        was = kept(past)
-        values = {
-            "policy": (was.experiment.policy.name, settings.experiment.policy.name),
-            "--gpus": (len(was.gpus), len(settings.gpus)),
-        }
-        others = [f"{key} {before}, not {now}" for key, (before, now) in values.items() if before != now]
-        differs = " and ".join(others) or "other settings of this machine"
-        raise QueueError(
-            f"{counted(left, 'job')} {'is' if left == 1 else 'are'} left, submitted under {differs}: start it as it "
-            "was, and change it when all have ended"
-        )
+def _why_not(left: int, was: Settings, settings: Settings) -> str:
+    """Return why other settings are refused while jobs wait or run under those of before."""
+    values = {
+        "policy": (was.experiment.policy.name, settings.experiment.policy.name),
+        "--engine": (was.experiment.run.engine, settings.experiment.run.engine),
+        "--gpus": (len(was.gpus), len(settings.gpus)),
+    }
+    others = [f"{key} {before}, not {now}" for key, (before, now) in values.items() if before != now]
+    differs = " and ".join(others) or "other settings of this machine, or other nodes of this Slurm"
+    return (
+        f"{counted(left, 'job')} {'is' if left == 1 else 'are'} left, submitted under {differs}: start it as it was, "
+        "and change it when all have ended"
+    )
 
 
 def queue_of(place: Place, store: Store, past: Past, found: Machine, log: Callable[[str], None]) -> LiveQueue:

@@ -141,7 +141,7 @@ class JobsRunTable(RunTable, kw_only=True):
     completions: str = "exact"
     """When the end of a job is noticed: exact, or round: at the end of the round it falls into."""
     engine: str = ""
-    """Where jobs ran as real programs: local, on the machine of a queue. Empty: nowhere, it is a simulation."""
+    """Where jobs ran as real programs: local, on the machine of a queue; slurm. Empty: nowhere, it is a simulation."""
 
 
 class JobsMeasureTable(MeasureTable, kw_only=True):

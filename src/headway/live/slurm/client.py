@@ -84,12 +84,11 @@ class SlurmClient:
         self._slurm.run("scontrol", "release", str(job))
 
     def requeue_held(self, job: int) -> None:
-        """Put a job that runs, or has ended, back into the queue, held; and let it be eligible at once then.
+        """Put a job that runs, or has ended, back into the queue, held.
 
-        Slurm lets a requeued job wait for its credential to expire, two minutes usually.
+        Slurm lets it wait for its credential to expire, two minutes usually, unless its StartTime is set to now.
         """
         self._slurm.run("scontrol", "requeuehold", str(job))
-        self.update(job, {"StartTime": "now"})
 
     def signal(self, job: int, name: str, *, batch: bool) -> None:
         """Send a signal to the batch script alone, or to all processes of a job."""

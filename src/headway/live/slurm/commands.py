@@ -61,7 +61,7 @@ class Slurm:
                 f"{command[0]} is not there: Slurm's commands are not installed, or not on the PATH"
             ) from None
         except subprocess.TimeoutExpired:
-            raise SlurmAwayError(f"{command[0]}: Slurm has not answered within {self._timeout_s:g} s") from None
+            raise SlurmAwayError(_away(f"{command[0]} has waited for {self._timeout_s:g} s")) from None
         except OSError as problem:
             raise SlurmAwayError(f"{command[0]} cannot be run: {problem.strerror}") from None
         if done.returncode:
@@ -78,7 +78,9 @@ def _error(command: tuple[str, ...], said: str) -> SlurmError:
     """Return the error of a command: its last line says most."""
     line = said.splitlines()[-1].strip()
     if any(word in said for word in _AWAY):
-        return SlurmAwayError(
-            f"Slurm does not answer ({line}): is slurmctld running, and does SLURM_CONF name its slurm.conf?"
-        )
+        return SlurmAwayError(_away(line))
     return SlurmError(f"{' '.join(command[:3])}: {line}", denied=any(word in said for word in _DENIED))
+
+
+def _away(why: str) -> str:
+    return f"Slurm does not answer ({why}): is slurmctld running, and does SLURM_CONF name its slurm.conf?"

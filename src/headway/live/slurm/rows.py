@@ -12,12 +12,12 @@ FIELDS = (
     *("JobID", "ArrayJobID", "ArrayTaskID", "State", "Reason", "UserName", "Account", "Partition", "QOS"),
     *("PriorityLong", "SubmitTime", "EligibleTime", "StartTime", "EndTime", "TimeLimit", "NodeList", "ReqNodes"),
     *("NumNodes", "NumCPUs", "MinMemory", "tres-alloc", "Requeue", "BatchFlag", "RestartCnt", "exit_code"),
-    *("Reservation", "Name", "Comment", "tres-per-node", "tres-per-job"),
+    *("NumTasks", "tres-per-node", "tres-per-job", "tres-per-task", "Reservation", "Name", "Comment"),
 )
 """Fields that ``squeue`` is asked for, by its own names."""
 RUNNING = ("RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING")
 PENDING = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD")
-_HELD = ("JobHeldUser", "JobHeldAdmin", "job_requeued_in_held_state")
+_HELD = ("JobHeldUser", "JobHeldAdmin", "job requeued in held state")
 _MOST = 2**31
 
 
@@ -123,6 +123,7 @@ def jobs(text: str, separator: str) -> Iterator[JobRow]:
 
 
 def _job(cell: dict[str, str], resources: cells.Resources) -> JobRow:
+    gpus = _gpus(cell, resources)
     array = "" if cells.absent(cell["ArrayTaskID"]) else f"{cell['ArrayJobID']}_{cell['ArrayTaskID']}"
     return JobRow(
         id=_number(cell["JobID"]),
@@ -144,8 +145,8 @@ def _job(cell: dict[str, str], resources: cells.Resources) -> JobRow:
         node_count=_number(cell["NumNodes"].partition("-")[0]),
         cpus=_number(cell["NumCPUs"].partition("-")[0]),
         memory=cell["MinMemory"],
-        gpus=resources.gpus or 0,
-        gpu_types=resources.gpu_types,
+        gpus=gpus.gpus or 0,
+        gpu_types=gpus.gpu_types,
         memory_bytes=resources.memory_bytes or 0,
         requeues=cell["Requeue"] == "1",
         batch=cell["BatchFlag"] == "1",
@@ -157,6 +158,19 @@ def _job(cell: dict[str, str], resources: cells.Resources) -> JobRow:
         per_node=_text(cell["tres-per-node"]),
         per_job=_text(cell["tres-per-job"]),
     )
+
+
+def _gpus(cell: dict[str, str], counted: cells.Resources) -> cells.Resources:
+    """Return the GPUs of a job: as they were counted, or where a site does not count them, as they were asked for."""
+    if counted.gpus is not None:
+        return counted
+    times = {"tres-per-node": "NumNodes", "tres-per-task": "NumTasks", "tres-per-job": ""}
+    for key, of in times.items():
+        asked = cells.gres(cell[key])
+        if asked is not None and asked.gpus:
+            number = _number(cell[of].partition("-")[0]) if of else 1
+            return cells.Resources(asked.gpus * max(1, number), asked.gpu_types)
+    return counted
 
 
 def _text(cell: str) -> str:

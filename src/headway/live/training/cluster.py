@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
 
-from headway.errors import QueueError
+from headway.errors import QueueError, SlurmError
 from headway.live.training.engine import SAVED, Ended, Engine, Order
 from headway.live.training.holdings import Holding, Holdings
 from headway.live.training.remaining import Pace
@@ -75,6 +75,10 @@ class LiveCluster:
         """Let a job arrive."""
         self._inbox.append(JobArrived(job))
 
+    def arrives(self, job: int) -> bool:
+        """Return whether a job was taken and the policy has not seen it yet."""
+        return any(isinstance(event, JobArrived) and event.job.id == job for event in self._inbox)
+
     def cancel(self, job: int) -> bool:
         """End a job, whether it waits or runs; return whether there is one to end."""
         js = self._state.jobs.get(job)
@@ -111,6 +115,8 @@ class LiveCluster:
         if js is None:
             return []
         current = js.lease if job in self._state.running else 0
+        if ended.cancelled:
+            return self._events_of_cancelled(js, current, lease)
         if current != lease:
             return self._events_of_stopped(js, current, ended)
         if ended.lost or (holding.asked and ended.status not in (0, SAVED)):
@@ -118,6 +124,13 @@ class LiveCluster:
         if ended.status == SAVED:
             return [JobInterrupted(job, lease, saved=True)]
         return [JobFailed(job, lease) if ended.status else JobFinished(job, lease)]
+
+    def _events_of_cancelled(self, js: JobState, current: int, lease: int) -> list[Event]:
+        """Return what follows when a job was ended for good from outside; a lease that it got since ends too."""
+        if current and current != lease:
+            self.holdings.leave(current)
+            self._engine.stop(current)
+        return [JobCancelled(js.id, current)]
 
     def _events_of_stopped(self, js: JobState, current: int, ended: Ended) -> list[Event]:
         """Return what follows when a program is gone that was stopped; the job waits again, or has a new lease."""
@@ -171,6 +184,11 @@ class LiveCluster:
         self._inbox, self._last = [], now
         events.sort(key=_order)
         return now, events
+
+    @property
+    def untouched(self) -> bool:
+        """Return whether nothing has happened yet."""
+        return self._last < 0
 
     @property
     def has_news(self) -> bool:
@@ -251,7 +269,7 @@ class LiveCluster:
         for holding in self.holdings.ready():
             try:
                 self._engine.launch(holding.order)
-            except (OSError, QueueError) as problem:
+            except (OSError, QueueError, SlurmError) as problem:
                 if not holding.problem:
                     self._log(f"job {holding.order.job} cannot be started yet, and is tried again: {problem}")
                 holding.problem = str(problem)

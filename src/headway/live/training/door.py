@@ -54,7 +54,7 @@ async def serve(queue: LiveQueue, place: Place, on_open: Callable[[], None] = la
                 await asyncio.wait_for(changed.wait(), _pause(queue))
             changed.clear()
         if queue.broken:
-            raise QueueError(f"{queue.failure}; programs go on: start the queue again when the policy is mended")
+            raise QueueError(queue.failure)
     finally:
         server.close()
         for connection in list(connections):

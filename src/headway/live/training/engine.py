@@ -1,13 +1,15 @@
 """What runs programs for a queue: start one under a lease, ask it to end, say which have ended.
 
-The queue decides; an engine carries out. That of this machine is ``local.py``. Everything is asked for by lease, which
-is a number that no two starts have, so that an order may be given twice and is carried out once.
+The queue decides; an engine carries out. That of this machine is ``local.py``, that of a Slurm
+``live/slurm/engine.py``. Everything is asked for by lease, which is a number that no two starts have, so that an order
+may be given twice and is carried out once.
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from headway.program.protocol import SAVED as SAVED
+from headway.training.job import Job
 from headway.training.resources import Placement
 
 
@@ -56,6 +58,8 @@ class Ended:
     """Exit status; below 0 the signal that ended it."""
     lost: bool = False
     """Whether nobody knows how it ended: what watched it was killed, or the machine was restarted."""
+    cancelled: bool = False
+    """Whether somebody ended its job for good, outside the queue."""
     reason: str = ""
     """In words, where the status does not say it."""
     ended_s: float = 0.0
@@ -96,3 +100,22 @@ class Engine(Protocol):
 
     def forget(self, lease: int) -> None:
         """Clean up after a lease whose end is written down."""
+
+
+class Site(Protocol):
+    """What an engine belongs to, where others act too: they submit jobs there, end them, and take nodes away."""
+
+    def look(self, queue: Any) -> None:
+        """Let the queue know what happened there; QueueError where it must not go on."""
+
+    def enlist(self, job: Job, program: Any) -> Any:
+        """Have a new job known there; return its program, with what it is known as."""
+
+    def dismiss(self, program: Any) -> None:
+        """Take that back: the job could not be written down."""
+
+    def status(self) -> dict[str, Any]:
+        """Return what there is to tell, in numbers."""
+
+    def close(self) -> None:
+        """Leave it to others."""

@@ -33,6 +33,13 @@ class Submit(Struct, frozen=True, array_like=True, tag=0):
     preemptible: bool = True
     model: str = ""
     """What it trains: the profile that tells what CPUs and memory do for it; empty: not known."""
+    nodes: int = 0
+    """Exactly so many, with the same number of GPUs on each; 0: one."""
+    partition: str = ""
+    """Of Slurm; empty: its default."""
+    user: str = ""
+    qos: str = ""
+    gpu_types: tuple[str, ...] = ()
 
 
 class Cancel(Struct, frozen=True, array_like=True, tag=1):
@@ -76,4 +83,15 @@ def described(jobs: Mapping[str, Any]) -> str:
     up = format_duration(round(jobs["uptime_s"]) * SECOND)
     shown = [key for key in ("waiting", "running", "ending") if jobs[key] or key != "ending"]
     counts = ", ".join(f"{jobs[key]:,} {key}" for key in shown)
-    return f"policy {jobs['policy']}, {counted(jobs['gpus'], 'GPU')}, run {jobs['run']}, up {up}: {counts}"
+    whole = f"policy {jobs['policy']}, {counted(jobs['gpus'], 'GPU')}, run {jobs['run']}, up {up}: {counts}"
+    return "; ".join([whole, *_of_slurm(jobs.get("slurm", {}))])
+
+
+def _of_slurm(status: Mapping[str, Any]) -> list[str]:
+    """Return what only a Slurm has to tell."""
+    told = [f"Slurm is away: {status['away']}"] if status.get("away") else []
+    if again := status.get("held_again"):
+        told.append(f"{counted(again, 'release')} that Slurm did not start in time")
+    if delayed := status.get("untagged_delayed_jobs"):
+        told.append(f"{counted(delayed, 'untagged job')} delayed by {status['untagged_delay_s']:,} s at most")
+    return told

@@ -15,7 +15,7 @@ from headway.errors import QueueError
 from headway.live.clock import RunClock
 from headway.live.training import reasons
 from headway.live.training.cluster import LiveCluster
-from headway.live.training.engine import Engine
+from headway.live.training.engine import Engine, Order, Site
 from headway.live.training.messages import Submit
 from headway.live.training.store import Past, Program, Store
 from headway.training.actions import Action
@@ -41,6 +41,10 @@ class Rules:
     """Run time, in nanoseconds."""
     cpu_milli_per_gpu: int = 1000
     """CPUs that go with a GPU, in thousandths."""
+    partition: str = ""
+    """Where jobs run whose users do not say it."""
+    least_cpu_milli: int = 0
+    """What every job has at least."""
 
 
 class LiveQueue:
@@ -55,12 +59,16 @@ class LiveQueue:
         clock: RunClock,
         *,
         past: Past | None = None,
+        site: Site | None = None,
         rules: Rules = Rules(),  # noqa: B008 - it is frozen
         log: Callable[[str], None] = lambda line: None,
     ) -> None:
-        """``state`` and ``policy`` are as the run that is taken up, ``past``, has left them."""
+        """``state`` and ``policy`` are as the run that is taken up, ``past``, has left them.
+
+        ``site``: where the engine runs jobs beside those of others.
+        """
         self.state, self.policy, self.store, self._engine = state, policy, store, engine
-        self._clock, self._rules, self._log = clock, rules, log
+        self._clock, self._rules, self._log, self._site = clock, rules, log, site
         last = int(past.tape.column("time")[-1]) if past is not None and len(past.tape) else -1
         self.cluster = LiveCluster(state, clock, engine, log, last=last)
         self.scheduler = Scheduler[Event, Action](state, policy, self.cluster, store.journal, exact=False)
@@ -70,7 +78,7 @@ class LiveQueue:
         self.failure = ""
         """Why nothing is decided at the moment; empty: it is."""
         self.broken = False
-        """Whether the policy failed: the queue ends, and its programs go on."""
+        """Whether the policy failed, or another queue is in the way: the queue ends, and its programs go on."""
         self.draining = self.killing = False
         """Whether it takes no more jobs; whether it ends its programs too."""
         self._measured = monotonic()
@@ -94,8 +102,9 @@ class LiveQueue:
         self.cluster.resume(left, time.time())
         if left:
             self._log(f"taken up: {counted(len(left), 'lease')} of before")
-        if not self.state.pool.schedulable & 1:
-            self.cluster.happen(NodeRecovered(0))
+        for node in range(len(self.state.cluster.nodes)) if self._site is None else ():
+            if not self.state.pool.schedulable >> node & 1:
+                self.cluster.happen(NodeRecovered(node))
 
     # --- what clients ask -------------------------------------------------------------------------------------
 
@@ -105,21 +114,38 @@ class LiveQueue:
             raise QueueError(self.failure)
         if self.draining:
             raise QueueError("the queue is stopping: submit it when it runs again")
-        if not self.jobs:  # the run begins with its first job
+        number = self.take(asked, _program(asked))
+        self.turn()
+        return number
+
+    def take(self, asked: Submit, program: Program) -> int:
+        """Write a job down, and let it arrive; return its number."""
+        if not self.jobs and self.cluster.untouched:  # the run begins with its first job
             self._clock.restart()
             self.store.begin_now()
-        job, program = self._job(asked), _program(asked)
+        job = self._job(asked)
         if (rule := broken_rule(job)) is not None:
             raise QueueError(f"the job cannot be taken: {rule}")
         if refused := infeasible(self.state.cluster, (job,), self.policy.placement.place):
             raise QueueError(f"the job can never run here: {refused[0].reason}")
-        self.store.submit(job, program)
-        self.jobs.append(job)
-        self.programs.append(program)
+        self._write(job, program)
         self._names.add(job.name)
         self.cluster.arrive(job)
-        self.turn()
         return job.id
+
+    def _write(self, job: Job, program: Program) -> None:
+        """Write a job down, once those know of it who run it."""
+        site = self._site if self._site is not None and not program.external else None
+        if site is not None:
+            program = site.enlist(job, program)
+        try:
+            self.store.submit(job, program)
+        except QueueError:
+            if site is not None:
+                site.dismiss(program)
+            raise
+        self.jobs.append(job)
+        self.programs.append(program)
 
     def _job(self, asked: Submit) -> Job:
         number = len(self.jobs)
@@ -141,8 +167,12 @@ class LiveQueue:
             asked.gpu_milli,
             name=name if name not in self._names else f"{name}-{number}",
             tenant=asked.tenant or "default",
-            nodes=1 if asked.gpus else 0,
-            cpu_milli=asked.cpus * 1000 if asked.cpus >= 0 else share,
+            user=asked.user,
+            qos=asked.qos,
+            gpu_types=asked.gpu_types,
+            partition=asked.partition or self._rules.partition,
+            nodes=asked.nodes or (1 if asked.gpus else 0),
+            cpu_milli=max(self._rules.least_cpu_milli, asked.cpus * 1000 if asked.cpus >= 0 else share),
             memory_bytes=asked.memory_bytes,
             estimate=estimate,
             priority=asked.priority,
@@ -182,13 +212,14 @@ class LiveQueue:
             "running": running,
             "ending": sum(each.leaving for each in self.cluster.holdings),
             "uptime_s": self._clock() / 1e9,
+            **({"slurm": self._site.status()} if self._site is not None else {}),
         }
 
     # --- the loop ---------------------------------------------------------------------------------------------
 
     def turn(self) -> None:
         """Decide about all that has happened, write it down, and carry it out."""
-        if self.broken or not self._written():
+        if self.broken or not self._written() or not self._looked():
             return
         self.cluster.collect()
         if monotonic() - self._measured > MEASURE_S:
@@ -198,12 +229,23 @@ class LiveQueue:
             self.scheduler.drain()
             self._note_decisions()
         except Exception as problem:  # noqa: BLE001 - a mistake of a policy; half of an instant is never written down
-            self.failure = f"the policy {self.policy.name} failed: {type(problem).__name__}: {problem}"
+            failed = f"the policy {self.policy.name} failed: {type(problem).__name__}: {problem}"
+            self.failure = f"{failed}; programs go on: start the queue again when the policy is mended"
             self.broken = True
             self._log(self.failure)
             return
         if self._written():
             self.cluster.carry_out()
+
+    def _looked(self) -> bool:
+        """Look at what others did; return whether the queue may go on."""
+        try:
+            if self._site is not None:
+                self._site.look(self)
+        except QueueError as problem:
+            self.failure, self.broken = str(problem), True
+            self._log(self.failure)
+        return not self.broken
 
     def _note_decisions(self) -> None:
         """Log each decision with its reason, and have starts and ends of leases written down."""
@@ -214,12 +256,19 @@ class LiveQueue:
         for ended, order in cluster.gone:
             self._log(f"lease {ended.lease} of job {order.job} is gone: {ended.told()}")
         for order in cluster.ordered:
-            gpus = f" on GPUs {','.join(map(str, order.gpus))}" if order.gpus else ""
-            self._log(f"lease {order.lease} of job {order.job}{gpus}")
+            self._log(f"lease {order.lease} of job {order.job}{self._where(order)}")
         gone = [each for each, _ in cluster.gone]
         self.store.note([(each, told.get(each.job, "")) for each in cluster.ordered], gone)
         self._ended += [each.lease for each in gone]
         cluster.actions, cluster.ordered, cluster.gone = [], [], []
+
+    def _where(self, order: Order) -> str:
+        """Return where a job goes, as far as its engine can say: GPUs of this machine, or nodes of a site."""
+        if self._site is None:
+            return f" on GPUs {','.join(map(str, order.gpus))}" if order.gpus else ""
+        nodes = [(self.state.cluster.nodes[node].name, mask.bit_count()) for node, mask in order.placement]
+        parts = [f"{name} ({counted(gpus, 'GPU')})" for name, gpus in nodes]
+        return f" on {', '.join(parts)}" if parts else ""
 
     def _written(self) -> bool:
         """Write down what is not; return whether nothing is left to write."""
@@ -242,8 +291,9 @@ class LiveQueue:
         """Take no more jobs; with ``kill`` start none and end all programs, whose jobs wait for the next queue."""
         self.draining, self.killing = True, kill and bool(self.jobs)
         if self.killing:
-            if self.state.pool.schedulable & 1:
-                self.cluster.happen(NodeDrained(0))
+            for node in range(len(self.state.cluster.nodes)):
+                if self.state.pool.schedulable >> node & 1:
+                    self.cluster.happen(NodeDrained(node))
             self.turn()
             self.cluster.stop_all(at_once=at_once)
 

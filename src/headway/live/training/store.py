@@ -35,7 +35,7 @@ CREATE TABLE leases (run INTEGER, lease INTEGER, job INTEGER, placement BLOB NOT
 """
 
 
-class Program(Struct, frozen=True):
+class Program(Struct, frozen=True, omit_defaults=True):
     """A user's program, as it was submitted."""
 
     command: tuple[str, ...]
@@ -44,6 +44,10 @@ class Program(Struct, frozen=True):
     environment: dict[str, str]
     grace_s: float = 30.0
     """Between the request to end and the end by force."""
+    slurm: int = 0
+    """Slurm's number of its job, when it was taken; 0: it is none of Slurm's."""
+    external: bool = False
+    """Whether its user submitted it to Slurm: only Slurm has its script."""
 
 
 class Began(Struct, frozen=True):
