@@ -388,8 +388,7 @@ class Limits:
     def _empty(self, queue: Queue, counter: Counter) -> bool:
         if not counter.shut:
             return False
-        room = counter.most - counter.level(self.now)
-        changed = False
+        room, changed = counter.most - counter.level(self.now), False
         for found in [found for amount, classes in counter.shut.items() if amount <= room for found in classes]:
             self._detach(found)
             found.held_by = found.refusing(self.now)
