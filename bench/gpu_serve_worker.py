@@ -27,6 +27,7 @@ from headway.live.serving.messages import (
     Finished,
     Hello,
     Loaded,
+    Lost,
     Order,
     Run,
     Setup,
@@ -140,7 +141,7 @@ class Driven:
 
     def done(self) -> tuple[list[Any], dict[int, str], int]:
         """Wait for a batch; return results, failures, and its nanoseconds."""
-        while isinstance(found := self.answer(), Loaded):
+        while isinstance(found := self.answer(), Loaded | Lost):  # what ran out of memory has evicted models
             pass
         if not isinstance(found, Finished):
             raise ValueError(f"{found}")

@@ -31,6 +31,7 @@ CPUS = {"images": "0.25,0.5,0.8,1.2", "language": "0.1,0.2,0.35,0.5"}
 COPIES = 2
 DIVISIONS = ("proportional", "tune", "headway")
 ROUND = "5s"
+COLUMNS = ("program", "division", "cpus", "steps_per_s", "gain", "predicted_gain")
 BEGUN_WITHIN_S = 120.0
 STEP = re.compile(r"^step (\d+) ")
 

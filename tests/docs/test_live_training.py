@@ -3,6 +3,7 @@
 from bench.queue_distance import COLUMNS as OF_DISTANCE
 from bench.queue_faults_program import SAVE_EVERY
 from bench.queue_slurm_faults import COLUMNS as OF_FAULTS, WHAT
+from bench.queue_synergy import COLUMNS as OF_SYNERGY
 from bench.serve_rows import read as rows_of, table
 from bench.steps_preempted import COLUMNS
 from tests.docs.pages import ROOT, read
@@ -12,12 +13,12 @@ FOLDER = ROOT / "docs/background/results/live-training"
 ROWS = rows_of(FOLDER / "preempted.jsonl")
 
 
-DISTANCE, FAULTS = (rows_of(FOLDER / f"{name}.jsonl") for name in ("distance", "slurm-faults"))
+DISTANCE, FAULTS, SYNERGY = (rows_of(FOLDER / f"{name}.jsonl") for name in ("distance", "slurm-faults", "synergy"))
 
 
 def test_the_tables_are_those_of_the_rows() -> None:
     tables = {"preempted": (ROWS, COLUMNS), "distance": (DISTANCE, OF_DISTANCE), "slurm-faults": (FAULTS, OF_FAULTS)}
-    for name, (rows, columns) in tables.items():
+    for name, (rows, columns) in (tables | {"synergy": (SYNERGY, OF_SYNERGY)}).items():
         assert f"<!-- {name} -->\n{table(rows, columns)}\n<!-- end -->" in read(PAGE)
 
 
