@@ -378,10 +378,11 @@ class Server:
         self.processes[worker].kill()
 
     def _on_ran(self, worker: int, batch: Batch, run_ns: int) -> None:
-        """Compare what a batch took with its profile, and with what is expected by now."""
+        """Compare what a batch took with its profile, and with what is expected by now; of one that loaded, its run."""
+        took = self.clock() - batch.began
         if expected := self.refining.profiled(worker, batch):
-            self.tally.note_run(self._names[batch.function], run_ns / expected)
-        self.refining.note(worker, batch, self.clock() - batch.began)
+            self.tally.note_run(self._names[batch.function], (run_ns if batch.start > batch.began else took) / expected)
+        self.refining.note(worker, batch, took)
 
     def status(self) -> dict[str, Any]:
         """Return counts, latencies and the state of each worker; times in seconds."""
