@@ -20,7 +20,7 @@ from headway.live.training.machine import AUTO, machine
 from headway.live.training.messages import Cancel, Status, Stop, Submit, described
 from headway.live.training.place import Place, place_of
 from headway.live.training.store import read
-from headway.units import SECOND, counted, format_duration, parse_duration, parse_size
+from headway.units import SECOND, WHOLE_GPU_MILLI, counted, format_duration, parse_duration, parse_size
 
 queue = typer.Typer(
     name="queue",
@@ -134,7 +134,7 @@ def _in_background(place: Place, words: list[str]) -> str:
 @queue.command(context_settings={"ignore_unknown_options": False})
 def submit(
     command: Annotated[list[str], typer.Argument(help="The program and its arguments.", metavar="-- COMMAND…")],
-    gpus: Annotated[int, typer.Option(help="Whole GPUs.", min=0)] = 1,
+    gpus: Annotated[str, typer.Option(help="Whole GPUs, or 0.5 of one.", metavar="NUMBER")] = "1",
     cpus: Annotated[
         int | None, typer.Option(help="CPUs; if left out, the machine's share that goes with the GPUs.", min=0)
     ] = None,
@@ -165,7 +165,7 @@ def submit(
         tuple(command),
         os.getcwd(),
         dict(os.environ),
-        gpus,
+        *_gpus(gpus),
         cpus=-1 if cpus is None else cpus,
         memory_bytes=parse_size(memory, what="--memory") if memory else 0,
         tenant=tenant,
@@ -180,6 +180,19 @@ def submit(
         partition=partition,
     )
     console.say(str(client.ask(place_of(folder), asked)))
+
+
+def _gpus(text: str) -> tuple[int, int]:
+    """Return whole GPUs and thousandths of each; QueueError for anything but a number of them or a part of one."""
+    if text.isdecimal() and len(text) < 7:
+        return int(text), WHOLE_GPU_MILLI
+    try:
+        milli = round(float(text) * WHOLE_GPU_MILLI)
+    except (ValueError, OverflowError):
+        milli = 0
+    if not 0 < milli < WHOLE_GPU_MILLI:
+        raise QueueError(f"--gpus {text}: a whole number, or a part of one GPU like 0.5")
+    return 1, milli
 
 
 @queue.command()

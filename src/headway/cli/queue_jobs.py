@@ -49,7 +49,7 @@ def list_jobs(
     for job in jobs:
         table.add_row(
             *(str(job.id), job.name, job.tenant, job.state, ",".join(map(str, job.on_gpus)) or "–"),
-            *(str(job.gpus), f"{job.cpus:g}", format_size(job.memory_bytes) if job.memory_bytes else "–"),
+            *(f"{job.gpus:g}", f"{job.cpus:g}", format_size(job.memory_bytes) if job.memory_bytes else "–"),
             *(_shown(job.waited_s), _shown(job.ran_s)),
         )
     console.note(_head(place) if run is None else f"run {run}")
@@ -79,7 +79,7 @@ def show(job: JobArgument, run: RunFlag = None, folder: FolderFlag = "", as_json
     if as_json:
         console.print_json(found.record())
         return
-    wants = [counted(found.gpus, "GPU"), f"{found.cpus:g} CPU{'s' * (found.cpus != 1)}"]
+    wants = [f"{found.gpus:g} GPU{'s' * (found.gpus != 1)}", f"{found.cpus:g} CPU{'s' * (found.cpus != 1)}"]
     wants += [format_size(found.memory_bytes)] if found.memory_bytes else []
     console.say(
         f"job {found.id} ({found.name}) of {found.tenant}: {found.state}",

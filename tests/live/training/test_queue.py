@@ -13,7 +13,9 @@ from headway.experiment.distance import distance
 from headway.experiment.folder import open_run
 from headway.experiment.result import Run
 from headway.live.kernels import processes
-from headway.live.training.engine import SAVED
+from headway.live.training.engine import SAVED, Order
+from headway.live.training.local import LocalEngine
+from headway.live.training.store import Program
 from headway.training.events import Woke
 from headway.training.rows import Kind
 from headway.units import SECOND
@@ -280,3 +282,31 @@ def test_a_job_runs_with_the_cpus_that_its_profile_asks_for(tmp_path: Path) -> N
     granted = [lease.order.cpu_milli for lease in made.past.leases]
     assert granted == [min(2000, 1000 * len(made.machine.cpus))]
     made.check()
+
+
+def test_programs_with_parts_of_a_gpu_run_side_by_side_on_it(tmp_path: Path) -> None:
+    made = Bench(tmp_path, gpus=1)
+    jobs = [
+        made.python("print('here', flush=True); import time; time.sleep(60)", gpu_milli=part) for part in (500, 500)
+    ]
+    for job in jobs:
+        made.said(job, "here")
+    assert [lease.order.gpus for lease in made.past.leases] == [(0,), (0,)]
+    third = made.python("pass", gpu_milli=100)
+    made.queue.turn()
+    assert third not in made.queue.state.running
+    made.queue.cancel(jobs[0], at_once=True)
+    made.until(lambda: third not in made.queue.state.jobs, "the third has ended")
+    made.queue.cancel(jobs[1], at_once=True)
+    made.over()
+    made.check()
+
+
+def test_a_part_of_a_real_gpu_is_shared_by_priority(tmp_path: Path) -> None:
+    program = Program(("python", "train.py"), "/", {}, share_priority=3)
+    engine = LocalEngine(tmp_path, lambda job: program, ("GPU-1",), (0,), shares=True)
+    wrapped = engine._command(program, Order(1, 7, ((0, 1),), gpu_milli=500))
+    assert wrapped[3:] == ("share", "run", "--priority", "3", "--name", "job 7", "--", "python", "train.py")
+    assert engine._command(program, Order(1, 7, ((0, 1),))) == program.command
+    slots = LocalEngine(tmp_path, lambda job: program, ("0",), (0,))
+    assert slots._command(program, Order(1, 7, ((0, 1),), gpu_milli=500)) == program.command

@@ -199,7 +199,8 @@ def queue_of(place: Place, store: Store, past: Past, found: Machine, log: Callab
     if why:
         log(why)
     programs: list[Program] = []
-    engine = LocalEngine(place.run(past.run), lambda job: programs[job], found.gpus, found.cpus, groups)
+    shares = bool(found.gpus) and not found.pretended
+    engine = LocalEngine(place.run(past.run), lambda job: programs[job], found.gpus, found.cpus, groups, shares=shares)
     share = 1000 * len(found.cpus) // max(1, len(found.gpus))
     rules = Rules(settings.estimate, share - share % 1000 or share)  # whole CPUs, where there are enough
     queue = LiveQueue(state, policy, store, engine, clock_of(past), past=past, rules=rules, log=log)

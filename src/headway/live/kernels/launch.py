@@ -22,7 +22,7 @@ from headway.live.kernels.gpu import Gpu
 from headway.live.kernels.mps import Mps, client_environment
 from headway.live.kernels.places import Place
 
-HIGHEST, LOWEST = 0, 9
+HIGHEST, USUAL, LOWEST = 0, 5, 9
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 _FROM_TERMINAL = 0x80
 """``si_code`` of a signal from the terminal, which the program gets by itself."""

@@ -8,7 +8,7 @@ from headway.errors import QueueError
 from headway.live.training.store import Lease, Past
 from headway.training.replay import placement_of
 from headway.training.rows import REJOINS, Kind
-from headway.units import SECOND
+from headway.units import SECOND, WHOLE_GPU_MILLI
 
 WAITING, RUNNING, ENDING, CANCELLED = "waiting", "running", "ending", "cancelled"
 RUNS = "runs"
@@ -27,7 +27,7 @@ class Listed:
     name: str
     tenant: str
     state: str
-    gpus: int
+    gpus: float
     cpus: float
     memory_bytes: int
     submitted_s: float
@@ -68,7 +68,7 @@ def listed(past: Past, now_s: float) -> list[Listed]:
             job.name,
             job.tenant,
             WAITING,
-            job.gpus,
+            job.gpu_milli / WHOLE_GPU_MILLI if job.shared else job.gpus,
             job.cpu_milli / 1000,
             job.memory_bytes,
             submitted,

@@ -25,6 +25,7 @@ from headway.live.training.engine import Ended, Order
 from headway.live.training.runner import BEGAN, EXIT, LOCK, ORDER, SAVED_MARK, claim
 from headway.live.training.store import Program
 from headway.program.protocol import CHECKPOINTS, PROGRESS, SAVED_FILE
+from headway.units import WHOLE_GPU_MILLI
 
 MARK = "HEADWAY_LEASE_FOLDER"
 """Variable by which every process of a lease is known."""
@@ -52,8 +53,14 @@ class LocalEngine:
         devices: Sequence[str],
         cpus: Sequence[int],
         cgroups: Cgroups | None = None,
+        *,
+        shares: bool = False,
     ) -> None:
-        """``devices``: by GPU what CUDA_VISIBLE_DEVICES calls it; ``cpus``: those that programs may run on."""
+        """``devices``: by GPU what CUDA_VISIBLE_DEVICES calls it; ``cpus``: those that programs may run on.
+
+        ``shares``: whether they are real GPUs, which programs with a part of one share by ``headway share``.
+        """
+        self._shares = shares
         self._folder, self._programs, self._devices = folder, programs, devices
         self._cpus, self._cgroups = CpuBooks(cpus, quotas=cgroups is not None), cgroups
         self._watched: dict[int, _Watch] = {}
@@ -104,7 +111,7 @@ class LocalEngine:
         cpus = self._cpus.given(order.lease, order.cpu_milli)
         tasks = self._cgroups.make(order, cpus) if self._cgroups is not None else []
         return {
-            "command": program.command,
+            "command": self._command(program, order),
             "cwd": program.folder,
             "environment": {**program.environment, **self._variables(order, folder)},
             "stdout": str(out),
@@ -113,6 +120,13 @@ class LocalEngine:
             "cpus": cpus,
             "cgroup_tasks": tasks,
         }
+
+    def _command(self, program: Program, order: Order) -> tuple[str, ...]:
+        """Return what is run: the program, under ``headway share`` where it has a part of a real GPU."""
+        if not self._shares or order.gpu_milli == WHOLE_GPU_MILLI:
+            return program.command
+        first = ("--priority", str(program.share_priority), "--name", f"job {order.job}")
+        return (sys.executable, "-m", "headway", "share", "run", *first, "--", *program.command)
 
     def _variables(self, order: Order, folder: Path) -> Mapping[str, str]:
         return {

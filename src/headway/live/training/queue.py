@@ -13,6 +13,7 @@ from typing import Any
 from headway.core.scheduler import Scheduler
 from headway.errors import QueueError
 from headway.live.clock import RunClock
+from headway.live.kernels.launch import HIGHEST, LOWEST, USUAL
 from headway.live.training import reasons
 from headway.live.training.cluster import LiveCluster
 from headway.live.training.engine import Engine, Order, Site
@@ -156,9 +157,10 @@ class LiveQueue:
         if asked.model and asked.model not in self.state.speed.profiles:
             known = "start the queue with --profiles FILE and a policy that divides CPUs, like las+round(1m)+tune"
             raise QueueError(f"--profile {asked.model}: the queue has no such profile: {known}")
-        if asked.gpu_milli != WHOLE_GPU_MILLI:
-            raise QueueError(f"{asked.gpu_milli / WHOLE_GPU_MILLI:g} of a GPU: jobs of a queue have whole GPUs")
-        share = asked.gpus * self._rules.cpu_milli_per_gpu if asked.gpus else 1000
+        if asked.gpu_milli != WHOLE_GPU_MILLI and self._site is not None:
+            raise QueueError(f"{asked.gpu_milli / WHOLE_GPU_MILLI:g} of a GPU: jobs on Slurm have whole GPUs")
+        width = asked.gpus * asked.gpu_milli
+        share = width * self._rules.cpu_milli_per_gpu // WHOLE_GPU_MILLI if asked.gpus else 1000
         return Job(
             number,
             self._clock(),
@@ -322,4 +324,5 @@ def _program(asked: Submit) -> Program:
         raise QueueError("a program's arguments, folder and environment have no zero bytes")
     if not 0 <= asked.grace_s <= 7 * 86400:
         raise QueueError(f"--grace {asked.grace_s:g}s: from 0 to a week")
-    return Program(asked.command, asked.folder, asked.environment, asked.grace_s)
+    first = min(LOWEST, max(HIGHEST, USUAL - asked.priority))
+    return Program(asked.command, asked.folder, asked.environment, asked.grace_s, share_priority=first)

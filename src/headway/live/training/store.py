@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from headway.core.tape import COLUMNS, Row, Tape, TapeWriter
 from headway.errors import QueueError
+from headway.live.kernels.launch import USUAL
 from headway.live.training.engine import Ended, Order
 from headway.training.job import Job
 
@@ -46,6 +47,8 @@ class Program(Struct, frozen=True, omit_defaults=True):
     """Between the request to end and the end by force."""
     slurm: int = 0
     """Slurm's number of its job, when it was taken; 0: it is none of Slurm's."""
+    share_priority: int = USUAL
+    """On a GPU that it shares: 0 goes first, 9 last."""
     external: bool = False
     """Whether its user submitted it to Slurm: only Slurm has its script."""
 
