@@ -286,9 +286,8 @@ def test_a_job_runs_with_the_cpus_that_its_profile_asks_for(tmp_path: Path) -> N
 
 def test_programs_with_parts_of_a_gpu_run_side_by_side_on_it(tmp_path: Path) -> None:
     made = Bench(tmp_path, gpus=1)
-    jobs = [
-        made.python("print('here', flush=True); import time; time.sleep(60)", gpu_milli=part) for part in (500, 500)
-    ]
+    sleeper = "print('here', flush=True); import time; time.sleep(60)"
+    jobs = [made.python(sleeper, gpu_milli=500) for _ in range(2)]
     for job in jobs:
         made.said(job, "here")
     assert [lease.order.gpus for lease in made.past.leases] == [(0,), (0,)]
