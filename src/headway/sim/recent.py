@@ -34,15 +34,29 @@ def asked_from(tape: Tape, jobs: Sequence[Job], policy: ComposedPolicy, state: T
     ended = ended[once[subjects[ended]] & (begun[leases[ended]] >= 0)]
     instants = np.unique(times)
     rested = instants[1:][np.diff(instants) >= pause]
+    wakes = Wakes(tape)
     for row in ended[np.isin(times[ended], rested)][::-1].tolist():
         job = jobs[int(subjects[row])]
-        if times[row] - begun[leases[row]] < (job.estimate or job.work):
+        if times[row] - begun[leases[row]] < (job.estimate or job.work) and wakes.last(int(times[row])) is not None:
             return int(times[row])
     return -1
 
 
-def woken_for(tape: Tape, time: int) -> int:
-    """Return the last wake-up that was asked for before a time and comes after it; 0 where there is none."""
-    wakes = tape.of(Kind.WAKE_AT)
-    pending = wakes[(wakes[:, 0] < time) & (wakes[:, 6] > time), 6]
-    return int(pending[-1]) if len(pending) else 0
+class Wakes:
+    """The wake-ups that a policy asked for."""
+
+    def __init__(self, tape: Tape) -> None:
+        rows = tape.of(Kind.WAKE_AT)
+        self._asked, self._values = rows[:, 0], rows[:, 6]
+        self._latest = np.maximum.accumulate(self._values)
+
+    def last(self, time: int) -> int | None:
+        """Return the last one that was asked for before a time, or 0; None where it cannot be told whose it is.
+
+        The backfill and the rest of a policy each remember their own. That of a backfill is over after a pause. So one
+        that is to come is the other's; one that is over, while an earlier one is to come, may be of either.
+        """
+        if not (count := int(np.searchsorted(self._asked, time))):
+            return 0
+        found = int(self._values[count - 1])
+        return found if found > time or self._latest[count - 1] <= time else None

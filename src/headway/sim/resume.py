@@ -18,7 +18,7 @@ from headway.core.scheduler import LOOK_UP_EVERY_STEPS, Scheduler, act, happen
 from headway.core.tape import Tape, TapeWriter
 from headway.errors import TapeError
 from headway.sim.faults import Faults
-from headway.sim.recent import asked_from, woken_for
+from headway.sim.recent import Wakes, asked_from
 from headway.sim.training import SimulatedCluster
 from headway.training.actions import Action, StartJob, WakeAt
 from headway.training.cluster import Cluster
@@ -123,7 +123,7 @@ def resume(
     for count, step in enumerate(decode(jobs, tape)):
         _again(moment, step)
         if step.time == since:
-            policy.take_up(woken_for(tape, since))
+            policy.take_up(Wakes(tape).last(since) or 0)
         for action in _asked(moment, step) if step.time >= since else map(partial(_as_held, state), step.actions):
             if (refusal := act(state, moment.executor, step.time, action)) is not None:
                 raise TapeError(f"the tape has an impossible action at {step.time} ns: {refusal}")

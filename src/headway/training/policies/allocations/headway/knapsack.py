@@ -23,8 +23,8 @@ IMPOSSIBLE = -(1 << 50)
 _UNITS = (48, 16, 6)
 """The largest number of units that a node's CPUs, memory and storage are divided into."""
 _CPU_MILLI = 1000
-"""The smallest unit of CPUs; on nodes with less than one for each GPU it is ``_PART_MILLI``."""
-_PART_MILLI = 50
+"""The smallest unit of CPUs; on nodes with less than one for each GPU one of ``_PARTS_MILLI``."""
+_PARTS_MILLI = (50, 100, 125, 200, 250, 500, 1000)
 _COUNT_BITS = 20
 """Bits of a code for the count of one kind of job: up to a million."""
 _MOST_CELLS = 1 << 23
@@ -80,7 +80,7 @@ class NodeKnapsack:
         self.counted = tuple(amount is not None for amount in has)
         self.capacity = node.host
         self.units = (
-            _unit(node.cpu_milli, _UNITS[0], _CPU_MILLI if _has_whole_cpus(node) else _PART_MILLI),
+            _unit(node.cpu_milli, _UNITS[0], _CPU_MILLI) if _has_whole_cpus(node) else _part_unit(node.cpu_milli),
             _unit(node.memory_bytes, _UNITS[1]),
             _unit(node.storage_bytes_per_second, _UNITS[2]),
         )
@@ -202,6 +202,12 @@ class NodeKnapsack:
 
 def _has_whole_cpus(node: Node) -> bool:
     return node.cpu_milli is None or node.cpu_milli >= _CPU_MILLI * node.gpus
+
+
+def _part_unit(cpu_milli: int | None) -> int:
+    """Return the smallest part of a CPU that divides it and of which a node has few enough."""
+    finest = _unit(cpu_milli, _UNITS[0])
+    return next((part for part in _PARTS_MILLI if part >= finest), finest)
 
 
 def _unit(has: int | None, most: int, least: int = 1) -> int:
