@@ -36,7 +36,7 @@ def rank(number):
                                folder=sys.argv[2]):
             pass
     except Exception as problem:
-        print(f"{number} {type(problem).__name__}: {problem}", flush=True)
+        os.write(1, f"{number} {type(problem).__name__}: {problem}\\n".encode())  # in one go: the other writes too
 
 if __name__ == "__main__":
     torch.multiprocessing.spawn(rank, (), 2)
