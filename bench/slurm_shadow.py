@@ -14,14 +14,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
 from bench.slurm_drive import play as drive
-from bench.slurm_lab import SlurmLab, missing
-from bench.slurm_site_lab import GPUS_A_NODE, NODES, PARTITIONS, REQUEUE_S, SETTINGS, Shape, accounting, workload
-from bench.slurm_users import unix_users
+from bench.slurm_lab import missing
+from bench.slurm_site_lab import Shape, site_lab, workload
 from headway.experiment.jobs.shadow.folder import opened
 from headway.experiment.play import play
 
@@ -32,22 +30,9 @@ GRACE_S = 60
 def shadowed(folder: Path, shape: Shape, policies: list[str], user: str = "") -> list[Path]:
     """Run the workload with a shadow for each policy beside it; return their folders."""
     folder.mkdir(parents=True, exist_ok=True)
-    people = list(shape.people)
-    with (
-        tempfile.TemporaryDirectory(prefix="lab") as root,
-        unix_users(people),
-        SlurmLab(
-            Path(root),
-            nodes=NODES,
-            gpus=GPUS_A_NODE,
-            settings=SETTINGS,
-            partitions=PARTITIONS,
-            accounting=accounting(shape),
-            requeue_s=REQUEUE_S,
-        ) as lab,
-    ):
+    with site_lab(shape) as lab:
         folders = [folder / f"shadow-{number}" for number in range(len(policies))]
-        watching = [_begun(each, policy, Path(root), user) for each, policy in zip(folders, policies, strict=True)]
+        watching = [_begun(each, policy, lab.root, user) for each, policy in zip(folders, policies, strict=True)]
         try:
             drive(lab, workload(shape), folder / "record")
             time.sleep(2 * EVERY_S)  # for a last look, after the last end

@@ -15,6 +15,8 @@ import random
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -208,8 +210,9 @@ def _later(step: Step, seconds: float) -> Step:
     return replace(step, when=round(step.when + seconds, 2))
 
 
-def record(folder: Path, shape: Shape) -> None:
-    """Run the workload through a new Slurm, and leave its records in the folder."""
+@contextmanager
+def site_lab(shape: Shape) -> Iterator[SlurmLab]:
+    """Run a Slurm that is the site of a workload, with its users, in a folder of its own."""
     with (
         tempfile.TemporaryDirectory(prefix="lab") as root,
         unix_users(list(shape.people)),
@@ -223,6 +226,12 @@ def record(folder: Path, shape: Shape) -> None:
             requeue_s=REQUEUE_S,
         ) as lab,
     ):
+        yield lab
+
+
+def record(folder: Path, shape: Shape) -> None:
+    """Run the workload through a new Slurm, and leave its records in the folder."""
+    with site_lab(shape) as lab:
         play(lab, workload(shape), folder)
 
 

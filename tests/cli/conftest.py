@@ -1,16 +1,34 @@
-"""What tests of ``headway share`` start from: a shim, a stub of the driver, and folders of their own."""
+"""What tests of commands start from: a folder of their own; for ``headway share`` a shim and a stub of the driver."""
 
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 
+from headway.cli import main
 from tests.native.conftest import native_folder as native_folder
 from tests.native.harness import ROOT, Built, built as build_into
+
+Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def call(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Call:
+    """Calls the command line in a folder of its own, with a queue of its own: its status, output and errors."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+
+    def called(*words: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main(list(words))
+        out, err = capsys.readouterr()
+        return int(ended.value.code or 0), out, err
+
+    return called
 
 
 @pytest.fixture(scope="session")

@@ -4,34 +4,17 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headway.cli import main
 from headway.experiment.folder import open_run
 from headway.experiment.jobs.shadow import slurm
 from headway.training.rows import Kind
 from headway.units import SECOND
+from tests.cli.conftest import Call
 from tests.experiment.jobs.shadow import site
-
-Call = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def call(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Call:
-    """Calls the command line in a folder of its own."""
-    monkeypatch.chdir(tmp_path)
-
-    def called(*words: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main(list(words))
-        out, err = capsys.readouterr()
-        return int(ended.value.code or 0), out, err
-
-    return called
 
 
 @pytest.fixture(scope="module")

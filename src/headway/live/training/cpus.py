@@ -35,8 +35,9 @@ class CpuBooks:
             for cpu in known:
                 self._held[cpu] += each
 
-    def give_back(self, lease: int) -> None:
-        """Enter that a lease is gone."""
+    def give_back(self, lease: int) -> tuple[int, ...]:
+        """Enter that a lease is gone; return the CPUs that it had, none for one that may run on all."""
         cpus, each = self._leases.pop(lease, ((), 0))
         for cpu in cpus:
             self._held[cpu] -= each
+        return cpus

@@ -141,15 +141,15 @@ class LocalEngine:
         }
 
     def regrant(self, order: Order) -> None:
-        """Give a running program other CPUs and memory; all its threads are moved."""
+        """Give a running program other CPUs and memory; where it is to run on others, all its threads are moved."""
         if (watch := self._watched.get(order.lease)) is None:
             return
         watch.order = order
-        self._cpus.give_back(order.lease)
+        before = self._cpus.give_back(order.lease)
         cpus = self._cpus.given(order.lease, order.cpu_milli)
         if self._cgroups is not None:
             self._cgroups.make(order, cpus)
-        for pid in marked(watch.folder):
+        for pid in marked(watch.folder) if cpus != before else ():
             with contextlib.suppress(OSError):
                 for thread in os.listdir(f"/proc/{pid}/task"):
                     with contextlib.suppress(OSError):

@@ -186,7 +186,7 @@ class ComposedPolicy:
             yield from self._wake(now, time)
 
     def _by_site(self, now: int, state: TrainingState, site: SitePreemption) -> Iterator[Action]:
-        """What the cluster's rules of preemption ask for comes first; and once more for those who wait still."""
+        """Do what the cluster's rules of preemption ask for first, and once more for those who wait still."""
         self.stopped = {}
         yield from site.decide(now, state, self)
         yield from self._until_limits_open(now, state)
