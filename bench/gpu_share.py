@@ -1,6 +1,6 @@
 """Pairs of programs on one GPU: the one above alone, under MPS, MPS with priority, headway's gate, time slicing.
 
-    scripts/gpu-share slicing pairs|fresh|known|new|coverage|dial|kills|commands|report [--state FOLDER] [--budget S]
+    scripts/gpu-share slicing pairs|fresh|known|new|traces|coverage|dial|kills|commands|report [--state FOLDER]
 
 A pair is a line of ``pairs.jsonl``; what is there is not measured again, so a run that was stopped goes on.
 """
@@ -188,20 +188,31 @@ def begin(session: Session, todo: Sequence[tuple[str, str, float]], *, plain: bo
     print(f"ready after {time.monotonic() - began:.0f} s; {len(todo)} to do", flush=True)
 
 
+def card() -> tuple[str, str]:
+    """Name and driver of the GPU."""
+    ask = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    about = subprocess.run(ask, check=True, capture_output=True, text=True)
+    gpu, driver = (part.strip() for part in about.stdout.strip().splitlines()[0].split(","))
+    return gpu, driver
+
+
 def coverage(state: Path) -> None:
     """Every program alone with CUPTI beside the shim; the traces of all in one archive."""
     from bench.gpu_share_solo import solo
 
-    about = subprocess.run(
-        ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    gpu, driver = (part.strip() for part in about.stdout.strip().splitlines()[0].split(","))
-    found = solo(state, library(state), gpu, driver)
+    found = solo(state, library(state), *card())
     (state / "coverage.jsonl").write_text("".join(json.dumps(row) + "\n" for row in found))
     shutil.make_archive(str(state / "traces"), "gztar", state / "traces")
+
+
+def traced(state: Path, budget_s: float) -> None:
+    """The programs of known and new pairs alone, for predictions; all traces in one archive."""
+    from bench.gpu_share_traces import traces
+
+    try:
+        traces(state, library(state), *card(), budget_s)
+    finally:
+        shutil.make_archive(str(state / "traces"), "gztar", state / "traces")
 
 
 def dial(state: Path, budget_s: float) -> None:
@@ -274,6 +285,7 @@ PARTS: dict[str, Callable[[argparse.Namespace, float], None]] = {
     "kills": lambda given, left: killed(given.state, left),
     "commands": lambda given, left: commanded(given.state, left),
     "coverage": lambda given, left: coverage(given.state),
+    "traces": lambda given, left: traced(given.state, left),
     "report": lambda given, left: reported(given.state, given.again),
 }
 
