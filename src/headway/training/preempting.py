@@ -46,6 +46,7 @@ class Preempting:
         js.aged_from = now + self.precedence.rules.again_after
         if js.aged_from == now:
             return state.wait(now, js)
+        state.returns += 1
         js.since, js.status = now, Status.DELAYED
         heappush(self._again, (js.aged_from, js.id))
 

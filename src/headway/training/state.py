@@ -80,7 +80,7 @@ class TrainingState:
         self.tenures = 0
         """Grows whenever a job starts, moves or stops."""
         self.returns = 0
-        """Grows whenever a job that was stopped waits again."""
+        """Grows whenever a job that was stopped waits again, in the queue or for when it may."""
         self.lease = self.refreshed = 0
         self.journal: Callable[[Row], None] = _nowhere
         self.divides = arrangement.divides

@@ -1,5 +1,6 @@
 """Reservations that are put off, or kept where nothing changed: the tape is that of planning everything every time."""
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given, settings, strategies as st
@@ -7,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 from headway.core.scheduler import Scheduler
 from headway.core.tape import Tape, TapeWriter
 from headway.sim.training import SimulatedCluster
-from headway.training.cluster import Cluster, Node, Partition
+from headway.training.cluster import Cluster, Node, Partition, Qos, uniform
 from headway.training.job import Job, Outcome, workload
 from headway.training.limits import LimitRule
 from headway.training.policies.backfills.conservative import Conservative
@@ -15,6 +16,7 @@ from headway.training.policies.backfills.plan import Plan
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.policies.parts import Reservation
 from headway.training.policies.registry import build
+from headway.training.preemption_rules import Mode, Preemption
 from headway.training.state import TrainingState
 from headway.units import SECOND
 from tests.drive import World
@@ -180,4 +182,19 @@ def test_a_job_that_a_limit_holds_back_meanwhile_makes_the_plan_of_its_region_an
     world = World(Cluster(nodes, partitions=tuple(parts), limits=rules), workload(jobs))
     order = "multifactor(period=7s,max_age=60s,half_life=30s,fair_tree=true,size_weight=0)"
     spec = f"{order}+conservative(depth=100,interval=4s)+spread"
+    assert played(spec, world, eager=False)[0].digest == played(spec, world, eager=True)[0].digest
+
+
+def test_a_job_that_leaves_the_queue_as_another_is_requeued_for_later_is_forgotten() -> None:
+    qos = (Qos("low"), Qos("high", 1, preempts=("low",)))
+    rules = Preemption("qos", Mode.REQUEUE, again_after=120 * SECOND)
+    jobs = [
+        Job(0, 0, 90 * SECOND, 2, qos="low"),
+        Job(0, SECOND, 20 * SECOND, 2, qos="low", patience=9 * SECOND),
+        Job(0, 2 * SECOND, 30 * SECOND, 2, qos="low"),
+        Job(0, 10 * SECOND, 20 * SECOND, 2, qos="high"),
+        Job(0, 10 * SECOND, 40 * SECOND, 2, qos="low"),
+    ]
+    world = World(replace(uniform(1, 2), qos=qos, preemption=rules), workload(jobs))
+    spec = "multifactor(age_weight=0,qos_weight=10)+conservative(interval=1s)"
     assert played(spec, world, eager=False)[0].digest == played(spec, world, eager=True)[0].digest
