@@ -239,17 +239,17 @@ class ComposedPolicy:
             if self.round_length:
                 yield from self._wake(now, now + self.round_length)
                 return
-            if self.stopped and self._could_restart(state):
+            if self.stopped and self._could_restart(now, state):
                 yield from self._wake(now, now + RESTART)
             if self.refresh:
                 yield from self._wake(now, now + self.refresh)
             if self._moves and state.running and (time := self.order.next_turn(now, state)):
                 yield from self._wake(now, time)
 
-    def _could_restart(self, state: TrainingState) -> bool:
+    def _could_restart(self, now: int, state: TrainingState) -> bool:
         """Return whether a job that this decision has stopped would fit elsewhere at once."""
         rule, remembers = self.placement, hasattr(self.placement, "__copy__")
-        stopped = self.stopped.values()
+        stopped = [js for js in self.stopped.values() if js.since == now]
         return any(fits(state, js, copy(rule) if remembers else rule) is not None for js in stopped)
 
     def _wake(self, now: int, time: int) -> Iterator[Action]:

@@ -49,6 +49,7 @@ class SitePreemption:
         for js in self._book.due(now):
             yield self._stop(js, js.by, policy)
         self._follow(state)
+        self._keep_room(now, state, policy)
         while (actions := self._next(now, state, policy)) is not None:
             for action in actions:
                 if isinstance(action, StartJob):
@@ -98,6 +99,15 @@ class SitePreemption:
             if not js.awaits:
                 self._unable.add(shape)
         return None
+
+    def _keep_room(self, now: int, state: TrainingState, policy: Admission) -> None:
+        """Let nobody start whom a job could preempt that waits for its victims: it would have to wait for that one too."""
+        for js in self._able.values():
+            if js.awaits > now and js.status is Status.WAITING:
+                for _, job in state.queue.in_order():
+                    other = state.jobs[job]
+                    if other.eligible & js.eligible and self._precedence.may(js.job, other.job):
+                        policy.stopped[job] = other
 
     # --- whom it stops ----------------------------------------------------------------------------------------
 
