@@ -139,7 +139,7 @@ class SitePreemption:
         if not victims and not js.awaits:
             return None
         placement, needed = self._room(state, policy, js, victims, behind=False)
-        if placement is not None and state.queue.size > 1:
+        if placement is not None and state.queue.size > 1 and not js.awaits:  # what its victims left is its own
             placement, needed = self._room(state, policy, js, victims, behind=True)
         if placement is None:
             return None
