@@ -40,7 +40,7 @@ bool of_capture(CUresult result) { return result >= 900 && result <= 908; }
 // come back and is not known yet; and then one in so many.
 bool due(const Slot* slot, const Known& known, const Step* step) {
   const Kernel* kernel = known.kernel;
-  if (!kernel || known.nccl || load(kernel->kind) == kCopy) return false;  // NCCL waits for its peers
+  if (!kernel || known.nccl || known.untimed) return false;  // NCCL waits for its peers
   const uint64_t launches = load(kernel->launches), samples = load(kernel->samples);
   if (samples < kEager && launches < 64) return true;
   if (load(kernel->varied) && step && !load(step->work_ns) && load(step->samples)) return true;

@@ -13,7 +13,7 @@ namespace {
 constexpr auto relaxed = std::memory_order_relaxed;
 constexpr uint64_t kHookSample = 256;      // one launch in so many is timed through the hook itself
 constexpr int64_t kInterrupted = 20000;    // a hook that took longer was interrupted by the machine: it counts as this
-constexpr uint64_t kLargeCopy = 1 << 20;   // smaller copies pass unseen
+constexpr uint64_t kLargeCopy = 1 << 20;   // smaller copies and memsets pass unseen
 
 std::atomic<int> captures{0};
 std::atomic<void*> first_stream{nullptr};
@@ -151,9 +151,9 @@ void Launch::graph(CUgraphExec graph) {
   if (!idle_) known_ = identify_graph(slot_, graph);
 }
 
-void Launch::copy(uint64_t bytes) {
+void Launch::copy(Move move, uint64_t bytes) {
   if (bytes < kLargeCopy) idle_ = true;
-  if (!idle_) known_ = identify_copy(slot_, bytes);
+  if (!idle_) known_ = identify_copy(slot_, move, bytes);
 }
 
 void Launch::together() {

@@ -16,7 +16,8 @@ class Launch {
   Launch(Kind kind, CUstream stream, bool per_thread);
   void kernel(CUfunction function, const Shape& shape);
   void graph(CUgraphExec graph);
-  void copy(uint64_t bytes);
+  void copy(Move move, uint64_t bytes);
+  void untimed() { known_.untimed = true; }
   void together();  // on several devices: never gated
   bool raised() const { return raised_; }
   void ready();

@@ -1,4 +1,4 @@
-"""A pass: while nobody above is at work launches do not ask; the first one above, and a hold, are obeyed at the next."""
+"""A pass: with nobody above at work launches do not ask; the first one above, and a hold, are obeyed at the next one."""
 
 import time
 from collections.abc import Callable
