@@ -30,6 +30,26 @@ void add(T& cell, V more) {
   cell.store(load(cell) + more, relaxed);
 }
 
+Lag lag_of(const Book& book) {
+  return Lag{within(load(book.lag_ns), kLatest), within(load(book.slack_ns), kLongest), load(book.epoch)};
+}
+
+// Changes a book that others below may change at the same time: what one adds is not lost by what another does, nobody
+// waits for anybody, and who dies on the way leaves it as good as before.
+template <typename Change>
+void change_book(Book& book, Change change) {
+  for (int tries = 0; tries < 16; ++tries) {
+    int64_t held = load(book.lag_ns);
+    const Lag before{within(held, kLatest), within(load(book.slack_ns), kLongest), load(book.epoch)};
+    Lag after = before;
+    change(after);
+    if (!book.lag_ns.compare_exchange_strong(held, after.lag_ns, relaxed)) continue;
+    if (after.slack_ns != before.slack_ns) book.slack_ns.store(after.slack_ns, relaxed);
+    if (after.epoch != before.epoch) book.epoch.store(after.epoch, relaxed);
+    return;
+  }
+}
+
 // Waits until then, or a little less: looks at no other program's memory meanwhile.
 void wait_until(int64_t until, int64_t now, bool for_long) {
   const int64_t left = least(until - now, kNap);
@@ -71,9 +91,9 @@ void Gate::above(Share& share, const Slot& own, Look& look, int64_t now) {
     }
   }
   const int64_t silence = within(load(own.rules.silence_ns), kLongest);
-  epoch_ = 0;
+  at_work_count_ = 0;
   for (uint32_t i = 0; i < count_; ++i) {
-    const Slot& slot = *others_[i];
+    Slot& slot = *others_[i];
     if (load(slot.priority) >= share.priority) continue;
     const Pulse& pulse = slot.pulse;
     const int64_t since = pulse.waiting_ns.load(std::memory_order_acquire);  // first: it is told last
@@ -89,7 +109,7 @@ void Gate::above(Share& share, const Slot& own, Look& look, int64_t now) {
     look.next_ns = look.above ? least(look.next_ns, next) : next;
     look.slack_ns = look.above ? least(look.slack_ns, slack) : slack;
     look.above += 1;
-    epoch_ += load(pulse.epoch);
+    at_work_[at_work_count_++] = AtWork{&slot, load(pulse.epoch), next, slack};
     launched_above_ns_ = most(launched_above_ns_, launched);
   }
 }
@@ -108,6 +128,24 @@ int64_t Gate::turn(const Share& share, const Look& look, int64_t now) {
     waiters[count++] = Waiter{int64_t{load(slot.priority)}, fill, load(want.served_ns)};
   }
   return count == 1 ? 1 : comes_first(look, waiters, count);
+}
+
+// The most that one of those at work lags, by whomever it was delayed.
+int64_t Gate::lag(const Look& k, int64_t earned) {
+  int64_t worst = 0;
+  for (uint32_t i = 0; i < at_work_count_; ++i) {
+    const AtWork& one = at_work_[i];
+    Book& book = one.slot->book;
+    Lag now = lag_of(book);
+    if (now.epoch != one.epoch || (now.lag_ns && earned))
+      change_book(book, [&](Lag& l) {
+        headway::forget(l, earned);
+        lag_in(l, one.epoch, k, one.next_ns, one.slack_ns);
+        now = l;
+      });
+    worst = most(worst, lag_in(now, one.epoch, k, one.next_ns, one.slack_ns));
+  }
+  return worst;
 }
 
 // What went on the pass is in flight now, and the program was served then.
@@ -156,7 +194,7 @@ Look Gate::look(Share& share, Slot& slot, const Known& known, int64_t fill_ns, i
   if (anew_.load(relaxed) && anew_.exchange(false)) account_ = Account{};
   take_back();
   const Terms terms{load(rules.credit_ppm), load(rules.credit_cap_ns), load(rules.floor_ppm)};
-  accrue(account_, tame(terms), k.above > 0, fill_ns, now);
+  const int64_t earned = accrue(account_, tame(terms), k.above > 0, fill_ns, now);
   crowd_ = false;  // others below hang on what is told of this program's work: it has to be told well
   for (uint32_t i = 0; i < count_; ++i) crowd_ = crowd_ || load(others_[i]->rules.gate) != 0;
   flight.disturbed(launched_above_ns_);
@@ -171,7 +209,7 @@ Look Gate::look(Share& share, Slot& slot, const Known& known, int64_t fill_ns, i
       const int64_t end = load(others_[i]->want.end_ns);
       if (end < now + kLongest) k.filled_ns = most(k.filled_ns, end);
     }
-  k.lag_ns = lag_in(account_, epoch_, k);
+  k.lag_ns = lag(k, earned);
   k.credit_ns = account_.credit_ns;
   k.debt_ns = most(0, account_.debt_ns);
   k.turn = k.above ? turn(share, k, now) : 1;
@@ -194,6 +232,13 @@ void Gate::go(Slot& slot, const Known& known, const Look& look, const Verdict& v
   add(ledger.reasons[verdict.reason & (kReasons - 1)], uint64_t{1});
   mark_ns_ = !look.above ? kIdleMark : crowd_ ? kMark / 2 : least(most(kMark, look.depth_ns / 2), kIdleMark - 1);
   pay(account_, look, verdict);
+  for (uint32_t i = 0; lags(look, verdict) && i < at_work_count_; ++i) {
+    const AtWork& one = at_work_[i];
+    change_book(one.slot->book, [&](Lag& l) {
+      const int64_t lag = lag_in(l, one.epoch, look, one.next_ns, one.slack_ns);
+      delay(l, lag, one.slack_ns, look, verdict);
+    });
+  }
   slot.want.served_ns.store(account_.served_ns, relaxed);
   if (!look.above) return;
   add(ledger.harvested_ns, look.fill_ns);

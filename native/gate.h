@@ -35,6 +35,7 @@ class Gate {
  private:
   Look look(Share& share, Slot& slot, const Known& known, int64_t fill_ns, int64_t now, bool again);
   void above(Share& share, const Slot& slot, Look& look, int64_t now);
+  int64_t lag(const Look& look, int64_t earned);
   void take_back();
   void grant(Slot& slot, const Look& look);
   int64_t turn(const Share& share, const Look& look, int64_t now);
@@ -45,7 +46,13 @@ class Gate {
   uint32_t count_ = 0;
   int64_t listed_ns_ = 0;
   Account account_;
-  uint64_t epoch_ = 0;
+  struct AtWork {
+    Slot* slot;
+    uint64_t epoch;
+    int64_t next_ns, slack_ns;
+  };
+  AtWork at_work_[kSlots] = {};  // those above, as of the last look: so many of them
+  uint32_t at_work_count_ = 0;
   int64_t last_go_ns_ = 0;
   int64_t launched_above_ns_ = 0;
   Kernel* last_ = nullptr;

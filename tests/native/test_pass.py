@@ -1,4 +1,4 @@
-"""A pass: with nobody above at work launches do not ask; the first one above, and a hold, are obeyed at the next one."""
+"""A pass: with nobody above at work launches do not ask; a first one above, and a hold, are obeyed at the next one."""
 
 import time
 from collections.abc import Callable
