@@ -45,7 +45,7 @@ struct Look {
   int64_t turn;         // 1: nobody else comes first
   // the rules
   int64_t gate, hold, threshold_ns, latency_ns, depth_ns, idle_depth_ns, absorb_ppm, overlap_ppm, whole, longest_ns;
-  int64_t contention_ppm;  // delay of those above by this kernel's time, beyond what is reckoned
+  int64_t contention_ppm;  // delay of those above by this kernel's time beside them, beyond what is reckoned
 };
 
 struct Verdict {
@@ -59,7 +59,7 @@ inline int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // The delay that a kernel started at `start` causes: what it takes from the kernels above that still run then, and what
-// the next one, due at `due`, waits for its blocks to leave; and what neither shows: caches, memory, power.
+// the next one, due at `due`, waits for its blocks to leave; and, while it runs beside either, what no wait shows: caches, memory, power.
 inline int64_t harm(const Look& k, int64_t start, int64_t due) {
   int64_t beside = most(0, least(k.busy_ns, start + k.fill_ns) - start);
   int64_t total = beside * k.overlap_ppm / kMillion * k.width_ppm / kMillion;
@@ -68,7 +68,7 @@ inline int64_t harm(const Look& k, int64_t start, int64_t due) {
     const int64_t held = least(late, k.whole ? k.fill_ns : k.wave_ns);
     total += held * k.width_ppm / kMillion;
   }
-  return total + k.fill_ns * k.contention_ppm / kMillion;
+  return total + least(k.fill_ns, beside + most(0, late)) * k.contention_ppm / kMillion;
 }
 
 constexpr int64_t kLongest = 100000000000;           // a hundred seconds

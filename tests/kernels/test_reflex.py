@@ -186,10 +186,14 @@ def test_a_kernel_longer_than_the_limit_goes_only_alone_or_owed() -> None:
     assert decide(limited._replace(longest_ns=0))[:2] == (1, Reason.FITS)
 
 
-def test_contention_is_paid_for_by_the_time_of_the_kernel() -> None:
-    contending = look(contention_ppm=MILLION // 10)
-    assert decide(contending)[:2] == (0, Reason.GAP)
-    assert decide(contending).harm_ns == 5 * US
-    assert decide(contending._replace(credit_ns=5 * US))[:2] == (1, Reason.CREDIT)
-    assert decide(contending._replace(slack_ns=10 * US))[:2] == (1, Reason.ABSORBED)
-    assert decide(contending._replace(fill_ns=101 * US)).harm_ns == 11_100
+def test_contention_is_paid_for_by_the_time_beside_kernels_above() -> None:
+    contending = look(contention_ppm=MILLION // 10, overlap_ppm=0)
+    assert decide(contending)[:2] == (1, Reason.FITS), "it runs in a pause: nobody is beside it"
+    beside = contending._replace(busy_ns=NOW + 26 * US)
+    assert decide(beside._replace(contention_ppm=0))[:2] == (1, Reason.FITS)
+    assert decide(beside)[:2] == (0, Reason.BUSY)
+    assert decide(beside).harm_ns == 2 * US, "a tenth of 20 microseconds"
+    assert decide(beside._replace(credit_ns=2 * US))[:2] == (1, Reason.CREDIT)
+    assert decide(beside._replace(slack_ns=4 * US))[:2] == (1, Reason.ABSORBED)
+    late = contending._replace(fill_ns=110 * US, width_ppm=0)
+    assert decide(late).harm_ns == US, "a tenth of what is still there when the next one is due"

@@ -119,14 +119,14 @@ def tame(look: Look) -> Look:
 def harm(look: Look, start_ns: int, due_ns: int) -> int:
     """Return the delay that a kernel started at ``start_ns`` causes to the running kernels above and the next one.
 
-    What neither shows (caches, memory bandwidth, power) is the kernel's contention, by its time.
+    What no wait shows (caches, memory bandwidth, power) is the kernel's contention, by its time beside either.
     """
     beside = max(0, min(look.busy_ns, start_ns + look.fill_ns) - start_ns)
     total = beside * look.overlap_ppm // MILLION * look.width_ppm // MILLION
     late = start_ns + look.fill_ns - due_ns
     if late > 0:
         total += min(late, look.fill_ns if look.whole else look.wave_ns) * look.width_ppm // MILLION
-    return total + look.fill_ns * look.contention_ppm // MILLION
+    return total + min(look.fill_ns, beside + max(0, late)) * look.contention_ppm // MILLION
 
 
 def depth_of(above: int, fill_ns: int, depth_ns: int, idle_depth_ns: int) -> int:
