@@ -14,6 +14,7 @@ import numpy as np
 
 from bench.gpu_share_session import BELOW, MS, PLAIN, Modes, Session, Stretch, write
 from headway.kernels.dial import Dial, Rules
+from headway.kernels.reflex import Reason
 
 FINE = {"bypass": 0.09, "shim": 0.09, "alone": 0.09, "gate": 0.16}
 """Seconds in each mode, in a round."""
@@ -246,7 +247,7 @@ def ledger(session: Session, name: str) -> dict[str, int]:
     counts = session.slot(name).ledger
     row = {k: int(getattr(counts, k)) for k in ("kernels", "waits", "waited_ns", "harvested_ns", "delay_ns", "samples")}
     row |= {k: int(getattr(counts, k)) for k in ("asked", "asked_ns", "syncs")}
-    return row | {f"reason{index}": int(counts.reasons[index]) for index in range(12)}
+    return row | {f"reason{index}": int(counts.reasons[index]) for index in range(len(Reason))}
 
 
 def _longest(session: Session, name: str) -> int:
@@ -272,5 +273,7 @@ def line(row: dict[str, Any]) -> str:
     parts.append(f"low alone {low} dial {row['dial']['slowdown'] or 0:.3f} b{row['dial']['boldness']:.2f}")
     parts.append(f"hook {row['ns_a_launch'] or 0:.0f} ask {row['ask_ns'] or 0:.0f} longest {row['low_longest_ms']}")
     counts = row["ledger"]["low"]
-    parts.append("reasons " + " ".join(f"{i}:{counts[f'reason{i}']}" for i in range(12) if counts[f"reason{i}"]))
+    parts.append(
+        "reasons " + " ".join(f"{i}:{counts[f'reason{i}']}" for i in range(len(Reason)) if counts[f"reason{i}"])
+    )
     return " | ".join(parts)

@@ -30,6 +30,26 @@ void add(T& cell, V more) {
   cell.store(load(cell) + more, relaxed);
 }
 
+Lag lag_of(const Book& book) {
+  return Lag{within(load(book.lag_ns), kLatest), within(load(book.slack_ns), kLongest), load(book.epoch)};
+}
+
+// Changes a book that others below may change at the same time: what one adds is not lost by what another does, nobody
+// waits for anybody, and who dies on the way leaves it as good as before.
+template <typename Change>
+void change_book(Book& book, Change change) {
+  for (int tries = 0; tries < 16; ++tries) {
+    int64_t held = load(book.lag_ns);
+    const Lag before{within(held, kLatest), within(load(book.slack_ns), kLongest), load(book.epoch)};
+    Lag after = before;
+    change(after);
+    if (!book.lag_ns.compare_exchange_strong(held, after.lag_ns, relaxed)) continue;
+    if (after.slack_ns != before.slack_ns) book.slack_ns.store(after.slack_ns, relaxed);
+    if (after.epoch != before.epoch) book.epoch.store(after.epoch, relaxed);
+    return;
+  }
+}
+
 // Waits until then, or a little less: looks at no other program's memory meanwhile.
 void wait_until(int64_t until, int64_t now, bool for_long) {
   const int64_t left = least(until - now, kNap);
@@ -71,9 +91,9 @@ void Gate::above(Share& share, const Slot& own, Look& look, int64_t now) {
     }
   }
   const int64_t silence = within(load(own.rules.silence_ns), kLongest);
-  epoch_ = 0;
+  at_work_count_ = 0;
   for (uint32_t i = 0; i < count_; ++i) {
-    const Slot& slot = *others_[i];
+    Slot& slot = *others_[i];
     if (load(slot.priority) >= share.priority) continue;
     const Pulse& pulse = slot.pulse;
     const int64_t since = pulse.waiting_ns.load(std::memory_order_acquire);  // first: it is told last
@@ -89,7 +109,7 @@ void Gate::above(Share& share, const Slot& own, Look& look, int64_t now) {
     look.next_ns = look.above ? least(look.next_ns, next) : next;
     look.slack_ns = look.above ? least(look.slack_ns, slack) : slack;
     look.above += 1;
-    epoch_ += load(pulse.epoch);
+    at_work_[at_work_count_++] = AtWork{&slot, load(pulse.epoch), next, slack};
     launched_above_ns_ = most(launched_above_ns_, launched);
   }
 }
@@ -110,6 +130,41 @@ int64_t Gate::turn(const Share& share, const Look& look, int64_t now) {
   return count == 1 ? 1 : comes_first(look, waiters, count);
 }
 
+// The most that one of those at work lags, by whomever it was delayed.
+int64_t Gate::lag(const Look& k, int64_t earned) {
+  int64_t worst = 0;
+  for (uint32_t i = 0; i < at_work_count_; ++i) {
+    const AtWork& one = at_work_[i];
+    Book& book = one.slot->book;
+    Lag now = lag_of(book);
+    if (now.epoch != one.epoch || (now.lag_ns && earned))
+      change_book(book, [&](Lag& l) {
+        headway::forget(l, earned);
+        lag_in(l, one.epoch, k, one.next_ns, one.slack_ns);
+        now = l;
+      });
+    worst = most(worst, lag_in(now, one.epoch, k, one.next_ns, one.slack_ns));
+  }
+  return worst;
+}
+
+// What went on the pass is in flight now, and the program was served then.
+void Gate::take_back() {
+  const Pass::Spent spent = pass.settle();
+  if (!spent.work_ns) return;
+  flight.passed(spent.work_ns, spent.last_ns, spent.end_ns);
+  account_.served_ns = most(account_.served_ns, spent.last_ns);
+}
+
+// With nobody above launches may go on without asking: for half of what may be in flight, or until an event is due.
+void Gate::grant(Slot& slot, const Look& k) {
+  const int64_t queued = most(0, k.filled_ns - k.now_ns);
+  const int64_t room = least(kIdleMark - flight.unmarked_ns(), depth_ns(k) / 2 - queued) - k.fill_ns;
+  if (room <= 0 || k.hold || flight.careful()) return;
+  const int64_t end = most(flight.end_ns(k.now_ns, k.latency_ns), k.now_ns + k.latency_ns) + k.fill_ns;
+  pass.grant(slot, others_, count_, room, end, listed_ns_ + kRelist);
+}
+
 Look Gate::look(Share& share, Slot& slot, const Known& known, int64_t fill_ns, int64_t now, bool again) {
   const Rules& rules = slot.rules;
   Look k{};
@@ -123,6 +178,8 @@ Look Gate::look(Share& share, Slot& slot, const Known& known, int64_t fill_ns, i
   k.absorb_ppm = load(rules.absorb_ppm);
   k.overlap_ppm = load(rules.overlap_ppm);
   k.whole = load(rules.whole);
+  k.longest_ns = load(rules.longest_ns);
+  k.contention_ppm = known.kernel ? load(known.kernel->contention_ppm) : 0;
   above(share, slot, k, now);
   // One that was never timed may be of any length: beside others it goes as a long one, until it is known.
   if (k.above && known.kernel && !load(known.kernel->work_ns)) fill_ns = most(fill_ns, kHeavy);
@@ -135,8 +192,9 @@ Look Gate::look(Share& share, Slot& slot, const Known& known, int64_t fill_ns, i
   if (!scale || (scale < kMillion && heavy(k))) scale = kMillion;  // a long one is never milder
   k.width_ppm = width_ppm(known.kernel, sms) * scale / kMillion;
   if (anew_.load(relaxed) && anew_.exchange(false)) account_ = Account{};
+  take_back();
   const Terms terms{load(rules.credit_ppm), load(rules.credit_cap_ns), load(rules.floor_ppm)};
-  accrue(account_, tame(terms), k.above > 0, fill_ns, now);
+  const int64_t earned = accrue(account_, tame(terms), k.above > 0, fill_ns, now);
   crowd_ = false;  // others below hang on what is told of this program's work: it has to be told well
   for (uint32_t i = 0; i < count_; ++i) crowd_ = crowd_ || load(others_[i]->rules.gate) != 0;
   flight.disturbed(launched_above_ns_);
@@ -151,7 +209,7 @@ Look Gate::look(Share& share, Slot& slot, const Known& known, int64_t fill_ns, i
       const int64_t end = load(others_[i]->want.end_ns);
       if (end < now + kLongest) k.filled_ns = most(k.filled_ns, end);
     }
-  k.lag_ns = lag_in(account_, epoch_, k);
+  k.lag_ns = lag(k, earned);
   k.credit_ns = account_.credit_ns;
   k.debt_ns = most(0, account_.debt_ns);
   k.turn = k.above ? turn(share, k, now) : 1;
@@ -174,6 +232,13 @@ void Gate::go(Slot& slot, const Known& known, const Look& look, const Verdict& v
   add(ledger.reasons[verdict.reason & (kReasons - 1)], uint64_t{1});
   mark_ns_ = !look.above ? kIdleMark : crowd_ ? kMark / 2 : least(most(kMark, look.depth_ns / 2), kIdleMark - 1);
   pay(account_, look, verdict);
+  for (uint32_t i = 0; lags(look, verdict) && i < at_work_count_; ++i) {
+    const AtWork& one = at_work_[i];
+    change_book(one.slot->book, [&](Lag& l) {
+      const int64_t lag = lag_in(l, one.epoch, look, one.next_ns, one.slack_ns);
+      delay(l, lag, one.slack_ns, look, verdict);
+    });
+  }
   slot.want.served_ns.store(account_.served_ns, relaxed);
   if (!look.above) return;
   add(ledger.harvested_ns, look.fill_ns);
@@ -207,6 +272,7 @@ int64_t Gate::enter(Share& share, Slot& slot, const Known& known, int64_t fill_n
     if (verdict.go || alone) {
       ledger.open.store(0, relaxed);
       go(slot, known, seen, verdict);
+      if (verdict.go && verdict.reason == kAlone) grant(slot, seen);
       break;
     }
     if (!waited) {
@@ -216,7 +282,8 @@ int64_t Gate::enter(Share& share, Slot& slot, const Known& known, int64_t fill_n
       slot.want.since_ns.store(now, relaxed);
       slot.want.kernel.store(known.kernel ? load(known.kernel->id) : 0, relaxed);
     }
-    slot.want.fill_ns.store(fill_ns, relaxed);
+    // One that may not go at all, however wide the gap, is nobody's turn: it keeps no other one waiting.
+    slot.want.fill_ns.store(verdict.reason == kLong ? 0 : fill_ns, relaxed);
     slot.want.seen_ns.store(now, relaxed);
     slot.want.end_ns.store(flight.end_ns(now, seen.latency_ns), relaxed);
     // The longer it waits the less often it looks: those above pay for each look with a cache miss.

@@ -4,47 +4,24 @@
 
 #include <cstring>
 
+#include "hooked.h"
 #include "launches.h"
-#include "real.h"
 
 using namespace headway;
 
-#define HEADWAY_EXPORT extern "C" __attribute__((visibility("default")))
-
-namespace {
-
-enum Entry : int {
-#define ENTRY(name, base, thread, since) k_##name,
-#include "entries.h"
+#define ENTRY(name, base, thread, since) extern "C" void name();
+#include "copies.h"
 #undef ENTRY
-  kEntries
-};
-
-std::atomic<void*> reals[kEntries];
-
-struct Row {
-  const char* name;  // as exported by the driver
-  const char* base;  // as asked for through cuGetProcAddress
-  bool thread;       // the variant with per-thread default streams
-  int since;         // asked for with an earlier CUDA version the base name means another function
-  void* hook;
-};
 
 #define ENTRY(name, base, thread, since) {#name, base, thread, since, nullptr},
-Row rows[kEntries] = {
+Row headway::rows[kEntries] = {
 #include "entries.h"
 };
 #undef ENTRY
 
-template <typename F>
-F real(Entry entry) {
-  void* at = reals[entry].load(std::memory_order_acquire);
-  if (!at) {
-    at = driver_function(rows[entry].name);
-    if (at) reals[entry].store(at, std::memory_order_release);
-  }
-  return reinterpret_cast<F>(at);
-}
+std::atomic<void*> headway::reals[kEntries];
+
+namespace {
 
 using LaunchKernel = CUresult (*)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,
                                   void**, void**);
@@ -129,31 +106,6 @@ CUresult launch_graph(Entry entry, CUgraphExec graph, CUstream stream) {
   return result;
 }
 
-// Copies: three words and a stream, whatever their types; those that wait for the GPU have no stream.
-CUresult copy_async(Entry entry, CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
-  auto call = real<CUresult (*)(CUdeviceptr, CUdeviceptr, size_t, CUstream)>(entry);
-  if (!call) return CUDA_ERROR_NOT_INITIALIZED;
-  Launch launch(kCopy, stream, rows[entry].thread);
-  launch.copy(bytes);
-  launch.ready();
-  const CUresult result = call(to, from, bytes, stream);
-  launch.done();
-  return result;
-}
-
-CUresult copy_now(Entry entry, CUdeviceptr to, CUdeviceptr from, size_t bytes) {
-  auto call = real<CUresult (*)(CUdeviceptr, CUdeviceptr, size_t)>(entry);
-  if (!call) return CUDA_ERROR_NOT_INITIALIZED;
-  {
-    Launch launch(kCopy, nullptr, rows[entry].thread);
-    launch.copy(bytes);
-    launch.ready();
-    launch.done();  // before the call: it waits, and when it returns there is nothing left in flight
-  }
-  Wait wait(Over::kStream, nullptr, rows[entry].thread);
-  return call(to, from, bytes);
-}
-
 CUresult wait_one(Entry entry, void* what, bool everything) {
   auto call = real<CUresult (*)(void*)>(entry);
   if (!call) return CUDA_ERROR_NOT_INITIALIZED;
@@ -199,30 +151,6 @@ COOPERATIVE(cuLaunchCooperativeKernel_ptsz)
   HEADWAY_EXPORT CUresult name(CUgraphExec graph, CUstream stream) { return launch_graph(k_##name, graph, stream); }
 GRAPH(cuGraphLaunch)
 GRAPH(cuGraphLaunch_ptsz)
-
-#define COPY_ASYNC(name)                                                                            \
-  HEADWAY_EXPORT CUresult name(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) { \
-    return copy_async(k_##name, to, from, bytes, stream);                                           \
-  }
-COPY_ASYNC(cuMemcpyAsync)
-COPY_ASYNC(cuMemcpyAsync_ptsz)
-COPY_ASYNC(cuMemcpyHtoDAsync_v2)
-COPY_ASYNC(cuMemcpyHtoDAsync_v2_ptsz)
-COPY_ASYNC(cuMemcpyDtoHAsync_v2)
-COPY_ASYNC(cuMemcpyDtoHAsync_v2_ptsz)
-COPY_ASYNC(cuMemcpyDtoDAsync_v2)
-COPY_ASYNC(cuMemcpyDtoDAsync_v2_ptsz)
-
-#define COPY_NOW(name) \
-  HEADWAY_EXPORT CUresult name(CUdeviceptr to, CUdeviceptr from, size_t bytes) { return copy_now(k_##name, to, from, bytes); }
-COPY_NOW(cuMemcpy)
-COPY_NOW(cuMemcpy_ptds)
-COPY_NOW(cuMemcpyHtoD_v2)
-COPY_NOW(cuMemcpyHtoD_v2_ptds)
-COPY_NOW(cuMemcpyDtoH_v2)
-COPY_NOW(cuMemcpyDtoH_v2_ptds)
-COPY_NOW(cuMemcpyDtoD_v2)
-COPY_NOW(cuMemcpyDtoD_v2_ptds)
 
 #define WAIT(name, everything) \
   HEADWAY_EXPORT CUresult name(void* what) { return wait_one(k_##name, what, everything); }

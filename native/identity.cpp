@@ -17,7 +17,14 @@ constexpr int64_t kUnknown = 10000;          // a kernel never timed is taken fo
 constexpr int64_t kGraphUnknown = 2000000;   // a graph for one of 2 milliseconds
 constexpr int64_t kSane = 60000000000;       // nothing runs longer than a minute
 constexpr int64_t kGraphPart = 8;            // a graph gives way between its kernels: it counts as so many waves
-constexpr int64_t kCopyBytesPerNs = 20;
+// Until one was timed: what the bus and what the GPU's memory give, at least.
+struct Moves {
+  const char* name;
+  uint64_t bytes_per_ns;
+  bool on_sms;  // as a kernel of as many blocks as there is room for; else by a copy engine
+};
+constexpr Moves kMoves[] = {{"copy", 20, false},      {"copy to device", 20, false}, {"copy to host", 20, false},
+                            {"copy within", 500, true}, {"copy to peer", 20, false},   {"memset", 1000, true}};
 constexpr uint32_t kMostHere = 0xffffffffu;
 constexpr uint32_t kMostSms = 1 << 16, kMostPerSm = 1 << 12;  // no GPU has more
 
@@ -212,18 +219,20 @@ Known identify_graph(Slot* slot, CUgraphExec graph) {
   return known;
 }
 
-Known identify_copy(Slot* slot, uint64_t bytes) {
+Known identify_copy(Slot* slot, Move move, uint64_t bytes) {
+  const Moves& kind = kMoves[static_cast<uint32_t>(move)];
   uint32_t magnitude = 0;
-  while (bytes >> (magnitude + 1)) ++magnitude;
+  while (magnitude < 63 && bytes >> (magnitude + 1)) ++magnitude;
   bool made = false;
   Known known;
-  known.kernel = row(slot, mix(0x636f7079ull, magnitude), kCopy, &made);
+  known.kernel = row(slot, mix(mix(0x636f7079ull, static_cast<uint32_t>(move)), magnitude), kCopy, &made);
   if (known.kernel && !load(known.kernel->blocks)) {
     char text[kNameBytes];
-    std::snprintf(text, sizeof text, "copy of 2^%u bytes", magnitude);
-    describe(known.kernel, text, 1, 1);
+    std::snprintf(text, sizeof text, "%s of 2^%u bytes", kind.name, magnitude);
+    describe(known.kernel, text, kind.on_sms ? 0xffffffffu : 1, 1);
     int64_t none = 0;
-    known.kernel->work_ns.compare_exchange_strong(none, static_cast<int64_t>(bytes) / kCopyBytesPerNs + 1);
+    const uint64_t guess = bytes / kind.bytes_per_ns + 1;
+    known.kernel->work_ns.compare_exchange_strong(none, guess < uint64_t{kSane} ? static_cast<int64_t>(guess) : kSane - 1);
   }
   return known;
 }
@@ -247,7 +256,9 @@ static int64_t blocks_at_once(const Kernel* kernel, uint32_t sms) {
 
 int64_t wave_ns(const Kernel* kernel, int64_t fill_ns, uint32_t sms) {
   if (!kernel) return fill_ns;
-  if (load(kernel->kind) == kGraph) return fill_ns / kGraphPart + 1;
+  const uint32_t kind = load(kernel->kind);
+  if (kind == kGraph) return fill_ns / kGraphPart + 1;
+  if (kind == kCopy) return fill_ns;
   const int64_t at_once = blocks_at_once(kernel, sms);
   const int64_t waves = (int64_t{load(kernel->blocks)} + at_once - 1) / at_once;
   return waves > 1 ? fill_ns / waves + 1 : fill_ns;

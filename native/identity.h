@@ -14,17 +14,21 @@ struct Shape {
 };
 
 enum Kind : uint32_t { kKernel = 1, kGraph = 2, kCopy = 3 };
+// What a copy does: of kCopy only the driver knows which way it goes.
+enum class Move : uint32_t { kCopy, kToDevice, kToHost, kWithin, kPeer, kSet };
 
 struct Known {
   Kernel* kernel = nullptr;  // its row in this program's slot; null: the table is full
   bool nccl = false;
   bool fresh = false;        // first launch in this process: the driver may load its code now
+  bool untimed = false;      // no event can be left behind it
 };
 
 // The row of a kernel. Cheap from the second launch on.
 Known identify(Slot* slot, CUfunction function, const Shape& shape);
 Known identify_graph(Slot* slot, CUgraphExec graph);
-Known identify_copy(Slot* slot, uint64_t bytes);
+// Copies are known by what they do and by the magnitude of their size.
+Known identify_copy(Slot* slot, Move move, uint64_t bytes);
 
 // A graph is destroyed: its handle may come back as another graph.
 void forget_graph(CUgraphExec graph);

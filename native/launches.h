@@ -16,7 +16,8 @@ class Launch {
   Launch(Kind kind, CUstream stream, bool per_thread);
   void kernel(CUfunction function, const Shape& shape);
   void graph(CUgraphExec graph);
-  void copy(uint64_t bytes);
+  void copy(Move move, uint64_t bytes);
+  void untimed() { known_.untimed = true; }
   void together();  // on several devices: never gated
   bool raised() const { return raised_; }
   void ready();
@@ -33,7 +34,8 @@ class Launch {
   Known known_;
   int64_t fill_ns_ = 0, go_ns_ = 0, hook_ns_ = 0, before_ns_ = 0;
   bool idle_ = true;       // there is no slot, or the stream is capturing: leave the launch alone
-  bool gated_ = false, gpu_idle_ = false, raised_ = false, measured_ = false;
+  bool gated_ = false;     // it has asked
+  bool gpu_idle_ = false, raised_ = false, measured_ = false;
   uint32_t tenure_ = 0;    // in which the slot is ours
   uint32_t era_ = 0;       // of the context's events
   CUevent begun_ = nullptr;

@@ -1,9 +1,9 @@
 // The shim's decision and its account, outside the shim: packed 64-bit integers on standard input and on standard output,
-// in the order of the fields of decide.h and account.h. `replay decide` takes looks of 22 numbers and answers with 4 for
+// in the order of the fields of decide.h and account.h. `replay decide` takes looks of 24 numbers and answers with 4 for
 // each; `replay choose` takes count, room, and count times (priority, fill, served), and answers with 1; `replay turn`
-// takes count, a look, and the same, and answers with 1. `replay account` takes steps of one account (1: begin anew; the
-// terms; the requests above; a look; the verdict on it) and answers with the account when it was looked at and the lag
-// that counted, and with the account after that.
+// takes count, a look, and the same, and answers with 1. `replay account` takes steps of accounts below one
+// program (1: all begin anew; whose account; the terms; the requests above; a look; the verdict on it) and answers with
+// the account and the book of lag when they were looked at and the lag that counted, and with both after that.
 #include <cstdio>
 #include <cstring>
 #include <vector>
@@ -14,8 +14,9 @@ using namespace headway;
 
 namespace {
 
-static_assert(sizeof(Look) == 22 * sizeof(int64_t) && sizeof(Verdict) == 4 * sizeof(int64_t), "plain numbers");
-static_assert(sizeof(Terms) == 3 * sizeof(int64_t) && sizeof(Account) == 7 * sizeof(int64_t), "plain numbers");
+static_assert(sizeof(Look) == 24 * sizeof(int64_t) && sizeof(Verdict) == 4 * sizeof(int64_t), "plain numbers");
+static_assert(sizeof(Terms) == 3 * sizeof(int64_t) && sizeof(Account) == 4 * sizeof(int64_t), "plain numbers");
+static_assert(sizeof(Lag) == 3 * sizeof(int64_t), "plain numbers");
 constexpr int64_t kMostWaiters = 1 << 20;
 
 bool get(void* to, size_t bytes) { return std::fread(to, 1, bytes, stdin) == bytes; }
@@ -59,21 +60,34 @@ int replay_turn() {
 int replay_account() {
   struct {
     int64_t anew;
+    uint64_t whose;
     Terms terms;
     uint64_t epoch;
     Look look;
     Verdict verdict;
   } step;
-  Account account;
+  constexpr uint64_t kAccounts = 64;
+  std::vector<Account> accounts(kAccounts);
+  Lag book;
   while (get(&step, sizeof step)) {
-    if (step.anew) account = Account{};
+    if (step.anew) accounts.assign(kAccounts, Account{}), book = Lag{};
+    Account& account = accounts[step.whose % kAccounts];
     Look& look = step.look;
-    accrue(account, tame(step.terms), look.above > 0, look.fill_ns, look.now_ns);
-    look.lag_ns = lag_in(account, step.epoch, look);
+    const int64_t earned = accrue(account, tame(step.terms), look.above > 0, look.fill_ns, look.now_ns);
+    look.lag_ns = 0;
+    if (look.above > 0) {
+      forget(book, earned);
+      look.lag_ns = lag_in(book, step.epoch, look, look.next_ns, look.slack_ns);
+    }
     put(&account, sizeof account);
+    put(&book, sizeof book);
     put(&look.lag_ns, sizeof look.lag_ns);
-    if (step.verdict.go) pay(account, look, step.verdict);
+    if (step.verdict.go) {
+      pay(account, look, step.verdict);
+      delay(book, look.lag_ns, look.slack_ns, look, step.verdict);
+    }
     put(&account, sizeof account);
+    put(&book, sizeof book);
   }
   return 0;
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "../driver.h"
+#include "moves.h"
 
 namespace client {
 
@@ -51,6 +52,9 @@ struct Reached {
   CUresult (*to_device)(CUdeviceptr, const void*, size_t) = nullptr;
   CUresult (*to_host)(void*, CUdeviceptr, size_t) = nullptr;
   CUresult (*within)(CUdeviceptr, CUdeviceptr, size_t) = nullptr;
+#define FIELD(field, base, name, threads, arguments) CUresult(*field) arguments = nullptr;
+  MOVES(FIELD)
+#undef FIELD
   CUresult (*stream_wait)(CUstream) = nullptr;
   CUresult (*event_wait)(CUevent) = nullptr;
   CUresult (*context_wait)() = nullptr;

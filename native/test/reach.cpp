@@ -79,6 +79,8 @@ int came(const char* base) {
       {"cuDevicePrimaryCtxRelease", 7000}, {"cuDevicePrimaryCtxRetain", 7000}};
   for (const auto& [name, version] : versions)
     if (std::strcmp(name, base) == 0) return version;
+  if (std::strstr(base, "Peer")) return 4000;
+  if (std::strncmp(base, "cuMem", 5) == 0) return 3020;
   return 13000;
 }
 
@@ -111,6 +113,9 @@ CUresult cuMemcpy(CUdeviceptr, CUdeviceptr, size_t);
 CUresult cuMemcpyHtoD_v2(CUdeviceptr, const void*, size_t);
 CUresult cuMemcpyDtoH_v2(void*, CUdeviceptr, size_t);
 CUresult cuMemcpyDtoD_v2(CUdeviceptr, CUdeviceptr, size_t);
+#define DECLARE(field, base, name, threads, arguments) CUresult name arguments;
+MOVES(DECLARE)
+#undef DECLARE
 CUresult cuStreamSynchronize(CUstream);
 CUresult cuEventSynchronize(CUevent);
 CUresult cuCtxSynchronize();
@@ -137,7 +142,11 @@ Reached linked() {
   return {cuLaunchKernel,         cuLaunchCooperativeKernel, cuLaunchKernelEx,           cuLaunchCooperativeKernelMultiDevice,
           cuGraphLaunch,          cuGraphExecDestroy,        cuMemcpyAsync,              cuMemcpyHtoDAsync_v2,
           cuMemcpyDtoHAsync_v2,   cuMemcpyDtoDAsync_v2,      cuMemcpy,                   cuMemcpyHtoD_v2,
-          cuMemcpyDtoH_v2,        cuMemcpyDtoD_v2,           cuStreamSynchronize,        cuEventSynchronize,
+          cuMemcpyDtoH_v2,        cuMemcpyDtoD_v2,
+#define NAMED(field, base, name, threads, arguments) name,
+          MOVES(NAMED)
+#undef NAMED
+          cuStreamSynchronize,        cuEventSynchronize,
           cuCtxSynchronize,       cuCtxSynchronize_v2,       cuStreamBeginCapture_v2,    cuStreamBeginCaptureToGraph,
           cuStreamEndCapture,     cuStreamIsCapturing,       cuStreamCreate,             cuStreamCreateWithPriority,
           cuModuleUnload,         cuLibraryUnload,           cuEventCreate,              cuEventRecord,
@@ -165,6 +174,9 @@ Reached found_by(Find find) {
   FIND(to_device, "cuMemcpyHtoD", "cuMemcpyHtoD_v2", "cuMemcpyHtoD_v2_ptds");
   FIND(to_host, "cuMemcpyDtoH", "cuMemcpyDtoH_v2", "cuMemcpyDtoH_v2_ptds");
   FIND(within, "cuMemcpyDtoD", "cuMemcpyDtoD_v2", "cuMemcpyDtoD_v2_ptds");
+#define MOVE(field, base, name, threads, arguments) FIND(field, #base, #name, #name #threads);
+  MOVES(MOVE)
+#undef MOVE
   STREAM(stream_wait, "cuStreamSynchronize");
   SAME(event_wait, "cuEventSynchronize");
   SAME(context_wait_of, "cuCtxSynchronize_v2");  // first: whoever comes second must not be given the first one's

@@ -106,5 +106,7 @@ void retain_context();
 void release_context();
 void begin_capture(Stream* stream, int mode);
 void add_sum(uint64_t sum);
+// Puts `work_ns` at the end of a stream's queue, or into its capture; fills in the entry.
+void queue(Stream* stream, int64_t work_ns, Entry* entry);
 
 }  // namespace stub

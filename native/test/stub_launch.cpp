@@ -6,10 +6,7 @@
 
 using namespace stub;
 
-namespace {
-
-// Puts `work_ns` at the end of a stream's queue, or into its capture; fills in the entry.
-void queue(Stream* stream, int64_t work_ns, Entry* entry) {
+void stub::queue(Stream* stream, int64_t work_ns, Entry* entry) {
   entry->at_ns = headway::now_ns();
   entry->stream = stream;
   entry->captured = stream->capturing;
@@ -22,6 +19,8 @@ void queue(Stream* stream, int64_t work_ns, Entry* entry) {
   entry->end_ns = entry->start_ns + work_ns;
   stream->end_ns = entry->end_ns;
 }
+
+namespace {
 
 CUresult launch(const char* call, bool per_thread, CUfunction handle, CUstream where, uint64_t sum, int priority) {
   int64_t load_ns = 0;

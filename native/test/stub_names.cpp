@@ -2,6 +2,7 @@
 // Linked with -Bsymbolic, so that a name means the stub's own function even where another library has one of that name.
 #include <cstring>
 
+#include "moves.h"
 #include "stub.h"
 
 // base name, what it means, what it means with the default stream of each thread
@@ -60,6 +61,10 @@ extern "C" {
   void plain();                       \
   void threads();
 NAMES(DECLARE)
+#define DECLARE_MOVE(field, base, name, suffix, arguments) \
+  void name();                                            \
+  void name##suffix();
+MOVES(DECLARE_MOVE)
 void cuGetProcAddress();
 void cuCtxSynchronize_v2();
 void cuDevicePrimaryCtxReset();
@@ -75,7 +80,8 @@ struct Name {
 };
 
 #define ROW(base, plain, threads) {#base, plain, threads},
-const Name kNames[] = {NAMES(ROW)};
+#define MOVE(field, base, name, suffix, arguments) {#base, name, name##suffix},
+const Name kNames[] = {NAMES(ROW) MOVES(MOVE)};
 
 constexpr uint64_t kPerThread = 2;
 

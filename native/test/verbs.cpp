@@ -82,6 +82,83 @@ void copies(const Reached& driver, Done* done) {
   check(driver.within(at(to.data()), at(from.data()), kCopyBytes));
 }
 
+// Boxes of so many bytes in all, which come out the same as a plain copy of them.
+constexpr size_t kRows = 64, kWide = kCopyBytes / kRows;
+
+void boxes(const Reached& driver, Done* done) {
+  std::vector<char> from(kCopyBytes), to(kCopyBytes);
+  const auto check = [&](CUresult result) {
+    expect(done, result == CUDA_SUCCESS && std::memcmp(from.data(), to.data(), kCopyBytes) == 0);
+    ++done->copies;
+    std::memset(from.data(), static_cast<int>(done->copies), kCopyBytes);
+  };
+  std::memset(from.data(), 99, kCopyBytes);
+  Box2D flat = {};
+  flat.from_type = flat.to_type = kDeviceMemory;
+  flat.from = at(from.data()), flat.to = at(to.data());
+  flat.from_pitch = flat.to_pitch = flat.width = kWide, flat.height = kRows;
+  Box3D deep = {};
+  deep.from_type = kHostMemory, deep.to_type = kDeviceMemory;
+  deep.from_host = from.data(), deep.to = at(to.data());
+  deep.from_pitch = deep.to_pitch = deep.width = kWide;
+  deep.from_height = deep.to_height = deep.height = kRows / 4, deep.depth = 4;
+  check(driver.copy_2d_async(&flat, nullptr));
+  check(driver.copy_2d(&flat));
+  check(driver.copy_2d_unaligned(&flat));
+  check(driver.copy_3d_async(&deep, nullptr));
+  check(driver.copy_3d(&deep));
+  check(driver.peer_3d_async(&deep, nullptr));
+  check(driver.peer_3d(&deep));
+  check(driver.peer_async(at(to.data()), nullptr, at(from.data()), nullptr, kCopyBytes, nullptr));
+  check(driver.peer(at(to.data()), nullptr, at(from.data()), nullptr, kCopyBytes));
+  expect(done, driver.copy_2d_async(nullptr, nullptr) != CUDA_SUCCESS);  // refused by the driver, and not copied
+}
+
+void sets(const Reached& driver, Done* done) {
+  std::vector<char> to(kCopyBytes);
+  const auto check = [&](CUresult result, unsigned value, size_t bytes) {
+    const char* last = to.data() + kCopyBytes - bytes;
+    expect(done, result == CUDA_SUCCESS && std::memcmp(to.data(), &value, bytes) == 0 && std::memcmp(last, &value, bytes) == 0);
+    ++done->copies;
+    std::memset(to.data(), 0, kCopyBytes);
+  };
+  const CUdeviceptr here = at(to.data());
+  check(driver.set_8_async(here, 0xa1, kCopyBytes, nullptr), 0xa1, 1);
+  check(driver.set_16_async(here, 0xa1b2, kCopyBytes / 2, nullptr), 0xa1b2, 2);
+  check(driver.set_32_async(here, 0xa1b2c3d4, kCopyBytes / 4, nullptr), 0xa1b2c3d4, 4);
+  check(driver.set_8(here, 0xe5, kCopyBytes), 0xe5, 1);
+  check(driver.set_16(here, 0xe5f6, kCopyBytes / 2), 0xe5f6, 2);
+  check(driver.set_32(here, 0xe5f60718, kCopyBytes / 4), 0xe5f60718, 4);
+  check(driver.set_2d_8_async(here, kWide, 0x11, kWide, kRows, nullptr), 0x11, 1);
+  check(driver.set_2d_16_async(here, kWide, 0x1122, kWide / 2, kRows, nullptr), 0x1122, 2);
+  check(driver.set_2d_32_async(here, kWide, 0x11223344, kWide / 4, kRows, nullptr), 0x11223344, 4);
+  check(driver.set_2d_8(here, kWide, 0x55, kWide, kRows), 0x55, 1);
+  check(driver.set_2d_16(here, kWide, 0x5566, kWide / 2, kRows), 0x5566, 2);
+  check(driver.set_2d_32(here, kWide, 0x55667788, kWide / 4, kRows), 0x55667788, 4);
+}
+
+// Memsets and copies of boxes in a stream, by turns; first one that is captured, and so goes nowhere.
+Done move_loop(const Asked& asked, const Reached& driver, const Stub&) {
+  Done done;
+  CUstream stream = nullptr;
+  void* graph = nullptr;
+  std::vector<char> from(kCopyBytes), to(kCopyBytes);
+  Box2D flat = {};
+  flat.from_type = flat.to_type = kDeviceMemory;
+  flat.from = at(from.data()), flat.to = at(to.data());
+  flat.from_pitch = flat.to_pitch = flat.width = kWide, flat.height = kRows;
+  expect(&done, driver.stream_create(&stream, 1) == CUDA_SUCCESS && driver.begin_capture(stream, 0) == CUDA_SUCCESS);
+  expect(&done, driver.set_8_async(at(to.data()), 1, kCopyBytes, stream) == CUDA_SUCCESS);
+  expect(&done, driver.end_capture(stream, &graph) == CUDA_SUCCESS && driver.graph_destroy(graph) == CUDA_SUCCESS);
+  ++done.captured;
+  for (int64_t i = 0; i < asked.launches; ++i) {
+    const CUresult result = i % 2 ? driver.copy_2d_async(&flat, stream) : driver.set_32_async(at(to.data()), 7, kCopyBytes / 4, stream);
+    expect(&done, result == CUDA_SUCCESS && driver.stream_wait(stream) == CUDA_SUCCESS);
+    ++done.copies, ++done.syncs;
+  }
+  return done;
+}
+
 struct Arguments {
   uint64_t first, second;
   void* params[2];
@@ -191,6 +268,8 @@ Done every(const Asked& asked, const Reached& driver, const Stub& stub) {
   graphs(driver, stub, plain, 5, &done);
   graphs(driver, stub, nullptr, 5, &done);
   copies(driver, &done);
+  boxes(driver, &done);
+  sets(driver, &done);
   Asked few = asked;
   few.launches = 4;
   capture(few, driver, kernel, raised, false, &done);
@@ -368,7 +447,7 @@ void pause_us(int64_t us) {
 Done run_verb(const Asked& asked, const Reached& driver, const Stub& stub) {
   const std::map<std::string, Done (*)(const Asked&, const Reached&, const Stub&)> verbs = {
       {"launch", in_threads}, {"capture", captures}, {"capture-alone", capture_alone}, {"every", every}, {"fork", forks},
-      {"fork-threads", forks_in_threads}, {"reload", reloads}, {"fail", fails}, {"graph", graph_loop}, {"marked", marked}};
+      {"fork-threads", forks_in_threads}, {"reload", reloads}, {"fail", fails}, {"graph", graph_loop}, {"move", move_loop}, {"marked", marked}};
   const auto found = verbs.find(asked.verb);
   if (found == verbs.end()) {
     if (const Verb verb = situation(asked.verb)) return verb(asked, driver, stub);

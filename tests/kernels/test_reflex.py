@@ -174,3 +174,26 @@ def test_long_kernels_delay_those_above_one_at_a_time() -> None:
     short = look(fill_ns=300 * US, credit_ns=MS, lag_ns=MS)
     assert decide(short)[:2] == (1, Reason.CREDIT)
     assert not lags(short, decide(short))
+
+
+def test_a_kernel_longer_than_the_limit_goes_only_alone_or_owed() -> None:
+    limited = look(longest_ns=40 * US)
+    assert decide(limited)[:2] == (0, Reason.LONG)
+    assert decide(limited._replace(fill_ns=40 * US))[:2] == (1, Reason.FITS)
+    assert decide(limited._replace(credit_ns=10 * MS, slack_ns=10 * MS))[:2] == (0, Reason.LONG)
+    assert decide(limited._replace(debt_ns=50 * US))[:2] == (1, Reason.FLOOR)
+    assert decide(limited._replace(above=0))[:2] == (1, Reason.ALONE)
+    assert decide(limited._replace(longest_ns=0))[:2] == (1, Reason.FITS)
+
+
+def test_contention_is_paid_for_by_the_time_beside_kernels_above() -> None:
+    contending = look(contention_ppm=MILLION // 10, overlap_ppm=0)
+    assert decide(contending)[:2] == (1, Reason.FITS), "it runs in a pause: nobody is beside it"
+    beside = contending._replace(busy_ns=NOW + 26 * US)
+    assert decide(beside._replace(contention_ppm=0))[:2] == (1, Reason.FITS)
+    assert decide(beside)[:2] == (0, Reason.BUSY)
+    assert decide(beside).harm_ns == 2 * US, "a tenth of 20 microseconds"
+    assert decide(beside._replace(credit_ns=2 * US))[:2] == (1, Reason.CREDIT)
+    assert decide(beside._replace(slack_ns=4 * US))[:2] == (1, Reason.ABSORBED)
+    late = contending._replace(fill_ns=110 * US, width_ppm=0)
+    assert decide(late).harm_ns == US, "a tenth of what is still there when the next one is due"

@@ -28,9 +28,9 @@ def test_every_entry_point_is_seen_however_it_is_reached(
     assert ledger["kernels"] == len(launched) - len(devices) // 2
     assert ledger["captured"] == len([row for row in run.calls(*KERNELS) if row["captured"]]) == run.did["captured"]
     assert ledger["graphs"] == len(run.calls("cuGraphLaunch")) == run.did["graphs"]
-    assert ledger["copies"] == len(run.calls("cuMemcpy")) == run.did["copies"] == 8
-    # A copy that waits for the GPU is a wait as well.
-    assert ledger["syncs"] == len(run.calls(*SYNCS)) + 4
+    assert ledger["copies"] == len(run.calls("cuMemcpy", "cuMemset")) == run.did["copies"] == 8 + 9 + 12
+    # A copy that waits for the GPU is a wait as well; a memset does not wait.
+    assert ledger["syncs"] == len(run.calls(*SYNCS)) + 4 + 5
     assert run.total("event in a capture", "broken capture") == 0
 
 
@@ -51,7 +51,7 @@ def test_the_variant_that_was_asked_for_is_the_one_that_is_called(
         streams = {
             name
             for name in calls
-            if name.startswith(("cuLaunch", "cuGraphLaunch", "cuMemcpy", "cuStreamSync", "cuStreamE"))
+            if name.startswith(("cuLaunch", "cuGraphLaunch", "cuMem", "cuStreamSync", "cuStreamE"))
         }
         assert {name.endswith(("_ptsz", "_ptds")) for name in streams} == {threads}, way
 

@@ -74,8 +74,32 @@ def test_a_kernel_that_goes_while_nobody_is_above_counts_as_served_too(
         low.end()
 
 
+def test_memsets_and_copies_of_boxes_are_timed_and_wait_like_kernels(built: Built, share: Path, tmp_path: Path) -> None:
+    nothing_fits = STEADY | {"silence_ns": 300_000_000, "threshold_ns": 10**9, "depth_ns": 0}
+    with MiniBroker(share, {5: nothing_fits}) as broker:
+        alone = built.run(tmp_path, share, "--verb", "move", "--launch", "40", priority=5, name="alone")
+        high = built.start(tmp_path, share, *HIGH, name="high")
+        broker.until(lambda slot: slot.ledger.kernels > 50, "high")
+        low = built.run(tmp_path, share, "--verb", "move", "--launch", "4", priority=5, name="low")
+        high_ended = high.end()
+        seen = of(broker, 3)
+    for run, count in ((alone, 40), (low, 4)):
+        assert (run.did["errors"], run.did["copies"], run.did["captured"]) == (0, count, 1)
+    for name, count in (("alone", 40), ("low", 4)):
+        assert (seen[name].ledger["copies"], seen[name].ledger["captured"], seen[name].ledger["nccl"]) == (count, 1, 0)
+    rows = seen["alone"].kernels
+    assert set(rows) == {"memset of 2^22 bytes", "copy within of 2^22 bytes"}
+    for row in rows.values():
+        assert row["samples"] >= 4
+        assert row["kind"] == 3
+        assert 100_000 < row["work_ns"] < 2_000_000, "as it was measured: of 210 microseconds"
+    assert seen["low"].ledger["waits"] >= 1
+    end = high_ended.calls("cuLaunchKernel")[-1]["at"]
+    assert [row for row in low.calls("cuMem") if not row["captured"] and row["at"] < end] == []
+
+
 def test_what_it_costs_to_ask_is_told_apart_from_the_hooks(built: Built, share: Path, tmp_path: Path) -> None:
-    with MiniBroker(share, {5: STEADY}) as broker:
+    with MiniBroker(share, {5: HELD}) as broker:  # with nobody above held programs go, and ask each time
         asked = ("--kernel", "small:2", "--launch", "3000", "--sync-every", "50")
         low = built.run(tmp_path, share, *asked, priority=5, name="low")
         high = built.run(tmp_path, share, *asked, name="high")

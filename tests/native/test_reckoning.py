@@ -130,7 +130,7 @@ def test_a_program_whose_broker_was_replaced_joins_the_new_one(
         second.until(lambda slot: slot.ledger.kernels > 200 and slot.ledger.samples > 0)
         (slot,) = [slot for slot in second.block.slots if slot.state == LIVE]
         assert (slot.owner, slot.priority, slot.seeded, slot.ledger.open) == (client.process.pid, 5, 1, 0)
-        assert slot.ledger.reasons[Reason.ALONE] > 100  # gated again
+        assert slot.ledger.reasons[Reason.ALONE] + slot.ledger.passed > 100  # gated again
         mapped = Path(f"/proc/{client.process.pid}/maps").read_text()
         assert mapped.count("headway-share") == 1  # the memory of the first one was given back
         before = slot.ledger.reasons[Reason.HOLD]
@@ -228,4 +228,4 @@ def test_a_base_name_that_means_two_functions_leads_to_the_one_that_was_asked_fo
         "cuCtxSynchronize",
         *["cuCtxSynchronize_v2", "cuCtxSynchronize"] * 2,
     ]
-    assert broker.wait(1)[0].ledger["syncs"] == run.did["syncs"] + 4
+    assert broker.wait(1)[0].ledger["syncs"] == run.did["syncs"] + 9

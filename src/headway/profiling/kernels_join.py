@@ -153,7 +153,7 @@ def _join_copies(recorded: Recorded, calls: _Calls, start: Ints, end: Ints) -> N
             at += 1
         for index in range(at, min(at + _AHEAD, len(copies))):
             magnitude = max(0, int(copies[index]["bytes"]).bit_length() - 1)
-            if wanted == f"copy of 2^{magnitude} bytes":
+            if wanted.startswith("copy ") and wanted.endswith(f"of 2^{magnitude} bytes"):
                 start[place], end[place] = copies[index]["start_ns"], copies[index]["end_ns"]
                 at = index + 1
                 break

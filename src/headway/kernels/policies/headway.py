@@ -2,14 +2,14 @@
 
 Every eight milliseconds the dial (``kernels/dial.py``) sets the rules of each client. At each check of the gate the
 reflex (``kernels/reflex.py``) decides whether a waiting kernel is launched. Both also run live, and so does the
-``Account`` of each gated client: the lag of clients above, the credit that the dial allows, and the debt of the floor.
-A kernel that waits is checked again when the shim's polling could find a change.
+``Account`` of each gated client (the credit that the dial allows, the debt of the floor) and the ``Book`` of lag of
+each client above. A kernel that waits is checked again when the shim's polling could find a change.
 """
 
 from collections.abc import Iterator
 
 from headway.errors import ExperimentError
-from headway.kernels.account import Account, Terms, comes_first, tame
+from headway.kernels.account import Account, Book, Terms, comes_first, tame
 from headway.kernels.actions import Action, LetGo, WakeAt
 from headway.kernels.dial import Dial, Rules
 from headway.kernels.flight import Flight, mark
@@ -47,7 +47,7 @@ PATIENCE = 4_000
 class _Gate(Account):
     """The gate of one client, as its shim has it: its account, its work in flight, and when it is checked next."""
 
-    __slots__ = ("asleep", "flight", "look_at", "seen", "told")
+    __slots__ = ("above", "asleep", "flight", "look_at", "seen", "told")
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,6 +55,8 @@ class _Gate(Account):
         self.look_at = self.seen = self.asleep = -1
         """Time of the next check if nothing happens; the last change seen; until when the thread sleeps."""
         self.told = 0
+        self.above: list[ClientState] = []
+        """Clients above at work, at the last check."""
 
 
 class Headway(KernelsPolicy):
@@ -84,6 +86,7 @@ class Headway(KernelsPolicy):
             holds=Holds() if self.watch else Holds(share_ppm=0),
         )
         self._gates = [_Gate() for _ in state.clients]
+        self._books = [Book() for _ in state.clients]
         self._rules: dict[int, Rules] = {}
         self._terms: dict[int, Terms] = {}
         self._beat = self._wake = -1
@@ -124,7 +127,8 @@ class Headway(KernelsPolicy):
 
     def _look(self, now: int, state: KernelsState, client: ClientState, gate: _Gate) -> Look:
         rules = self._rules.get(client.id) or Rules()
-        above = busy = following = slack = epoch = 0
+        above = busy = following = slack = 0
+        gate.above = []
         for other in state.clients:
             if other.priority >= client.priority or other.left or not other.launched:
                 continue
@@ -137,17 +141,17 @@ class Headway(KernelsPolicy):
             busy = max(busy, ends)
             following = min(following, other.next) if above else other.next
             slack = min(slack, other.slack) if above else other.slack
-            epoch += other.epoch
+            gate.above.append(other)
             above += 1
         fill, kernel = client.fill, client.wants
-        gate.accrue(self._terms.get(client.id) or _terms(rules), above > 0, fill, now)
+        earned = gate.accrue(self._terms.get(client.id) or _terms(rules), above > 0, fill, now)
         filled = self._filled(now, state, client, rules.latency_ns)
         depth = depth_of(above, fill, rules.depth_ns, rules.idle_depth_ns)
         waits = now > client.reached_at or self._crowd(state)
         if waits or gate.flight.overdue(now, rules.latency_ns) or filled - now > depth // 2:
             gate.flight.collect(now, client.finished)
             filled = self._filled(now, state, client, rules.latency_ns)
-        lag = gate.lag_in(epoch, now, filled, following, slack)
+        lag = self._lag(now, gate, earned, filled)
         turn = 1
         if len(state.waiting) > 1:
             turn = comes_first(self._waiters(state, client), now, rules.latency_ns, filled, following, busy)
@@ -163,8 +167,17 @@ class Headway(KernelsPolicy):
             max(0, gate.debt),
             turn,
             *(rules.gate, rules.hold, rules.threshold_ns, rules.latency_ns, rules.depth_ns, rules.idle_depth_ns),
-            *(rules.absorb_ppm, rules.overlap_ppm, rules.whole),
+            *(rules.absorb_ppm, rules.overlap_ppm, rules.whole, rules.longest_ns),
         )
+
+    def _lag(self, now: int, gate: _Gate, earned: int, filled: int) -> int:
+        """Return the most that one of the clients above lags, by whomever it was delayed."""
+        worst = 0
+        for other in gate.above:
+            book = self._books[other.id]
+            book.forget(earned)
+            worst = max(worst, book.lag_in(other.epoch, now, filled, other.next, other.slack))
+        return worst
 
     def _filled(self, now: int, state: KernelsState, client: ClientState, latency: int) -> int:
         """Return when all fills in flight end: the client's own as of now, of others as last published."""
@@ -185,11 +198,21 @@ class Headway(KernelsPolicy):
         gate.flight.launch(client.reached, look.now_ns, look.fill_ns, after)
         gate.told = gate.flight.end(look.now_ns, look.latency_ns)
         gate.pay(look, verdict)
+        for other in gate.above:
+            book = self._books[other.id]
+            lag = book.lag_in(other.epoch, look.now_ns, look.filled_ns, other.next, other.slack)
+            book.delay(lag, other.slack, look, verdict)
 
     def _waiters(self, state: KernelsState, client: ClientState) -> list[Waiter]:
-        """Return all waiting clients, the given one first."""
-        others = [state.clients[index] for index in state.waiting if index != client.id]
+        """Return all waiting clients, the given one first, without others whose kernel is too long to go at all."""
+        others = [
+            state.clients[index] for index in state.waiting if index != client.id and not self._too_long(state, index)
+        ]
         return [Waiter(waiter.priority, waiter.fill, self._gates[waiter.id].served) for waiter in (client, *others)]
+
+    def _too_long(self, state: KernelsState, index: int) -> bool:
+        rules = self._rules.get(index)
+        return rules is not None and 0 < rules.longest_ns < state.clients[index].fill
 
 
 def glance(look: Look) -> int:
@@ -227,6 +250,8 @@ def again(look: Look, verdict: Verdict, waited: int, rules: Rules) -> int:
     until = max(verdict.until_ns, now + pause)
     if reason == Reason.DEPTH:
         until = min(until, now + max(glance(look), pause))
+    elif reason == Reason.LONG:
+        until = NEVER  # until the floor owes it, or the next call of the dial
     elif reason == Reason.TURN:
         until = now + 10 * pause  # whoever goes instead is a change
     elif reason == Reason.THRESHOLD:

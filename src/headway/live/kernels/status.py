@@ -12,7 +12,19 @@ from headway.live.kernels.block import LIVE, SLOTS, SharedBlock, Slot
 from headway.live.kernels.places import Place
 
 Row = dict[str, Any]
-_COUNTED = ("kernels", "graphs", "copies", "captured", "nccl", "waits", "syncs", "samples", "dropped", "threads")
+_COUNTED = (
+    "kernels",
+    "graphs",
+    "copies",
+    "captured",
+    "nccl",
+    "passed",
+    "waits",
+    "syncs",
+    "samples",
+    "dropped",
+    "threads",
+)
 
 
 def snapshot(place: Place) -> Row:
