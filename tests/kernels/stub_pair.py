@@ -50,7 +50,7 @@ class StubPair:
         rules = self.rules.get(LOW)
         if rules is None or (rules.hold and self.now_ns >= self._filled_ns):
             return 0.0
-        let_through = min(4.0, MILLION / rules.scale_ppm) if rules.credit_ppm else 0.0
+        let_through = rules.credit_ppm / (self.dial.slo_ppm - MILLION) * MILLION / rules.scale_ppm
         return self.least + self.contention * let_through**self.power
 
     def run(self, seconds: float) -> None:

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import exp, log
 
-from headway.kernels.holds import KEPT_NS, Holds, Seen, Watch
-from headway.kernels.slowdown import FEW_HOLDS, LEAST_HOLDS, MILLION, MS, Estimate, deviation, estimate, with_prior
+from headway.kernels.holds import Holds, Measured, Seen, Watch
+from headway.kernels.slowdown import FEW_HOLDS, LEAST_HOLDS, MILLION, MS, Estimate, deviation, with_prior
 
 LEAST_PPM = 20_000
 MOST_PPM = 4_000_000
@@ -24,10 +24,12 @@ DEEPEST_NS = 2 * MS
 NEVER_NS = 100_000 * MS
 """A gap this long does not come: at the floor nothing goes because it fits."""
 MANY_HOLDS = 40
-_NEAR = 0.3
-"""Holds count for the loop where the boldness was within this of what it is now (a logarithm), in proportion to it."""
-_FLOOR_STEP = 0.25
-"""How far the floor is from the least boldness, by the same measure."""
+FIRST_PPM = 50_000
+"""The boldness that comes after the floor."""
+_FLOOR_STEP = 1.0
+"""How far the floor is from that, as a logarithm."""
+_SLACK_PPM = 10_000
+"""The upper end may be above the aim by this, or a fifth of what is allowed: so that the value comes near the aim."""
 _ALARM = 0.1
 """Two holds in a row this far above the aim, and above what holds before them spread, are enough to act."""
 
@@ -69,8 +71,6 @@ class _Above:
     """Logarithm of all changes of the boldness so far."""
     met_ns: int = 0
     """When the last of those below came: holds before that say nothing of it."""
-    moved: int = 0
-    """Measurements when the boldness last changed."""
     looked: int = 0
     """Measurements when it was last looked at."""
     stretch_ns: int = 2 * MS
@@ -125,13 +125,13 @@ class Dial:
 
     def _near_aim(self) -> bool:
         """Return whether a slow-down may be more than half of what is allowed: then it must be known well."""
-        found = [above.watch.shown(self._now_ns) for above in self._above.values()]
+        found = [self.slowdown(index) for index in self._above]
         return any(each is not None and 2 * (each.high_ppm - MILLION) > self.slo_ppm - MILLION for each in found)
 
     def slowdown(self, index: int) -> Estimate | None:
-        """Return the slow-down of a client of the last while; None where it is not known."""
+        """Return the slow-down of a client at the present boldness; None where it is not known."""
         above = self._above.get(index)
-        return above.watch.shown(self._now_ns) if above else None
+        return above.watch.at(self._now_ns, above.scale, above.met_ns) if above else None
 
     def boldness_ppm(self, index: int) -> int:
         """Return how much of a client's idle time fills may use now: of the most careful of its pairs."""
@@ -172,36 +172,40 @@ class Dial:
     # --- the loop ---------------------------------------------------------------------------------------------------
 
     def _move(self, now_ns: int, above: _Above, program: str) -> None:
-        """Change the boldness of all pairs of a client, where enough was measured since the last change."""
+        """Change the boldness of all pairs of a client, where a hold tells of the present one."""
         watch = above.watch
-        fresh = watch.count - above.moved
-        if not above.boldness or fresh < LEAST_HOLDS - 1 or watch.count == above.looked:
+        if not above.boldness or watch.count == above.looked:
             return
         above.looked = watch.count
         if watch.step_ns:
             above.stretch_ns = watch.step_ns
-        counted = [
-            each.value._replace(excess=each.value.excess * exp(above.scale - each.scale))
-            for each in watch.measured
-            if each.at_ns >= above.met_ns and now_ns - each.at_ns < KEPT_NS and abs(each.scale - above.scale) < _NEAR
-        ]
-        if _alarm([value.excess for value in counted], log(self.slo_ppm / MILLION)):
-            factor = 0.3
-        elif fresh < LEAST_HOLDS or (found := estimate(counted)) is None:
+        if not any(each.scale == above.scale and each.at_ns >= above.met_ns for each in watch.measured):
             return
-        else:
-            # The reflex reckons with a part of the aim that is its boldness: so much is usual, and twice that possible.
-            reckoned = (self.slo_ppm - MILLION) * max(LEAST_PPM, above.lowest()) / MILLION**2
-            factor = next_factor(with_prior(found, reckoned / 2, 2 * reckoned), self.slo_ppm - MILLION)
+        factor = self._factor(now_ns, above)
         changed = {index: _times(boldness, factor) for index, boldness in above.boldness.items()}
         if changed == above.boldness:
             return
         lowest = above.lowest()
-        above.boldness, above.moved = changed, watch.count
+        above.boldness = changed
         above.scale += log(factor) if lowest and above.lowest() else _FLOOR_STEP * (1 if factor > 1 else -1)
+        watch.changed(now_ns)
         for index, (_, other) in above.below.items():
             if program and other:
                 self.learnt[program, other] = changed[index]
+
+    def _factor(self, now_ns: int, above: _Above) -> float:
+        """Return by how much the boldness changes now."""
+        aim = self.slo_ppm - MILLION
+        told = [each for each in above.watch.measured if each.at_ns >= above.met_ns]
+        if _alarm([each.value.excess for each in told if each.scale == above.scale], told, log(self.slo_ppm / MILLION)):
+            return 0.3
+        found = above.watch.at(now_ns, above.scale, above.met_ns)
+        if found is None:
+            # One hold that shows nothing is enough to leave the floor: little is at stake, and more is learnt there.
+            return 3.0 if not above.lowest() and told[-1].value.excess * MILLION < aim else 1.0
+        # The reflex reckons with a part of the aim that is its boldness: so much is usual, and twice that possible.
+        reckoned = aim * max(LEAST_PPM, above.lowest()) / MILLION**2
+        return next_factor(with_prior(found, reckoned / 2, 2 * reckoned), aim)
 
     def _rules_of(self, client: Seen, seen: Sequence[Seen], phase: int, base: Rules) -> Rules:
         above = [other for other in seen if other.priority < client.priority]
@@ -233,7 +237,7 @@ class Dial:
             # A bold client launches further ahead, so that an interrupted thread leaves the GPU no gap. Not where
             # clients above have no GPU priority: all that is in flight would run before them.
             depth_ns=base.depth_ns if whole else _ahead(base, boldness),
-            scale_ppm=MILLION * MILLION // boldness,
+            scale_ppm=MILLION * MILLION // max(MILLION, boldness),
             # No request is delayed by much more than its share of the target slow-down: that keeps the tail short.
             credit_ppm=allowed * careful // MILLION,
             credit_cap_ns=allowed
@@ -244,22 +248,24 @@ class Dial:
         )
 
 
-def _alarm(excess: Sequence[float], aim: float) -> bool:
+def _alarm(excess: Sequence[float], told: Sequence[Measured], aim: float) -> bool:
     """Return whether the last two holds show a slow-down far above the aim, of which the ones before said nothing."""
-    spread = deviation(excess[:-2]) if len(excess) >= LEAST_HOLDS + 2 else 0.0
+    before = [each.value.excess for each in told[:-2]]
+    spread = deviation(before) if len(before) >= LEAST_HOLDS else 0.0
     return len(excess) >= 2 and min(excess[-2:]) > aim + max(_ALARM, 4 * spread)
 
 
 def next_factor(found: Estimate, aim_ppm: int) -> float:
     """Return by how much the boldness changes: it grows only where the upper end of the interval is below the aim."""
     low, value, high = (ppm - MILLION for ppm in (found.low_ppm, found.value_ppm, found.high_ppm))
+    most = aim_ppm + min(_SLACK_PPM, aim_ppm // 5)
     if low > aim_ppm:
         return max(0.3, aim_ppm / value)
-    if high > aim_ppm:
+    if high > most:
         if value > aim_ppm:
             return max(0.5, aim_ppm / value) if found.holds >= FEW_HOLDS // 2 else 1.0
-        return max(0.9, aim_ppm / high) if found.holds >= MANY_HOLDS else 1.0
-    factor = aim_ppm / high if 3 * high > aim_ppm else 3.0
+        return max(0.9, most / high) if found.holds >= MANY_HOLDS else 1.0
+    factor = min(3.0, most / max(high, most // 3), aim_ppm / max(value, aim_ppm // 3))
     return factor if factor > 1.02 else 1.0
 
 
@@ -268,8 +274,8 @@ def _times(boldness_ppm: int, factor: float) -> int:
     if factor == 1.0:
         return boldness_ppm
     if not boldness_ppm:
-        return LEAST_PPM if factor > 1 else 0
-    if boldness_ppm == LEAST_PPM and factor < 1:
+        return FIRST_PPM if factor > 1 else 0
+    if boldness_ppm <= LEAST_PPM and factor < 1:
         return 0
     return max(LEAST_PPM, min(MOST_PPM, round(boldness_ppm * factor)))
 

@@ -18,11 +18,14 @@ REACH_NS = 100 * MS
 """Steps that begin so close to a hold are compared with those in it, or as close as the hold is long."""
 EVEN_REACH_NS = 400 * MS
 """The same of programs whose time alone does not change: what happens to them in bursts is then seen as a whole."""
+LATEST_NS = 1 << 62
 LEAST_HOLDS = 3
 """There is no value before so many holds."""
 FEW_HOLDS = 10
 _NORMAL = 1.4826
 """Standard deviation over the median deviation, where values are normal."""
+_COUNTS = 0.1
+"""A hold of less weight is not among those that an estimate is said to rest on."""
 _OF_MEDIAN = 1.2533
 """Standard error of a median over that of a mean."""
 
@@ -47,6 +50,9 @@ class Hold(NamedTuple):
     """Steps that begin sooner than this after the hold are not compared: what the hold changed has not come back."""
     even: bool = False
     """Whether the program's time alone does not change from second to second."""
+    since_ns: int = 0
+    until_ns: int = LATEST_NS
+    """Between these the rules of those below were the same: other steps are not compared."""
 
     @property
     def reach_ns(self) -> int:
@@ -56,7 +62,8 @@ class Hold(NamedTuple):
     @property
     def known_ns(self) -> int:
         """Return when the steps that it is compared with have ended, nearly all of them."""
-        return self.end_ns + self.settle_ns + self.reach_ns + max(REACH_NS, self.end_ns - self.begin_ns) // 2
+        last_ns = min(self.end_ns + self.settle_ns + self.reach_ns, self.until_ns)
+        return last_ns + max(REACH_NS, self.end_ns - self.begin_ns) // 2
 
 
 class Value(NamedTuple):
@@ -93,7 +100,8 @@ def value_of(hold: Hold, steps: Iterable[Step]) -> Value | None:
     kinds: dict[tuple[int, int], list[float]] = defaultdict(list)
     sizes: dict[int, list[float]] = defaultdict(list)
     for step in near:
-        if step.end_ns <= hold.begin_ns or step.begin_ns >= hold.end_ns + hold.settle_ns:
+        before = hold.since_ns <= step.begin_ns and step.end_ns <= hold.begin_ns
+        if before or hold.end_ns + hold.settle_ns <= step.begin_ns <= hold.until_ns:
             took = log(step.end_ns - step.begin_ns)
             kinds[step.launches, step.kind].append(took)
             sizes[step.launches].append(took)
@@ -108,16 +116,41 @@ def value_of(hold: Hold, steps: Iterable[Step]) -> Value | None:
     return Value(median(excess), len(excess), median(times)) if excess else None
 
 
-def estimate(values: Sequence[Value]) -> Estimate | None:
-    """Return the slow-down that holds tell together; None before there are enough of them."""
+def estimate(
+    values: Sequence[Value], weights: Sequence[float] = (), residuals: Sequence[float] = ()
+) -> Estimate | None:
+    """Return the slow-down that holds tell together; None before there are enough of them.
+
+    ``weights``: how much each counts, 1 at most. ``residuals``: by what holds missed what is known of them, where more
+    than these holds tell the noise. The interval is the wider one of two: by the spread, and by ranks, which holds for
+    bursts, too.
+    """
     if len(values) < LEAST_HOLDS:
         return None
     excess = [value.excess for value in values]
-    middle = median(excess)
-    spread = deviation(excess)
-    half = student(len(excess)) * _OF_MEDIAN * spread / sqrt(len(excess))
-    low, value, high = (round(exp(x) * MILLION) for x in (middle - half, middle, middle + half))
-    return Estimate(value, low, high, len(values), sum(value.steps for value in values))
+    weights = weights or [1.0] * len(excess)
+    count = sum(weights)
+    middle = quantile(excess, weights, 0.5)
+    half = student(len(excess)) * _OF_MEDIAN * deviation(residuals or excess) / sqrt(count)
+    rank = 0.98 / sqrt(count)
+    low = min(middle - half, quantile(excess, weights, 0.5 - rank))
+    high = max(middle + half, quantile(excess, weights, 0.5 + rank))
+    counted = [value for value, weight in zip(values, weights, strict=True) if weight >= _COUNTS]
+    ppm = (round(exp(x) * MILLION) for x in (middle, low, high))
+    return Estimate(*ppm, len(counted), sum(value.steps for value in counted))
+
+
+def quantile(values: Sequence[float], weights: Sequence[float], share: float) -> float:
+    """Return the value below which this share of the weight lies; in the middle of two where it is between them."""
+    ordered = sorted(zip(values, weights, strict=True))
+    aim, passed = share * sum(weights), 0.0
+    for at, (value, weight) in enumerate(ordered[:-1]):
+        passed += weight
+        if abs(passed - aim) < 1e-9:
+            return (value + ordered[at + 1][0]) / 2
+        if passed > aim:
+            return value
+    return ordered[-1][0]
 
 
 def with_prior(found: Estimate, usual: float, spread: float) -> Estimate:
