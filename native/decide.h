@@ -26,6 +26,7 @@ enum Reason : int32_t {
   kGap = 9,        // waits: does not fit
   kTurn = 10,      // waits: another one's turn
   kThreshold = 11, // waits: the gap is not worth it
+  kLong = 12,      // waits: longer than may go while somebody above is at work
 };
 
 struct Look {
@@ -43,7 +44,8 @@ struct Look {
   int64_t debt_ns;      // GPU time owed by the floor
   int64_t turn;         // 1: nobody else comes first
   // the rules
-  int64_t gate, hold, threshold_ns, latency_ns, depth_ns, idle_depth_ns, absorb_ppm, overlap_ppm, whole;
+  int64_t gate, hold, threshold_ns, latency_ns, depth_ns, idle_depth_ns, absorb_ppm, overlap_ppm, whole, longest_ns;
+  int64_t contention_ppm;  // delay of those above by this kernel's time, beyond what is reckoned
 };
 
 struct Verdict {
@@ -57,7 +59,7 @@ inline int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // The delay that a kernel started at `start` causes: what it takes from the kernels above that still run then, and what
-// the next one, due at `due`, waits for its blocks to leave.
+// the next one, due at `due`, waits for its blocks to leave; and what neither shows: caches, memory, power.
 inline int64_t harm(const Look& k, int64_t start, int64_t due) {
   int64_t beside = most(0, least(k.busy_ns, start + k.fill_ns) - start);
   int64_t total = beside * k.overlap_ppm / kMillion * k.width_ppm / kMillion;
@@ -66,7 +68,7 @@ inline int64_t harm(const Look& k, int64_t start, int64_t due) {
     const int64_t held = least(late, k.whole ? k.fill_ns : k.wave_ns);
     total += held * k.width_ppm / kMillion;
   }
-  return total;
+  return total + k.fill_ns * k.contention_ppm / kMillion;
 }
 
 constexpr int64_t kLongest = 100000000000;           // a hundred seconds
@@ -79,9 +81,9 @@ inline int64_t within(int64_t value, int64_t top) { return value < 0 ? 0 : least
 inline Look tame(Look k) {
   for (int64_t* time : {&k.now_ns, &k.busy_ns, &k.next_ns, &k.filled_ns}) *time = within(*time, kLatest);
   for (int64_t* span : {&k.slack_ns, &k.fill_ns, &k.wave_ns, &k.lag_ns, &k.credit_ns, &k.debt_ns, &k.threshold_ns,
-                        &k.latency_ns, &k.depth_ns, &k.idle_depth_ns})
+                        &k.latency_ns, &k.depth_ns, &k.idle_depth_ns, &k.longest_ns})
     *span = within(*span, kLongest);
-  for (int64_t* share : {&k.width_ppm, &k.absorb_ppm, &k.overlap_ppm}) *share = within(*share, kWidest);
+  for (int64_t* share : {&k.width_ppm, &k.absorb_ppm, &k.overlap_ppm, &k.contention_ppm}) *share = within(*share, kWidest);
   return k;
 }
 
@@ -121,6 +123,7 @@ inline Verdict decide(const Look& raw) {
   if (from < clear && heavy(k)) cost = most(cost, (k.whole ? k.fill_ns : k.wave_ns) * k.width_ppm / kMillion);
   // What the floor owes comes before anybody's turn: with a floor nobody starves.
   if (k.debt_ns >= k.fill_ns && queued == 0) return {1, kFloor, 0, cost};
+  if (k.longest_ns && k.fill_ns > k.longest_ns) return {0, kLong, k.now_ns + kPoll, cost};
   if (!k.turn) return {0, kTurn, k.now_ns + kPoll, 0};
   if (queued > k.depth_ns) return {0, kDepth, k.filled_ns - k.depth_ns / 2, 0};
   // Where programs never overlap (nothing may be in flight ahead) there is no filling without a gap.

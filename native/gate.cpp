@@ -123,6 +123,8 @@ Look Gate::look(Share& share, Slot& slot, const Known& known, int64_t fill_ns, i
   k.absorb_ppm = load(rules.absorb_ppm);
   k.overlap_ppm = load(rules.overlap_ppm);
   k.whole = load(rules.whole);
+  k.longest_ns = load(rules.longest_ns);
+  k.contention_ppm = known.kernel ? load(known.kernel->contention_ppm) : 0;
   above(share, slot, k, now);
   // One that was never timed may be of any length: beside others it goes as a long one, until it is known.
   if (k.above && known.kernel && !load(known.kernel->work_ns)) fill_ns = most(fill_ns, kHeavy);
@@ -216,7 +218,8 @@ int64_t Gate::enter(Share& share, Slot& slot, const Known& known, int64_t fill_n
       slot.want.since_ns.store(now, relaxed);
       slot.want.kernel.store(known.kernel ? load(known.kernel->id) : 0, relaxed);
     }
-    slot.want.fill_ns.store(fill_ns, relaxed);
+    // One that may not go at all, however wide the gap, is nobody's turn: it keeps no other one waiting.
+    slot.want.fill_ns.store(verdict.reason == kLong ? 0 : fill_ns, relaxed);
     slot.want.seen_ns.store(now, relaxed);
     slot.want.end_ns.store(flight.end_ns(now, seen.latency_ns), relaxed);
     // The longer it waits the less often it looks: those above pay for each look with a cache miss.

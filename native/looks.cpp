@@ -29,7 +29,7 @@ void record_look(const Look& look, const Verdict& verdict) {
     Look look;
     Verdict verdict;
   } row{look, verdict};
-  static_assert(sizeof row == 26 * sizeof(int64_t), "packed");
+  static_assert(sizeof row == 28 * sizeof(int64_t), "packed");
   // One record a call: programs that append to one file do not tear each other's.
   if (write(tape(), &row, sizeof row) != static_cast<ssize_t>(sizeof row)) written.store(kMost, std::memory_order_relaxed);
 }

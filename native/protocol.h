@@ -1,5 +1,5 @@
 // The block of shared memory between the broker and every program that shares the GPU: one header, one slot a program.
-// The broker makes it and writes rules; a program writes only into its own slot.
+// The broker makes it and writes rules; a program writes only into its own slot, and into the books of those above it.
 // All fields are fixed in size and place: src/headway/live/kernels/block.py mirrors them, and a test compares the two.
 #pragma once
 
@@ -10,7 +10,7 @@
 namespace headway {
 
 constexpr uint64_t kMagic = 0x5941574441454831ull;  // "1HEADWAY"
-constexpr uint32_t kVersion = 2;
+constexpr uint32_t kVersion = 3;
 constexpr uint32_t kSlots = 32;
 constexpr uint32_t kKernels = 1024;
 constexpr uint32_t kSteps = 16384;
@@ -52,8 +52,9 @@ struct Rules {
   I64 floor_ppm;        // share of the time that is this program's whatever happens
   I64 whole;            // 1: a kernel holds the GPU to its end (no launch priority), 0: to the end of a wave
   I64 scale_ppm;        // how much worse a delay is than reckoned (0: as reckoned)
+  I64 longest_ns;       // a longer kernel goes only with nobody above at work, or owed by the floor (0: no limit)
+  I64 spare[7];
 };
-constexpr size_t kRulesBytes = 128;
 
 // Written at each launch of a program above, read by those below. A line of its own.
 struct alignas(64) Pulse {
@@ -65,6 +66,15 @@ struct alignas(64) Pulse {
   U64 epoch;      // how often it has waited
   I64 waiting_ns; // since when a thread of it waits for the GPU, whose work is then not over, whatever was predicted; 0: none
   I64 spare[1];
+};
+
+// The delay of this program that those below have caused and that it has not made up yet: one book for all of them, who
+// write it. Lag is added by compare-and-swap, and nothing is ever locked: who dies leaves a number that is forgotten.
+struct alignas(64) Book {
+  I64 lag_ns;
+  I64 slack_ns;   // idle time that this program had left when it was caused
+  U64 epoch;      // and how often it had waited
+  I64 spare[5];
 };
 
 // Written by a program below while it waits, read by others below: whose turn is it.
@@ -113,10 +123,10 @@ struct alignas(64) Kernel {
   U32 blocks;
   U32 per_sm;        // blocks of it that fit on one SM
   I64 longest_ns;
-  I64 blamed_ns;     // delay of programs above that it caused
+  I64 contention_ppm;  // delay of programs above by its time, beyond what is reckoned; written by the broker
   U32 kind;          // 1 kernel, 2 graph, 3 copy
   U32 varied;        // 1: seen with very different times, so that its place decides
-  I64 spares[1];
+  I64 blamed_ns;     // delay of programs above that it caused
   char name[kNameBytes];
   char tail[8];
 };
@@ -159,6 +169,7 @@ struct alignas(4096) Slot {
   char spare[24];
   alignas(64) Rules rules;
   Pulse pulse;
+  Book book;
   Want want;
   Ledger ledger;
   Kernel kernels[kKernels];
@@ -185,7 +196,7 @@ struct Block {
 };
 
 static_assert(sizeof(std::atomic<int64_t>) == 8 && sizeof(std::atomic<uint32_t>) == 4, "plain cells");
-static_assert(sizeof(Rules) <= kRulesBytes, "rules");
-static_assert(sizeof(Pulse) == 64 && sizeof(Want) == 64 && sizeof(Step) == 64 && sizeof(Kernel) == 192 && sizeof(Span) == 32, "lines");
+static_assert(sizeof(Rules) == 192, "rules");
+static_assert(sizeof(Pulse) == 64 && sizeof(Book) == 64 && sizeof(Want) == 64 && sizeof(Step) == 64 && sizeof(Kernel) == 192 && sizeof(Span) == 32, "lines");
 
 }  // namespace headway

@@ -1,5 +1,5 @@
 // The shim's decision and its account, outside the shim: packed 64-bit integers on standard input and on standard output,
-// in the order of the fields of decide.h and account.h. `replay decide` takes looks of 22 numbers and answers with 4 for
+// in the order of the fields of decide.h and account.h. `replay decide` takes looks of 24 numbers and answers with 4 for
 // each; `replay choose` takes count, room, and count times (priority, fill, served), and answers with 1; `replay turn`
 // takes count, a look, and the same, and answers with 1. `replay account` takes steps of one account (1: begin anew; the
 // terms; the requests above; a look; the verdict on it) and answers with the account when it was looked at and the lag
@@ -14,7 +14,7 @@ using namespace headway;
 
 namespace {
 
-static_assert(sizeof(Look) == 22 * sizeof(int64_t) && sizeof(Verdict) == 4 * sizeof(int64_t), "plain numbers");
+static_assert(sizeof(Look) == 24 * sizeof(int64_t) && sizeof(Verdict) == 4 * sizeof(int64_t), "plain numbers");
 static_assert(sizeof(Terms) == 3 * sizeof(int64_t) && sizeof(Account) == 7 * sizeof(int64_t), "plain numbers");
 constexpr int64_t kMostWaiters = 1 << 20;
 

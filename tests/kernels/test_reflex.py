@@ -174,3 +174,22 @@ def test_long_kernels_delay_those_above_one_at_a_time() -> None:
     short = look(fill_ns=300 * US, credit_ns=MS, lag_ns=MS)
     assert decide(short)[:2] == (1, Reason.CREDIT)
     assert not lags(short, decide(short))
+
+
+def test_a_kernel_longer_than_the_limit_goes_only_alone_or_owed() -> None:
+    limited = look(longest_ns=40 * US)
+    assert decide(limited)[:2] == (0, Reason.LONG)
+    assert decide(limited._replace(fill_ns=40 * US))[:2] == (1, Reason.FITS)
+    assert decide(limited._replace(credit_ns=10 * MS, slack_ns=10 * MS))[:2] == (0, Reason.LONG)
+    assert decide(limited._replace(debt_ns=50 * US))[:2] == (1, Reason.FLOOR)
+    assert decide(limited._replace(above=0))[:2] == (1, Reason.ALONE)
+    assert decide(limited._replace(longest_ns=0))[:2] == (1, Reason.FITS)
+
+
+def test_contention_is_paid_for_by_the_time_of_the_kernel() -> None:
+    contending = look(contention_ppm=MILLION // 10)
+    assert decide(contending)[:2] == (0, Reason.GAP)
+    assert decide(contending).harm_ns == 5 * US
+    assert decide(contending._replace(credit_ns=5 * US))[:2] == (1, Reason.CREDIT)
+    assert decide(contending._replace(slack_ns=10 * US))[:2] == (1, Reason.ABSORBED)
+    assert decide(contending._replace(fill_ns=101 * US)).harm_ns == 11_100

@@ -53,6 +53,8 @@ LIKELY = st.builds(
     absorb_ppm=span(1_000_000),
     overlap_ppm=span(2_000_000),
     whole=st.integers(0, 1),
+    longest_ns=st.just(0) | span(300_000),
+    contention_ppm=st.just(0) | span(500_000),
 )
 LONG = st.builds(
     lambda look, **other: look._replace(gate=1, hold=0, turn=1, above=1, **other),
@@ -67,6 +69,7 @@ LONG = st.builds(
     debt_ns=span(5_000_000) | st.just(0),
     lag_ns=span(1_000_000),
     credit_ns=span(5_000_000),
+    longest_ns=st.just(0) | span(4_000_000),
 )
 """A long kernel whose turn it is."""
 LARGE = st.builds(Look, *[ANY | st.sampled_from([0, 1, 10**11, 10**18, 4 * 10**18])] * len(Look._fields))

@@ -55,6 +55,8 @@ class Rules:
     sample_every: int = 256
     raised: int = 0
     scale_ppm: int = MILLION
+    longest_ns: int = 0
+    """A longer kernel is launched only with no client above at work, or owed by the floor; 0: no limit."""
 
 
 @dataclass(slots=True)

@@ -36,6 +36,7 @@ class Reason(IntEnum):
     GAP = 9
     TURN = 10
     THRESHOLD = 11
+    LONG = 12
 
 
 class Look(NamedTuple):
@@ -63,6 +64,8 @@ class Look(NamedTuple):
     absorb_ppm: int
     overlap_ppm: int
     whole: int
+    longest_ns: int = 0
+    contention_ppm: int = 0
 
 
 class Verdict(NamedTuple):
@@ -103,20 +106,27 @@ def tame(look: Look) -> Look:
             "latency_ns",
             "depth_ns",
             "idle_depth_ns",
+            "longest_ns",
         )
     }
-    shares = {name: within(getattr(look, name), WIDEST_PPM) for name in ("width_ppm", "absorb_ppm", "overlap_ppm")}
+    shares = {
+        name: within(getattr(look, name), WIDEST_PPM)
+        for name in ("width_ppm", "absorb_ppm", "overlap_ppm", "contention_ppm")
+    }
     return look._replace(**times, **spans, **shares)
 
 
 def harm(look: Look, start_ns: int, due_ns: int) -> int:
-    """Return the delay that a kernel started at ``start_ns`` causes to the running kernels above and the next one."""
+    """Return the delay that a kernel started at ``start_ns`` causes to the running kernels above and the next one.
+
+    What neither shows (caches, memory bandwidth, power) is the kernel's contention, by its time.
+    """
     beside = max(0, min(look.busy_ns, start_ns + look.fill_ns) - start_ns)
     total = beside * look.overlap_ppm // MILLION * look.width_ppm // MILLION
     late = start_ns + look.fill_ns - due_ns
     if late > 0:
         total += min(late, look.fill_ns if look.whole else look.wave_ns) * look.width_ppm // MILLION
-    return total
+    return total + look.fill_ns * look.contention_ppm // MILLION
 
 
 def depth_of(above: int, fill_ns: int, depth_ns: int, idle_depth_ns: int) -> int:
@@ -159,6 +169,8 @@ def settle(k: Look) -> Verdict:
     # What the floor owes comes before any turn: with a floor no client starves.
     if k.debt_ns >= k.fill_ns and queued == 0:
         return Verdict(1, Reason.FLOOR, 0, cost)
+    if k.longest_ns and k.fill_ns > k.longest_ns:
+        return Verdict(0, Reason.LONG, k.now_ns + POLL_NS, cost)
     if not k.turn:
         return Verdict(0, Reason.TURN, k.now_ns + POLL_NS, 0)
     if queued > k.depth_ns:

@@ -163,7 +163,7 @@ class Headway(KernelsPolicy):
             max(0, gate.debt),
             turn,
             *(rules.gate, rules.hold, rules.threshold_ns, rules.latency_ns, rules.depth_ns, rules.idle_depth_ns),
-            *(rules.absorb_ppm, rules.overlap_ppm, rules.whole),
+            *(rules.absorb_ppm, rules.overlap_ppm, rules.whole, rules.longest_ns),
         )
 
     def _filled(self, now: int, state: KernelsState, client: ClientState, latency: int) -> int:
@@ -187,9 +187,15 @@ class Headway(KernelsPolicy):
         gate.pay(look, verdict)
 
     def _waiters(self, state: KernelsState, client: ClientState) -> list[Waiter]:
-        """Return all waiting clients, the given one first."""
-        others = [state.clients[index] for index in state.waiting if index != client.id]
+        """Return all waiting clients, the given one first, without others whose kernel is too long to go at all."""
+        others = [
+            state.clients[index] for index in state.waiting if index != client.id and not self._too_long(state, index)
+        ]
         return [Waiter(waiter.priority, waiter.fill, self._gates[waiter.id].served) for waiter in (client, *others)]
+
+    def _too_long(self, state: KernelsState, index: int) -> bool:
+        rules = self._rules.get(index)
+        return rules is not None and 0 < rules.longest_ns < state.clients[index].fill
 
 
 def glance(look: Look) -> int:
@@ -227,6 +233,8 @@ def again(look: Look, verdict: Verdict, waited: int, rules: Rules) -> int:
     until = max(verdict.until_ns, now + pause)
     if reason == Reason.DEPTH:
         until = min(until, now + max(glance(look), pause))
+    elif reason == Reason.LONG:
+        until = NEVER  # until the floor owes it, or the next call of the dial
     elif reason == Reason.TURN:
         until = now + 10 * pause  # whoever goes instead is a change
     elif reason == Reason.THRESHOLD:

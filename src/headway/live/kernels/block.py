@@ -18,7 +18,7 @@ from headway.live.kernels.block_socket import BlockListener, asked, is_sealed, s
 from headway.units import format_size
 
 MAGIC = 0x5941574441454831
-VERSION = 2
+VERSION = 3
 SLOTS = 32
 KERNELS = 1024
 STEPS = 16384
@@ -49,6 +49,8 @@ class Rules(ctypes.Structure):
         ("floor_ppm", c_int64),
         ("whole", c_int64),
         ("scale_ppm", c_int64),
+        ("longest_ns", c_int64),
+        ("spare", c_int64 * 7),
     )
 
 
@@ -65,6 +67,12 @@ class Pulse(ctypes.Structure):
         ("waiting_ns", c_int64),
         ("spare", c_int64),
     )
+
+
+class Book(ctypes.Structure):
+    """The delay of a client that those below it have caused and that it has not made up; they write it."""
+
+    _fields_ = (("lag_ns", c_int64), ("slack_ns", c_int64), ("epoch", c_uint64), ("spare", c_int64 * 5))
 
 
 class Want(ctypes.Structure):
@@ -123,10 +131,10 @@ class Kernel(ctypes.Structure):
         ("blocks", c_uint32),
         ("per_sm", c_uint32),
         ("longest_ns", c_int64),
-        ("blamed_ns", c_int64),
+        ("contention_ppm", c_int64),
         ("kind", c_uint32),
         ("varied", c_uint32),
-        ("spares", c_int64),
+        ("blamed_ns", c_int64),
         ("name", c_char * 112),
         ("tail", c_char * 8),
     )
@@ -179,12 +187,13 @@ class Slot(ctypes.Structure):
         ("pad", c_int64),
         ("rules", Rules),
         ("pulse", Pulse),
+        ("book", Book),
         ("want", Want),
         ("ledger", Ledger),
         ("kernels", Kernel * KERNELS),
         ("steps", Step * STEPS),
         ("spans", Span * SPANS),
-        ("tail", c_char * (4096 - (768 + KERNELS * 192 + STEPS * 64 + SPANS * 32) % 4096)),
+        ("tail", c_char * (4096 - (896 + KERNELS * 192 + STEPS * 64 + SPANS * 32) % 4096)),
     )
 
 
