@@ -55,6 +55,16 @@ def test_where_nothing_is_delayed_it_grows_bold_and_lets_them_launch_further_ahe
     assert after.credit_cap_ns == pytest.approx(50_000 * REQUEST_NS // MILLION * MOST_PPM // MILLION, rel=1e-4)
 
 
+def test_credit_is_saved_up_for_a_kernel_that_one_step_in_three_may_wait_for() -> None:
+    """A step takes 4 ms, of which 5 % are allowed on average: a kernel of 0.6 ms can be paid for, at any boldness."""
+    for boldness in (LEAST_PPM, MILLION):
+        loop = Dial(holds=Holds(share_ppm=0), begin_ppm=boldness)
+        rules = {}
+        for beat in range(1, 8):
+            rules = loop.rules(beat * 8 * REQUEST_NS, seen(8 * beat, 1_050_000))
+        assert rules[LOW].credit_cap_ns == pytest.approx(3 * 50_000 * REQUEST_NS // MILLION, rel=0.1)
+
+
 def test_where_it_is_above_the_aim_it_goes_back_to_the_floor() -> None:
     loop = dial()
     rules = settled(loop, 1_300_000)
@@ -101,7 +111,8 @@ def test_it_grows_only_where_the_upper_end_is_below_the_aim(excess: int, half: i
     factor = next_factor(Estimate(value, value - half, value + half, holds, 4 * holds), aim)
     assert 0.3 <= factor <= 3
     if factor > 1:
-        assert excess + half < aim
+        assert excess + half < 1.2 * aim
+        assert excess < aim
     if excess - half > aim:
         assert factor < 1
     if factor < 1:
@@ -253,11 +264,11 @@ def test_what_was_learnt_of_a_pair_is_where_it_begins_next_time_and_another_prog
     first = StubPair(Dial(), contention=0.05)
     first.run(60)
     learnt = first.dial.learnt
-    assert learnt == {("high", "low"): first.dial.boldness_ppm(HIGH)}
-    assert learnt["high", "low"] > 4 * LEAST_PPM
+    assert learnt["high", "low"] == pytest.approx(first.dial.boldness_ppm(HIGH), rel=0.2)
+    assert learnt["high", "low"] > 0.8 * MILLION
     again = StubPair(Dial(learnt=dict(learnt)), contention=0.05)
     again.run(0.1)
-    assert again.dial.boldness_ppm(HIGH) == learnt["high", "low"] // 2
+    assert again.dial.boldness_ppm(HIGH) == learnt["high", "low"]
     other = StubPair(Dial(learnt=dict(learnt)), contention=0.05, program="other")
     other.run(0.1)
     assert other.dial.boldness_ppm(HIGH) == 0

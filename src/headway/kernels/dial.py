@@ -12,10 +12,10 @@ where that is above it.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from math import exp, log
+from math import log
 
 from headway.kernels.holds import Holds, Measured, Seen, Watch
-from headway.kernels.slowdown import FEW_HOLDS, LEAST_HOLDS, MILLION, MS, Estimate, deviation, with_prior
+from headway.kernels.slowdown import FEW_HOLDS, LEAST_HOLDS, MILLION, MS, Estimate, deviation, widened, with_prior
 
 LEAST_PPM = 20_000
 MOST_PPM = 4_000_000
@@ -28,6 +28,11 @@ FIRST_PPM = 50_000
 """The boldness that comes after the floor."""
 _FLOOR_STEP = 1.0
 """How far the floor is from that, as a logarithm."""
+FIRST_NS = 10_000 * MS
+_FIRST_AIM_PPM = 80_000
+"""In the first ten seconds of a pair more than this is not aimed at."""
+_TAIL = 3
+"""Without an aim for p99, a step may be delayed by so many times what the aim allows on average."""
 _SLACK_PPM = 10_000
 """The upper end may be above the aim by this, or a fifth of what is allowed: so that the value comes near the aim."""
 _ALARM = 0.1
@@ -89,7 +94,7 @@ class Dial:
     ``mps``: kernels of several programs overlap; without it only long gaps are worth a switch. ``priorities``: programs
     below run at MPS's lower priority, so that a fill holds the GPU for one wave and not to its end. ``switch_ns``: the
     measured cost of a switch, the shortest gap that is filled. ``begin_ppm``: the boldness of a pair never seen.
-    ``learnt``: the boldness that pairs of programs had last; a pair begins with half of it.
+    ``learnt``: the boldness at which pairs of programs kept to the aim last; a pair begins with it.
     """
 
     slo_ppm: int = 1_050_000
@@ -133,7 +138,8 @@ class Dial:
     def slowdown(self, index: int) -> Estimate | None:
         """Return the slow-down of a client at the present boldness; None where it is not known."""
         above = self._above.get(index)
-        return above.watch.at(self._now_ns, above.scale, above.met_ns) if above else None
+        found = above.watch.at(self._now_ns, above.scale, above.met_ns) if above else None
+        return widened(found) if found else None
 
     def boldness_ppm(self, index: int) -> int:
         """Return how much of a client's idle time fills may use now: of the most careful of its pairs."""
@@ -165,8 +171,10 @@ class Dial:
                 continue
             for index, who in here.items():
                 if above.below.get(index) != who:
-                    above.boldness[index] = self.learnt.get((client.program, who[1]), 2 * self.begin_ppm) // 2
+                    above.boldness[index] = self.learnt.get((client.program, who[1]), self.begin_ppm)
                     above.met_ns = now_ns
+                    above.watch.pending.clear()
+                    above.watch.changed(now_ns)
             above.boldness = {index: above.boldness[index] for index in here}
             above.below = here
         self._above = kept
@@ -181,9 +189,10 @@ class Dial:
         above.looked = watch.count
         if watch.step_ns:
             above.stretch_ns = watch.step_ns
-        if not any(each.scale == above.scale and each.at_ns >= above.met_ns for each in watch.measured):
+        if not any(each.scale == above.scale and each.at_ns > above.met_ns for each in watch.measured):
             return
         factor = self._factor(now_ns, above)
+        self._learn(above, program, factor)
         changed = {index: _times(boldness, factor) for index, boldness in above.boldness.items()}
         if changed == above.boldness:
             return
@@ -191,17 +200,23 @@ class Dial:
         above.boldness = changed
         above.scale += log(factor) if lowest and above.lowest() else _FLOOR_STEP * (1 if factor > 1 else -1)
         watch.changed(now_ns)
+
+    def _learn(self, above: _Above, program: str, factor: float) -> None:
+        """Keep for the next start what is known to be right: the present boldness, or what it is reduced to."""
+        here = sum(each.scale == above.scale for each in above.watch.measured)
         for index, (_, other) in above.below.items():
-            if program and other:
-                self.learnt[program, other] = changed[index]
+            if program and other and (factor < 1 or here >= FEW_HOLDS // 2):
+                self.learnt[program, other] = _times(above.boldness[index], min(1.0, factor))
 
     def _factor(self, now_ns: int, above: _Above) -> float:
         """Return by how much the boldness changes now."""
         aim = self.slo_ppm - MILLION
-        told = [each for each in above.watch.measured if each.at_ns >= above.met_ns]
+        if now_ns - above.met_ns < FIRST_NS:
+            aim = min(aim, _FIRST_AIM_PPM)
+        told = [each for each in above.watch.measured if each.at_ns > above.met_ns]
         if _alarm([each.value.excess for each in told if each.scale == above.scale], told, log(self.slo_ppm / MILLION)):
             return 0.3
-        found = above.watch.at(now_ns, above.scale, above.met_ns)
+        found = above.watch.at(now_ns, above.scale, above.met_ns, felt=True)
         if found is None:
             # One hold that shows nothing is enough to leave the floor: little is at stake, and more is learnt there.
             return 3.0 if not above.lowest() and told[-1].value.excess * MILLION < aim else 1.0
@@ -229,7 +244,7 @@ class Dial:
         )
         if not boldness:
             return replace(rules, absorb_ppm=0, credit_ppm=0, credit_cap_ns=0, threshold_ns=NEVER_NS)
-        careful = min(MILLION, boldness)
+        careful, bold = min(MILLION, boldness), max(MILLION, boldness)
         allowed = (self.slo_ppm - MILLION) // max(1, beside)
         return replace(
             rules,
@@ -239,15 +254,17 @@ class Dial:
             # A bold client launches further ahead, so that an interrupted thread leaves the GPU no gap. Not where
             # clients above have no GPU priority: all that is in flight would run before them.
             depth_ns=base.depth_ns if whole else _ahead(base, boldness),
-            scale_ppm=MILLION * MILLION // max(MILLION, boldness),
-            # No request is delayed by much more than its share of the target slow-down: that keeps the tail short.
+            scale_ppm=MILLION * MILLION // bold,
             credit_ppm=allowed * careful // MILLION,
-            credit_cap_ns=allowed
-            * min(loop.stretch_ns for loop in loops)
-            // MILLION
-            * max(MILLION, boldness)
-            // MILLION,
+            credit_cap_ns=self._credit_cap(allowed, bold, min(loop.stretch_ns for loop in loops)),
         )
+
+    def _credit_cap(self, allowed: int, bold: int, step_ns: int) -> int:
+        """Return how much delay is saved up: that of a step on average, or of a long kernel that a step now and then
+        may wait for. No step is delayed by much more, which keeps the tail short.
+        """
+        tail = _TAIL * (self.slo_ppm - MILLION)
+        return max(allowed * step_ns // MILLION * bold // MILLION, tail * step_ns // bold)
 
 
 def _alarm(excess: Sequence[float], told: Sequence[Measured], aim: float) -> bool:

@@ -9,10 +9,21 @@ are longer, and steps near their edges are left out: there the GPU's clock is st
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import exp, log
 
-from headway.kernels.slowdown import LEAST_HOLDS, MS, Estimate, Hold, Step, Value, deviation, estimate, quantile, value_of
+from headway.kernels.slowdown import (
+    LEAST_HOLDS,
+    MS,
+    Estimate,
+    Hold,
+    Step,
+    Value,
+    deviation,
+    estimate,
+    quantile,
+    value_of,
+)
 
 SECOND = 1000 * MS
 SHOWN_NS = 20 * SECOND
@@ -132,13 +143,16 @@ class Watch:
         self.changed_ns = now_ns
         self.pending = [(hold._replace(until_ns=min(hold.until_ns, now_ns)), then) for hold, then in self.pending]
 
-    def at(self, now_ns: int, scale: float, since_ns: int = 0) -> Estimate | None:
+    def at(self, now_ns: int, scale: float, since_ns: int = -1, *, felt: bool = False) -> Estimate | None:
         """Return its slow-down at this boldness, by all holds since then that tell of it.
 
         A hold at another boldness counts as if the slow-down were in proportion to it, and less the further off it is.
-        An old one counts less than one of now. The noise is that of all of them.
+        An old one counts less than one of now. The noise is that of all of them. ``felt``: of an even program by the
+        mean of its steps where that is more than the median, so that it is not delayed often, and by much.
         """
-        kept = [each for each in self.measured if each.at_ns >= since_ns]
+        kept = [each for each in self.measured if each.at_ns > since_ns]
+        if felt and self.even:
+            kept = [replace(each, value=each.value._replace(excess=each.value.felt)) for each in kept]
         values, weights = [], []
         for each in kept:
             grown = scale - each.scale

@@ -9,7 +9,7 @@ of the same kernels, or at least of as many launches. The median of many holds i
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from math import exp, log, sqrt
-from statistics import median, stdev
+from statistics import fmean, median, stdev
 from typing import NamedTuple
 
 MILLION = 1_000_000
@@ -24,6 +24,11 @@ LEAST_HOLDS = 3
 FEW_HOLDS = 10
 _NORMAL = 1.4826
 """Standard deviation over the median deviation, where values are normal."""
+BIAS_PPM = 8_000
+"""What a hold begins and ends with (clocks, caches, arrivals that queue) is off by about this: alone against alone."""
+_SAMPLED = 50
+"""Of the steps beside at most about so many a hold are kept, for the mean and the tail."""
+_OUTLIER = 0.7
 _COUNTS = 0.1
 """A hold of less weight is not among those that an estimate is said to rest on."""
 _OF_MEDIAN = 1.2533
@@ -74,6 +79,17 @@ class Value(NamedTuple):
     steps: int
     took: float
     """Median logarithm of the times of the held steps, in nanoseconds."""
+    alone: tuple[float, ...] = ()
+    beside: tuple[float, ...] = ()
+    """Times of held steps and of some of the others, as logarithms of their ratio to the usual one of their like."""
+
+    @property
+    def felt(self) -> float:
+        """Return the excess by the median or by the mean, whichever is more: a few long delays show in the mean."""
+        if not self.alone or not self.beside:
+            return self.excess
+        far = [[max(-_OUTLIER, min(_OUTLIER, each)) for each in part] for part in (self.beside, self.alone)]
+        return max(self.excess, fmean(far[0]) - fmean(far[1]))
 
 
 class Estimate(NamedTuple):
@@ -107,13 +123,17 @@ def value_of(hold: Hold, steps: Iterable[Step]) -> Value | None:
             sizes[step.launches].append(took)
     usual = {kind: median(took) for kind, took in kinds.items()}
     of_size = {size: median(took) for size, took in sizes.items()}
-    excess, times = [], []
+    alone, times = [], []
     for step in held:
         like = usual.get((step.launches, step.kind), of_size.get(step.launches))
         if like is not None:
-            excess.append(like - log(step.end_ns - step.begin_ns))
+            alone.append(log(step.end_ns - step.begin_ns) - like)
             times.append(log(step.end_ns - step.begin_ns))
-    return Value(median(excess), len(excess), median(times)) if excess else None
+    if not alone:
+        return None
+    beside = [each - usual[kind] for kind, took in kinds.items() if len(took) > 1 for each in took]
+    sampled = tuple(beside[:: 1 + len(beside) // _SAMPLED])
+    return Value(-median(alone), len(alone), median(times), tuple(alone), sampled)
 
 
 def estimate(
@@ -167,6 +187,15 @@ def with_prior(found: Estimate, usual: float, spread: float) -> Estimate:
     half = 1.96 / sqrt(measured + known)
     low, best, high = (round(exp(x) * MILLION) for x in (middle - half, middle, middle + half))
     return Estimate(best, low, high, found.holds, found.steps)
+
+
+def widened(found: Estimate) -> Estimate:
+    """Return an estimate whose interval also knows by how much holds are off, however many there are."""
+    low, high = found.value_ppm - found.low_ppm, found.high_ppm - found.value_ppm
+    return found._replace(
+        low_ppm=found.value_ppm - round(sqrt(low**2 + BIAS_PPM**2)),
+        high_ppm=found.value_ppm + round(sqrt(high**2 + BIAS_PPM**2)),
+    )
 
 
 def deviation(values: Sequence[float]) -> float:
