@@ -15,7 +15,18 @@ from dataclasses import dataclass, field, replace
 from math import log
 
 from headway.kernels.holds import Holds, Measured, Seen, Watch
-from headway.kernels.slowdown import FEW_HOLDS, LEAST_HOLDS, MILLION, MS, Estimate, deviation, widened, with_prior
+from headway.kernels.slowdown import (
+    FEW_HOLDS,
+    LEAST_HOLDS,
+    MILLION,
+    MS,
+    Estimate,
+    Value,
+    deviation,
+    widened,
+    with_prior,
+)
+from headway.kernels.tails import Tail, tail
 
 LEAST_PPM = 20_000
 MOST_PPM = 4_000_000
@@ -81,6 +92,12 @@ class _Above:
     looked: int = 0
     """Measurements when it was last looked at."""
     stretch_ns: int = 2 * MS
+    tail: Tail = field(default_factory=Tail)
+
+    def tailed(self) -> list[Value]:
+        """Return what holds tell of the present limit on the length of kernels."""
+        since_ns = max(self.met_ns, self.tail.since_ns)
+        return [each.value for each in self.watch.measured if each.at_ns > since_ns]
 
     def lowest(self) -> int:
         """Return the boldness of the most careful pair."""
@@ -91,13 +108,15 @@ class _Above:
 class Dial:
     """Computes the rules of every client from the counters of all. ``rules`` is called every few milliseconds.
 
-    ``mps``: kernels of several programs overlap; without it only long gaps are worth a switch. ``priorities``: programs
-    below run at MPS's lower priority, so that a fill holds the GPU for one wave and not to its end. ``switch_ns``: the
-    measured cost of a switch, the shortest gap that is filled. ``begin_ppm``: the boldness of a pair never seen.
-    ``learnt``: the boldness at which pairs of programs kept to the aim last; a pair begins with it.
+    ``slo99_ppm``: the same for the p99 of its steps; 0: no aim. ``mps``: kernels of several programs overlap; without
+    it only long gaps are worth a switch. ``priorities``: programs below run at MPS's lower priority, so that a fill
+    holds the GPU for one wave and not to its end. ``switch_ns``: the measured cost of a switch, the shortest gap that
+    is filled. ``begin_ppm``: the boldness of a pair never seen. ``learnt``: the boldness at which pairs of programs
+    kept to the aim last; a pair begins with it.
     """
 
     slo_ppm: int = 1_050_000
+    slo99_ppm: int = 0
     floor_ppm: int = 10_000
     mps: bool = True
     priorities: bool = True
@@ -146,6 +165,12 @@ class Dial:
         above = self._above.get(index)
         return above.lowest() if above else 0
 
+    def told(self, index: int) -> tuple[Estimate | None, int, Estimate | None]:
+        """Return what is known of a client: its slow-down, its boldness, and with an aim for it the one at p99."""
+        above = self._above.get(index)
+        at_p99 = tail(above.tailed()) if above and self.slo99_ppm else None
+        return self.slowdown(index), self.boldness_ppm(index), at_p99
+
     def _base_rules(self, highest: int) -> Rules:
         # MPS has two priorities, and only clients of priority 0 are normal: without one, whole kernels are waited for.
         whole = 0 if self.mps and self.priorities and highest == 0 else 1
@@ -189,6 +214,8 @@ class Dial:
         above.looked = watch.count
         if watch.step_ns:
             above.stretch_ns = watch.step_ns
+        if self.slo99_ppm:
+            above.tail.move(now_ns, above.tailed(), self.slo99_ppm)
         if not any(each.scale == above.scale and each.at_ns > above.met_ns for each in watch.measured):
             return
         factor = self._factor(now_ns, above)
@@ -256,15 +283,22 @@ class Dial:
             depth_ns=base.depth_ns if whole else _ahead(base, boldness),
             scale_ppm=MILLION * MILLION // bold,
             credit_ppm=allowed * careful // MILLION,
-            credit_cap_ns=self._credit_cap(allowed, bold, min(loop.stretch_ns for loop in loops)),
+            credit_cap_ns=min(self._credit_cap(allowed, bold, loop) for loop in loops),
+            longest_ns=min(loop.tail.longest_ns(self.slo99_ppm, loop.stretch_ns) for loop in loops)
+            if self.slo99_ppm
+            else 0,
         )
 
-    def _credit_cap(self, allowed: int, bold: int, step_ns: int) -> int:
-        """Return how much delay is saved up: that of a step on average, or of a long kernel that a step now and then
-        may wait for. No step is delayed by much more, which keeps the tail short.
+    def _credit_cap(self, allowed: int, bold: int, loop: _Above) -> int:
+        """Return how much delay is saved up: that of a step on average, or of a long kernel now and then.
+
+        No step is delayed by much more, which keeps the tail short.
         """
-        tail = _TAIL * (self.slo_ppm - MILLION)
-        return max(allowed * step_ns // MILLION * bold // MILLION, tail * step_ns // bold)
+        usual = allowed * loop.stretch_ns // MILLION * bold // MILLION
+        if self.slo99_ppm:
+            longest_ns = loop.tail.longest_ns(self.slo99_ppm, loop.stretch_ns)
+            return min(max(usual, longest_ns), (self.slo99_ppm - MILLION) * loop.stretch_ns // MILLION)
+        return max(usual, _TAIL * (self.slo_ppm - MILLION) * loop.stretch_ns // bold)
 
 
 def _alarm(excess: Sequence[float], told: Sequence[Measured], aim: float) -> bool:

@@ -158,7 +158,7 @@ class Watch:
             grown = scale - each.scale
             if abs(grown) < _FAR:
                 values.append(each.value._replace(excess=each.value.excess * exp(grown)))
-                weights.append(exp(min(grown, -3 * grown)) * 0.5 ** ((now_ns - each.at_ns) / SHOWN_NS))
+                weights.append(exp(min(2 * grown, -6 * grown)) * 0.5 ** ((now_ns - each.at_ns) / SHOWN_NS))
         if len(values) < LEAST_HOLDS:
             return None
         middle = quantile([value.excess for value in values], weights, 0.5)
