@@ -10,7 +10,7 @@ namespace {
 constexpr auto relaxed = std::memory_order_relaxed;
 constexpr uint64_t kEager = 4;            // so many samples of a kernel at once, then one in so many launches
 constexpr int64_t kNotable = 200000;      // a surprise is at least this long
-constexpr int64_t kLong = 30000;          // who is so long, and half a mark, has an event of its own
+constexpr int64_t kOwn = 30000;          // who is so long, and half a mark, has an event of its own
 constexpr int64_t kIdle = 400000;         // unless marks are as far apart as this: with nobody above, and only then
 constexpr uint32_t kCareful = 64;         // so many launches have one each, after several together took far too long
 constexpr int64_t kAbsurd = 20000000000;  // no kernel takes twenty seconds
@@ -101,7 +101,7 @@ void Flight::end(const Known& known, Step* step, CUstream stream, CUevent begun,
   if (careful_ && mark_after_ns < INT64_MAX) mark_after_ns = 0, --careful_;
   // One that is long by itself, or of whose time nothing is known at this place, has an event of its own.
   const bool varied = known.kernel && load(known.kernel->varied) && !(step && load(step->work_ns));
-  const bool own = mark_after_ns < kIdle && (fill_ns >= most(kLong, mark_after_ns / 2) || varied);
+  const bool own = mark_after_ns < kIdle && (fill_ns >= most(kOwn, mark_after_ns / 2) || varied);
   if (known.nccl || (!begun && !own && unmarked_ns_ < mark_after_ns)) return;
   const Relaxed relaxed_here;
   CUevent at = !broken_ && count_ < kEntries && here() ? left(stream) : nullptr;
@@ -116,6 +116,16 @@ void Flight::end(const Known& known, Step* step, CUstream stream, CUevent begun,
   ring_[(first_ + count_) % kEntries] = Entry{begun, at, known.kernel, step, unmarked_go_ns_, unmarked_ns_, between, single};
   ++count_;
   unmarked_ns_ = 0;
+}
+
+void Flight::passed(int64_t work_ns, int64_t last_ns, int64_t end_ns) {
+  if (!count_) {  // without events what has run out by now is gone
+    unmarked_go_ns_ = last_ns;
+    unmarked_ns_ = most(0, end_ns - last_ns);
+    return;
+  }
+  if (!unmarked_ns_) unmarked_go_ns_ = last_ns;
+  unmarked_ns_ += work_ns;
 }
 
 void Flight::finish(Slot& slot, Entry& entry, int64_t now) {

@@ -24,6 +24,11 @@ class Flight {
   bool overdue(int64_t now, int64_t latency_ns) const;
   // When what is in flight ends, as far as one can tell now.
   int64_t end_ns(int64_t now, int64_t latency_ns) const;
+  // Work that went without events and without a word to here: in all, when the last of it went, when it ends.
+  void passed(int64_t work_ns, int64_t last_ns, int64_t end_ns);
+  int64_t unmarked_ns() const { return unmarked_ns_; }
+  // Whether each launch has an event now.
+  bool careful() const { return careful_ != 0; }
   bool empty() const { return count_ == 0 && unmarked_ns_ == 0; }
 
   // A context may be about to go: its events are given back while it is there, and none is made until `context_gone`.

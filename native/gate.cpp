@@ -110,6 +110,23 @@ int64_t Gate::turn(const Share& share, const Look& look, int64_t now) {
   return count == 1 ? 1 : comes_first(look, waiters, count);
 }
 
+// What went on the pass is in flight now, and the program was served then.
+void Gate::take_back() {
+  const Pass::Spent spent = pass.settle();
+  if (!spent.work_ns) return;
+  flight.passed(spent.work_ns, spent.last_ns, spent.end_ns);
+  account_.served_ns = most(account_.served_ns, spent.last_ns);
+}
+
+// With nobody above launches may go on without asking: for half of what may be in flight, or until an event is due.
+void Gate::grant(Slot& slot, const Look& k) {
+  const int64_t queued = most(0, k.filled_ns - k.now_ns);
+  const int64_t room = least(kIdleMark - flight.unmarked_ns(), depth_ns(k) / 2 - queued) - k.fill_ns;
+  if (room <= 0 || k.hold || flight.careful()) return;
+  const int64_t end = most(flight.end_ns(k.now_ns, k.latency_ns), k.now_ns + k.latency_ns) + k.fill_ns;
+  pass.grant(slot, others_, count_, room, end, listed_ns_ + kRelist);
+}
+
 Look Gate::look(Share& share, Slot& slot, const Known& known, int64_t fill_ns, int64_t now, bool again) {
   const Rules& rules = slot.rules;
   Look k{};
@@ -137,6 +154,7 @@ Look Gate::look(Share& share, Slot& slot, const Known& known, int64_t fill_ns, i
   if (!scale || (scale < kMillion && heavy(k))) scale = kMillion;  // a long one is never milder
   k.width_ppm = width_ppm(known.kernel, sms) * scale / kMillion;
   if (anew_.load(relaxed) && anew_.exchange(false)) account_ = Account{};
+  take_back();
   const Terms terms{load(rules.credit_ppm), load(rules.credit_cap_ns), load(rules.floor_ppm)};
   accrue(account_, tame(terms), k.above > 0, fill_ns, now);
   crowd_ = false;  // others below hang on what is told of this program's work: it has to be told well
@@ -209,6 +227,7 @@ int64_t Gate::enter(Share& share, Slot& slot, const Known& known, int64_t fill_n
     if (verdict.go || alone) {
       ledger.open.store(0, relaxed);
       go(slot, known, seen, verdict);
+      if (verdict.go && verdict.reason == kAlone) grant(slot, seen);
       break;
     }
     if (!waited) {

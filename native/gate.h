@@ -6,6 +6,7 @@
 #include "account.h"
 #include "flight.h"
 #include "identity.h"
+#include "pass.h"
 #include "share.h"
 
 namespace headway {
@@ -22,14 +23,20 @@ class Gate {
   int64_t mark_ns() const { return mark_ns_; }
   void forget();
   // The slot is another one: what was owed and late in the old one is not in this.
-  void begin_anew() { anew_.store(true); }
+  void begin_anew() {
+    pass.revoke();
+    anew_.store(true);
+  }
 
   std::mutex mutex;  // one launch of this program at a time
   Flight flight;
+  Pass pass;  // taken without the lock
 
  private:
   Look look(Share& share, Slot& slot, const Known& known, int64_t fill_ns, int64_t now, bool again);
   void above(Share& share, const Slot& slot, Look& look, int64_t now);
+  void take_back();
+  void grant(Slot& slot, const Look& look);
   int64_t turn(const Share& share, const Look& look, int64_t now);
   void go(Slot& slot, const Known& known, const Look& look, const Verdict& verdict);
   void blame(Slot& slot, int64_t now);

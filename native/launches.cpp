@@ -181,7 +181,10 @@ void Launch::ready() {
   fill_ns_ = predicted_ns(known_.kernel, ahead);
   count();
   note_stream(stream_);
-  gated_ = load(slot.rules.gate) && !known_.nccl;
+  const bool gate_there = load(slot.rules.gate) && !known_.nccl;
+  if (gate_there) go_ns_ = now_ns();
+  const bool timed = due(slot_, known_, ahead);
+  gated_ = gate_there && (timed || !gate().pass.take(slot, fill_ns_, go_ns_));
   raised_ = kind_ == kKernel && load(slot.rules.raised) >= 2 && captures.load(relaxed) <= 0;
   // The gate is locked to look and to leave events, never while the driver is at work: that may wait for another thread.
   if (gated_) {
@@ -194,9 +197,11 @@ void Launch::ready() {
     begun_ = gate().flight.begin(slot_, known_, ahead, stream_);
     era_ = gate().flight.era();
     measured_ = measured_ && gate().at_once();
+  } else if (gate_there) {
+    slot.ledger.passed.fetch_add(1, relaxed);
   } else {
     go_ns_ = now_ns();
-    if (due(slot_, known_, ahead) && gate().mutex.try_lock()) {
+    if (timed && gate().mutex.try_lock()) {
       gate().flight.collect(with, go_ns_);
       begun_ = gate().flight.begin(slot_, known_, ahead, stream_);
       era_ = gate().flight.era();

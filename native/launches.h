@@ -33,7 +33,8 @@ class Launch {
   Known known_;
   int64_t fill_ns_ = 0, go_ns_ = 0, hook_ns_ = 0, before_ns_ = 0;
   bool idle_ = true;       // there is no slot, or the stream is capturing: leave the launch alone
-  bool gated_ = false, gpu_idle_ = false, raised_ = false, measured_ = false;
+  bool gated_ = false;     // it has asked
+  bool gpu_idle_ = false, raised_ = false, measured_ = false;
   uint32_t tenure_ = 0;    // in which the slot is ours
   uint32_t era_ = 0;       // of the context's events
   CUevent begun_ = nullptr;

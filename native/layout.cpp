@@ -48,7 +48,7 @@ int main() {
   RECORD(Ledger, FIELD(beat_ns) FIELD(kernels) FIELD(graphs) FIELD(copies) FIELD(captured) FIELD(nccl) FIELD(waits)
                      FIELD(waited_ns) FIELD(work_ns) FIELD(harvested_ns) FIELD(delay_ns) FIELD(syncs) FIELD(samples)
                          FIELD(dropped) FIELD(spans) FIELD(marked) FIELD(reasons) FIELD(open) FIELD(threads)
-                             FIELD(hook_ns) FIELD(hooked) FIELD(asked_ns) FIELD(asked))
+                             FIELD(hook_ns) FIELD(hooked) FIELD(asked_ns) FIELD(asked) FIELD(passed))
   RECORD(Kernel, FIELD(id) FIELD(work_ns) FIELD(samples) FIELD(launches) FIELD(blocks) FIELD(per_sm) FIELD(longest_ns)
                      FIELD(contention_ppm) FIELD(blamed_ns) FIELD(kind) FIELD(varied) FIELD(name))
   RECORD(Step, FIELD(key) FIELD(gap_ns) FIELD(think_ns) FIELD(slack_ns) FIELD(samples) FIELD(waits)

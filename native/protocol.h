@@ -112,7 +112,8 @@ struct alignas(64) Ledger {
   U64 hooked;        // samples of it
   I64 asked_ns;      // and of launches that had to ask and went at once: looking, leaving events, asking for them
   U64 asked;
-  I64 spare[2];
+  U64 passed;        // launches that did not ask: nobody above was at work, and nothing has changed since the last answer
+  I64 spare[1];
 };
 
 struct alignas(64) Kernel {

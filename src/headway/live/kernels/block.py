@@ -116,7 +116,8 @@ class Ledger(ctypes.Structure):
         ("hooked", c_uint64),
         ("asked_ns", c_int64),
         ("asked", c_uint64),
-        ("spare", c_int64 * 2),
+        ("passed", c_uint64),
+        ("spare", c_int64),
     )
 
 
