@@ -3,12 +3,12 @@
     scripts/gpu-share slicing pairs|fresh|known|new|limits|sliced|coverage|dial|kills|commands|report [--state FOLDER]
 
 A pair is a line of a JSONL file in the state folder; what is there is not measured again, so a run that was stopped
-goes on. Seconds to expect on an H200, each part with 30 to 60 s for its processes to start:
+goes on. Seconds to expect on an H200 (reckoned, not measured), and for each part 30 to 60 s until its programs run:
 
     new              48 a pair at --pair-seconds 40, 14 pairs: 670, two calls of 560; 18 a pair at --pair-seconds 10
     known            the same, 5 pairs: 240
     new --slo 1.2    as new, and a file of its own aim in it; then --slo 1.02
-    limits           30 a pair (MPS, with 30 and 50 % of the SMs, with client priority), 19 pairs: 570
+    limits           25 a pair (MPS, with 30 and 50 % of the SMs, with client priority), new ones first, 19 pairs: 480
     sliced           10 a pair (time slicing), 19 pairs: 190
     coverage 60, kills 150, commands 60, dial 90, slicing 200, pairs and fresh 14 and 12 a row
 

@@ -281,7 +281,7 @@ def start_all(
 
     The last figure of a name says which of the programs below it is for: ``low``, ``low2``, ``plain30-2``.
     """
-    session.start("high", cores["high"], 0, sorted({high for high, _ in todo}))
+    session.start("high", cores.get("high", 2), 0, sorted({high for high, _ in todo}))
     lows = [low.split(",") for _, low in todo]
     for name, percent in names.items():
         place = int(name[-1]) - 1 if name[-1] in "23" else 0
