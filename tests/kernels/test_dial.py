@@ -19,7 +19,7 @@ from headway.kernels.dial import (
 )
 from headway.kernels.holds import Holds, Seen
 from headway.kernels.slowdown import Estimate
-from tests.kernels.stub_pair import HIGH, LOW, StubPair
+from tests.kernels.stub_pair import HIGH, LOW, TOP, StubMiddle, StubPair
 
 REQUEST_NS = 4 * MS
 
@@ -243,6 +243,26 @@ def test_it_settles_at_the_aim_by_contention_that_no_wait_shows(
     said = loop.slowdown(HIGH)
     assert said is not None
     assert abs(said.value_ppm / MILLION - felt) < 0.03
+
+
+def test_a_program_in_the_middle_is_watched_and_the_lowest_obeys_the_most_careful_pair() -> None:
+    """Nobody slows the top one down; the lowest one slows the middle one down, which is measured beside the top one."""
+    pair = StubMiddle(Dial(), contention=0.3)
+    pair.run(60)
+    assert min(pair.both_held, pair.lowest_held) > 100
+    assert pair.felt(20) == pytest.approx(1.05, abs=0.02)
+    said = pair.dial.slowdown(HIGH)
+    assert said is not None
+    assert said.low_ppm / MILLION <= pair.felt(20) <= said.high_ppm / MILLION
+    assert pair.dial.boldness_ppm(TOP) > 2 * pair.dial.boldness_ppm(HIGH)
+    assert pair.dial.holds.held_ns <= 0.05 * pair.now_ns
+
+
+def test_a_silent_program_in_the_middle_keeps_nobody_at_the_floor() -> None:
+    loop, rules = dial(), {}
+    for beat in range(1, 200):
+        rules = loop.rules(beat * 8 * REQUEST_NS, [seen(8 * beat)[0], Seen(2, 3, program="quiet"), Seen(3, 9)])
+    assert rules[3].scale_ppm == MILLION * MILLION // MOST_PPM
 
 
 # --- careful at first meeting -----------------------------------------------------------------------------------------

@@ -127,6 +127,8 @@ class Dial:
     learnt: dict[tuple[str, str], int] = field(default_factory=dict)
     _above: dict[int, _Above] = field(default_factory=dict)
     _now_ns: int = 0
+    _level: int = 0
+    """The priority below which all are held, in a hold."""
 
     def rules(self, now_ns: int, seen: Sequence[Seen]) -> dict[int, Rules]:
         """Return the rules of each client, by its index."""
@@ -136,18 +138,34 @@ class Dial:
             self.holds.phase(now_ns, {}, (), {})
             return {}
         highest = min(client.priority for client in seen)
-        top = [client for client in seen if client.priority == highest]
-        below = [client for client in seen if client.priority != highest]
-        self._meet(now_ns, top, below)
-        for client in top:
-            above = self._above[client.index]
-            above.watch.read(now_ns, client, above.scale)
-            self._move(now_ns, above, client.program)
-        scales = {index: above.scale for index, above in self._above.items()}
-        watches = {index: above.watch for index, above in self._above.items()}
-        phase = self.holds.phase(now_ns, watches, below, scales, self._near_aim)
+        self._meet(now_ns, seen, highest)
+        for client in seen:
+            if (above := self._above.get(client.index)) is not None:
+                known = client if client.priority == highest else replace(client, actual_ns=0, alone_ns=0)
+                above.watch.read(now_ns, known, above.scale)
+                self._move(now_ns, above, client.program)
+        phase = self._phase(now_ns, seen, highest)
         base = self._base_rules(highest)
         return {client.index: self._rules_of(client, seen, phase, base) for client in seen}
+
+    def _phase(self, now_ns: int, seen: Sequence[Seen], highest: int) -> int:
+        """Return the phase of the hold of now: of everybody below one priority, each that is watched in its turn."""
+        if not self.holds.holding:
+            watched = {client.priority for client in seen if self._counts(client, highest)}
+            levels = sorted({highest} | watched)
+            self._level = levels[self.holds.draw % len(levels)]
+        mine = {client.index: self._above[client.index] for client in seen if client.priority == self._level}
+        below = [client for client in seen if client.priority > self._level]
+        watches = {index: above.watch for index, above in mine.items()}
+        scales = {index: above.scale for index, above in mine.items()}
+        return self.holds.phase(now_ns, watches, below, scales, self._near_aim)
+
+    def _counts(self, client: Seen, highest: int) -> bool:
+        """Return whether those below obey a client: one with others above it only while its steps are seen."""
+        above = self._above.get(client.index)
+        if above is None or client.priority == highest:
+            return above is not None
+        return bool(above.below) and bool(above.watch.steps) and above.watch.at_work(self._now_ns)
 
     def _near_aim(self) -> bool:
         """Return whether a slow-down may be more than half of what is allowed: then it must be known well."""
@@ -182,10 +200,13 @@ class Dial:
 
     # --- who meets whom ---------------------------------------------------------------------------------------------
 
-    def _meet(self, now_ns: int, top: Sequence[Seen], below: Sequence[Seen]) -> None:
+    def _meet(self, now_ns: int, seen: Sequence[Seen], highest: int) -> None:
         """Begin with clients that have joined, and forget those that have left."""
         kept: dict[int, _Above] = {}
-        for client in top:
+        for client in seen:
+            below = [other for other in seen if other.priority > client.priority]
+            if not below and client.priority != highest:
+                continue
             above = self._above.get(client.index)
             if above is None or above.since_ns != client.since_ns or client.epochs < above.watch.epochs:
                 above = _Above(client.since_ns)
@@ -256,9 +277,11 @@ class Dial:
         beside = sum(1 for other in seen if other.priority >= client.priority and other.priority > 0)
         below = any(other.priority > client.priority for other in seen)
         if not above:
-            return replace(base, gate=0, watched=1 if phase == 2 or not below else 0, raised=1)
-        # Only clients with none above them are ever measured alone; the others use those that were measured.
-        loops = [loop for other in above if (loop := self._above.get(other.index)) is not None]
+            alone = not below or (phase == 2 and client.priority == self._level)
+            return replace(base, gate=0, watched=1 if alone else 0, raised=1)
+        phase = phase if client.priority > self._level else 0
+        highest = min(other.priority for other in above)
+        loops = [self._above[other.index] for other in above if self._counts(other, highest)]
         boldness = min(loop.boldness.get(client.index, 0) for loop in loops)
         whole = base.whole or any(other.priority for other in above)
         idle = (DEEPEST_NS if whole else base.idle_depth_ns) // max(1, beside)

@@ -196,6 +196,11 @@ class Holds:
         """Return whether somebody is held now."""
         return self.begin_ns >= 0
 
+    @property
+    def draw(self) -> int:
+        """Return a drawn number, another one after each hold."""
+        return self._draw >> 33
+
     def phase(
         self,
         now_ns: int,
