@@ -156,8 +156,8 @@ def estimate(
     low = min(middle - half, quantile(excess, weights, 0.5 - rank))
     high = max(middle + half, quantile(excess, weights, 0.5 + rank))
     counted = [value for value, weight in zip(values, weights, strict=True) if weight >= _COUNTS]
-    ppm = (round(exp(x) * MILLION) for x in (middle, low, high))
-    return Estimate(*ppm, len(counted), sum(value.steps for value in counted))
+    value_ppm, low_ppm, high_ppm = (round(exp(x) * MILLION) for x in (middle, low, high))
+    return Estimate(value_ppm, low_ppm, high_ppm, len(counted), sum(value.steps for value in counted))
 
 
 def quantile(values: Sequence[float], weights: Sequence[float], share: float) -> float:

@@ -28,8 +28,8 @@ def tail(values: Sequence[Value]) -> Estimate | None:
     middle = slow - fast
     low = middle - sqrt((slow - slow_low) ** 2 + (fast_high - fast) ** 2)
     high = middle + sqrt((slow_high - slow) ** 2 + (fast - fast_low) ** 2)
-    ppm = (round(exp(x) * MILLION) for x in (middle, low, high))
-    return Estimate(*ppm, len(values), len(alone))
+    value_ppm, low_ppm, high_ppm = (round(exp(x) * MILLION) for x in (middle, low, high))
+    return Estimate(value_ppm, low_ppm, high_ppm, len(values), len(alone))
 
 
 def _p99(ordered: Sequence[float]) -> tuple[float, float, float]:
