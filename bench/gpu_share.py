@@ -1,8 +1,18 @@
 """Pairs of programs on one GPU: the one above alone, under MPS, MPS with priority, headway's gate, time slicing.
 
-    scripts/gpu-share slicing pairs|fresh|known|new|traces|coverage|dial|kills|commands|report [--state FOLDER]
+    scripts/gpu-share slicing pairs|fresh|known|new|limits|sliced|traces|coverage|dial|kills|commands|report
 
-A pair is a line of ``pairs.jsonl``; what is there is not measured again, so a run that was stopped goes on.
+A pair is a line of a JSONL file in the state folder; what is there is not measured again, so a run that was stopped
+goes on. Seconds to expect on an H200 (reckoned, not measured), and for each part 30 to 60 s until its programs run:
+
+    new              48 a pair at --pair-seconds 40, 14 pairs: 670, two calls of 560; 18 a pair at --pair-seconds 10
+    known            the same, 5 pairs: 240
+    new --slo 1.2    as new, and a file of its own aim in it; then --slo 1.02
+    limits           25 a pair (MPS, with 30 and 50 % of the SMs, with client priority), new ones first, 19 pairs: 480
+    sliced           10 a pair (time slicing), 19 pairs: 190
+    coverage 60, kills 150, commands 60, dial 90, slicing 200, pairs and fresh 14 and 12 a row
+
+Rows of ``known`` and ``new`` carry a digest of the build, and those of another build are measured again.
 """
 
 import argparse
@@ -240,6 +250,13 @@ def dialled(given: argparse.Namespace, budget_s: float, which: str) -> None:
     gpu_share_dial.pairs(given.state, budget_s, getattr(gpu_share_aa_programs, which), given, keep)
 
 
+def limited(given: argparse.Namespace, budget_s: float, part: str) -> None:
+    """The same pairs under MPS with limits on SMs and client priority, or under time slicing."""
+    from bench import gpu_share_aa_programs as programs, gpu_share_limits
+
+    gpu_share_limits.pairs(part, programs.NEW_PAIRS + programs.PAIRS, given, budget_s, keep)
+
+
 def killed(state: Path, budget_s: float) -> None:
     """Thirty programs and brokers die beside a latency-critical program."""
     from bench.gpu_share_kills import kills
@@ -282,6 +299,8 @@ PARTS: dict[str, Callable[[argparse.Namespace, float], None]] = {
     "dial": lambda given, left: dial(given.state, left),
     "known": lambda given, left: dialled(given, left, "PAIRS"),
     "new": lambda given, left: dialled(given, left, "NEW_PAIRS"),
+    "limits": lambda given, left: limited(given, left, "limits"),
+    "sliced": lambda given, left: limited(given, left, "sliced"),
     "kills": lambda given, left: killed(given.state, left),
     "commands": lambda given, left: commanded(given.state, left),
     "coverage": lambda given, left: coverage(given.state),
@@ -304,7 +323,6 @@ def main() -> None:
     parser.add_argument("--group", choices=list(GROUPS), help="half of the programs above")
     parser.add_argument("--seconds", type=float, default=4.8, help="a pair and pause, without MPS's blocks")
     parser.add_argument("--pair-seconds", type=float, default=40.0, help="known, new: a pair under the dial")
-    parser.add_argument("--no-mps", dest="mps", action="store_false", help="known, new: without plain MPS beside it")
     parser.add_argument("--slo", type=float, default=1.05, help="slow-down aimed at")
     given = parser.parse_args()
     given.state.mkdir(parents=True, exist_ok=True)

@@ -4,13 +4,15 @@
 
 A pair is played for some tens of seconds. Four fifths of each second are under headway's gate and dial, which has never
 met the pair; for a fifth the programs below are held, and the program above is alone. What it takes then is compared
-with what like steps take under the gate just before and after, by the program's own clock. Then those below run under
-plain MPS, in a few blocks.
+with what like steps take under the gate just before and after, by the program's own clock. Energy is the driver's
+counter. What MPS and time slicing make of the same pairs: bench/gpu_share_limits.py.
 """
 
+import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from bench.gpu_share_aa_ratio import Longs, Steps, cycle_windows, hold_values, s
 from bench.gpu_share_client import DONE
 from bench.gpu_share_measure import progress
 from bench.gpu_share_rows import rows
-from bench.gpu_share_session import BELOW, MS, PLAIN, Modes, Session, write
+from bench.gpu_share_session import BELOW, MS, Modes, Session, write
 from headway.kernels.dial import MILLION, Dial, Rules
 from headway.kernels.slowdown import Value, estimate
 
@@ -30,8 +32,9 @@ DRAIN_NS = 40 * MS
 """At the beginning of a stretch alone: what was in flight ends, and the GPU's clock follows."""
 FIRST_S = 10.0
 LAST_S = 20.0
-BLOCKS, BLOCK_S, REST_S = 4, 0.9, 0.3
-LOW_ALONE_S = 1.2
+LOW_ALONE_S = 2.0
+AROUND_S = 8.0
+"""A pair takes so many seconds besides the time under the dial: its programs are made and timed by themselves."""
 Row = dict[str, Any]
 
 
@@ -97,40 +100,95 @@ def rate(session: Session, names: Sequence[str], first: Sequence[int], spans: Lo
     return found
 
 
-def measure(session: Session, high: str, lows: list[str], seconds: float, dial: Dial, mps: bool) -> Row | None:
+class Energy:
+    """The driver's counter of energy, in joules; nan where there is none."""
+
+    def __init__(self) -> None:
+        try:
+            import pynvml as nvml
+
+            nvml.nvmlInit()
+            card = nvml.nvmlDeviceGetHandleByIndex(0)
+            self._read: Callable[[], float] = lambda: float(nvml.nvmlDeviceGetTotalEnergyConsumption(card)) / 1e3
+            self._read()
+        except Exception as problem:  # noqa: BLE001 - without energy the rest is measured all the same
+            print(f"no energy: {problem!r}", flush=True)
+            self._read = lambda: float("nan")
+
+    def now(self) -> float:
+        """The counter."""
+        return self._read()
+
+
+def begin_all(session: Session, wanted: Sequence[tuple[str, str]]) -> bool:
+    """Let processes make their programs, all at once; whether each works on its own now."""
+    for name, program in wanted:
+        session.choose(name, program)
+    made = [begin(session, name, program) for name, program in wanted]
+    return all(made)
+
+
+def measure(session: Session, high: str, lows: list[str], seconds: float, dial: Dial) -> Row | None:
     """One pair."""
-    below, plain = list(BELOW[: len(lows)]), list(PLAIN[: len(lows)]) if mps else []
-    for name, low in (*zip(below, lows, strict=True), *zip(plain, lows, strict=False)):
-        if not begin(session, name, low):
-            return None
+    below, energy = list(BELOW[: len(lows)]), Energy()
+    for name in (name for name in session.programs if name not in below):
         session.pause(name)
-    for name in below:
-        session.go(name)
+    if not begin_all(session, list(zip(below, lows, strict=True))):
+        return None
     time.sleep(0.3)
     low_first = [int(session.programs[name].control[DONE]) for name in below]
+    joules = energy.now()
     low_alone = _span(LOW_ALONE_S)
+    low_joules = energy.now() - joules
     if not begin(session, "high", high):
         return None
     first = int(session.programs["high"].control[DONE])
-    modes = Told(session, "high", below, plain, dial)
-    gate, alone = _play(modes, seconds)
+    modes = Told(session, "high", below, [], dial)
+    gate, alone, used = _play(modes, seconds, energy)
     own = said(dial)
-    bare, rest = _plain(modes) if mps else (np.zeros((0, 2), np.int64), alone)
     found = steps(session, "high", first)
     row: Row = {"high": high, "low": ",".join(lows), "slo": dial.slo_ppm / MILLION, "seconds": seconds, "dial": own}
-    row["told"] = modes.told
+    row |= {"build": build_id(), "told": modes.told}
     row |= _figures(found, gate, alone)
     row["low_alone_per_s"] = rate(session, below, low_first, low_alone)
     late = gate[gate[:, 0] >= gate[-1, 1] - int(LAST_S * 1e9)]
     row["low_gate_per_s"] = rate(session, below, low_first, late)
+    row["energy"] = energy_ratio(
+        used, low_joules, (_count(found, gate), _count(found, alone)),
+        [(of_all * float((gate[:, 1] - gate[:, 0]).sum()) / 1e9, by_itself * LOW_ALONE_S)
+         for of_all, by_itself in zip(rate(session, below, low_first, gate), row["low_alone_per_s"], strict=True)],
+    )  # fmt: skip
     row["reasons"] = [[int(each) for each in session.slot(name).ledger.reasons] for name in below]
-    if mps:
-        row["mps"] = {**quantiles(found, bare, 60 * MS), "low_per_s": rate(session, plain, [0] * len(plain), bare)}
-        row["mps"]["alone"] = quantiles(found, rest, DRAIN_NS)
-    for name in ("high", *below, *plain):
+    for name in ("high", *below):
         write(session.slot(name), Rules(gate=0))
         session.pause(name)
     return row
+
+
+def build_id() -> str:
+    """A digest of what is measured: rows of one table are of one build."""
+    every = sorted((*Path("src/headway/kernels").glob("*.py"), *Path("native").glob("*.[ch]*")))
+    return hashlib.sha256(b"".join(each.read_bytes() for each in every)).hexdigest()[:10]
+
+
+def energy_ratio(
+    used: tuple[float, float], low_joules: float, highs: tuple[int, int], lows: list[tuple[float, float]]
+) -> Row:
+    """Joules shared over those that the same work takes with each program by itself, one after the other.
+
+    ``used``: under the gate, and alone above. ``highs`` and ``lows``: requests shared, and in the time by itself; where
+    several are below, they were timed together.
+    """
+    shared, above = used
+    if not highs[1] or not all(by_itself for _, by_itself in lows) or isnan(shared):
+        return {}
+    together = sum(done / by_itself for done, by_itself in lows) / len(lows)
+    apart = highs[0] * above / highs[1] + together * low_joules
+    return {"shared_j": shared, "apart_j": apart, "ratio": shared / apart}
+
+
+def _count(found: Row, spans: Longs) -> int:
+    return sum(int(((found["end"] > a) & (found["end"] <= b)).sum()) for a, b in spans)
 
 
 def _span(seconds: float) -> Longs:
@@ -139,32 +197,20 @@ def _span(seconds: float) -> Longs:
     return np.array([[start, time.monotonic_ns()]])
 
 
-def _play(modes: Told, seconds: float) -> tuple[Longs, Longs]:
-    """Play the pair; return the stretches under the gate, and alone."""
-    gate, alone = [], []
+def _play(modes: Told, seconds: float, energy: Energy) -> tuple[Longs, Longs, tuple[float, float]]:
+    """Play the pair; return the stretches under the gate, and alone, and the joules of both."""
+    gate, alone, joules = [], [], {"gate": 0.0, "alone": 0.0}
     end = time.monotonic() + seconds
     modes.stay("alone", 0.5, 0)
+    before = energy.now()
     while time.monotonic() < end:
         for mode, length, spans in (("gate", GATE_S, gate), ("alone", ALONE_S, alone)):
             start = time.monotonic_ns()
             modes.stay(mode, length, 0)
             spans.append((start, time.monotonic_ns()))
-    return np.array(gate), np.array(alone)
-
-
-def _plain(modes: Told) -> tuple[Longs, Longs]:
-    """The same programs below under MPS as it comes, in blocks; return these, and the stretches alone between them."""
-    bare, rest = [], []
-    for _ in range(BLOCKS):
-        start = time.monotonic_ns()
-        modes.stay("mps", BLOCK_S, 0)
-        bare.append((start, time.monotonic_ns()))
-        for name in modes.plain:
-            modes.session.pause(name)
-        start = time.monotonic_ns()
-        modes.stay("alone", REST_S, 0)
-        rest.append((start, time.monotonic_ns()))
-    return np.array(bare), np.array(rest)
+            now = energy.now()
+            joules[mode], before = joules[mode] + now - before, now
+    return np.array(gate), np.array(alone), (joules["gate"], joules["alone"])
 
 
 def _figures(found: Row, gate: Longs, alone: Longs) -> Row:
@@ -196,19 +242,17 @@ def line(row: Row) -> str:
     parts.append(f"boldness {own['boldness']:.2f} p99 {late / alone:.2f}")
     share = [a / max(1e-9, b) for a, b in zip(row["low_gate_per_s"], row["low_alone_per_s"], strict=True)]
     parts.append("below " + "+".join(f"{each:.3f}" for each in share))
-    if mps := row.get("mps"):
-        ratio = mps.get("p50_ms", 0) / max(1e-9, mps["alone"].get("p50_ms", 0))
-        shares = [a / max(1e-9, b) for a, b in zip(mps["low_per_s"], row["low_alone_per_s"], strict=True)]
-        parts.append(f"mps {ratio:.3f} below {'+'.join(f'{each:.3f}' for each in shares)}")
+    if row["energy"]:
+        parts.append(f"energy {row['energy']['ratio']:.3f}")
     return " | ".join(parts)
 
 
 def pairs(state: Path, budget_s: float, every: Sequence[tuple[str, str]], given: Any, keep: Any) -> None:
-    """Every pair that is not there yet, within the budget."""
+    """Every pair that this build has not measured yet, within the budget."""
     from bench.gpu_share import CORES, library, sms
 
     file = state / "dialled.jsonl"
-    done = {(row["high"], row["low"], row["slo"]) for row in rows(file)}
+    done = {(row["high"], row["low"], row["slo"]) for row in rows(file) if row.get("build") == build_id()}
     todo = [
         pair for pair in every if (*pair, given.slo) not in done and (not given.only or "+".join(pair) in given.only)
     ]
@@ -216,21 +260,31 @@ def pairs(state: Path, budget_s: float, every: Sequence[tuple[str, str]], given:
         print("all pairs are there")
         return
     end = time.monotonic() + budget_s
-    lows = [low.split(",") for _, low in todo]
     with Session(state / "pairs", library(state), sms(), client="bench.gpu_share_aa_client") as session:
-        session.start("high", CORES["high"], 0, sorted({high for high, _ in todo}))
-        for place in range(max(map(len, lows))):
-            mine = sorted({low[place] for low in lows if len(low) > place})
-            for name in (BELOW[place], PLAIN[place])[: 2 if given.mps else 1]:
-                session.start(name, CORES[name], 5, mine)
-        session.ready()
+        start_all(session, todo, CORES, dict.fromkeys(BELOW, 100))
         Power(state / "power.jsonl").start()
-        print(f"ready, {end - time.monotonic():.0f} s left, {len(todo)} to do", flush=True)
+        print(f"build {build_id()}: ready, {end - time.monotonic():.0f} s left, {len(todo)} to do", flush=True)
         for high, low in todo:
-            if time.monotonic() + given.pair_seconds + 16 > end:
+            if time.monotonic() + given.pair_seconds + AROUND_S > end:
                 print("the budget is spent; again to go on", flush=True)
                 break
             dial = Dial(slo_ppm=round(given.slo * MILLION))
-            if row := measure(session, high, low.split(","), given.pair_seconds, dial, given.mps):
+            if row := measure(session, high, low.split(","), given.pair_seconds, dial):
                 keep(file, row, line(row))
             print(f"{end - time.monotonic():.0f} s left", flush=True)
+
+
+def start_all(
+    session: Session, todo: Sequence[tuple[str, str]], cores: Mapping[str, int], names: Mapping[str, int]
+) -> None:
+    """Start the program above and processes for those below, all at once; ``names``: each with its share of the SMs.
+
+    The last figure of a name says which of the programs below it is for: ``low``, ``low2``, ``plain30-2``.
+    """
+    session.start("high", cores.get("high", 2), 0, sorted({high for high, _ in todo}))
+    lows = [low.split(",") for _, low in todo]
+    for name, percent in names.items():
+        place = int(name[-1]) - 1 if name[-1] in "23" else 0
+        if mine := sorted({low[place] for low in lows if len(low) > place}):
+            session.start(name, cores.get(name, 10 + 2 * place), 5, mine, percent)
+    session.ready()

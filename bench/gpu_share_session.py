@@ -108,8 +108,8 @@ class Session:
                     slot.seeded = 1
             time.sleep(0.02)
 
-    def start(self, name: str, core: int, priority: int, programs: Sequence[str]) -> None:
-        """Begin a process; ``ready`` waits for it."""
+    def start(self, name: str, core: int, priority: int, programs: Sequence[str], percent: int = 100) -> None:
+        """Begin a process, under MPS with so much of the SMs; ``ready`` waits for it."""
         control = np.memmap(self.folder / f"{name}.control", dtype=np.int64, mode="w+", shape=(8,))
         log = np.memmap(self.folder / f"{name}.log", dtype=np.int64, mode="w+", shape=(RING, 2))
         environment = {**os.environ, "PYTHONPATH": f"src:{Path.cwd()}", **self.extra}
@@ -122,7 +122,7 @@ class Session:
                 "HEADWAY_PROGRAM": name,
             }
         if self.mps:
-            environment |= self._mps.environment()
+            environment |= self._mps.environment(percent)
             if self.shim and name in BELOW:  # as headway starts them: below normal
                 environment["CUDA_MPS_CLIENT_PRIORITY"] = "1"
         with (self.folder / f"{name}.out").open("wb") as out:

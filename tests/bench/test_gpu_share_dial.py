@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench import gpu_share_dial
-from bench.gpu_share_dial import line, measure, outside
+from bench import gpu_share_dial, gpu_share_limits
+from bench.gpu_share_dial import build_id, energy_ratio, line, measure, outside, start_all
 from bench.gpu_share_session import Session
 from headway.kernels.dial import Dial
 from headway.live.kernels.build import library
@@ -24,22 +24,42 @@ def session(stub: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_pair_is_a_row(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("GATE_S", 0.3), ("ALONE_S", 0.2), ("LOW_ALONE_S", 0.2), ("BLOCK_S", 0.2), ("REST_S", 0.2)):
+    for name, value in (("GATE_S", 0.3), ("ALONE_S", 0.2), ("LOW_ALONE_S", 0.2)):
         monkeypatch.setattr(gpu_share_dial, name, value)
     with session:
-        session.start("high", 0, 0, ["6"])
-        session.start("low", 0, 5, ["9"])
-        session.start("plain", 0, 5, ["9"])
-        session.ready()
-        row = measure(session, "6", ["9"], 3.0, Dial(), mps=True)
+        start_all(session, [("6", "9")], {}, {"low": 100, "low2": 100})
+        assert sorted(session.programs) == ["high", "low"], "no pair has a second one below"
+        row = measure(session, "6", ["9"], 3.0, Dial())
     assert row is not None
-    assert (row["high"], row["low"], row["slo"]) == ("6", "9", 1.05)
+    assert (row["high"], row["low"], row["slo"], row["build"]) == ("6", "9", 1.05, build_id())
     assert row["alone"]["requests"] > 10
     assert row["all"]["stretches"] >= 3
     assert row["told"][0]["boldness"] == 0, "never met: at the floor"
-    assert row["mps"]["requests"] > 10
     assert row["low_alone_per_s"][0] > 0
+    assert row["energy"] == {}, "there is no counter here"
     assert "6+9 aim 1.05" in line(row)
+
+
+def test_a_pair_under_mps_is_a_row_of_settings(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("BLOCK_S", 0.2), ("REST_S", 0.2), ("LOW_ALONE_S", 0.1), ("PERCENTS", (100, 30))):
+        monkeypatch.setattr(gpu_share_limits, name, value)
+    with session:
+        start_all(session, [("6", "9")], {}, {"low": 100, "plain100-1": 100, "plain30-1": 30})
+        modes = gpu_share_limits.limits(session, "6", ["9"])
+    assert list(modes) == ["mps100", "mps30", "client"]
+    for found in modes.values():
+        assert found["beside"]["requests"] > 10
+        assert found["alone"]["requests"] > 10
+        assert found["low_per_s"][0] > 0
+    assert "6+9 | mps100 " in gpu_share_limits.line({"high": "6", "low": "9", "modes": modes})
+
+
+def test_energy_shared_is_against_the_same_work_one_after_the_other() -> None:
+    """Shared: 100 requests above and 50 below for 300 J. Alone: 20 above take 40 J, 10 below 30 J."""
+    found = energy_ratio((300.0, 40.0), 30.0, (100, 20), [(50.0, 10.0)])
+    assert found == {"shared_j": 300.0, "apart_j": 350.0, "ratio": pytest.approx(300 / 350)}
+    assert energy_ratio((float("nan"), 1.0), 1.0, (1, 1), [(1.0, 1.0)]) == {}
+    assert energy_ratio((1.0, 1.0), 1.0, (1, 0), [(1.0, 1.0)]) == {}
 
 
 def test_from_outside_it_is_like_steps_alone_against_those_around_them() -> None:

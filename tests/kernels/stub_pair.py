@@ -4,7 +4,7 @@ What slows it down is contention: no wait of it shows that, only its whole steps
 the other do. Steps come in several kinds, and their time drifts and is noisy.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import exp
 from random import Random
 
@@ -50,7 +50,7 @@ class StubPair:
         rules = self.rules.get(LOW)
         if rules is None or (rules.hold and self.now_ns >= self._filled_ns):
             return 0.0
-        let_through = min(4.0, MILLION / rules.scale_ppm) if rules.credit_ppm else 0.0
+        let_through = rules.credit_ppm / (self.dial.slo_ppm - MILLION) * MILLION / rules.scale_ppm
         return self.least + self.contention * let_through**self.power
 
     def run(self, seconds: float) -> None:
@@ -62,14 +62,17 @@ class StubPair:
             self.held_ns += turn if held else 0
             steps = self._until(self.now_ns + turn)
             self.now_ns += turn
-            seen = [
-                Seen(HIGH, 0, epochs=self._count, program="high", steps=steps),
-                Seen(LOW, 5, program=self.program, filled_ns=self._filled_ns),
-            ]
             before = self.rules.get(LOW)
-            self.rules = self.dial.rules(self.now_ns, seen)
+            self.rules = self.dial.rules(self.now_ns, self.seen(steps))
             if self.rules[LOW].hold and not (before and before.hold):
                 self._filled_ns = self.now_ns + self.drain_ns
+
+    def seen(self, steps: list[Step]) -> list[Seen]:
+        """Return what the dial sees."""
+        return [
+            Seen(HIGH, 0, epochs=self._count, program="high", steps=steps),
+            Seen(LOW, 5, program=self.program, filled_ns=self._filled_ns),
+        ]
 
     def _until(self, end_ns: int) -> list[Step]:
         steps = []
@@ -94,3 +97,30 @@ class StubPair:
         """Return the median slow-down in truth of the last while, holds among it."""
         late = sorted(slow for end, slow in self.slow if end > self.now_ns - seconds * 1e9)
         return late[len(late) // 2]
+
+
+TOP = 2
+
+
+@dataclass
+class StubMiddle(StubPair):
+    """The same pair below a third program, which nobody slows down."""
+
+    top_ns: int = 3 * MS
+    both_held: int = 0
+    lowest_held: int = 0
+
+    def seen(self, steps: list[Step]) -> list[Seen]:
+        """Return what the dial sees; count whom it holds."""
+        if self.rules:
+            self.both_held += self.rules[LOW].hold and self.rules[HIGH].hold
+            self.lowest_held += self.rules[LOW].hold and not self.rules[HIGH].hold
+        first, last = (at // self.top_ns for at in (self._told_ns, self.now_ns))
+        self._told_ns = self.now_ns
+        above = [Step(at * self.top_ns, (at + 1) * self.top_ns, 9) for at in range(first, last)]
+        high, low = super().seen(steps)
+        return [Seen(TOP, 0, epochs=last, program="top", steps=above), replace(high, priority=3), low]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._told_ns = 0

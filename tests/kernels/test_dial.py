@@ -19,7 +19,7 @@ from headway.kernels.dial import (
 )
 from headway.kernels.holds import Holds, Seen
 from headway.kernels.slowdown import Estimate
-from tests.kernels.stub_pair import HIGH, LOW, StubPair
+from tests.kernels.stub_pair import HIGH, LOW, TOP, StubMiddle, StubPair
 
 REQUEST_NS = 4 * MS
 
@@ -53,6 +53,16 @@ def test_where_nothing_is_delayed_it_grows_bold_and_lets_them_launch_further_ahe
     assert (before.absorb_ppm, after.absorb_ppm) == (MILLION // 2, MILLION)
     assert after.scale_ppm == MILLION * MILLION // MOST_PPM
     assert after.credit_cap_ns == pytest.approx(50_000 * REQUEST_NS // MILLION * MOST_PPM // MILLION, rel=1e-4)
+
+
+def test_credit_is_saved_up_for_a_kernel_that_one_step_in_three_may_wait_for() -> None:
+    """A step takes 4 ms, of which 5 % are allowed on average: a kernel of 0.6 ms can be paid for, at any boldness."""
+    for boldness in (LEAST_PPM, MILLION):
+        loop = Dial(holds=Holds(share_ppm=0), begin_ppm=boldness)
+        rules = {}
+        for beat in range(1, 8):
+            rules = loop.rules(beat * 8 * REQUEST_NS, seen(8 * beat, 1_050_000))
+        assert rules[LOW].credit_cap_ns == pytest.approx(3 * 50_000 * REQUEST_NS // MILLION, rel=0.1)
 
 
 def test_where_it_is_above_the_aim_it_goes_back_to_the_floor() -> None:
@@ -101,7 +111,8 @@ def test_it_grows_only_where_the_upper_end_is_below_the_aim(excess: int, half: i
     factor = next_factor(Estimate(value, value - half, value + half, holds, 4 * holds), aim)
     assert 0.3 <= factor <= 3
     if factor > 1:
-        assert excess + half < aim
+        assert excess + half < 1.2 * aim
+        assert excess < aim
     if excess - half > aim:
         assert factor < 1
     if factor < 1:
@@ -234,6 +245,26 @@ def test_it_settles_at_the_aim_by_contention_that_no_wait_shows(
     assert abs(said.value_ppm / MILLION - felt) < 0.03
 
 
+def test_a_program_in_the_middle_is_watched_and_the_lowest_obeys_the_most_careful_pair() -> None:
+    """Nobody slows the top one down; the lowest one slows the middle one down, which is measured beside the top one."""
+    pair = StubMiddle(Dial(), contention=0.3)
+    pair.run(60)
+    assert min(pair.both_held, pair.lowest_held) > 100
+    assert pair.felt(20) == pytest.approx(1.05, abs=0.02)
+    said = pair.dial.slowdown(HIGH)
+    assert said is not None
+    assert said.low_ppm / MILLION <= pair.felt(20) <= said.high_ppm / MILLION
+    assert pair.dial.boldness_ppm(TOP) > 2 * pair.dial.boldness_ppm(HIGH)
+    assert pair.dial.holds.held_ns <= 0.05 * pair.now_ns
+
+
+def test_a_silent_program_in_the_middle_keeps_nobody_at_the_floor() -> None:
+    loop, rules = dial(), {}
+    for beat in range(1, 200):
+        rules = loop.rules(beat * 8 * REQUEST_NS, [seen(8 * beat)[0], Seen(2, 3, program="quiet"), Seen(3, 9)])
+    assert rules[3].scale_ppm == MILLION * MILLION // MOST_PPM
+
+
 # --- careful at first meeting -----------------------------------------------------------------------------------------
 
 
@@ -253,11 +284,11 @@ def test_what_was_learnt_of_a_pair_is_where_it_begins_next_time_and_another_prog
     first = StubPair(Dial(), contention=0.05)
     first.run(60)
     learnt = first.dial.learnt
-    assert learnt == {("high", "low"): first.dial.boldness_ppm(HIGH)}
-    assert learnt["high", "low"] > 4 * LEAST_PPM
+    assert learnt["high", "low"] == pytest.approx(first.dial.boldness_ppm(HIGH), rel=0.2)
+    assert learnt["high", "low"] > 0.8 * MILLION
     again = StubPair(Dial(learnt=dict(learnt)), contention=0.05)
     again.run(0.1)
-    assert again.dial.boldness_ppm(HIGH) == learnt["high", "low"] // 2
+    assert again.dial.boldness_ppm(HIGH) == learnt["high", "low"]
     other = StubPair(Dial(learnt=dict(learnt)), contention=0.05, program="other")
     other.run(0.1)
     assert other.dial.boldness_ppm(HIGH) == 0

@@ -43,7 +43,9 @@ GpuFlag = Annotated[
 SloFlag = Annotated[
     str,
     typer.Option(
-        "--slo", help="Slow-down of the highest priority aimed at: 1.05.", show_default=f"{PLAIN.slo_ppm / 1e6:g}"
+        "--slo",
+        help="Slow-down of the highest priority aimed at: 1.05, or p50=1.05,p99=1.15.",
+        show_default=f"{PLAIN.slo_ppm / 1e6:g}",
     ),
 ]
 FloorFlag = Annotated[
@@ -91,7 +93,7 @@ def run(
             extra=_timelines().environment(Path(timeline)) if timeline else {},
         )
     )
-    settings = Settings(slo_ppm(slo), floor_ppm(floor), _wish(mps), parse_duration(linger or "10s", what="--linger"))
+    settings = Settings(*slo_ppm(slo), floor_ppm(floor), _wish(mps), parse_duration(linger or "10s", what="--linger"))
     device, shim = gpus.usable(gpus.chosen(gpu)), library()
     place = places.checked(places.place_of(device.index))
     with places.using(place):
@@ -116,7 +118,8 @@ def run(
 
 def _join(place: places.Place, settings: Settings, given: set[str]) -> Mps | None:
     """Find or start the broker, tell it what is wished of it, and say under which MPS programs run."""
-    wishes = [f"--slo={settings.slo_ppm / MILLION}", f"--floor={settings.floor_ppm / MILLION}"]
+    tail = f",p99={settings.slo99_ppm / MILLION}" if settings.slo99_ppm else ""
+    wishes = [f"--slo=p50={settings.slo_ppm / MILLION}{tail}", f"--floor={settings.floor_ppm / MILLION}"]
     linger = f"--linger={settings.linger_ns}ns"
     command = [sys.executable, "-m", "headway", "share", "broker", f"--gpu={place.gpu}", f"--mps={settings.mps}"]
     state, started = launch.ensure_broker(place, [*command, *wishes, linger], console.note)
@@ -137,9 +140,9 @@ def _tell(place: places.Place, state: Mapping[str, Any], settings: Settings, giv
     if "linger" in given and state.get("linger_ns", 0) is None:
         console.note(f"headway: the broker of GPU {place.gpu} stays until it is stopped: --linger changes nothing")
         given = given - {"linger"}
-    keys = {name: f"{name}_ns" if name == "linger" else f"{name}_ppm" for name in ("slo", "floor", "linger")}
-    wished = {keys[name]: getattr(settings, keys[name]) for name in keys if name in given}
-    before = {**state, **places.read_json(place.asked)}  # it says only now and then what it has heard
+    keys = {"slo": "slo_ppm", "slo of p99": "slo99_ppm", "floor": "floor_ppm", "linger": "linger_ns"}
+    wished = {key: getattr(settings, key) for name, key in keys.items() if name.partition(" ")[0] in given}
+    before = {"slo99_ppm": 0, **state, **places.read_json(place.asked)}  # it says only now and then what it has heard
     places.ask(place, **wished)
     told = [
         f"{name} {_shown(key, wished[key])}" + (f" (it was {_shown(key, before[key])})" if key in before else "")
@@ -151,6 +154,8 @@ def _tell(place: places.Place, state: Mapping[str, Any], settings: Settings, giv
 
 
 def _shown(key: str, value: int) -> str:
+    if key == "slo99_ppm" and not value:
+        return "none"
     return format_duration(value) if key.endswith("_ns") else f"{value / MILLION:g}"
 
 
@@ -168,7 +173,7 @@ def broker(
     """
     device = gpus.usable(gpus.chosen(gpu))
     settings = Settings(
-        slo_ppm(slo), floor_ppm(floor), _wish(mps), parse_duration(linger, what="--linger") if linger else None
+        *slo_ppm(slo), floor_ppm(floor), _wish(mps), parse_duration(linger, what="--linger") if linger else None
     )
     told: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -227,17 +232,31 @@ def place_named(gpu: int | None) -> places.Place:
 # --- what flags mean ------------------------------------------------------------------------------------------------
 
 
-def slo_ppm(text: str) -> int:
-    """Return ``1.05`` in parts per million."""
+def slo_ppm(text: str) -> tuple[int, int]:
+    """Return ``1.05`` or ``p50=1.05,p99=1.15`` in parts per million: for the p50, and for the p99, 0 without one."""
+    parts = [part.partition("=") for part in text.split(",")] if "=" in text else [("p50", "=", text)]
+    names = [name.strip() for name, _, _ in parts]
+    if set(names) - {"p50", "p99"} or len(set(names)) < len(names):
+        raise ShareError(f"--slo {text}: a number, or p50 and p99 once each: p50=1.05,p99=1.15")
+    aims = {name: _aim(value.strip(), text) for name, (_, _, value) in zip(names, parts, strict=True)}
+    p50, p99 = aims.get("p50", PLAIN.slo_ppm), aims.get("p99", 0)
+    if 0 < p99 < p50:
+        raise ShareError(
+            f"--slo {text}: the aim for p99 ({p99 / MILLION:g}) is below that for p50 ({p50 / MILLION:g}): raise it"
+        )
+    return p50, p99
+
+
+def _aim(value: str, text: str) -> int:
     try:
-        value = float(text or PLAIN.slo_ppm / MILLION)
+        aim = float(value or ("nan" if text else PLAIN.slo_ppm / MILLION))
     except ValueError:
-        value = 0.0
-    if not 1 <= value <= 100:
+        aim = 0.0
+    if not 1 <= aim <= 100:
         raise ShareError(
             f"--slo {text}: a slow-down of 1 or more, up to 100: 1.05 allows the highest priority to lose 5 %"
         )
-    return round(value * MILLION)
+    return round(aim * MILLION)
 
 
 def floor_ppm(text: str) -> int:

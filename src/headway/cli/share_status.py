@@ -80,7 +80,8 @@ def _watch(place: Place, now: Row, pause: float) -> None:
 def head(now: Row) -> list[str]:
     """Return the broker and its settings, in sentences."""
     who = f"GPU {now['gpu']} {now['gpu_name']}: broker {now['broker']}, up {format_duration(round(now['up_s'] * 1e9))}"
-    lines = [f"{who}; slow-down aimed at {now['slo']:g}×, floor {100 * now['floor']:g} %", now["mode_line"]]
+    tail = f" (p99 {now['slo_p99']:g}×)" if now.get("slo_p99") else ""
+    lines = [f"{who}; slow-down aimed at {now['slo']:g}×{tail}, floor {100 * now['floor']:g} %", now["mode_line"]]
     if not now["healthy"]:
         lines.append(f"the broker has been silent for {now['silent_ms']:.0f} ms: programs go on ungated")
     if now["stopping"]:
@@ -123,7 +124,10 @@ def _slowdown(row: Row) -> str:
     if row["gated"] or row["slowdown"] is None:
         return "–"
     low, high = row["slowdown_low"], row["slowdown_high"]
-    return f"{row['slowdown']:.3f}× ({low:.3f} to {high:.3f}, {row['slowdown_steps']:,} steps)"
+    text = f"{row['slowdown']:.3f}× ({low:.3f} to {high:.3f}, {row['slowdown_steps']:,} steps)"
+    if row["slowdown_p99"] is not None:
+        text += f"; p99 {row['slowdown_p99']:.2f}× ({row['slowdown_p99_low']:.2f} to {row['slowdown_p99_high']:.2f})"
+    return text
 
 
 def _state(row: Row, stopping: bool) -> str:

@@ -9,20 +9,33 @@ are longer, and steps near their edges are left out: there the GPU's clock is st
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import exp, log
 
-from headway.kernels.slowdown import MS, Estimate, Hold, Step, Value, deviation, estimate, value_of
+from headway.kernels.slowdown import (
+    LEAST_HOLDS,
+    MS,
+    Estimate,
+    Hold,
+    Step,
+    Value,
+    deviation,
+    estimate,
+    quantile,
+    value_of,
+)
 
 SECOND = 1000 * MS
 SHOWN_NS = 20 * SECOND
-"""What is shown rests on holds of the last 20 s, or on more of them where these are few."""
+"""A hold this long ago counts half."""
 KEPT_NS = 60 * SECOND
 _KEPT_STEPS = 4096
 _EVEN = 0.01
 _EVEN_HOLDS = 5
 _SHOWN_HOLDS = 10
 _WORKED_NS = 250 * MS
+_FAR = 1.5
+"""Holds at a boldness further off than this (a logarithm) tell nothing of the present one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +80,8 @@ class Watch:
     actual_ns: int = 0
     alone_ns: int = 0
     known_epochs: int = 0
+    changed_ns: int = 0
+    """When the rules of those below last changed."""
 
     def read(self, now_ns: int, seen: Seen, scale: float) -> None:
         """Take in what a client has done since the last call."""
@@ -123,11 +138,32 @@ class Watch:
             count += step.begin_ns >= since_ns
         return count
 
-    def shown(self, now_ns: int) -> Estimate | None:
-        """Return its slow-down of the last while."""
-        every = list(self.measured)
-        lately = [each for each in every if now_ns - each.at_ns <= SHOWN_NS]
-        return estimate([each.value for each in (lately if len(lately) >= _SHOWN_HOLDS else every[-_SHOWN_HOLDS:])])
+    def changed(self, now_ns: int) -> None:
+        """Note that those below follow other rules from now on: steps before and after are not compared."""
+        self.changed_ns = now_ns
+        self.pending = [(hold._replace(until_ns=min(hold.until_ns, now_ns)), then) for hold, then in self.pending]
+
+    def at(self, now_ns: int, scale: float, since_ns: int = -1, *, felt: bool = False) -> Estimate | None:
+        """Return its slow-down at this boldness, by all holds since then that tell of it.
+
+        A hold at another boldness counts as if the slow-down were in proportion to it, and less the further off it is.
+        An old one counts less than one of now. The noise is that of all of them. ``felt``: of an even program by the
+        mean of its steps where that is more than the median, so that it is not delayed often, and by much.
+        """
+        kept = [each for each in self.measured if each.at_ns > since_ns]
+        if felt and self.even:
+            kept = [replace(each, value=each.value._replace(excess=each.value.felt)) for each in kept]
+        values, weights = [], []
+        for each in kept:
+            grown = scale - each.scale
+            if abs(grown) < _FAR:
+                values.append(each.value._replace(excess=each.value.excess * exp(grown)))
+                weights.append(exp(min(2 * grown, -6 * grown)) * 0.5 ** ((now_ns - each.at_ns) / SHOWN_NS))
+        if len(values) < LEAST_HOLDS:
+            return None
+        middle = quantile([value.excess for value in values], weights, 0.5)
+        missed = [each.value.excess - middle * exp(min(_FAR, each.scale - scale)) for each in kept]
+        return estimate(values, weights, missed)
 
 
 @dataclass(slots=True)
@@ -159,6 +195,11 @@ class Holds:
     def holding(self) -> bool:
         """Return whether somebody is held now."""
         return self.begin_ns >= 0
+
+    @property
+    def draw(self) -> int:
+        """Return a drawn number, another one after each hold."""
+        return self._draw >> 33
 
     def phase(
         self,
@@ -194,7 +235,7 @@ class Holds:
             return 2
         for index, watch in watches.items():
             edge = 2 * self.edge_ns if self._long else 0
-            hold = Hold(self.begin_ns, self.quiet_ns, now_ns, edge, watch.even)
+            hold = Hold(self.begin_ns, self.quiet_ns, now_ns, edge, watch.even, watch.changed_ns)
             watch.pending.append((hold, scales.get(index, 0.0)))
         return self._end(now_ns)
 

@@ -376,7 +376,7 @@ def test_what_was_learnt_of_pairs_is_recalled_and_kept(tmp_path: Path) -> None:
     join(block, 0, name="a", priority=0)
     join(block, 1, name="b", priority=5)
     broker.step(time.monotonic_ns())
-    assert broker.dial.boldness_ppm(0) == 400_000
+    assert broker.dial.boldness_ppm(0) == 800_000
     broker.dial.learnt["a.py", "b.py"] = 123
     broker.run(lambda: True, lambda ending: None)
     assert store.learnt == {("a.py", "b.py"): 123, ("a.py", "c.py"): 5}

@@ -169,7 +169,7 @@ class Broker:
         except (OSError, HeadwayError) as problem:
             self._say(f"{self.place.asked}: the broker's settings cannot be read: {problem}")
             return
-        for name, least in (("slo_ppm", MILLION), ("floor_ppm", 0)):
+        for name, least in (("slo_ppm", MILLION), ("slo99_ppm", 0), ("floor_ppm", 0)):
             value = asked.get(name)
             if isinstance(value, int) and value >= least and value != getattr(self.dial, name):
                 setattr(self.dial, name, value)
@@ -332,12 +332,13 @@ class Broker:
         self._published_ns = now_ns
         listener = self.block.listener
         outside = self._programs.pids(listener.heard, self.clients.values(), now_ns) if listener else []
-        loops = {str(index): [self.dial.slowdown(index), self.dial.boldness_ppm(index)] for index in self._clients}
+        loops = {str(index): self.dial.told(index) for index in self._clients}
         places.write_json(
             self.place.state,
             {
                 **self._facts,
                 "slo_ppm": self.dial.slo_ppm,
+                "slo99_ppm": self.dial.slo99_ppm,
                 "floor_ppm": self.dial.floor_ppm,
                 "linger_ns": self._linger_ns,
                 "stopping": self.stopping,

@@ -34,6 +34,7 @@ class Settings:
     """What a broker is started with."""
 
     slo_ppm: int = PLAIN.slo_ppm
+    slo99_ppm: int = PLAIN.slo99_ppm
     floor_ppm: int = PLAIN.floor_ppm
     mps: str = "auto"
     linger_ns: int | None = None
@@ -75,7 +76,7 @@ def serve(
             "mps": {"pipe": str(mps.pipe), "log": str(mps.log), "owned": mps.owned} if mps else None,
             "started_s": round(time.time(), 3),
         }
-        dial = Dial(slo_ppm=settings.slo_ppm, floor_ppm=settings.floor_ppm, mps=mps is not None)
+        dial = Dial(settings.slo_ppm, settings.slo99_ppm, settings.floor_ppm, mps=mps is not None)
         broker = Broker(place, block, dial, store=store, mps=mps, linger_ns=settings.linger_ns, facts=facts, say=say)
         aim = dial.slo_ppm / MILLION
         say(f"broker of GPU {gpu.index} ({gpu.name}), process {os.getpid()}, slow-down aimed at {aim:g}×")

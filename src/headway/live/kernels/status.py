@@ -54,6 +54,7 @@ def snapshot(place: Place) -> Row:
             "mps_pipe": (state.get("mps") or {}).get("pipe", ""),
             "stopping": state.get("stopping", ""),
             "slo": state.get("slo_ppm", 0) / MILLION,
+            "slo_p99": state.get("slo99_ppm", 0) / MILLION or None,
             "floor": state.get("floor_ppm", 0) / MILLION,
             "block": str(place.block),
             "log": str(place.log),
@@ -82,7 +83,7 @@ def _row(index: int, slot: Slot, state: Mapping[str, Any], now: int) -> Row:
     ledger, pulse = slot.ledger, slot.pulse
     lived_ns = max(1, now - slot.since_ns)
     worst, blamed_ns = slot_profiles.blamed(slot)
-    measured, boldness = state.get("loops", {}).get(str(index), (None, 0))
+    measured, boldness, tail = state.get("loops", {}).get(str(index), (None, 0, None))
     return {
         "slot": index,
         "name": slot_profiles.text(slot.name),
@@ -102,7 +103,8 @@ def _row(index: int, slot: Slot, state: Mapping[str, Any], now: int) -> Row:
         "kernel_rows": slot_profiles.rows(slot),
         "blamed_kernel": worst,
         "blamed_ms": round(blamed_ns / 1e6, 3),
-        **_slowdown(measured),
+        **_slowdown("slowdown", measured),
+        **_slowdown("slowdown_p99", tail),
         "boldness": boldness / MILLION,
         "whole_steps": ledger.spans,
         "marked": ledger.marked,
@@ -116,12 +118,12 @@ def _row(index: int, slot: Slot, state: Mapping[str, Any], now: int) -> Row:
     }
 
 
-def _slowdown(measured: Sequence[int] | None) -> Row:
+def _slowdown(name: str, measured: Sequence[int] | None) -> Row:
     """Return the slow-down, its interval, and the holds and steps it rests on; None and 0 where it is not known."""
     value, low, high, holds, steps = measured or (None, None, None, 0, 0)
-    shares = {"slowdown": value, "slowdown_low": low, "slowdown_high": high}
-    parts = {name: None if ppm is None else ppm / MILLION for name, ppm in shares.items()}
-    return {**parts, "slowdown_holds": holds, "slowdown_steps": steps}
+    shares = {name: value, f"{name}_low": low, f"{name}_high": high}
+    parts = {key: None if ppm is None else ppm / MILLION for key, ppm in shares.items()}
+    return {**parts, f"{name}_holds": holds, f"{name}_steps": steps}
 
 
 def since(row: Mapping[str, Any], before: Mapping[str, Any] | None) -> float:
