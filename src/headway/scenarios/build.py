@@ -280,8 +280,9 @@ class Builder:
             numbers[key] = max(values, default=numbers[key]) or 0
         models = tuple(positions[self._within(graph, model)] for model in self._models_of(name))
         times, spread = self._times(name, {worker.gpu.type for worker in fleet.workers}, where)
+        idle = {each.gpu: more for each, _ in self._measured(name) if (more := _after_idle(each))}
         chosen_spread = table.spread if table.spread is not None and not measured else spread
-        profile = Profile(times, serving_profile.checked_spread(chosen_spread, where))
+        profile = Profile(times, serving_profile.checked_spread(chosen_spread, where), idle)
         kind = generating.generation(table, where)
         return Function(called, models, profile, **{key: value or 0 for key, value in numbers.items()}, generate=kind)
 
@@ -390,11 +391,16 @@ class Builder:
 
 
 def _served(profile: ServingProfile, function: FunctionProfile) -> Mapping[Configuration, int]:
-    """Return the cells of a function with what each batch takes besides."""
-    return {cell: time + profile.overhead for cell, time in function.cells.items()}
+    """Return the cells of a function with what each batch takes besides, also on a worker that was busy."""
+    return {cell: time + profile.overhead.get(0, 0) for cell, time in function.cells.items()}
+
+
+def _after_idle(profile: ServingProfile) -> tuple[tuple[int, int], ...]:
+    """Return what a batch takes more on a worker that was idle: (for how long at least, how much)."""
+    return tuple((idle, time - profile.overhead[0]) for idle, time in profile.overhead.items() if idle)
 
 
 def _spread(profile: ServingProfile, function: FunctionProfile) -> float:
     """Return the spread of a function's times as they are served: what a batch takes besides does not vary with it."""
     least = function.cells[min(function.cells)]
-    return function.spread * least / (least + profile.overhead)
+    return function.spread * least / (least + profile.overhead.get(0, 0))
