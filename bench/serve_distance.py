@@ -55,10 +55,10 @@ def watched(seen: list[float]) -> Iterator[None]:
     seen.append((others_seconds() - before) / (time.monotonic() - began))
 
 
-async def load(server: Server, examples: dict[str, Any], rate: float, seconds: float) -> int:
+async def load(server: Server, examples: dict[str, Any], rate: float, seconds: float, seed: int) -> int:
     """Send requests at given times, whatever comes back; return how many failed. A few go first, one by one."""
     await server.start()
-    draw, loop = random.Random(1), asyncio.get_running_loop()
+    draw, loop = random.Random(seed), asyncio.get_running_loop()
     try:
         for graph, value in examples.items():
             for _ in range(WARM):
@@ -73,14 +73,14 @@ async def load(server: Server, examples: dict[str, Any], rate: float, seconds: f
     return sum(isinstance(each, Exception) for each in ended)
 
 
-def measured(app: Path, folder: Path, rate: float, given: argparse.Namespace) -> Row:
+def measured(app: Path, folder: Path, rate: float, seed: int, given: argparse.Namespace) -> Row:
     """Serve an application at a rate; return how far its simulation is from it."""
     work = api.work("fleet", scenario=str(app), policy=given.policy, workers=given.workers)
     scene = live_scene(typed(copied(work.document), "settings"), devices=("cpu",))
     options, out = Options(app=app, folder=folder / "server"), folder / f"run-{rate:g}"
     others: list[float] = []
     with watched(others), served(scene, options, out) as server:
-        failed = asyncio.run(load(server, examples_of(read_app(app)), rate, given.seconds))
+        failed = asyncio.run(load(server, examples_of(read_app(app)), rate, given.seconds, seed))
     found = api.open(str(out)).distance().record()
     row: Row = {"rate": rate, "requests": found["compared"], "failed": failed}
     for key in ("mean", "p99"):
@@ -95,7 +95,8 @@ def main() -> None:
     """Measure what is not there yet."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--apps", default=",".join(APPS))
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--rates", default="", help="requests a second, by default those of each application")
+    parser.add_argument("--rounds", type=int, default=2, help="each with a profile and arrivals of its own")
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--policy", default="headway")
     parser.add_argument("--workers", type=int, default=2)
@@ -116,8 +117,8 @@ def main() -> None:
             command = [sys.executable, "-m", "headway", *measure]
             with watched(others):
                 subprocess.run(command, check=True, env=fresh, stdout=subprocess.DEVNULL)
-            for rate in RATES[name]:
-                row = measured(app, folder, rate, given)
+            for rate in [float(each) for each in given.rates.split(",")] if given.rates else RATES[name]:
+                row = measured(app, folder, rate, round_, given)
                 row["others_cpus"] = max(row["others_cpus"], round(others[0], 2))
                 rows.add({"app": name, "round": round_, **row})
 
