@@ -140,6 +140,20 @@ class ServingProfile:
     overhead: Mapping[int, int] = field_of(default_factory=dict)
     """What a batch takes besides its cell, by how long its worker has been idle, at least; the first is from 0 on."""
 
+    @property
+    def after_idle(self) -> tuple[tuple[int, int], ...]:
+        """Return what a batch takes more on a worker that was idle: (for how long at least, how much)."""
+        return tuple((idle, time - self.overhead[0]) for idle, time in self.overhead.items() if idle)
+
+    def served(self, function: FunctionProfile) -> dict[Configuration, int]:
+        """Return the cells of a function with what each batch takes besides, also on a worker that was busy."""
+        return {cell: time + self.overhead.get(0, 0) for cell, time in function.cells.items()}
+
+    def spread(self, function: FunctionProfile) -> float:
+        """Return the spread of a function's times as they are served: what a batch takes besides does not vary so."""
+        least = function.cells[min(function.cells)]
+        return function.spread * least / (least + self.overhead.get(0, 0))
+
 
 def read(path: Path) -> ServingProfile:
     """Return the profile in a file."""
