@@ -3,7 +3,8 @@
 Profiles each application with its overhead, serves it with Poisson arrivals at each rate for a while, plays the
 requests that came in virtual time, and keeps a row with both means and percentiles. ``example`` has tasks of a quarter
 of a millisecond, ``models`` those of the comparison with Ray Serve, of two milliseconds and more. Wants a machine that
-does nothing else: on CPUs that others use, times of an idle moment say little about those under load.
+does nothing else: on CPUs that others use, times of an idle moment say little about those under load. ``others_cpus``
+says how many CPUs others used meanwhile: of the profile and the serving, the most.
 """
 
 import argparse
@@ -14,6 +15,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -36,10 +40,25 @@ ASKED = 0.15
 WARM = 10
 
 
-async def load(server: Server, examples: dict[str, Any], rate: float, seconds: float) -> int:
+def others_seconds() -> float:
+    """Return the CPU time of this machine that neither this process nor its ended children used."""
+    busy = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
+    used = sum(map(int, busy)) - int(busy[3]) - int(busy[4])  # without idle and waiting for disks
+    return used / os.sysconf("SC_CLK_TCK") - sum(os.times()[:4])
+
+
+@contextmanager
+def watched(seen: list[float]) -> Iterator[None]:
+    """Note how many CPUs others used while the body ran."""
+    began, before = time.monotonic(), others_seconds()
+    yield
+    seen.append((others_seconds() - before) / (time.monotonic() - began))
+
+
+async def load(server: Server, examples: dict[str, Any], rate: float, seconds: float, seed: int) -> int:
     """Send requests at given times, whatever comes back; return how many failed. A few go first, one by one."""
     await server.start()
-    draw, loop = random.Random(1), asyncio.get_running_loop()
+    draw, loop = random.Random(seed), asyncio.get_running_loop()
     try:
         for graph, value in examples.items():
             for _ in range(WARM):
@@ -54,13 +73,14 @@ async def load(server: Server, examples: dict[str, Any], rate: float, seconds: f
     return sum(isinstance(each, Exception) for each in ended)
 
 
-def measured(app: Path, folder: Path, rate: float, given: argparse.Namespace) -> Row:
+def measured(app: Path, folder: Path, rate: float, seed: int, given: argparse.Namespace) -> Row:
     """Serve an application at a rate; return how far its simulation is from it."""
     work = api.work("fleet", scenario=str(app), policy=given.policy, workers=given.workers)
     scene = live_scene(typed(copied(work.document), "settings"), devices=("cpu",))
     options, out = Options(app=app, folder=folder / "server"), folder / f"run-{rate:g}"
-    with served(scene, options, out) as server:
-        failed = asyncio.run(load(server, examples_of(read_app(app)), rate, given.seconds))
+    others: list[float] = []
+    with watched(others), served(scene, options, out) as server:
+        failed = asyncio.run(load(server, examples_of(read_app(app)), rate, given.seconds, seed))
     found = api.open(str(out)).distance().record()
     row: Row = {"rate": rate, "requests": found["compared"], "failed": failed}
     for key in ("mean", "p99"):
@@ -68,14 +88,15 @@ def measured(app: Path, folder: Path, rate: float, given: argparse.Namespace) ->
             round(1e3 * found[key][at], 2) for at in ("first_s", "second_s")
         )
         row[f"{key}_off"] = f"{found[key]['off']:+.0%}"
-    return {**row, "met": abs(found["mean"]["off"]) <= ASKED}
+    return {**row, "others_cpus": round(others[0], 2), "met": abs(found["mean"]["off"]) <= ASKED}
 
 
 def main() -> None:
     """Measure what is not there yet."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--apps", default=",".join(APPS))
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--rates", default="", help="requests a second, by default those of each application")
+    parser.add_argument("--rounds", type=int, default=2, help="each with a profile and arrivals of its own")
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--policy", default="headway")
     parser.add_argument("--workers", type=int, default=2)
@@ -92,11 +113,14 @@ def main() -> None:
             app = Path(shutil.copy(APPS[name], folder))
             measure = ["profile", "model", str(app), "--device", "cpu", "--overhead", "--out", str(profile_beside(app))]
             fresh = {**os.environ, "XDG_CACHE_HOME": text}  # else cells of an earlier round are taken
-            subprocess.run(
-                [sys.executable, "-m", "headway", *measure], check=True, env=fresh, stdout=subprocess.DEVNULL
-            )
-            for rate in RATES[name]:
-                rows.add({"app": name, "round": round_, **measured(app, folder, rate, given)})
+            others: list[float] = []
+            command = [sys.executable, "-m", "headway", *measure]
+            with watched(others):
+                subprocess.run(command, check=True, env=fresh, stdout=subprocess.DEVNULL)
+            for rate in [float(each) for each in given.rates.split(",")] if given.rates else RATES[name]:
+                row = measured(app, folder, rate, round_, given)
+                row["others_cpus"] = max(row["others_cpus"], round(others[0], 2))
+                rows.add({"app": name, "round": round_, **row})
 
 
 if __name__ == "__main__":

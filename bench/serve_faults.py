@@ -2,6 +2,7 @@
 
     python -m bench.serve_faults                          every fault, 30 s each at 100 requests a second
     python -m bench.serve_faults --fault worker-killed --seconds 10
+    python -m bench.serve_faults --app FILE               another application with a graph like small of serve_app.py
     python -m bench.serve_faults --out FOLDER             rows go to FOLDER/faults.jsonl; those there are not run again
 
 A server is started by its command, requests come at a constant rate through the Python client, each under a key and
@@ -100,7 +101,7 @@ async def _driven(server: Served, name: str, rate: float, seconds: float, ray_no
     return row | {"starts": [worker["starts"] for worker in workers]}
 
 
-def fault_run(name: str, rate: float, seconds: float) -> Row:
+def fault_run(name: str, rate: float, seconds: float, app: Path = APP) -> Row:
     """Run one fault; return what was seen."""
     with tempfile.TemporaryDirectory(prefix="headway-faults-") as temporary:
         folder = Path(temporary) / "server"
@@ -108,17 +109,17 @@ def fault_run(name: str, rate: float, seconds: float) -> Row:
             return {"fault": name, "skipped": "a small disk cannot be mounted here"}
         try:
             if name != NODE:
-                return _served(name, folder, rate, seconds, "--workers", "2")
+                return _served(app, name, folder, rate, seconds, "--workers", "2")
             with ray_cluster() as nodes:
                 more = ("--workers", "3", "--engine", "ray", "--address", nodes.address)
-                return _served(name, folder, rate, seconds, *more, nodes=nodes)
+                return _served(app, name, folder, rate, seconds, *more, nodes=nodes)
         finally:
             if name == "disk-full":
                 subprocess.run(["umount", str(folder)], check=False)
 
 
-def _served(name: str, folder: Path, rate: float, seconds: float, *more: str, nodes: Any = None) -> Row:
-    server = Served(APP, folder, "--no-http", "--policy", "headway", *more, keep=True)
+def _served(app: Path, name: str, folder: Path, rate: float, seconds: float, *more: str, nodes: Any = None) -> Row:
+    server = Served(app, folder, "--no-http", "--policy", "headway", *more, keep=True)
     processes: list[int] = []
     try:
         row = asyncio.run(_driven(server, name, rate, seconds, nodes))
@@ -161,12 +162,13 @@ def main() -> None:
     parser.add_argument("--fault", action="append", choices=FAULTS, help="only this one; may be repeated")
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--rate", type=float, default=100.0)
+    parser.add_argument("--app", type=Path, default=APP)
     parser.add_argument("--out", type=Path, default=FOLDER, help="folder of the rows")
     given = parser.parse_args()
     rows, wrong = Rows(given.out, "faults"), 0
     for fault in given.fault or FAULTS:
         key: dict[str, Any] = {"fault": fault, "rate": given.rate, "seconds": given.seconds}
-        row = (rows.found(**key) or [None])[-1] or rows.add(fault_run(fault, given.rate, given.seconds))
+        row = (rows.found(**key) or [None])[-1] or rows.add(fault_run(fault, given.rate, given.seconds, given.app))
         wrong += "skipped" not in row and not row["met"]
     sys.exit(1 if wrong else 0)
 

@@ -94,6 +94,7 @@ TABLES = {
         "p99_ms",
         "simulated_p99_ms",
         "p99_off",
+        "others_cpus",
         "met",
     ),
     "soak": ("seconds", "rate", "sent", "failed", "memory_change", "files_change", "processes", "met"),

@@ -57,6 +57,35 @@ def test_constant_service_waits_like_an_md1() -> None:
     check_little(run)
 
 
+def test_a_worker_that_slept_serves_like_an_md1_with_a_setup() -> None:
+    """Welch's formula: who finds the worker idle for longer than a time pays a setup, and those behind wait for it."""
+    load, least, setup, count = 0.5, SECOND, 500 * MILLISECOND, 12_000
+    slow = Profile({"": {Configuration(1, 1, 1): SECOND}}, after_idle={"": ((least, setup),)})
+    catalogue = Catalogue((), (Function("f", (), slow),), (chain("g", 0),))
+    arrivals = np.cumsum(stream(1, "oracle").exponential(1 / load, count)) * SECOND
+    requests = tuple(Request(at, 0, round(when), 0) for at, when in enumerate(arrivals))
+    run = drive("hash", World(catalogue, workers(1), requests), bounded=False)
+    slept = float(np.exp(-load * least / SECOND))  # the part of busy periods that begin with a setup
+    first, second = slept * setup / SECOND, slept * (setup / SECOND) ** 2
+    expected = 1 + load / (2 * (1 - load)) + (2 * first + load * second) / (2 * (1 + load * first))
+    agree([row.value / SECOND for row in run.rows(Kind.DONE)], expected)
+    check_little(run)
+
+
+def test_the_longer_a_worker_was_idle_the_more_a_batch_takes() -> None:
+    steps = ((10 * MILLISECOND, 2 * MILLISECOND), (100 * MILLISECOND, 5 * MILLISECOND))
+    slow = Profile({"": {Configuration(1, 1, 1): MILLISECOND}}, after_idle={"": steps})
+    catalogue = Catalogue((), (Function("f", (), slow),), (chain("g", 0),))
+    gaps_ms = (0, 9, 10, 99, 100, 500)
+    requests, now = [], 0
+    for at, gap in enumerate(gaps_ms):
+        now += gap * MILLISECOND
+        requests.append(Request(at, 0, now, 0))
+        now += (1 + (5 if gap >= 100 else 2 if gap >= 10 else 0)) * MILLISECOND
+    run = drive("hash", World(catalogue, workers(1), tuple(requests)))
+    assert [row.value // MILLISECOND for row in run.rows(Kind.DONE)] == [1, 1, 3, 3, 6, 6]
+
+
 def test_exponential_service_waits_like_an_mm1() -> None:
     load = 0.5
     quantiles = (np.arange(400) + 0.5) / 400

@@ -171,5 +171,14 @@ def _show_app(profile: app_profile.AppProfile) -> None:
         size = format_size(model.weights_bytes) if model.weights_bytes else "its bytes cannot be counted"
         load = f", loaded in {min(model.load_ms.values()):.3g} ms" if model.load_ms else ""
         console.say(f"model {model.name}: {size}{load}, built in {model.build_ms:.3g} ms")
-    besides = f"; a batch takes {format_duration(profile.overhead)} besides" if profile.overhead else ""
-    console.say(f"{profile.name} on {profile.gpu or 'the CPU'}{besides}")
+    console.say(f"{profile.name} on {profile.gpu or 'the CPU'}{_besides(profile)}")
+
+
+def _besides(profile: app_profile.AppProfile) -> str:
+    """Return what a batch takes besides its function, in words."""
+    if not profile.overhead:
+        return ""
+    (_, busy), *_, (idle, most) = profile.overhead.items()
+    return (
+        f"; a batch takes {format_duration(busy)} besides, {format_duration(most)} after {format_duration(idle)} idle"
+    )

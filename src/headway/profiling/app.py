@@ -12,7 +12,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import product
 from pathlib import Path
 from statistics import median
@@ -68,8 +68,8 @@ class AppProfile:
     models: tuple[ModelWeights, ...]
     by_share: bool = False
     """Whether slices are sevenths of the device."""
-    overhead: int = 0
-    """What a batch takes besides where it is served; 0: not measured."""
+    overhead: Mapping[int, int] = field(default_factory=dict)
+    """What a batch takes besides where it is served, by how long its worker has been idle; empty: not measured."""
 
 
 @dataclass(frozen=True)
@@ -274,7 +274,7 @@ def document(profile: AppProfile) -> store.Document:
     functions = {task.name: _function_table(task) for task in profile.tasks}
     more: store.Document = {"shares": True} if profile.by_share else {}
     if profile.overhead:
-        more["overhead"] = exact_duration(profile.overhead)
+        more["overhead"] = {exact_duration(idle): exact_duration(time) for idle, time in profile.overhead.items()}
     about = {"name": profile.name, "gpu": profile.gpu, "source": source, **more}
     return {**about, "models": models, "functions": functions}
 

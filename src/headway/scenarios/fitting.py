@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from headway.errors import ExperimentError, ProfileError
-from headway.serving.catalogue import Configuration, Function, Model, Profile
+from headway.serving.catalogue import Configuration, Function, Model
 from headway.serving.fleet import FIXED, Fleet, Gpu, Worker, find_slices, reachable_bytes
 from headway.units import counted, format_size
 
@@ -54,7 +54,7 @@ def runnable(function: Function, models: Sequence[Model], fleet: Fleet, where: s
                 f"with {counted(worker.gpu.slices, 'slice')} ({worker.gpu.geometry}), {counted(worker.cpus, 'CPU')} "
                 f"and {format_size(worker.gpu.memory_bytes)}"
             )
-    return replace(function, profile=Profile(kept, function.profile.spread))
+    return replace(function, profile=replace(function.profile, times=kept))
 
 
 def _shares(gpu: Gpu, cell: Configuration) -> bool:

@@ -67,7 +67,9 @@ def run(state: "ServingState", now: int, action: RunBatch) -> None:
     if latency.shared_cpus:
         wanted = cpus + sum(other.cpus for near in state.sharing[index] for other in near.running.values())
         expected = expected * latency.crowded(wanted) // REFERENCE_SPEED_PPM
-    end = batch.end = start + expected
+    if latency.after_idle and not worker.running:
+        batch.waking = latency.waking(index, function, now - worker.busy_until)
+    end = batch.end = start + expected + batch.waking
     worker.running[lease] = batch
     if end > worker.busy_until:
         worker.busy_until = end

@@ -47,6 +47,8 @@ class Profile:
     times: Mapping[str, Mapping[Configuration, int]]
     spread: float = 0.0
     """Standard deviation of the logarithm of what a run takes, about its time here."""
+    after_idle: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    """By type of GPU: what a batch takes more on a worker that was idle, as (for how long at least, how much)."""
 
     def on(self, gpu: str) -> Mapping[Configuration, int]:
         """Return the cells for a type of GPU."""

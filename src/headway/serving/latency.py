@@ -7,7 +7,7 @@ its profile.
 from collections.abc import Mapping, Sequence
 
 from headway.errors import ProfileError
-from headway.serving.catalogue import Catalogue, Configuration
+from headway.serving.catalogue import ANY_GPU, Catalogue, Configuration
 from headway.serving.fleet import FIXED, FREE, Fleet, Gpu, reachable_bytes
 from headway.serving.graph import Graph
 from headway.units import REFERENCE_SPEED_PPM
@@ -37,11 +37,16 @@ class LatencyModel:
         self._gpus = tuple(worker.gpu for worker in fleet.workers)
         self._cells: dict[tuple[Gpu, int], Mapping[Configuration, int]] = {}
         self._batches: dict[tuple[Gpu, int], tuple[int, ...]] = {}
+        self.after_idle: dict[tuple[Gpu, int], tuple[tuple[int, int], ...]] = {}
+        """What a batch takes more on a worker that was idle, where it does: (for how long at least, how much)."""
         self._padded: dict[tuple[int, int, int, int, int], int] = {}
         for gpu in dict.fromkeys(self._gpus):
             for index in range(len(catalogue.functions)):
                 cells = self._cells[gpu, index] = self._held(gpu, index)
                 self._batches[gpu, index] = tuple(sorted({cell.batch for cell in cells}))
+                by_type = catalogue.functions[index].profile.after_idle
+                if steps := by_type.get(gpu.type) or by_type.get(ANY_GPU):
+                    self.after_idle[gpu, index] = steps
         self.base = self._base()
         """By worker and function: the run time of one task at the least configuration."""
         self.version = 0
@@ -123,6 +128,11 @@ class LatencyModel:
             cell = self.cell_of(worker, function, batch, cpus, slices)
             time = self._padded[key] = -1 if cell is None else self.cells(worker, function)[cell]
         return None if time < 0 else time
+
+    def waking(self, worker: int, function: int, idle: int) -> int:
+        """Return what a batch takes more on a worker that has been idle for a time: it slept, its caches are cold."""
+        steps = self.after_idle.get((self._gpus[worker], function), ())
+        return next((more for least, more in reversed(steps) if idle >= least), 0)
 
     def crowded(self, cpus: int) -> int:
         """Return the slow-down where batches of one device want so many CPUs in all, in parts per million."""

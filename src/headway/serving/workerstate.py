@@ -71,6 +71,8 @@ class Batch:
     """Bytes of keys and values that it holds, from when it is loaded."""
     start: int = 0
     """When everything it needs will have arrived."""
+    waking: int = 0
+    """What it takes more because its worker was idle."""
     end: int = 0
     """When it is expected to have ended."""
     loaded: bool = False

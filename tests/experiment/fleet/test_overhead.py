@@ -1,5 +1,6 @@
 """The overhead of a batch is the one with which a simulation takes as long as the requests took."""
 
+import random
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,9 @@ from typing import Any
 import pytest
 
 from headway.experiment.fleet import overhead
+from headway.experiment.fleet.live import live_scene
+from headway.experiment.fleet.overhead import IDLE, Timed
+from headway.formats.serving.settings import ServingExperiment, ServingTable
 from headway.live.serving.server import Server
 from headway.units import MICROSECOND, MILLISECOND
 
@@ -28,19 +32,54 @@ def last(lefts, rights): return lefts
 diamond = hw.graph("diamond", first >> {left, right} >> last)
 """
 TIMES_MS = {"first": 2, "left": 3, "right": 5, "last": 1}
+CELLS = "".join(f"[functions.{name}]\ncells = [[1, 1, 0, {ms}]]\n" for name, ms in TIMES_MS.items())
 
 
-@pytest.mark.parametrize("true", [0, 700 * MICROSECOND, 3 * MILLISECOND])
-def test_a_known_overhead_is_found(true: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "true",
+    [
+        (0, 0, 0, 0),
+        (700 * MICROSECOND,) * 4,
+        (400 * MICROSECOND, 900 * MICROSECOND, 1500 * MICROSECOND, 3 * MILLISECOND),
+    ],
+)
+def test_a_known_overhead_is_found(true: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (app := tmp_path / "app.py").write_text(APP)
-    rows = "".join(f"[functions.{name}]\ncells = [[1, 1, 0, {ms}]]\n" for name, ms in TIMES_MS.items())
-    (profile := tmp_path / "app.profile.toml").write_text(rows)
+    (profile := tmp_path / "app.profile.toml").write_text(CELLS)
+    served = _served(app, profile, true)
 
-    async def taken(server: Server, examples: Mapping[str, Any]) -> list[tuple[str, int]]:
+    async def taken(server: Server, examples: Mapping[str, Any]) -> list[Timed]:
         assert list(examples) == ["diamond"]
-        return [("diamond", 8 * MILLISECOND + 3 * true)] * 4  # both branches at a time: three batches in turn
+        return served
 
     monkeypatch.setattr(overhead, "_latencies", taken)
     found = overhead.overhead_of(app, profile, "cpu")
-    assert abs(found - true) < 20 * MICROSECOND  # inputs take some microseconds on the way
-    assert profile.read_text() == rows
+    assert list(found) == list(IDLE)
+    assert list(found.values()) == pytest.approx(true, abs=100 * MICROSECOND)
+    assert profile.read_text() == CELLS
+
+
+def _served(app: Path, profile: Path, true: tuple[int, ...]) -> list[Timed]:
+    """Return requests that took as long as a simulation with this overhead says; the file is left as it was."""
+    by_idle = ", ".join(f'"{idle}ns" = "{time}ns"' for idle, time in zip(IDLE, true, strict=True))
+    profile.write_text(f"overhead = {{ {by_idle} }}\n{CELLS}")
+    table = ServingTable(scenario=str(app), profile=str(profile), workers=overhead.WORKERS)
+    scene = live_scene(ServingExperiment(serving=table), devices=("cpu",))
+    profile.write_text(CELLS)
+    draw, apart = random.Random(1), 20 * MILLISECOND  # none waits for another
+    asked = [
+        Timed("diamond", length, draw.randrange(IDLE[length], 4 * max(IDLE[length], MILLISECOND)), apart)
+        for length in range(len(IDLE))
+        for _ in range(20)
+    ]
+    for _ in range(3):  # a pause begins with the end of the request before it
+        taken = overhead._simulated(scene, asked)
+        asked = [each._replace(latency=round(latency)) for each, latency in zip(asked, taken, strict=True)]
+    return asked
+
+
+def test_overheads_never_fall_with_a_longer_sleep() -> None:
+    wanted = [5.0, 4.0, 9.0, 8.0]
+    found = overhead._solved(lambda overhead: [1.0 + each for each in overhead], wanted)
+    assert found == sorted(found)
+    assert found[0] == 4

@@ -51,6 +51,35 @@ def test_what_a_file_leaves_out_is_not_known(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", {}),
+        ('"0s"', {}),
+        ('"1ms"', {0: MILLISECOND}),
+        ('{ 16ms = "3ms", 0s = "1ms" }', {0: MILLISECOND, 16 * MILLISECOND: 3 * MILLISECOND}),
+    ],
+)
+def test_the_overhead_is_one_time_or_one_by_idle_time(text: str, found: dict[int, int], tmp_path: Path) -> None:
+    line = f"overhead = {text}\n" if text else ""
+    assert serving_profile.read(file(tmp_path, f"{line}[functions.a]\ncells = [[1, 1, 1, 5]]")).overhead == found
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ('{ 4ms = "1ms" }', 'begins with "0s"'),
+        ('{ 0s = "1ms", 0ms = "2ms" }', "has each time once"),
+        ('{ 0s = "1ms", soon = "2ms" }', "overhead after"),
+        ('{ 0s = "-1ms" }', "must not be negative"),
+        ("[1]", "overhead"),
+    ],
+)
+def test_an_overhead_that_is_none_is_refused(text: str, rule: str, tmp_path: Path) -> None:
+    with pytest.raises(ProfileError, match=rule):
+        serving_profile.read(file(tmp_path, f"overhead = {text}\n[functions.a]\ncells = [[1, 1, 1, 5]]"))
+
+
+@pytest.mark.parametrize(
     ("rows", "rule"),
     [
         ("[]", "cells is empty"),

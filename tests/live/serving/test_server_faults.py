@@ -272,7 +272,7 @@ def test_a_process_that_is_slow_to_end_does_not_stop_the_loop() -> None:
     )
 
     async def body() -> str:
-        process = WorkerProcess(lambda start: None, lambda answer: None, lambda: gone.append("told"), {})  # type: ignore[arg-type, return-value]
+        process = WorkerProcess(lambda start: None, lambda answer: None, lambda: gone.append("told"), {}, None)  # type: ignore[arg-type, return-value]
         process._process = slow
         process.connection_lost(None)
         assert gone == ["killed", "told"]

@@ -1,18 +1,20 @@
 """Measure what a batch takes besides its profile where an application is served: decision, messages, copies of values.
 
-A server answers requests one after the other, so that none waits for another. Between them are pauses, as under load:
-processes that have slept wake up, and functions run with colder caches than in the profiler. The overhead is the one
-with which a simulation of these requests takes as long in the mean as they took.
+A server answers requests one after the other, so that none waits for another. Between them are pauses of different
+lengths: a process that has slept longer takes longer to wake up, and its caches are colder. The overhead, by how long a
+worker has been idle, is the one with which a simulation of these requests takes as long in the mean as they took, after
+pauses of each length.
 """
 
 import asyncio
 import random
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 from headway.errors import ProfileError
 from headway.experiment.domain import StoredRun
@@ -29,17 +31,31 @@ from headway.scenarios.app import read_app
 from headway.serving.request import Request
 from headway.units import MILLISECOND, SECOND
 
-WARM, REQUESTS, WORKERS = 5, 300, 2
-_LONGEST_PAUSE_S = 0.06
+WARM, REQUESTS, WORKERS = 10, 120, 2
+"""Requests that do not count, requests after pauses of each length, workers."""
+IDLE = (0, 4 * MILLISECOND, 16 * MILLISECOND, 64 * MILLISECOND)
+"""Where a length begins: pauses of each length are drawn up to the next one."""
+_LONGEST = 4 * IDLE[-1]
 _PATIENCE_NS = 120 * 10**9
-_PROBE_NS = MILLISECOND
+_PROBE_NS = MILLISECOND // 10
 """The overhead that is tried in simulation, to see by how much longer requests take with it."""
+_ROUNDS = 4
+"""How often all lengths are corrected: a worker is idle for a little longer than a pause, so one moves the next."""
 
 
-def overhead_of(path: Path, profile: Path, device: str) -> int:
-    """Return the overhead of a batch of an application in nanoseconds, served with its profile on a device.
+class Timed(NamedTuple):
+    """A request that was served: its graph, which length its pause had, the pause before it and its latency."""
 
-    ``profile`` is a file without an overhead; one is written into it for a moment.
+    graph: str
+    length: int
+    pause: int
+    latency: int
+
+
+def overhead_of(path: Path, profile: Path, device: str) -> dict[int, int]:
+    """Return the overhead of a batch of an application by idle time of its worker, served with its profile on a device.
+
+    ``profile`` is a file without an overhead; some are written into it for a moment.
     """
     app = read_app(path)
     if not (examples := examples_of(app)):
@@ -52,39 +68,75 @@ def overhead_of(path: Path, profile: Path, device: str) -> int:
         options = Options(app=path.resolve(), folder=Path(folder), devices=devices)
         with served(scene, options) as server:
             taken = asyncio.run(_latencies(server, examples))
-    names = [graph.name for graph in scene.built.catalogue.graphs]
-    numbers = [names.index(graph) for graph, _ in taken]
-    without = _simulated(scene, numbers)
     text = profile.read_text()
-    profile.write_text(f'overhead = "{_PROBE_NS}ns"\n{text}')
-    slope = (_simulated(live_scene(experiment, devices=devices), numbers) - without) / _PROBE_NS
-    profile.write_text(text)
-    return max(0, round((fmean(latency for _, latency in taken) - without) / slope))
+
+    def simulated(overhead: Sequence[int]) -> list[float]:
+        by_idle = ", ".join(f'"{idle}ns" = "{time}ns"' for idle, time in zip(IDLE, overhead, strict=True))
+        profile.write_text(f"overhead = {{ {by_idle} }}\n{text}")
+        return _by_length(taken, _simulated(live_scene(experiment, devices=devices), taken))
+
+    try:
+        return dict(zip(IDLE, _solved(simulated, _by_length(taken, [each.latency for each in taken])), strict=True))
+    finally:
+        profile.write_text(text)
 
 
-async def _latencies(server: Server, examples: Mapping[str, Any]) -> list[tuple[str, int]]:
-    """Return graph and latency of each request in nanoseconds; the first ones of each graph do not count."""
-    found: list[tuple[str, int]] = []
-    draw = random.Random(0)
+def _solved(simulated: Callable[[Sequence[int]], list[float]], wanted: Sequence[float]) -> list[int]:
+    """Return the overheads with which simulated means are the wanted ones; a longer sleep never costs less."""
+    found = [0] * len(wanted)
+    for _ in range(_ROUNDS):
+        for length, mean in enumerate(wanted):
+            without = simulated(found)[length]
+            slope = (simulated(_raised(found, length, _PROBE_NS))[length] - without) / _PROBE_NS
+            if slope > 0:  # else no worker was idle for so long
+                found = _raised(found, length, round((mean - without) / slope))
+    return found
+
+
+def _raised(overhead: Sequence[int], length: int, more: int) -> list[int]:
+    """Return overheads with more for one length: no less than before it, and no more than those behind it."""
+    raised = max(0, *overhead[:length], overhead[length] + more)
+    return [*overhead[:length], raised, *(max(raised, each) for each in overhead[length + 1 :])]
+
+
+async def _latencies(server: Server, examples: Mapping[str, Any]) -> list[Timed]:
+    """Return requests that were served one after the other, after pauses of all lengths in turn."""
+    found: list[Timed] = []
+    draw, ends = random.Random(0), (*IDLE[1:], _LONGEST)
     await server.start()
     try:
-        for graph, value in examples.items():
-            for each in range(WARM + -(-REQUESTS // len(examples))):
-                await asyncio.sleep(draw.uniform(0, _LONGEST_PAUSE_S))
-                begun = server.clock()
-                await server.submit(graph, value, deadline_ns=_PATIENCE_NS)
-                if each >= WARM:
-                    found.append((graph, server.clock() - begun))
+        for each, graph in zip(range(WARM + REQUESTS * len(IDLE)), cycle(examples), strict=False):
+            length = draw.randrange(len(IDLE))
+            pause = round(draw.uniform(IDLE[length], ends[length]))
+            await asyncio.sleep(pause / SECOND)
+            begun = server.clock()
+            await server.submit(graph, examples[graph], deadline_ns=_PATIENCE_NS)
+            if each >= WARM:
+                found.append(Timed(graph, length, pause, server.clock() - begun))
     finally:
         await server.stop()
     return found
 
 
-def _simulated(scene: FleetScene, graphs: Sequence[int]) -> float:
-    """Return the mean latency of requests one after the other in simulation, in nanoseconds."""
-    requests = tuple(Request(each, graph, each * SECOND, 0) for each, graph in enumerate(graphs))
-    alone = replace(scene, requests=requests).simulated()
+def _by_length(taken: Sequence[Timed], latencies: Sequence[float]) -> list[float]:
+    """Return the mean latency of requests after pauses of each length."""
+    groups: list[list[float]] = [[] for _ in IDLE]
+    for request, latency in zip(taken, latencies, strict=True):
+        groups[request.length].append(latency)
+    return [fmean(group) for group in groups]
+
+
+def _simulated(scene: FleetScene, taken: Sequence[Timed]) -> list[float]:
+    """Return the latencies of the same requests after the same pauses in simulation, in nanoseconds."""
+    names = [graph.name for graph in scene.built.catalogue.graphs]
+    usual = _by_length(taken, [each.latency for each in taken])
+    requests, now = [], 0
+    for number, each in enumerate(taken):
+        now += each.pause
+        requests.append(Request(number, names.index(each.graph), now, 0))
+        now += round(usual[each.length])
+    alone = replace(scene, requests=tuple(requests)).simulated()
     assert alone is not None  # it is a server's
     result = play(alone)
     stays = domain_of(alone.experiment).view.stays(StoredRun(Path(), alone, result.tape, True, {}))
-    return fmean(stays.values()) * SECOND
+    return [SECOND * latency for latency in stays.values()]

@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from headway.errors import ExperimentError, InputError, ProfileError
 from headway.formats import toml
 from headway.formats.training.cluster_table import MOST_BYTES
-from headway.formats.training.settings import Span, optional_span
+from headway.formats.training.settings import Span, optional_span, span
 from headway.serving.catalogue import ANY_GPU, Configuration
 from headway.units import MILLISECOND, SECOND, parse_size
 
@@ -93,8 +93,10 @@ class ProfileTable(Struct, kw_only=True, forbid_unknown_fields=True):
     """Where the numbers come from, for a reader."""
     shares: bool = False
     """Whether the slices of cells are sevenths of a GPU's SMs."""
-    overhead: Span = ""
-    """What a batch takes besides its function where it is served: decision, messages, copies of values."""
+    overhead: Span | dict[str, Span] = ""
+    """What a batch takes besides its function where it is served: decision, messages, copies of values. A table: by how
+    long its worker has been idle, at least.
+    """
     host_to_gpu: Size = ""
     """Bytes a second; if left out, computed from the functions' weights and load times."""
     functions: dict[str, dict[str, Any]]
@@ -135,8 +137,22 @@ class ServingProfile:
     host_to_gpu: int | None
     """Bytes a second."""
     models: Mapping[str, Weights] = field_of(default_factory=dict)
-    overhead: int = 0
-    """What each batch takes besides its cell."""
+    overhead: Mapping[int, int] = field_of(default_factory=dict)
+    """What a batch takes besides its cell, by how long its worker has been idle, at least; the first is from 0 on."""
+
+    @property
+    def after_idle(self) -> tuple[tuple[int, int], ...]:
+        """Return what a batch takes more on a worker that was idle: (for how long at least, how much)."""
+        return tuple((idle, time - self.overhead[0]) for idle, time in self.overhead.items() if idle)
+
+    def served(self, function: FunctionProfile) -> dict[Configuration, int]:
+        """Return the cells of a function with what each batch takes besides, also on a worker that was busy."""
+        return {cell: time + self.overhead.get(0, 0) for cell, time in function.cells.items()}
+
+    def spread(self, function: FunctionProfile) -> float:
+        """Return the spread of a function's times as they are served: what a batch takes besides does not vary so."""
+        least = function.cells[min(function.cells)]
+        return function.spread * least / (least + self.overhead.get(0, 0))
 
 
 def read(path: Path) -> ServingProfile:
@@ -152,7 +168,7 @@ def read(path: Path) -> ServingProfile:
             functions[name] = _function(toml.typed(rows, FunctionRows, at), at)
         models = {name: _weights(rows, f"{where}, model {name}") for name, rows in table.models.items()}
         link = size(table.host_to_gpu, f"{where}: host_to_gpu", least=1)
-        overhead = optional_span(table.overhead, f"{where}: overhead") or 0
+        overhead = _overhead(table.overhead, f"{where}: overhead")
     except InputError as problem:
         raise ProfileError(str(problem)) from None
     rate = link or _rate_of([*functions.values(), *models.values()])
@@ -173,6 +189,16 @@ def _function(table: FunctionRows, where: str) -> FunctionProfile:
         size(table.input, f"{where}: input"),
         size(table.output, f"{where}: output"),
     )
+
+
+def _overhead(given: Span | dict[str, Span], where: str) -> dict[int, int]:
+    """Return what a batch takes besides, by idle time of its worker in rising order; empty: nothing."""
+    by_idle = given if isinstance(given, dict) else {"0s": given}
+    parsed = {span(idle, f"{where} after"): optional_span(time, where) or 0 for idle, time in by_idle.items()}
+    found = dict(sorted(parsed.items()))
+    if next(iter(found), 0) or len(found) < len(by_idle):
+        raise ProfileError(f'{where}: begins with "0s", what a batch takes right after another, and has each time once')
+    return found if any(found.values()) else {}
 
 
 def _weights(rows: Mapping[str, Any], where: str) -> Weights:

@@ -38,6 +38,11 @@ _watchers: list[set[str]] = []
 _hooked: list[bool] = []
 
 
+def is_installed(file: str) -> bool:
+    """Return whether a file belongs to Python or an installed library, not to the user."""
+    return os.path.realpath(file).startswith(_INSTALLED)
+
+
 class Origins:
     """What the models of an application come from."""
 
@@ -98,7 +103,7 @@ def _own_modules() -> set[Path]:
     """Return the files of the modules that are loaded and not installed: the user's own."""
     files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
     real = {os.path.realpath(file) for file in files if isinstance(file, str)}
-    return {Path(file) for file in real if not file.startswith(_INSTALLED) and os.path.isfile(file)}
+    return {Path(file) for file in real if not is_installed(file) and os.path.isfile(file)}
 
 
 def _declared(app: Path, model: Model) -> tuple[Path, ...]:

@@ -4,14 +4,15 @@ import asyncio
 import os
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from time import monotonic
 from typing import Protocol, TypeAlias
 
 from headway.live.frames import Frames, framed
+from headway.live.serving.forking import UNKNOWN, ForkedProcess, Template
 from headway.live.serving.messages import ANSWERS, Answer, Hello, Order, Setup, Stop
 
 _QUICK_S = 10.0
@@ -61,14 +62,16 @@ class WorkerProcess(asyncio.Protocol):
         on_answer: Callable[[Answer], None],
         on_gone: Callable[[], None],
         environment: Mapping[str, str],
+        template: Template,
     ) -> None:
         """``setup`` makes the first message of the n-th start; ``on_gone`` is called when it is lost."""
         self._setup = setup
         self._on_answer = on_answer
         self._on_gone = on_gone
-        self._environment = {**os.environ, **environment}
+        self._environment = environment
+        self._template = template
         self._frames = Frames(ANSWERS)
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ForkedProcess | None = None
         self._transport: asyncio.Transport | None = None
         self._began = 0.0
         self._quick_ends = 0
@@ -84,23 +87,20 @@ class WorkerProcess(asyncio.Protocol):
 
     async def start(self) -> None:
         """Start the process and send its first message; ``hello`` is set when it has answered."""
-        ours, theirs = socket.socketpair()
         self.starts += 1
         self._began, self.hello, self._frames = monotonic(), None, Frames(ANSWERS)
-        with theirs:
-            command = [sys.executable, "-m", "headway.live.serving.worker", str(theirs.fileno())]
+        try:
+            await self._template.ready()
+            ours, theirs = socket.socketpair()
             try:
-                self._process = subprocess.Popen(
-                    command,
-                    pass_fds=[theirs.fileno()],
-                    stdin=subprocess.DEVNULL,
-                    env=self._environment,
-                    start_new_session=True,
-                )
+                with theirs:
+                    self._process = self._template.fork(theirs.fileno(), self._environment)
             except OSError:
                 ours.close()
-                self._quick_ends += 1
                 raise
+        except OSError:
+            self._quick_ends += 1
+            raise
         transport, _ = await asyncio.get_running_loop().create_connection(lambda: self, sock=ours)
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
@@ -140,9 +140,7 @@ class WorkerProcess(asyncio.Protocol):
 
     def _runs(self) -> bool:
         """Return whether the process runs; one that has ended is left as it is, so that its number stays its own."""
-        if self._process is None or self._process.returncode is not None:
-            return False
-        return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+        return self._process is not None and self._process.returncode is None and self._process.runs()
 
     async def stop(self, within_s: float = 5.0) -> None:
         """Let the process end by itself; kill it when it does not within a time."""
@@ -165,6 +163,8 @@ class WorkerProcess(asyncio.Protocol):
             if monotonic() > until:
                 return "it cannot be ended"
             await asyncio.sleep(0.005)
+        if status == UNKNOWN:
+            return "nobody knows how"
         return f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
 
 
@@ -178,6 +178,14 @@ Connect: TypeAlias = Callable[
 class Engine:
     """Where workers run."""
 
-    connect: Connect = WorkerProcess
+    connect: Connect
     shares_memory: bool = True
     """Whether values travel in shared memory: all workers are on the machine of the server."""
+    close: Callable[[], None] = lambda: None
+    """Called when all workers have ended."""
+
+
+def local_engine(app: Path) -> Engine:
+    """Return the engine whose workers are processes of this machine, forked from one template."""
+    template = Template(app)
+    return Engine(partial(WorkerProcess, template=template), close=template.stop)

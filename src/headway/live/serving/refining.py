@@ -51,4 +51,4 @@ class Refining:
         """Return what the profile says that a batch takes, whatever was measured since; 0: nothing."""
         gpu, kind = self._state.workers[worker].worker.gpu, self._state.catalogue.functions[batch.function]
         cell = self._state.latency.cell_of(worker, batch.function, len(batch.tasks), batch.cpus, batch.slices)
-        return 0 if cell is None else kind.profile.on(gpu.type).get(cell, 0)
+        return kind.profile.on(gpu.type)[cell] + batch.waking if cell is not None else 0

@@ -28,7 +28,7 @@ from headway.live.serving.fleet import GIVEN_UP, LiveFleet
 from headway.live.serving.messages import NO_LEASE, Answer, Beat, Hello, Rejected, Setup
 from headway.live.serving.options import Options
 from headway.live.serving.payload import Packer, Payload
-from headway.live.serving.process import Connection, Engine
+from headway.live.serving.process import Connection, Engine, local_engine
 from headway.live.serving.refining import Refining
 from headway.live.serving.refusals import retry_after_s, unpacked
 from headway.live.serving.tally import LATE, Tally, answer_of, hung, status_of_workers, too_short, what_is_late
@@ -63,10 +63,9 @@ class Server:
     ) -> None:
         """``policy`` is bound to the state; ``slos``: by graph the deadline of requests that give none, 0 for none.
 
-        ``record`` is told each request, ``log`` what an operator should know. ``engine`` runs the workers, as processes
-        of this machine if it is left out.
+        ``record`` is told each request, ``log`` what an operator should know. ``engine`` runs the workers.
         """
-        self._engine = engine or Engine()
+        self._engine = engine or local_engine(options.app)
         self.state, self.policy, self.tape, self.options = state, policy, tape, options
         self._slos, self._record, self._log = slos or (0,) * len(state.catalogue.graphs), record, log
         self.graphs = tuple(graph.name for graph in state.catalogue.graphs)
@@ -175,6 +174,7 @@ class Server:
 
     async def _stop_workers(self, within_s: float) -> None:
         await asyncio.gather(*(worker.stop(within_s) for worker in self.processes))
+        self._engine.close()
         payload.sweep(self._prefix)
         rmtree(self._host_folder, ignore_errors=True)
 
