@@ -288,7 +288,7 @@ class Plan:
                 break
             region = active[0] if len(active) == 1 else min(active, key=Region.head)
             (time, js), placement, again = region.take(), None, False
-            self._entered = None
+            self._begin_entry()
             kept = self._keeps(region, time, js, hopes)
             if not kept and (time < now or js.id not in hopes):
                 self._reserve(region, time, js)
@@ -362,6 +362,9 @@ class Plan:
             return placement
         self._enter(region, Slot(js, start, start + length, parts, mask_of(parts), self.profile.stands))
         return None
+
+    def _begin_entry(self) -> None:
+        self._entered = None
 
     def _enter(self, region: Region, slot: Slot) -> None:
         self._entered = slot
