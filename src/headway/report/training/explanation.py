@@ -282,8 +282,8 @@ def _forecast(expected: Expected, at: int) -> list[str]:
     if not expected.started:
         if until is None:
             return [f"in none of {expected.draws} continuations within what was looked at"]
-        after = f"{told(None)} from then, after {clock(until // SECOND * SECOND)}"
-        return [f"{after}: in none of {expected.draws} continuations sooner, and none was played further"]
+        waits = f"at {clock(until // SECOND * SECOND)} it waits in all of {expected.draws} continuations"
+        return [f"{told(None)} from then: {waits}, which were played no further"]
     clocked = "" if expected.p50 is None else f", at {clock(expected.p50 // SECOND * SECOND)}"
     rest = f"{_run_times(expected)}, arrivals as of {expected.arrivals:,} before"
     return [
