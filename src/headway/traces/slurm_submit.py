@@ -2,8 +2,8 @@
 
 import polars as pl
 
-from headway.formats.slurm.submit_line import OPTIONS, WRAPPED
-from headway.traces.slurm_terms import LINE, told
+from headway.formats.slurm.submit_line import OPTIONS
+from headway.traces.slurm_terms import LINE, own_part, told
 from headway.units import HOUR
 
 
@@ -11,7 +11,9 @@ def with_reservations(frame: pl.DataFrame) -> pl.DataFrame:
     """Return the rows with the reservation of each submission where accounting does not print it."""
     if "Reservation" in frame.columns or LINE not in frame.columns or frame[LINE].null_count() == frame.height:
         return frame
-    named = frame[LINE].str.replace(WRAPPED, "").str.extract(rf"\s{OPTIONS['reservation']}(?:\s|$)", 1)
+    if not frame[LINE].str.contains("--reservation", literal=True).any():
+        return frame
+    named = own_part(frame[LINE]).str.extract(rf"\s{OPTIONS['reservation']}(?:\s|$)", 1)
     return frame.with_columns(named.alias("Reservation")) if named.null_count() < frame.height else frame
 
 

@@ -17,8 +17,8 @@ from headway.training.terms import AFTER, AFTER_ANY, AFTER_OK, SINGLETON, Clause
 from headway.units import MINUTE
 
 LINE = "SubmitLine"
-_ANY = r"\s-(?:-[bdenlarcw]|[dbLaCwx])"
-"""How options begin that may be among them: most lines have none."""
+_ANY = rf"\s(?:{'|'.join(OPTIONS.values())})(?:\s|$)"
+"""Any of the options: most lines have none."""
 _VALUES = {"dependency": "dependency", "nice": "nice", "licences": "licences", "throttle": "array throttle"}
 _PLAIN_NICE = "100"
 _FINISHED = FATES.index(Fate.FINISHED)
@@ -50,7 +50,13 @@ def _has_lines(frame: pl.DataFrame) -> bool:
 def _likely(lines: pl.Series) -> tuple[pl.Series, pl.Series]:
     """Return which lines may have an option at all, and those without the job's own command."""
     likely = lines.str.contains(_ANY).fill_null(False)
-    return likely, lines.filter(likely).str.replace(WRAPPED, "")
+    return likely, own_part(lines.filter(likely))
+
+
+def own_part(lines: pl.Series) -> pl.Series:
+    """Return commands of submissions without the job's own command; the texts are copied only where one has any."""
+    wrapped = lines.str.contains("--wrap", literal=True)
+    return lines.str.replace(WRAPPED, "") if wrapped.any() else lines
 
 
 def asked(frame: pl.DataFrame, cells: Cells) -> list[pl.Series]:
@@ -80,7 +86,7 @@ def _job_names(frame: pl.DataFrame, cells: Cells) -> pl.Series:
     """Return names of jobs: of their column, else as the command gives them."""
     if cells.has("JobName") or not _has_lines(frame):
         return cells.text("JobName")
-    return frame[LINE].str.replace(WRAPPED, "").str.extract(r"\s(?:--job-name[= ]|-J ?)(\S+)", 1)
+    return own_part(frame[LINE]).str.extract(r"\s(?:--job-name[= ]|-J ?)(\S+)", 1)
 
 
 @dataclass(frozen=True, slots=True)

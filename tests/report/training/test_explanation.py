@@ -241,6 +241,22 @@ def test_where_run_times_come_from_is_said(before: int, estimate: int, told: str
     assert record["run_times_from_trace"] == (before == 3 and not estimate)
 
 
+def test_a_long_wait_is_looked_at_only_so_far_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = [Job(0, i * 30 * SECOND, 60 * SECOND, 4, estimate=60 * SECOND) for i in range(30)]
+    world = World(uniform(1, 4), workload(jobs))
+    tape = drive("fifo", world).tape
+    whole = explain(world.cluster, world.jobs, tape, build("fifo"), 25, 870 * SECOND, draws=5)
+    record = whole.record()["expected_start"]
+    assert (record["started"], record["looked_until_s"]) == (5, None)
+    monkeypatch.setattr("headway.report.training.expected.EFFORT_OF_ONE", 500)
+    short = explain(world.cluster, world.jobs, tape, build("fifo"), 25, 870 * SECOND, draws=5)
+    record = short.record()["expected_start"]
+    assert record["started"] == 0
+    assert record["p50_s"] is None
+    assert 870 <= record["looked_until_s"] < whole.record()["expected_start"]["p10_s"]
+    assert "it waits in all of 5 continuations, which were played no further" in "\n".join(short.lines())
+
+
 @settings(max_examples=25)
 @given(worlds(max_jobs=8), specs(), st.data())
 def test_a_copy_goes_on_as_the_moment_would(world: World, spec: str, data: st.DataObject) -> None:

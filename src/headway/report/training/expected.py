@@ -47,6 +47,8 @@ BLOCK_JOBS = 50
 AT_A_TIME = 100
 MOST_STEPS = 30_000
 """Instants of one continuation."""
+EFFORT_OF_ONE = 2_000_000
+"""What one continuation may cost: a job that waits for weeks is told that it does, and no more."""
 EFFORT_IN_ALL = 4_000_000
 """After so much, live jobs added up over all instants, no further continuation is begun, unless it was asked for."""
 EFFORT_AN_INSTANT = 50
@@ -58,18 +60,20 @@ _FINISHES: dict[str, Any] = {"outcome": Outcome.FINISHES, "outcome_after": 0, "r
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """When a job starts next, in nanoseconds since the run began; None for later than what was looked at, or never."""
+    """When a job starts next, in nanoseconds since the run began; None for later than ``looked_until``, or never."""
 
     p10: int | None
     p50: int | None
     p90: int | None
     draws: int
     started: int
-    """In how many of the continuations it did."""
+    """In how many of the continuations it did, by ``looked_until``."""
     history: int
     """Jobs that had ended, whose run times were drawn from; with too few of them what is announced is taken as true."""
     arrivals: int
     """Earlier arrivals that later ones were drawn from."""
+    looked_until: int | None = None
+    """How far all continuations got in which it did not start; None where each got to its start or to an end."""
     from_trace: bool = False
     """Whether too few had ended, and run times that nobody announced were taken from the trace."""
 
@@ -82,6 +86,7 @@ class Expected:
             "started": self.started,
             "history_jobs": self.history,
             "arrivals_jobs": self.arrivals,
+            "looked_until_s": None if self.looked_until is None else to_seconds(self.looked_until),
             "run_times_from_trace": self.from_trace,
         }
 
@@ -104,6 +109,7 @@ def expected_start(
     arriving = _ArrivalSampler(moment, ledger)
     copies = Copies(moment)
     starts: list[int] = []
+    stops: list[int] = []
     effort = 0
     with no_collection():
         for draw in range(count):
@@ -111,15 +117,17 @@ def expected_start(
                 count = draw
                 break
             random = small_stream(seed, f"expected/{job}/{draw}")
-            start, took = _start(copies.make(), job, lasting.again(random), arriving, random)
+            start, stop, took = _start(copies.make(), job, lasting.again(random), arriving, random)
             effort += took
-            if start is not None:
-                starts.append(start)
+            starts += [] if start is None else [start]
+            stops += [] if stop is None else [stop]
             if progress is not None:
                 progress(draw + 1, count)
-    starts.sort()
+    until = min(stops, default=None)
+    starts = sorted(start for start in starts if until is None or start <= until)  # beyond it not all were looked at
     p10, p50, p90 = (_quantile(starts, count, part) for part in (0.1, 0.5, 0.9))
-    return Expected(p10, p50, p90, count, len(starts), lasting.history, len(arriving.past), lasting.from_trace)
+    history, arrivals = lasting.history, len(arriving.past)
+    return Expected(p10, p50, p90, count, len(starts), history, arrivals, until, lasting.from_trace)
 
 
 def _quantile(ordered: Sequence[int], count: int, part: float) -> int | None:
@@ -130,8 +138,9 @@ def _quantile(ordered: Sequence[int], count: int, part: float) -> int | None:
 
 def _start(
     moment: Moment, job: int, lasting: "WorkDistribution", arriving: "_ArrivalSampler", random: Random
-) -> tuple[int | None, int]:
-    """Return when the job starts in one continuation, and what that took: live jobs added up over all instants."""
+) -> tuple[int | None, int | None, int]:
+    """Return when the job starts in one continuation, when that was broken off before, and what it took: live jobs
+    added up over all instants."""
     executor, state = moment.executor, moment.state
     executor.replace_faults(None, (), cancel=lambda event: isinstance(event, NodeFailed))
     for js in list(state.jobs.values()):
@@ -147,14 +156,16 @@ def _start(
         effort += EFFORT_AN_INSTANT + len(now.jobs)
         if now.to_come - executor.held == 1:  # most continuations end before many have come
             moment.expect([*executor.to_come, *islice(coming, AT_A_TIME)])
-        return job in now.running or job not in now.jobs or steps > MOST_STEPS
+        return job in now.running or job not in now.jobs or steps > MOST_STEPS or effort > EFFORT_OF_ONE
 
     try:
         tape = moment.go_on(until=enough)
     except StalledRunError:
-        return None, effort
+        return None, None, effort
     mine = np.flatnonzero((tape.column("kind") == Kind.START) & (tape.column("subject") == job))
-    return (int(tape.column("time")[mine[0]]) if len(mine) else None), effort
+    if len(mine):
+        return int(tape.column("time")[mine[0]]), None, effort
+    return None, int(tape.column("time")[-1]) if job in state.jobs else None, effort
 
 
 # --- how long jobs last ---------------------------------------------------------------------------------------

@@ -272,11 +272,18 @@ def _afterwards(whole: Ledger, job: int, at: int) -> tuple[int | None, str]:
 def _forecast(expected: Expected, at: int) -> list[str]:
     """Return an interval in words, and what it rests on."""
 
+    until = expected.looked_until
+
     def told(time: int | None) -> str:
-        return "later than was looked at" if time is None else format_duration(time - at)
+        if time is None:
+            return "later than was looked at" if until is None else f"more than {format_duration(until - at)}"
+        return format_duration(time - at)
 
     if not expected.started:
-        return [f"in none of {expected.draws} continuations within what was looked at"]
+        if until is None:
+            return [f"in none of {expected.draws} continuations within what was looked at"]
+        waits = f"at {clock(until // SECOND * SECOND)} it waits in all of {expected.draws} continuations"
+        return [f"{told(None)} from then: {waits}, which were played no further"]
     clocked = "" if expected.p50 is None else f", at {clock(expected.p50 // SECOND * SECOND)}"
     rest = f"{_run_times(expected)}, arrivals as of {expected.arrivals:,} before"
     return [

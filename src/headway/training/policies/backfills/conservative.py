@@ -22,11 +22,11 @@ from headway.errors import ExperimentError
 from headway.training.actions import Action, PreemptJob, StartJob, WakeAt
 from headway.training.feasible import quota_refusal
 from headway.training.jobstate import JobState, Status
-from headway.training.policies.backfills.plan import Plan, reserved
+from headway.training.policies.backfills.before import Slot
+from headway.training.policies.backfills.plan import Plan
 from headway.training.policies.backfills.profile import Parts
 from headway.training.policies.backfills.queue_order import in_order, is_kept_out
-from headway.training.policies.backfills.region import Slot
-from headway.training.policies.backfills.reservation import Future, run_time
+from headway.training.policies.backfills.reservation import Future, reserved, run_time
 from headway.training.policies.backfills.walk import Blocked, walk
 from headway.training.policies.parts import Admission, Backfill, Reservation
 from headway.training.resources import Placement

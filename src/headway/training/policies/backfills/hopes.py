@@ -8,9 +8,10 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping
 
 from headway.training.jobstate import JobState
+from headway.training.policies.backfills.held import NEVER
 from headway.training.policies.backfills.profile import Profile
 from headway.training.policies.backfills.whole_nodes import WholeNodes
-from headway.training.policies.parts import PlacementRule
+from headway.training.policies.parts import Admission, Order, PlacementRule
 from headway.training.policies.placements.pick import equal_nodes, holding
 from headway.training.pool import host_share, members
 from headway.training.queue import Lane
@@ -177,7 +178,8 @@ class Hopes:
         self._seen = state, rule, waiting
         self._profile = profile
         self._shape = waiting.shape
-        self._unplanned: dict[int, set[int]] = {}
+        self.unplanned: dict[int, set[int]] = {}
+        """By region: jobs that are not dealt with yet."""
         self._hopes: dict[Shape, _Hope] = {}
         self.regions: dict[int, int] = {}
         """How many shapes have hope in each region."""
@@ -186,7 +188,7 @@ class Hopes:
         """Look at regions; ``unplanned`` are the jobs that are not planned yet in each."""
         state, rule, waiting = self._seen
         now, profile = self._now, self._profile
-        self._unplanned.update(unplanned)
+        self.unplanned.update(unplanned)
         for shape, lengths in waiting.lengths.items():
             region = waiting.regions[shape[0]]
             if region not in unplanned:
@@ -205,7 +207,7 @@ class Hopes:
     def planned(self, job: int, region: int, nodes: int) -> bool:
         """Take note that a job was dealt with, and that something of these nodes was given to it, now or for later;
         return whether less could start now for it."""
-        unplanned = self._unplanned[region]
+        unplanned = self.unplanned[region]
         unplanned.discard(job)
         own, lost = self._shape[job], []
         for shape, hope in self._hopes.items():
@@ -241,3 +243,18 @@ def mask_of(parts: Iterable[tuple[int, int]]) -> int:
     for node, _ in parts:
         nodes |= 1 << node
     return nodes
+
+
+def may_put_off(state: TrainingState, policy: Admission, waiting: Waiting) -> bool:
+    """Return whether reservations may be made later: jobs start here alone, and each fits somewhere."""
+    pool, ends = state.pool, state.ends.of_rate(0)
+    return (
+        state.speed.constant
+        and state.reserved is None
+        and not (policy.preempts or state.quotas or state.divides)
+        and policy.migration is None
+        and type(policy.order).lane is Order.lane
+        and pool.schedulable == pool.everywhere
+        and not waiting.shares
+        and (ends[-1][0] if ends else 0) + waiting.longest * (state.queue.size + 1) < NEVER
+    )

@@ -6,21 +6,19 @@ only as far as somebody could start now (``hopes.py``): the reservations of the 
 asked for, as of the time at which they were due.
 """
 
-from bisect import bisect_right
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 
 from headway.training.jobstate import JobState
+from headway.training.policies.backfills.before import Before, Slot, following
 from headway.training.policies.backfills.held import NEVER, Held
-from headway.training.policies.backfills.hopes import Hopes, Waiting, length_of, mask_of
+from headway.training.policies.backfills.hopes import Hopes, Waiting, length_of, mask_of, may_put_off
 from headway.training.policies.backfills.profile import Parts, Profile
 from headway.training.policies.backfills.queue_order import in_order, is_kept_out, jobs_of, last_of, versions_of
-from headway.training.policies.backfills.region import Region, Slot
-from headway.training.policies.backfills.reservation import run_time
+from headway.training.policies.backfills.region import Region
+from headway.training.policies.backfills.reservation import reserved, run_time
 from headway.training.policies.backfills.whole_nodes import WholeNodes
-from headway.training.policies.parts import Admission, Order, PlacementRule, Reservation
-from headway.training.policies.placements.pick import gpus_of
-from headway.training.pool import members
+from headway.training.policies.parts import Admission, Reservation
 from headway.training.queue import Entry, Lane
 from headway.training.resources import Placement
 from headway.training.state import TrainingState
@@ -47,6 +45,8 @@ class Plan:
         """How long jobs would have held something whose reservations were put off, and which started before."""
         self._touched = 0
         """Nodes on which jobs have started since all was planned last."""
+        self._entered: Slot | None = None
+        """The reservation that was made last."""
         self._held: Held | None = None
         self._notices = 0
         self._waiting = Waiting()
@@ -79,13 +79,14 @@ class Plan:
             self._finish(region)
 
     def _finish(self, region: Region) -> None:
+        region.before = Before()
         for time, js in region.left():
             self._reserve(region, time, js)
 
     def begun(self, now: int, state: TrainingState, policy: Admission) -> list[Slot]:
         """Return reservations whose time has come, by it and in order; each is returned once."""
         for region in self._regions.values():
-            if region.has_left and now >= (region.due or self._first_end(region)):
+            if region.has_left and now >= region.first_due(self._held):
                 self._finish(region)
         jobs: set[int] = set()
         while self._starts and self._starts[0][0] <= now:
@@ -106,14 +107,15 @@ class Plan:
 
     def started(self, js: JobState) -> Slot | None:
         """Take note of a job that has started; return the reservation that it had."""
-        nodes = mask_of(js.placement)
+        nodes, slot = mask_of(js.placement), self.slots.pop(js.id, None)
         self._touched |= nodes
         self._jobs.discard(js.id)
         self._waiting.started.add(js.id)
         for region in self._regions.values():
             if region.nodes & nodes:
                 region.first_end = min(region.first_end, js.expected_end())
-        return self.slots.pop(js.id, None)
+                region.before.differs |= nodes if slot is None else nodes | slot.nodes
+        return slot
 
     def again(self, slot: Slot) -> None:
         """Return a reservation with the next ones that have begun, too."""
@@ -137,7 +139,7 @@ class Plan:
         self._notices = notices
         changed, self._touched, self._left = held.follow(now, state) | self._touched, 0, {}
         self._waiting.follow(now, state)
-        anew, self._lazy = not self._lazy, self._may_put_off(state, policy)
+        anew, self._lazy = not self._lazy, may_put_off(state, policy, self._waiting)
         if anew or not self._lazy:
             self.slots, self._jobs, self._starts, self._regions = {}, set(), [], {}
             if self._lazy and self.whole_nodes:
@@ -177,7 +179,7 @@ class Plan:
         self._drop(region)
         region.jobs = jobs
         self.profile.reset(nodes & self.profile.changed)
-        region.renew(now)
+        region.renew(now, nodes & changed)
         states = state.jobs
         if jobs:
             self._fresh[nodes] = [states[job] for job in jobs]
@@ -222,7 +224,7 @@ class Plan:
     def _follow_new(self, now: int, state: TrainingState, policy: Admission, depth: int) -> None:
         """Find the jobs that have come since the last plan, which stands."""
         self._waiting.follow(now, state)
-        if self._lazy and not self._may_put_off(state, policy):
+        if self._lazy and not may_put_off(state, policy, self._waiting):
             self.finish()
             self._lazy, self._regions = False, {}
             if isinstance(self.profile, WholeNodes):
@@ -234,7 +236,9 @@ class Plan:
         for nodes in self._regions.keys() - lanes.keys():
             for joined in [joined for joined in lanes if joined & nodes]:  # a new job connects it with another one
                 self._finish(region := self._regions.pop(nodes))
-                self._regions.setdefault(joined, Region(joined)).planned += region.planned
+                whole = self._regions.setdefault(joined, Region(joined))
+                whole.planned += region.planned
+                whole.made = None
         last = last_of(state, depth)
         for nodes, theirs in lanes.items():
             versions = versions_of(state, theirs) if last is None else None
@@ -255,31 +259,6 @@ class Plan:
         region.jobs = [job for _, job in in_order(state, policy, depth)]
         if new := [state.jobs[job] for job in region.jobs if job not in self._jobs]:
             self._fresh[nodes] = new
-
-    def _may_put_off(self, state: TrainingState, policy: Admission) -> bool:
-        """Return whether reservations may be made later: jobs start here alone, and each fits somewhere."""
-        pool, ends = state.pool, state.ends.of_rate(0)
-        return (
-            state.speed.constant
-            and state.reserved is None
-            and not (policy.preempts or state.quotas or state.divides)
-            and policy.migration is None
-            and type(policy.order).lane is Order.lane
-            and pool.schedulable == pool.everywhere
-            and not self._waiting.shares
-            and (ends[-1][0] if ends else 0) + self._waiting.longest * (state.queue.size + 1) < NEVER
-        )
-
-    def _first_end(self, region: Region) -> int:
-        """Return when something of a region next becomes free; one that is late counts as at once."""
-        assert self._held is not None
-        first = region.first_end
-        for node in members(region.nodes):
-            times = self._held.times[node]
-            if (index := bisect_right(times, region.at)) < len(times) and times[index] < first:
-                first = times[index]
-        region.due = max(first if first < NEVER else 0, region.extended + 1)
-        return region.due
 
     # --- job by job -------------------------------------------------------------------------------------------
 
@@ -309,16 +288,20 @@ class Plan:
                 break
             region = active[0] if len(active) == 1 else min(active, key=Region.head)
             (time, js), placement, again = region.take(), None, False
-            if time < now or js.id not in hopes:
+            self._begin_entry()
+            kept = self._keeps(region, time, js, hopes)
+            if not kept and (time < now or js.id not in hopes):
                 self._reserve(region, time, js)
-            elif (placement := self._place_now(region, now, js, policy)) is not None:
+            elif not kept and (placement := self._place_now(region, now, js, policy)) is not None:
                 yield js, placement
                 if len(state.queue.aside) != held_back:  # it has used up a limit
                     held_back = len(state.queue.aside)
                     again = True
                     self._hold_back(now, regions, js, hopes)
-            slot = self.slots.get(js.id)
-            nodes = mask_of(slot.parts if slot is not None else placement or ())
+            slot = self._entered
+            nodes = slot.nodes if slot is not None else mask_of(placement or ())
+            if not kept:
+                region.before.note(slot, nodes)
             again = hopes.planned(js.id, region.nodes, nodes) or again or not region.has_left
 
     def _hold_back(self, now: int, regions: list[Region], started: JobState, hopes: Hopes) -> None:
@@ -335,13 +318,28 @@ class Plan:
             if len(left) < len(waiting):
                 self._drop(region)
                 self.profile.reset(region.nodes & self.profile.changed)
-                region.renew(now)
+                region.renew(now, region.nodes)
                 region.add(now, left)
                 region.leave_out()
                 regions.append(region)
                 jobs = {js.id for js in left}
                 self._jobs |= jobs
                 hopes.add({region.nodes: jobs})
+
+    def _keeps(self, region: Region, now: int, js: JobState, hopes: Hopes) -> bool:
+        """Give a job what follows from its reservation in the plan before; return False where it has to be looked
+        for."""
+        before, profile = region.before, self.profile
+        slot = before.of(js, hopes.unplanned[region.nodes])
+        if slot is None or slot.end - slot.start != self._waiting.length[js.id] or not isinstance(profile, WholeNodes):
+            return False
+        found = following(now, slot, before.differs, profile)
+        if found is None:
+            return False
+        self._enter(region, found)
+        if found is not slot:
+            before.note(found, found.nodes)
+        return True
 
     def _place_now(self, region: Region, now: int, js: JobState, policy: Admission) -> Placement | None:
         """Return where a job starts now; None when its reservation, made here, is for later."""
@@ -362,11 +360,21 @@ class Plan:
             return None
         if start == now and start_now and (placement := reserved(state, js, parts, rule)) is not None:
             return placement
-        self.profile.plan(js, parts, start, start + length)
-        if js.id not in self._left:
-            self.slots[js.id] = Slot(js, start, start + length, parts)
-            heappush(self._starts, (start, js.id))
+        self._enter(region, Slot(js, start, start + length, parts, mask_of(parts), self.profile.stands))
         return None
+
+    def _begin_entry(self) -> None:
+        self._entered = None
+
+    def _enter(self, region: Region, slot: Slot) -> None:
+        self._entered = slot
+        js, start, end, parts, _, _ = slot
+        self.profile.plan(js, parts, start, end)
+        if region.made is not None:
+            region.made.append(slot)
+        if js.id not in self._left:
+            self.slots[js.id] = slot
+            heappush(self._starts, (start, js.id))
 
     def _earliest(self, now: int, js: JobState) -> tuple[int, int, Parts]:
         """Return (start, length, parts) of the earliest reservation. The length depends on the nodes, so the search
@@ -387,14 +395,3 @@ class Plan:
             return self.profile.on_one_node(js, now, length)
         domains = rule.domains(state.pool, js)
         return min((self.profile.on_nodes(js, now, length, domain) for domain in domains), key=lambda found: found[0])
-
-
-def reserved(state: TrainingState, js: JobState, parts: Parts, rule: PlacementRule) -> Placement | None:
-    """Return the placement of a reservation; None when its GPUs are not free."""
-    pool = state.pool
-    open_nodes = pool.schedulable & js.eligible
-    for node, count in parts:
-        if not open_nodes >> node & 1 or pool.free_count[node] < count or not pool.host_fits(js, node, count):
-            return None
-    placement = tuple((node, gpus_of(pool, node, count)) for node, count in parts)
-    return placement if rule.allows(js, placement) else None

@@ -28,6 +28,9 @@ _ALL = 1 << 55
 class Profile:
     """The timelines of all nodes: those of what running jobs hold, less what was reserved since."""
 
+    stands = -1
+    """A start that was found is looked for again by the next plan."""
+
     def __init__(self, held: Held, schedulable: int, whole_nodes: bool = False) -> None:
         """With ``whole_nodes`` a reservation takes all of its nodes: nobody else may use them in its time."""
         self._held = held

@@ -1,21 +1,13 @@
 """The jobs that wait for the nodes of one region, and how far their reservations are made."""
 
+from bisect import bisect_right
 from collections.abc import Container, Hashable, Iterator
-from typing import NamedTuple
 
 from headway.training.jobstate import JobState
-from headway.training.policies.backfills.held import NEVER
-from headway.training.policies.backfills.profile import Parts
+from headway.training.policies.backfills.before import Before, Slot
+from headway.training.policies.backfills.held import NEVER, Held
+from headway.training.pool import members
 from headway.training.queue import Entry
-
-
-class Slot(NamedTuple):
-    """The reservation of a job: time, nodes and GPUs."""
-
-    js: JobState
-    start: int
-    end: int
-    parts: Parts
 
 
 class Region:
@@ -39,11 +31,17 @@ class Region:
         """No reservation that was put off begins before this time; None if that was not looked at yet."""
         self.first_end = NEVER
         """When the first of the jobs is to end that have started since."""
+        self.made: list[Slot] | None = []
+        """Reservations in the order in which they were made; None if not all are known."""
+        self.before = Before()
+        """Those of the plan before."""
         self._times: list[tuple[int, int]] = []
         """(place in ``put_off``, time as of which reservations from there on are to be made)."""
 
-    def renew(self, now: int) -> None:
-        """Begin a new plan."""
+    def renew(self, now: int, changed: int) -> None:
+        """Begin a new plan; on ``changed`` nodes running jobs hold something else than when the last one was made."""
+        self.before = self.before.next(self.nodes, self.made, changed)
+        self.made = []
         self.at, self.first_end, self.planned = now, NEVER, []
         self.put_off, self.next, self._times = [], 0, []
 
@@ -68,6 +66,19 @@ class Region:
         """Return the entry of the next job that is not dealt with."""
         js = self.put_off[self.next]
         return js.key, js.id
+
+    def first_due(self, held: Held | None) -> int:
+        """Return when something next becomes free, before which nothing that was put off begins; what is late counts
+        as at once."""
+        if self.due is None:
+            assert held is not None
+            first = self.first_end
+            for node in members(self.nodes):
+                times = held.times[node]
+                if (index := bisect_right(times, self.at)) < len(times) and times[index] < first:
+                    first = times[index]
+            self.due = max(first if first < NEVER else 0, self.extended + 1)
+        return self.due
 
     def take(self) -> tuple[int, JobState]:
         """Return the next job, which is taken for dealt with, and the time as of which its reservation is to be

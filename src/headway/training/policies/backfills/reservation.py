@@ -10,7 +10,9 @@ from contextlib import contextmanager
 from copy import copy
 
 from headway.training.jobstate import JobState
+from headway.training.policies.backfills.profile import Parts
 from headway.training.policies.parts import PlacementRule
+from headway.training.policies.placements.pick import gpus_of
 from headway.training.pool import Pool
 from headway.training.queue import Key
 from headway.training.reserved import version_of
@@ -56,6 +58,17 @@ def run_time(state: TrainingState, js: JobState, placement: Placement) -> int:
     if not state.speed.constant:
         speed = state.speed.of(js.job, placement, state.arrangement.expects(js, placement))
     return js.debt + js.time_left(speed)
+
+
+def reserved(state: TrainingState, js: JobState, parts: Parts, rule: PlacementRule) -> Placement | None:
+    """Return the placement of a reservation; None when its GPUs are not free."""
+    pool = state.pool
+    open_nodes = pool.schedulable & js.eligible
+    for node, count in parts:
+        if not open_nodes >> node & 1 or pool.free_count[node] < count or not pool.host_fits(js, node, count):
+            return None
+    placement = tuple((node, gpus_of(pool, node, count)) for node, count in parts)
+    return placement if rule.allows(js, placement) else None
 
 
 def copy_of(pool: Pool) -> Pool:

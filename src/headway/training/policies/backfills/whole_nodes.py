@@ -26,6 +26,8 @@ class WholeNodes:
         """(start, end) of reservations, in order."""
         self.changed = 0
         """Nodes, as a bit set, on which something is reserved."""
+        self.stands = NEVER
+        """Of the start that was found last: until then time alone makes no other node the better one."""
 
     # --- changing it ------------------------------------------------------------------------------------------
 
@@ -96,6 +98,7 @@ class WholeNodes:
         first."""
         need, every = js.gpus, self._intervals
         best, where, since = NEVER, -1, None
+        self.stands = NEVER
         for start, node in self._held.in_order(js.eligible, need, js.cpu_milli, js.memory_bytes):
             if start > best:
                 break
@@ -112,7 +115,39 @@ class WholeNodes:
                 since = since or self._since(where, need, now)
                 if (sooner := self._since(node, need, now)) < since:
                     where, since = node, sooner
+        if since is not None:
+            self.stands = since[0]
         return best, ((where, need),)
+
+    def among(self, js: JobState, now: int, length: int, nodes: int, latest: int) -> tuple[int, int]:
+        """Return the earliest start of a job, or of its part for one node, on one of these nodes, and the node, as
+        ``on_one_node`` does; (NEVER, -1) if there is none by ``latest``."""
+        each = js.gpus // js.nodes if js.nodes > 1 else js.gpus
+        cpu_milli, memory_bytes = host_share(js, each)
+        enough, every = self._held.enough, self._intervals
+        best, where, since = latest + 1, -1, None
+        nodes &= js.eligible
+        while nodes:
+            low = nodes & -nodes
+            nodes ^= low
+            node = low.bit_length() - 1
+            if (start := enough(node, each, cpu_milli, memory_bytes)) > best:
+                continue
+            if start < now:
+                start = now
+            for first, last in every[node]:
+                if last > start:
+                    if first >= start + length:
+                        break
+                    start = last
+            if start < best:
+                best, where, since = start, node, None
+            elif start == best and where >= 0:
+                since = since or self._since(where, each, now)
+                if (sooner := self._since(node, each, now)) < since:
+                    where, since = node, sooner
+        self.stands = NEVER if since is None else since[0]
+        return (best, where) if where >= 0 else (NEVER, -1)
 
     def _since(self, node: int, need: int, now: int) -> tuple[int, int]:
         """Return from when on a node has so many GPUs and is not reserved, and the node."""
@@ -121,7 +156,9 @@ class WholeNodes:
     def on_nodes(self, js: JobState, now: int, length: int, domain: int = -1) -> tuple[int, Parts]:
         """Return the earliest start over several nodes of a domain, and the GPUs on each."""
         if js.nodes <= 1:
+            self.stands = -1
             return self.to_profile().on_nodes(js, now, length, domain)
+        self.stands = NEVER
         each = js.gpus // js.nodes
         order = self._held.in_order(js.eligible & domain, each, *host_share(js, each))
         fed, count = 0, len(order)
