@@ -26,6 +26,11 @@ COLUMNS = ("time", "kind", "subject", "lease", "place", "detail", "value")
 SCHEMA = pa.schema([*((name, pa.int64()) for name in COLUMNS), ("note", pa.string())])
 STREAM_NAME = "tape.arrow"
 FINAL_NAME = "tape.parquet"
+EXPERIMENT_NAME = "experiment.toml"
+RESULT_NAME = "result.json"
+"""What lies beside a tape in a run folder: what was run, and the numbers that came out."""
+SCHEMA_VERSION = 2
+"""Of a run folder. It grows when folders written before can no longer be read."""
 BATCH_ROWS = 65_536
 FLUSH_EVERY_S = 1.0
 """What a kill can cost: the steps of the last second."""
@@ -127,7 +132,7 @@ class TapeWriter:
         return self._flushed
 
     def flush(self) -> None:
-        """Turn pending rows into one block, and one batch on disk; rows that the disk refuses (OSError) stay pending."""
+        """Turn pending rows into one block, and one batch on disk; what the disk refuses (OSError) stays pending."""
         if not self._pending:
             return
         block = np.fromiter(self._pending, dtype=np.int64, count=len(self._pending)).reshape(-1, len(COLUMNS))
@@ -146,7 +151,9 @@ class TapeWriter:
 
         For a tape that has no end and must not grow for ever; its rows are not held in memory.
         """
-        assert self._folder is not None and self._stream is not None and not self._keep
+        assert self._folder is not None
+        assert self._stream is not None
+        assert not self._keep
         self.flush()
         fewer = chosen(read(self._folder))
         (draft := self._folder / f"{STREAM_NAME}.part").unlink(missing_ok=True)  # of one that was killed
