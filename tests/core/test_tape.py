@@ -156,7 +156,7 @@ def test_a_tape_without_end_is_thinned_on_disk_and_goes_on(tmp_path: Path) -> No
         writer.append((number, 1, number, 0, 0, 0, 0))
         writer.note(f"row {number}")
     writer.thin(lambda tape: Tape(tape.rows[::2], {row // 2: text for row, text in tape.notes.items() if row % 2 == 0}))
-    assert writer.written == 5
+    assert writer.flushed == 5
     writer.append((10, 1, 10, 0, 0, 0, 0))
     writer.note("row 10")
     writer.flush()

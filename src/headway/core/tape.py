@@ -127,7 +127,7 @@ class TapeWriter:
         self._notes[self._flushed + self.pending - 1] = text
 
     @property
-    def written(self) -> int:
+    def flushed(self) -> int:
         """Return the number of rows that were flushed."""
         return self._flushed
 

@@ -31,7 +31,7 @@ def thinned(tape: Tape) -> Tape:
 
 def _forgotten(rows: npt.NDArray[np.int64], keep: npt.NDArray[np.bool_], most: int) -> npt.NDArray[np.int64]:
     """Return the programs that left first, as many as must go so that no more than ``most`` rows are kept."""
-    left = rows[rows[:, _KIND] == ShareKind.LEFT, _SUBJECT]
+    left: npt.NDArray[np.int64] = rows[rows[:, _KIND] == ShareKind.LEFT, _SUBJECT]
     surplus = int(keep.sum()) - most
     if surplus <= 0 or not len(left):
         return left[:0]

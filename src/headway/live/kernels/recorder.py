@@ -83,8 +83,10 @@ class TapeRecorder(Recorder):
         if not programs and not self._rows:
             return
         self._of_all(dial)
+        lowest = max((program.slot.priority for program in programs.values()), default=0)
         for index, program in programs.items():
-            self._measured(program, dial, index)
+            if program.slot.priority < lowest:  # with nobody below, what is known of it is of before
+                self._measured(program, dial, index)
             self._ruled(program, dial, index)
         if now_ns - self._counted_ns >= every:
             self._counted_ns = now_ns

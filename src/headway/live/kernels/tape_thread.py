@@ -96,8 +96,11 @@ class TapeThread:
         return TapeWriter(self.folder, keep=False)
 
     def _append(self, tape: "TapeWriter", time: int, rows: list[Noted], kernels: list[Kernels]) -> None:
-        for row, note in (*rows, *(row for each in kernels for row in self._delayed(each))):
-            tape.append((time, *(min(number, _LARGEST) for number in row)))  # a client may write anything
+        moment = [*rows, *(row for each in kernels for row in self._delayed(each))]
+        moment.sort(key=lambda noted: noted[0][0] == ShareKind.LEFT)  # nothing follows the end of a program
+        for (kind, subject, *numbers), note in moment:
+            lease, place, detail, value = (min(number, _LARGEST) for number in numbers)  # a client may write anything
+            tape.append((time, kind, subject, lease, place, detail, value))
             if note:
                 tape.note(note)
         if tape.due:
@@ -123,7 +126,7 @@ class TapeThread:
         """Write what is pending; where the disk is full, say so once and try again with the next rows."""
         try:
             tape.flush()
-            if tape.written > MOST_ROWS:
+            if tape.flushed > MOST_ROWS:
                 from headway.kernels.share_thinning import thinned
 
                 tape.thin(thinned)
