@@ -54,8 +54,10 @@ class History:
         points: list[Point] = []
         for seen in list(self._looks)[-looks:]:
             then = seen.get(row["slot"])
-            known = then is not None and then["pid"] == row["pid"] and then["slowdown"] is not None
-            points.append((then["slowdown_low"], then["slowdown"], then["slowdown_high"]) if known else None)
+            if then is None or then["pid"] != row["pid"] or then["slowdown"] is None:
+                points.append(None)
+            else:
+                points.append((then["slowdown_low"], then["slowdown"], then["slowdown_high"]))
         return points
 
     def harvest(self, row: Row, looks: int) -> list[float | None]:

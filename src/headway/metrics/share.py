@@ -182,7 +182,8 @@ def _together(rows: Longs, first: ShareKind, second: ShareKind) -> Longs:
 def _of_rule(tape: Tape, at: Longs, rows: Longs, name: str) -> Longs:
     ruled = rows[:, _KIND] == ShareKind.RULED
     places = [int(rows[here, _PLACE]) for here in np.flatnonzero(ruled) if tape.notes.get(int(at[here])) == name]
-    return rows[ruled & np.isin(rows[:, _PLACE], places)][:, [_TIME, _VALUE]]
+    found: Longs = rows[ruled & np.isin(rows[:, _PLACE], places)][:, [_TIME, _VALUE]]
+    return found
 
 
 def _kernels(tape: Tape, at: Longs, rows: Longs) -> tuple[KernelDelay, ...]:
