@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Noted = tuple[tuple[int, int, int, int, int, int], str]
 """A row of the tape without its time, and its note; empty: none."""
 MOST_ROWS = 400_000
-"""A tape of more rows (some 30 MB) is thinned."""
+"""A tape of more rows (some 40 MB) is thinned."""
 MOST_PENDING = 50_000
 """Rows that are kept while the disk is full."""
 _MOST_QUEUED = 2_000
