@@ -51,6 +51,7 @@ class Shared:
             "HEADWAY_SHARE_ANY_GPU": "1",
             "HEADWAY_PROFILES": str(kept / "profiles"),
             "XDG_CACHE_HOME": str(kept),
+            "XDG_STATE_HOME": str(kept / "state"),
         }
 
     def start(self, *words: str) -> subprocess.Popen[str]:

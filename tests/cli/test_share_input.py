@@ -16,6 +16,7 @@ from headway.live.kernels import gpu as gpus, places
 def _apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(places.FOLDER, str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("HEADWAY_SHARE_LIBRARY", sys.executable)
     monkeypatch.setenv(gpus.ANY_GPU, "1")
 
@@ -55,6 +56,8 @@ def failed(capsys: pytest.CaptureFixture[str], *words: str, group: str = "share"
         (("run", "--linger", "soon", "--", "true"), "--linger 'soon' is not understood"),
         (("run", "--", "no-such-program"), "program 'no-such-program' is not found"),
         (("run", "--", "/etc/passwd"), "program '/etc/passwd' cannot be run: it is not executable"),
+        (("run", "--out", "/", "--", "true"), "--out /: holds files already: choose a new folder"),
+        (("broker", "--out", "/etc/passwd"), "--out /etc/passwd: is a file, not a folder"),
         (("status",), "no broker of GPU 0 runs: headway share run --priority 0 -- COMMAND starts one"),
         (("status", "--every", "0s"), "--every 0s: longer than nothing"),
         (("status", "--json", "--watch"), "--json and --watch do not go together"),

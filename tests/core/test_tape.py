@@ -1,5 +1,7 @@
 """The tape: what is written is read, to the last whole batch after a kill; its digest is of the rows alone."""
 
+import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from headway.core import tape as tapes
 from headway.core.tape import COLUMNS, FINAL_NAME, STREAM_NAME, Row, Tape, TapeWriter, read
 from headway.errors import TapeError
 
@@ -112,3 +115,52 @@ def test_an_empty_run_has_an_empty_tape(tmp_path: Path) -> None:
     tape = write([], folder=tmp_path / "run")
     assert len(tape) == len(read(tmp_path / "run")) == 0
     assert tape.rows.dtype == np.int64
+
+
+def test_rows_that_a_full_disk_refuses_are_written_when_it_has_room_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = TapeWriter(tmp_path / "run", keep=False)
+    writer.append((1, 1, 0, 0, 0, 0, 0))
+    writer.note("kept")
+    writer.flush()
+    real, free = os.write, [100]
+
+    def fills_up(handle: int, data: memoryview) -> int:
+        if not free[0]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        taken = real(handle, data[: free[0]])
+        free[0] -= taken
+        return taken
+
+    writer.append((2, 1, 0, 0, 0, 0, 0))
+    writer.note("refused once")
+    monkeypatch.setattr(tapes.os, "write", fills_up)
+    for _ in range(2):
+        with pytest.raises(OSError, match="No space left"):
+            writer.flush()
+        assert [row.time for row in read(tmp_path / "run")] == [1], "half a batch is undone"
+        free[0] = 10
+    monkeypatch.undo()
+    writer.append((3, 1, 0, 0, 0, 0, 0))
+    writer.flush()
+    again = read(tmp_path / "run")
+    assert [row.time for row in again] == [1, 2, 3]
+    assert writer.close().notes == again.notes == {0: "kept", 1: "refused once"}
+
+
+def test_a_tape_without_end_is_thinned_on_disk_and_goes_on(tmp_path: Path) -> None:
+    writer = TapeWriter(tmp_path / "run", keep=False)
+    (tmp_path / "run" / f"{STREAM_NAME}.part").write_text("of one that was killed while it did this")
+    for number in range(10):
+        writer.append((number, 1, number, 0, 0, 0, 0))
+        writer.note(f"row {number}")
+    writer.thin(lambda tape: Tape(tape.rows[::2], {row // 2: text for row, text in tape.notes.items() if row % 2 == 0}))
+    assert writer.flushed == 5
+    writer.append((10, 1, 10, 0, 0, 0, 0))
+    writer.note("row 10")
+    writer.flush()
+    for tape in (read(tmp_path / "run"), writer.close(), read(tmp_path / "run")):
+        assert tape.column("subject").tolist() == [0, 2, 4, 6, 8, 10]
+        assert tape.notes == {row: f"row {2 * row}" for row in range(6)}
+    assert [path.name for path in (tmp_path / "run").iterdir()] == [FINAL_NAME]

@@ -17,7 +17,7 @@ from headway.cli import console
 from headway.cli.app import app
 from headway.cli.share_wiring import library, part, program_key
 from headway.errors import HeadwayError, ShareError
-from headway.live.kernels import gpu as gpus, launch, places, serve
+from headway.live.kernels import gpu as gpus, launch, places, serve, tape_folders
 from headway.live.kernels.launch import Program
 from headway.live.kernels.mps import MODES, Mps
 from headway.live.kernels.serve import PLAIN, Settings
@@ -55,6 +55,15 @@ FloorFlag = Annotated[
     ),
 ]
 MpsFlag = Annotated[str, typer.Option("--mps", help="Use NVIDIA MPS: auto, on or off.", metavar="auto|on|off")]
+OutFlag = Annotated[
+    str,
+    typer.Option(
+        "--out",
+        help="New folder of the broker's tape, for headway report; none: no tape.",
+        metavar="FOLDER|none",
+        show_default="~/.local/state/headway/share/…",
+    ),
+]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -76,6 +85,7 @@ def run(
     ] = "",
     program: Annotated[str, typer.Option(help="What is learnt of it is kept under this name.", metavar="KEY")] = "",
     timeline: Annotated[str, typer.Option(help="Write its launches for Perfetto.", metavar="FILE.json")] = "",
+    out: OutFlag = "",
 ) -> None:
     """Run a CUDA program with a priority on a GPU that others share.
 
@@ -93,7 +103,8 @@ def run(
             extra=_timelines().environment(Path(timeline)) if timeline else {},
         )
     )
-    settings = Settings(*slo_ppm(slo), floor_ppm(floor), _wish(mps), parse_duration(linger or "10s", what="--linger"))
+    stays = parse_duration(linger or "10s", what="--linger")
+    settings = Settings(*slo_ppm(slo), floor_ppm(floor), _wish(mps), stays, _tape(out))
     device, shim = gpus.usable(gpus.chosen(gpu)), library()
     place = places.checked(places.place_of(device.index))
     with places.using(place):
@@ -122,7 +133,8 @@ def _join(place: places.Place, settings: Settings, given: set[str]) -> Mps | Non
     wishes = [f"--slo=p50={settings.slo_ppm / MILLION}{tail}", f"--floor={settings.floor_ppm / MILLION}"]
     linger = f"--linger={settings.linger_ns}ns"
     command = [sys.executable, "-m", "headway", "share", "broker", f"--gpu={place.gpu}", f"--mps={settings.mps}"]
-    state, started = launch.ensure_broker(place, [*command, *wishes, linger], console.note)
+    out = [f"--out={settings.out}"] if settings.out else []
+    state, started = launch.ensure_broker(place, [*command, *wishes, linger, *out], console.note)
     mode = state["mode"]
     if {"on": "coarse", "off": "mps"}.get(settings.mps) == mode:
         raise ShareError(
@@ -131,6 +143,8 @@ def _join(place: places.Place, settings: Settings, given: set[str]) -> Mps | Non
         )
     if not started and given:
         _tell(place, state, settings, given)
+    if not started and settings.out and settings.out != (there := state.get("tape") or serve.NO_TAPE):
+        console.note(f"headway: the broker of GPU {place.gpu} has its tape at {there}: --out changes nothing")
     mps_state = state.get("mps")
     return Mps(Path(mps_state["pipe"]), Path(mps_state["log"]), owned=False) if mps_state else None
 
@@ -166,15 +180,15 @@ def broker(
     floor: FloorFlag = "",
     mps: MpsFlag = "auto",
     linger: Annotated[str, typer.Option(help="End when nobody was there for so long.", show_default="never")] = "",
+    out: OutFlag = "",
 ) -> None:
     """Be the broker of a GPU, in the foreground: for a service or a container; run starts one by itself.
 
     headway share broker --slo 1.05
     """
     device = gpus.usable(gpus.chosen(gpu))
-    settings = Settings(
-        *slo_ppm(slo), floor_ppm(floor), _wish(mps), parse_duration(linger, what="--linger") if linger else None
-    )
+    stays = parse_duration(linger, what="--linger") if linger else None
+    settings = Settings(*slo_ppm(slo), floor_ppm(floor), _wish(mps), stays, _tape(out))
     told: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda which, frame: told.append(which))
@@ -276,6 +290,11 @@ def _wish(text: str) -> str:
     if text not in MODES:
         raise ShareError(f"--mps {text}: auto, on or off")
     return text
+
+
+def _tape(text: str) -> str:
+    """Return where the tape goes, as the broker is told: a folder that is new, or that there is none."""
+    return text if text in ("", serve.NO_TAPE) else str(tape_folders.checked(Path(text)))
 
 
 def _memory(text: str) -> int:

@@ -1,26 +1,28 @@
 """Define ``headway share status`` and ``doctor``: show the programs that share the GPU, and what the machine lacks."""
 
-import sys
-import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
-from rich.live import Live
+from rich.console import Group
 from rich.table import Column, Table
+from rich.text import Text
 
 from headway.cli import console
 from headway.cli.share import GpuFlag, JsonFlag, place_named, share
+from headway.cli.share_watch import watch as watch_screen
 from headway.cli.share_wiring import library, part
-from headway.errors import HeadwayError, ShareError
+from headway.errors import HeadwayError, ShareError, printable
 from headway.live.kernels.doctor import Check, checks
-from headway.live.kernels.places import Place
 from headway.live.kernels.slot_profiles import SHAPES
 from headway.live.kernels.status import since, snapshot
 from headway.profiling.kernels_summary import readable
+from headway.report.terminal import fitted
 from headway.units import format_duration, parse_duration
 
 _RIGHT = ("prio", "pid", "launches", "waited", "waits", "GPU busy", "harvested", "delay caused", "slow-down")
+_EXPENDABLE = ("by kernel", "waits", "pid", "launches", "delay caused", "waited", "state", "prio")
+"""What a narrow screen does without, in this order."""
 Row = Mapping[str, Any]
 
 
@@ -45,13 +47,15 @@ def status(
     if as_json:
         console.print_json(now)
     elif watch:
-        _watch(place, now, pause)
+        watch_screen(lambda: snapshot(place), _screen, lambda seen: _print(seen, table_of(seen, None)), pause)
     else:
         _print(now, table_of(now, None))
 
 
 def _print(now: Row, table: Table) -> None:
     console.say(*head(now))
+    if now["tape"] and now["clients"]:
+        console.say(f"tape: headway report {now['tape']}")
     if now["clients"]:
         console.out().print(table)
     elif left := len(now.get("left", ())):
@@ -60,21 +64,12 @@ def _print(now: Row, table: Table) -> None:
         console.say("no program has launched anything yet")
 
 
-def _watch(place: Place, now: Row, pause: float) -> None:
-    try:
-        if not sys.stdout.isatty():
-            while True:
-                _print(now, table_of(now, None))
-                time.sleep(pause)
-                now = snapshot(place)
-        before = None
-        with Live(table_of(now, before), console=console.out(), auto_refresh=False) as live:
-            while True:
-                time.sleep(pause)
-                before, now = now, snapshot(place)
-                live.update(table_of(now, before), refresh=True)
-    except KeyboardInterrupt:
-        return
+def _screen(now: Row, before: Row | None, width: int) -> Group:
+    """Return what is watched: the broker and its settings, and as much of the table as fits."""
+    lines = Text("\n".join(printable(line) for line in head(now)), overflow="fold")
+    if not now["clients"]:
+        return Group(lines, Text("no program now"))
+    return Group(lines, fitted(lambda without: table_of(now, before, without), _EXPENDABLE, width)[0])
 
 
 def head(now: Row) -> list[str]:
@@ -93,29 +88,29 @@ def head(now: Row) -> list[str]:
     return lines
 
 
-def table_of(now: Row, before: Row | None) -> Table:
+def table_of(now: Row, before: Row | None, without: Sequence[str] = ()) -> Table:
     """Return one row a program; busy shares since the snapshot before."""
-    columns = [
-        Column(name, justify="right" if name in _RIGHT else "left", overflow="fold")
-        for name in ("name", *_RIGHT, "by kernel", "state")
-    ]
-    table = Table(*columns, box=None, title=None if before is None else " · ".join(head(now)))
+    names = [name for name in ("name", *_RIGHT, "by kernel", "state") if name not in without]
+    table = Table(
+        *(Column(name, justify="right" if name in _RIGHT else "left", overflow="fold") for name in names), box=None
+    )
     earlier = {row["slot"]: row for row in before["clients"]} if before else {}
     for row in sorted(now["clients"], key=lambda each: (each["priority"], each["slot"])):
-        table.add_row(
-            row["name"],
-            str(row["priority"]),
-            str(row["pid"]),
-            f"{row['launches']:,}",
-            f"{row['waited_ms']:,.0f} ms",
-            f"{row['waits']:,}",
-            f"{100 * since(row, earlier.get(row['slot'])):.1f} %",
-            f"{row['harvested_ms']:,.0f} ms",
-            f"{row['delay_ms']:,.1f} ms",
-            _slowdown(row),
-            readable(row["blamed_kernel"])[:40] or "–",
-            _state(row, bool(now["stopping"])),
-        )
+        cells = {
+            "name": row["name"],
+            "prio": str(row["priority"]),
+            "pid": str(row["pid"]),
+            "launches": f"{row['launches']:,}",
+            "waited": f"{row['waited_ms']:,.0f} ms",
+            "waits": f"{row['waits']:,}",
+            "GPU busy": f"{100 * since(row, earlier.get(row['slot'])):.1f} %",
+            "harvested": f"{row['harvested_ms']:,.0f} ms",
+            "delay caused": f"{row['delay_ms']:,.1f} ms",
+            "slow-down": _slowdown(row),
+            "by kernel": readable(row["blamed_kernel"])[:40] or "–",
+            "state": _state(row, bool(now["stopping"])),
+        }
+        table.add_row(*(cells[name] for name in names))
     return table
 
 

@@ -2,11 +2,12 @@
 
 A row is seven integers: time, kind, subject, lease, place, detail, value. Each domain names its kinds and says what
 the columns mean for them. All rows of one time are one step: events first, then actions and refusals.
-Rows are appended to an Arrow stream in batches, readable to the last whole batch after a kill, and
+Rows are appended to an Arrow stream in batches, readable to the last whole batch after a kill or on a full disk, and
 compacted to Parquet when the run closes. The digest covers the rows and nothing else: no wall time, no path.
 """
 
 import hashlib
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import monotonic
@@ -25,6 +26,11 @@ COLUMNS = ("time", "kind", "subject", "lease", "place", "detail", "value")
 SCHEMA = pa.schema([*((name, pa.int64()) for name in COLUMNS), ("note", pa.string())])
 STREAM_NAME = "tape.arrow"
 FINAL_NAME = "tape.parquet"
+EXPERIMENT_NAME = "experiment.toml"
+RESULT_NAME = "result.json"
+"""What lies beside a tape in a run folder: what was run, and the numbers that came out."""
+SCHEMA_VERSION = 2
+"""Of a run folder. It grows when folders written before can no longer be read."""
 BATCH_ROWS = 65_536
 FLUSH_EVERY_S = 1.0
 """What a kill can cost: the steps of the last second."""
@@ -94,16 +100,15 @@ class TapeWriter:
         self._flushed = 0
         self._last_flush = monotonic()
         self._folder = folder
-        self._stream: pa.ipc.RecordBatchStreamWriter | None = None
+        self._stream: _Stream | None = None
         if folder is not None:
             if holds_tape(folder):
                 raise TapeError(f"{folder} already holds a run; choose another folder or remove it")
             try:
                 folder.mkdir(parents=True, exist_ok=True)
-                create(folder / STREAM_NAME).close()
+                self._stream = _Stream(folder / STREAM_NAME)
             except OSError as problem:
                 raise TapeError(f"{folder}: cannot be written ({problem.strerror or problem})") from None
-            self._stream = pa.ipc.new_stream(str(folder / STREAM_NAME), SCHEMA)
 
     @property
     def due(self) -> bool:
@@ -121,20 +126,48 @@ class TapeWriter:
         """Attach a text to the row appended last."""
         self._notes[self._flushed + self.pending - 1] = text
 
+    @property
+    def flushed(self) -> int:
+        """Return the number of rows that were flushed."""
+        return self._flushed
+
     def flush(self) -> None:
-        """Turn pending rows into one block, and one batch on disk."""
+        """Turn pending rows into one block, and one batch on disk; what the disk refuses (OSError) stays pending."""
         if not self._pending:
             return
         block = np.fromiter(self._pending, dtype=np.int64, count=len(self._pending)).reshape(-1, len(COLUMNS))
+        if self._stream is not None:
+            self._stream.append(_batch(block, self._flushed, self._notes))
+            if not self._keep:
+                self._notes.clear()
         self._pending.clear()
         if self._keep:
             self._blocks.append(block)
-        if self._stream is not None:
-            self._stream.write_batch(_batch(block, self._flushed, self._notes))
-            if not self._keep:
-                self._notes.clear()
         self._flushed += len(block)
         self._last_flush = monotonic()
+
+    def thin(self, chosen: "Callable[[Tape], Tape]") -> None:
+        """Replace the rows on disk by those that are chosen of them; the file is whole at every moment. Raises OSError.
+
+        For a tape that has no end and must not grow for ever; its rows are not held in memory.
+        """
+        assert self._folder is not None
+        assert self._stream is not None
+        assert not self._keep
+        self.flush()
+        fewer = chosen(read(self._folder))
+        (draft := self._folder / f"{STREAM_NAME}.part").unlink(missing_ok=True)  # of one that was killed
+        stream = _Stream(draft)
+        try:
+            if len(fewer):
+                stream.append(_batch(fewer.rows, 0, fewer.notes))
+            os.replace(draft, self._folder / STREAM_NAME)
+        except OSError:
+            stream.close()
+            draft.unlink(missing_ok=True)
+            raise
+        self._stream.close()
+        self._stream, self._flushed = stream, len(fewer)
 
     def close(self) -> Tape:
         """Flush, compact to Parquet, and return the tape."""
@@ -154,6 +187,44 @@ class TapeWriter:
             write(tape, self._folder)
             (self._folder / STREAM_NAME).unlink()
         return tape
+
+
+class _Stream:
+    """A file with an Arrow stream, to which whole batches are appended: what the disk takes of half a batch is undone.
+
+    It has no mark at its end, which readers do not need: whoever writes it may be killed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        with create(path) as file:
+            self._handle = os.dup(file.fileno())  # without a buffer: it would keep what the disk refused
+        self._size = 0
+        self._put(SCHEMA.serialize())
+
+    def append(self, batch: pa.RecordBatch) -> None:
+        """Write one batch, or nothing and raise OSError."""
+        self._put(batch.serialize())
+
+    def _put(self, message: pa.Buffer) -> None:
+        rest = memoryview(message)
+        try:
+            while rest:
+                rest = rest[os.write(self._handle, rest) :]
+        except OSError:
+            os.ftruncate(self._handle, self._size)
+            os.lseek(self._handle, self._size, os.SEEK_SET)
+            raise
+        self._size += message.size
+
+    def __del__(self) -> None:
+        if hasattr(self, "_handle"):
+            self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1
 
 
 def write(tape: Tape, folder: Path) -> None:

@@ -6,6 +6,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from headway.core.tape import SCHEMA_VERSION
 from headway.errors import ExperimentError, TapeError
 from headway.experiment import common_flags
 from headway.experiment.domain import Domain
@@ -14,8 +15,6 @@ from headway.experiment.registry import DOMAINS, domain, domain_of
 from headway.formats import toml
 from headway.plugins import SITE
 
-SCHEMA_VERSION = 2
-"""Of a run folder. It grows when folders written before can no longer be read."""
 Named = tuple[str, Any]
 """What a run is called, '' for its policy; and its experiment."""
 

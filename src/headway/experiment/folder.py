@@ -17,10 +17,19 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import msgspec
 import numpy as np
 
-from headway.core.tape import FINAL_NAME, STREAM_NAME, Tape, holds_tape, read as read_tape
+from headway.core.tape import (
+    EXPERIMENT_NAME as EXPERIMENT_NAME,
+    FINAL_NAME,
+    RESULT_NAME as RESULT_NAME,
+    SCHEMA_VERSION as SCHEMA_VERSION,
+    STREAM_NAME,
+    Tape,
+    holds_tape,
+    read as read_tape,
+)
 from headway.errors import ExperimentError, InputError, TapeError
 from headway.experiment.domain import Domain, StoredRun
-from headway.experiment.files import SCHEMA_VERSION as SCHEMA_VERSION, check_version, scale_of
+from headway.experiment.files import check_version, scale_of
 from headway.files import write_whole
 from headway.formats import toml
 
@@ -28,8 +37,6 @@ if TYPE_CHECKING:
     from headway.experiment.domain import Scene
 
 Record = TypeVar("Record")
-EXPERIMENT_NAME = "experiment.toml"
-RESULT_NAME = "result.json"
 QUEUE_NAME = "queue.sqlite"
 """The store of a queue, in its folder; its runs are made from it."""
 WHATIF_NAME = "whatif.json"

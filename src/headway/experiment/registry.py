@@ -12,13 +12,16 @@ DOMAINS = {
     "gpu": "headway.experiment.gpu",
 }
 """Each scale by the name that users say, and the module that has its ``DOMAIN``; imported when it is asked for."""
+RECORDED = {"share": "headway.experiment.share"}
+"""Scales of runs that are only recorded, on real machines; they have no commands of their own."""
 
 
 def domain(name: str) -> Domain:
     """Return the scale of this name."""
-    if name not in DOMAINS:
+    known = {**DOMAINS, **RECORDED}
+    if name not in known:
         raise ExperimentError(unknown_name("scale", name, DOMAINS))
-    scale: Domain = import_module(DOMAINS[name]).DOMAIN
+    scale: Domain = import_module(known[name]).DOMAIN
     return scale
 
 

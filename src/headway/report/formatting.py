@@ -28,6 +28,16 @@ def milliseconds(time: int) -> str:
     return f"{time / 1e6:,.1f} ms" if time >= 100_000 or not time else f"{time / 1000:,.1f} µs"
 
 
+def in_ms(seconds: float | None) -> str:
+    """Return seconds in milliseconds."""
+    return NOTHING if seconds is None else f"{1000 * seconds:,.2f} ms"
+
+
+def times(ratio: float | None) -> str:
+    """Return how many times as long something takes: ``1.050×``."""
+    return NOTHING if ratio is None else f"{ratio:.3f}×"
+
+
 def durations(values: Sequence[float | None]) -> list[str]:
     """Return several times in the unit of the longest, so that they compare at a glance."""
     longest = max((value for value in values if value is not None), default=0.0)

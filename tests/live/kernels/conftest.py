@@ -24,6 +24,7 @@ def _apart(short: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv(places.FOLDER, str(short))
     monkeypatch.setattr(mps, "DEFAULT_PIPE", tmp_path / "usual")
     for name in (ANY_GPU, mps.PIPE, mps.LOG, "CUDA_VISIBLE_DEVICES", "LD_PRELOAD"):

@@ -23,6 +23,7 @@ from headway.live.kernels.block_socket import REMOVED, ProgramsWithoutSlot
 from headway.live.kernels.heartbeat import BEAT_NS, Heartbeat
 from headway.live.kernels.mps import Mps
 from headway.live.kernels.places import Place
+from headway.live.kernels.recorder import Recorder
 from headway.live.kernels.slot_profiles import SlotProfile
 from headway.units import format_duration
 
@@ -40,8 +41,7 @@ FOREIGN_NS = 600 * SECOND
 LEFT_NS = SECOND
 """A client that left keeps its slot until its process is gone, or for this long: its threads may still launch."""
 KEPT_LEFT = 64
-_MOMENT_S = 0.005
-_RECALL_S = 0.3
+_MOMENT_S, _RECALL_S = 0.005, 0.3
 
 
 @dataclass(slots=True)
@@ -75,25 +75,23 @@ class Broker:
         linger_ns: int | None = None,
         facts: dict[str, Any] | None = None,
         say: Callable[[str], None] = lambda line: None,
+        recorder: Recorder | None = None,
     ) -> None:
         self.place, self.block, self.dial, self.mps = place, block, dial, mps
+        self.recorder = recorder or Recorder()
         self.background_store = BackgroundStore(store)
-        self._linger_ns = linger_ns
-        self._facts = facts or {}
-        self._say = say
+        self._linger_ns, self._facts, self._say = linger_ns, facts or {}, say
         self._clients: dict[int, _Client] = {}
         self._written: dict[int, Rules] = {}
         self._claims: dict[int, int] = {}
         self._left: deque[dict[str, Any]] = deque(maxlen=KEPT_LEFT)
         self._leaving: dict[int, _Client] = {}
         self._last_request = (0, 0)
-        self._silent = ""
-        self._socket_problem = ""
+        self._silent = self._socket_problem = ""
         self._programs = ProgramsWithoutSlot()
-        self._published_ns = 0
+        self._published_ns = self._saved_ns = 0
         self._idle_since_ns = time.monotonic_ns()
         self._saved: dict[tuple[str, str], int] = {}
-        self._saved_ns = 0
         self._recall()
         self.stopping = ""
         """"drain" or "kill" once the broker was asked to stop."""
@@ -127,6 +125,7 @@ class Broker:
         if now_ns - self._published_ns >= PUBLISH_NS:
             self._restore_socket()
             self._publish(now_ns)
+        self.recorder.turn(now_ns, self.dial, self._clients)
         if now_ns - self._saved_ns >= SAVE_NS:
             self._saved_ns = now_ns
             self._keep_learnt()
@@ -245,6 +244,7 @@ class Broker:
     def _record_end(self, index: int, slot: Slot, how: str) -> None:
         """Save what a client learnt, and forget the client; ``how``: "left" or "died"."""
         self.background_store.save(slot)
+        self.recorder.ended(index, slot, how)
         launches = slot.ledger.kernels + slot.ledger.graphs
         name = slot_profiles.text(slot.name)
         self._say(f"{name} (process {slot.owner}) {how} after {launches:,} launches")
@@ -387,6 +387,7 @@ class Broker:
             for index in list(self._clients):
                 self.background_store.save(self.block.slots[index])
             self._keep_learnt()
+            self.recorder.close(time.monotonic_ns(), self.dial, self._clients)
             for line in self.background_store.close():
                 self._say(line)
 

@@ -3,24 +3,28 @@
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from headway import __version__
 from headway.errors import ShareError
 from headway.kernels.dial import Dial
 from headway.kernels.slowdown import MILLION
-from headway.live.kernels import gpu as gpus, mps as mps_, places, processes
+from headway.live.kernels import gpu as gpus, mps as mps_, places, processes, tape_folders
 from headway.live.kernels.background_store import Store
 from headway.live.kernels.block import SharedBlock
 from headway.live.kernels.broker import Broker
 from headway.live.kernels.gpu import Gpu
 from headway.live.kernels.mps import Mps
 from headway.live.kernels.places import Place
+from headway.live.kernels.recorder import Recorder, TapeRecorder
 from headway.live.kernels.status import snapshot
 
 PLAIN = Dial()
 """The dial with its defaults."""
+NO_TAPE = "none"
 Say = Callable[[str], None]
 _TURN_S = 0.05
 _GRACE_S = 5.0
@@ -38,6 +42,8 @@ class Settings:
     floor_ppm: int = PLAIN.floor_ppm
     mps: str = "auto"
     linger_ns: int | None = None
+    out: str = ""
+    """The folder of its tape; empty: the usual place; "none": there is no tape."""
 
 
 def serve(
@@ -65,7 +71,7 @@ def serve(
         say(line)
         now = time.monotonic_ns()
         block = SharedBlock.create(place.block, gpus.multiprocessors(gpu), now)
-        facts = {
+        facts: dict[str, Any] = {
             "pid": os.getpid(),
             "version": __version__,
             "gpu": gpu.index,
@@ -77,7 +83,12 @@ def serve(
             "started_s": round(time.time(), 3),
         }
         dial = Dial(settings.slo_ppm, settings.slo99_ppm, settings.floor_ppm, mps=mps is not None)
-        broker = Broker(place, block, dial, store=store, mps=mps, linger_ns=settings.linger_ns, facts=facts, say=say)
+        recorder = _recorder(settings, block, facts, now, say)
+        facts["tape"] = str(recorder.folder or "")
+        linger = settings.linger_ns
+        broker = Broker(
+            place, block, dial, store=store, mps=mps, linger_ns=linger, facts=facts, say=say, recorder=recorder
+        )
         aim = dial.slo_ppm / MILLION
         say(f"broker of GPU {gpu.index} ({gpu.name}), process {os.getpid()}, slow-down aimed at {aim:g}×")
         try:
@@ -93,6 +104,17 @@ def serve(
             if handle is not None:
                 os.close(handle)
     say("stopped")
+
+
+def _recorder(settings: Settings, block: SharedBlock, facts: Mapping[str, Any], begun_ns: int, say: Say) -> Recorder:
+    """Return what writes the tape."""
+    if settings.out == NO_TAPE:
+        return Recorder()
+    folder = Path(settings.out) if settings.out else tape_folders.usual(facts["gpu"], facts["started_s"])
+    told = ("gpu", "gpu_name", "driver", "mode", "version")
+    began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(facts["started_s"]))
+    about = {"began": began, **{name: facts[name] for name in told}}
+    return TapeRecorder(folder, block, about, begun_ns, say)
 
 
 def _say_first(broker: Broker, now_ns: int) -> None:

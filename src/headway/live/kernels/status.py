@@ -58,6 +58,7 @@ def snapshot(place: Place) -> Row:
             "floor": state.get("floor_ppm", 0) / MILLION,
             "block": str(place.block),
             "log": str(place.log),
+            "tape": state.get("tape", ""),
             "clients": [
                 _row(index, block.slots[index], state, now)
                 for index in range(SLOTS)

@@ -17,7 +17,7 @@ from headway.kernels.device import Device
 from headway.kernels.program import Client
 from headway.profiling.kernels_summary import readable
 from headway.report import figures, sections
-from headway.report.formatting import percent, plain
+from headway.report.formatting import in_ms, percent, plain, times
 from headway.report.kernels.history import ProgramHistory, program_histories
 from headway.report.names import cut_distinct, shortened
 from headway.report.page import assembled
@@ -184,14 +184,14 @@ class _Page:
             sections.row(
                 name,
                 (
-                    _times(row["slowdown_p50"]),
-                    _times(row["slowdown_p99"]),
-                    _ms(row["latency_p50_s"]),
-                    _ms(row["latency_p99_s"]),
+                    times(row["slowdown_p50"]),
+                    times(row["slowdown_p99"]),
+                    in_ms(row["latency_p50_s"]),
+                    in_ms(row["latency_p99_s"]),
                     percent(row["low_share"]),
                     percent(row["busy_share"]),
-                    _ms(row["gated_s"]),
-                    _ms(row["held_up_s"]),
+                    in_ms(row["gated_s"]),
+                    in_ms(row["held_up_s"]),
                 ),
             )
             for name, row in zip(tagged, (run.row for run in self.runs), strict=True)
@@ -206,11 +206,11 @@ class _Page:
                 (
                     str(client["priority"]),
                     f"{client['requests']:,}",
-                    _times(client["slowdown_p50"]),
-                    _times(client["slowdown_p99"]),
+                    times(client["slowdown_p50"]),
+                    times(client["slowdown_p99"]),
                     percent(client["throughput_share"]),
-                    _ms(client["gated_s"]),
-                    _ms(client["held_up_s"]),
+                    in_ms(client["gated_s"]),
+                    in_ms(client["held_up_s"]),
                 ),
             )
             for client in run.row["clients"]
@@ -222,7 +222,7 @@ class _Page:
         rows = [
             sections.row(
                 plain(client["client"]),
-                (plain(cause["client"]), escape(readable(cause["kernel"])), _ms(cause["delay_s"])),
+                (plain(cause["client"]), escape(readable(cause["kernel"])), in_ms(cause["delay_s"])),
             )
             for client in run.row["clients"]
             for cause in client["held_up_by"]
@@ -230,11 +230,3 @@ class _Page:
         if not rows:
             return "<p>Nobody waited for another.</p>"
         return sections.table(("program", "waited behind", "kernel", "in all"), rows)
-
-
-def _times(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}×"
-
-
-def _ms(value: float | None) -> str:
-    return "–" if value is None else f"{1000 * value:,.2f} ms"
