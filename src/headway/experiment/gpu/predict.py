@@ -9,11 +9,11 @@ from typing import Any
 
 from headway.errors import ExperimentError, InputError, unknown_name
 from headway.experiment.answer import Answer
-from headway.experiment.domain import Tell
-from headway.experiment.gpu.scene import (
+from headway.experiment.gpu.setting import (
     LOW_PRIORITY,
     SETTLE,
     Setting,
+    Tell,
     check_seconds,
     clients_of,
     compare,
