@@ -6,7 +6,11 @@ between the end of that wait and the beginning of the next request is its think 
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
+
+import numpy as np
+from numpy.random import Generator
 
 from headway.errors import ExperimentError
 from headway.kernels.kernel import Kernel
@@ -73,6 +77,23 @@ def on_idle_cpu(program: Program, slower_ppm: int, until: int) -> Program:
         launches.append(launch._replace(gap=launch.gap + slow * slower_ppm // MILLION))
         spent = 0 if launch.waits else spent + launch.gap
     return replace(program, launches=tuple(launches))
+
+
+def on_real_cpu(program: Program, draw: Generator, request: float, launch: float, launches: int) -> Program:
+    """Return the program with its requests again and again, each with other CPU times, until it has so many launches.
+
+    A request is slower or faster as a whole, and each of its launches for itself: ``request`` and ``launch`` are the
+    standard deviations of the logarithms. A recording holds a few requests; repeated as they are, a kernel that just
+    does not fit into them would never fit.
+    """
+    varied: list[Launch] = []
+    edges = [*program.request_starts, len(program.launches)]
+    for _ in range(max(1, round(launches / len(program.launches)))):
+        for first, last in pairwise(edges):
+            factors = np.exp(draw.normal(0, request) + draw.normal(0, launch, last - first)).tolist()
+            part = program.launches[first:last]
+            varied += [each._replace(gap=max(1, round(each.gap * by))) for each, by in zip(part, factors, strict=True)]
+    return replace(program, launches=tuple(varied))
 
 
 @dataclass(frozen=True)

@@ -47,14 +47,15 @@ PATIENCE = 4_000
 class _Gate(Account):
     """The gate of one client, as its shim has it: its account, its work in flight, and when it is checked next."""
 
-    __slots__ = ("asleep", "flight", "look_at", "seen", "told")
+    __slots__ = ("asleep", "flight", "look_at", "seen", "steps", "told")
 
     def __init__(self) -> None:
         super().__init__()
         self.flight = Flight()
         self.look_at = self.seen = self.asleep = -1
         """Time of the next check if nothing happens; the last change seen; until when the thread sleeps."""
-        self.told = 0
+        self.told = self.steps = 0
+        """When its work in flight ends, as published; how many of the client's steps the dial has read."""
 
 
 class Headway(KernelsPolicy):
@@ -92,7 +93,7 @@ class Headway(KernelsPolicy):
         """Call the dial when it is time; then check the gate of each waiting client that is due."""
         if now >= self._beat:
             self._beat = now + BEAT_NS
-            self._rules = self.dial.rules(now, [_seen(client) for client in state.clients if not client.left])
+            self._rules = self.dial.rules(now, [self._seen(client) for client in state.clients if not client.left])
             self._terms = {client: _terms(rules) for client, rules in self._rules.items()}
             for gate in self._gates:
                 gate.look_at = now
@@ -121,6 +122,12 @@ class Headway(KernelsPolicy):
         if earliest and (earliest < self._wake or self._wake <= now):
             self._wake = earliest
             yield WakeAt(earliest)
+
+    def _seen(self, client: ClientState) -> Seen:
+        """Return what the dial reads of a client, as the broker reads it: its whole steps among them."""
+        gate = self._gates[client.id]
+        steps, gate.steps = client.whole[gate.steps :], len(client.whole)
+        return Seen(client.id, client.priority, epochs=client.epoch, filled_ns=gate.told, steps=steps)
 
     def _look(self, now: int, state: KernelsState, client: ClientState, gate: _Gate) -> Look:
         rules = self._rules.get(client.id) or Rules()
@@ -268,7 +275,3 @@ def _grown(lacks: int, rate_ppm: int, possible: bool) -> int:
 
 def _terms(rules: Rules) -> Terms:
     return tame(Terms(rules.credit_ppm, rules.credit_cap_ns, rules.floor_ppm))
-
-
-def _seen(client: ClientState) -> Seen:
-    return Seen(client.id, client.priority, client.actual, client.alone, epochs=client.epoch, filled_ns=client.busy)
