@@ -5,21 +5,21 @@ import numpy as np
 from headway.kernels.device import Device
 from headway.kernels.expected import ANY, learn
 from headway.kernels.kernel import Kernel
-from headway.kernels.program import Client, Launch, Program, on_real_cpu
+from headway.kernels.program import Client, Launch, Normal, Program, on_real_cpu
 
 KERNELS = (Kernel("a", 1), Kernel("b", 1))
 
 
+def normal() -> Normal:
+    draw = np.random.default_rng(1)
+    return lambda spread: float(draw.normal(0, spread))
+
+
 def test_a_step_is_known_by_its_place() -> None:
-    launches = (
-        Launch(0, 10_000, 1000),
-        Launch(0, 50_000, 1000),
-        Launch(0, 90_000, 1000),
-        Launch(1, 20_000, 1000, True),
-    )
+    gaps = (10_000, 50_000, 90_000, 20_000)
+    launches = tuple(Launch(int(at == 3), gap, 1000, at == 3) for at, gap in enumerate(gaps))
     known = learn(Client("c", Program("p", KERNELS, launches)), Device())
-    gaps = [known.step(place, 0, 0).gap for place in (1, 2)]
-    assert gaps == [90_000, 20_000]
+    assert [known.step(place, 0, 0).gap for place in (1, 2)] == [90_000, 20_000]
     assert known.step(1, 0, 0).slack > known.step(2, 0, 0).slack > 0
     # At a place that was never seen, by the two kernels alone.
     assert known.step(7, 0, 0) == known.steps[ANY, 0, 0]
@@ -41,7 +41,7 @@ def test_requests_of_the_same_kernels_are_alike() -> None:
 
 def test_drawn_cpu_times_are_around_the_recorded_ones() -> None:
     program = Program("p", KERNELS, (Launch(0, 10_000, 1000), Launch(1, 20_000, 2000, True)))
-    drawn = on_real_cpu(program, np.random.default_rng(1), 0.2, 0.1, 2000)
+    drawn = on_real_cpu(program, normal(), 0.2, 0.1, 2000)
     assert len(drawn.launches) == 2000
     assert [launch._replace(gap=1) for launch in drawn.launches] == [
         launch._replace(gap=1) for launch in program.launches * 1000
@@ -51,5 +51,5 @@ def test_drawn_cpu_times_are_around_the_recorded_ones() -> None:
     assert abs(np.median(first)) < 0.03
     assert abs(first.std() - np.hypot(0.2, 0.1)) < 0.02
     assert np.corrcoef(first, second)[0, 1] > 0.7  # a request is slow as a whole
-    again = on_real_cpu(program, np.random.default_rng(1), 0.2, 0.1, 2000)
+    again = on_real_cpu(program, normal(), 0.2, 0.1, 2000)
     assert again == drawn

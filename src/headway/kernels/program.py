@@ -4,18 +4,19 @@ A request is a sequence of launches up to and including the one after which the 
 between the end of that wait and the beginning of the next request is its think time.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from math import exp
 from typing import NamedTuple
-
-import numpy as np
-from numpy.random import Generator
 
 from headway.errors import ExperimentError
 from headway.kernels.kernel import Kernel
 
 PRIORITIES = 10
+Normal = Callable[[float], float]
+"""Draws from a normal distribution around 0 with this standard deviation."""
 MILLION = 1_000_000
 
 
@@ -79,7 +80,7 @@ def on_idle_cpu(program: Program, slower_ppm: int, until: int) -> Program:
     return replace(program, launches=tuple(launches))
 
 
-def on_real_cpu(program: Program, draw: Generator, request: float, launch: float, launches: int) -> Program:
+def on_real_cpu(program: Program, draw: Normal, request: float, launch: float, launches: int) -> Program:
     """Return the program with its requests again and again, each with other CPU times, until it has so many launches.
 
     A request is slower or faster as a whole, and each of its launches for itself: ``request`` and ``launch`` are the
@@ -90,9 +91,9 @@ def on_real_cpu(program: Program, draw: Generator, request: float, launch: float
     edges = [*program.request_starts, len(program.launches)]
     for _ in range(max(1, round(launches / len(program.launches)))):
         for first, last in pairwise(edges):
-            factors = np.exp(draw.normal(0, request) + draw.normal(0, launch, last - first)).tolist()
-            part = program.launches[first:last]
-            varied += [each._replace(gap=max(1, round(each.gap * by))) for each, by in zip(part, factors, strict=True)]
+            slow = draw(request)
+            for each in program.launches[first:last]:
+                varied.append(each._replace(gap=max(1, round(each.gap * exp(slow + draw(launch))))))
     return replace(program, launches=tuple(varied))
 
 

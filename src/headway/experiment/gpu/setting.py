@@ -121,7 +121,11 @@ def clients_of(setting: Setting, sources: Mapping[str, Source] | None = None) ->
 
 def on_real_cpus(clients: tuple[Client, ...], seed: int) -> tuple[Client, ...]:
     """Return the clients with CPU times that vary from request to request and from launch to launch."""
-    draw = stream(seed, "kernels cpu")
+    source = stream(seed, "kernels cpu")
+
+    def draw(spread: float) -> float:
+        return float(source.normal(0, spread))
+
     made = [on_real_cpu(client.program, draw, REQUEST_SPREAD, LAUNCH_SPREAD, VARIED_LAUNCHES) for client in clients]
     return tuple(replace(client, program=program) for client, program in zip(clients, made, strict=True))
 
