@@ -33,10 +33,12 @@ def test_a_kernel_of_very_different_times_is_known_by_its_place() -> None:
     assert known.lasts_at(5, 0, 0) == 9000  # nothing is known there: it counts as its longest
 
 
-def test_requests_of_the_same_kernels_are_alike() -> None:
-    one, other = (Launch(0, 1000, 1000), Launch(1, 1000, 1000, True)), (Launch(1, 1000, 1000, True),)
-    known = learn(Client("c", Program("p", KERNELS, one + other + one)), Device())
-    assert known.requests == ((2, 0), (1, 1), (2, 0))
+def test_the_time_of_each_request_alone_is_known() -> None:
+    requests = (Launch(0, 1000, 1000), Launch(1, 1000, 1000, True), Launch(1, 1000, 5000, True))
+    device = Device(latency=10, follow=1, wait=100)
+    known = learn(Client("c", Program("p", KERNELS, requests)), device)
+    # The second launch comes 1,000 later, runs from 1,010 to 2,011; the wait takes another 100.
+    assert known.took == (2111, 5110)
 
 
 def test_drawn_cpu_times_are_around_the_recorded_ones() -> None:

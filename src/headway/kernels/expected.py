@@ -7,13 +7,12 @@ since the last wait, the kernel and the one before it; where that place is new, 
 
 from collections import defaultdict
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import NamedTuple
 
 from headway.kernels.alone import Moment, moments
 from headway.kernels.device import MILLION, Device
 from headway.kernels.kernel import GRAPH
-from headway.kernels.program import Client, Program
+from headway.kernels.program import Client
 
 FIRST = -1
 """The kernel before the first one."""
@@ -53,8 +52,8 @@ class Expected:
     steps: dict[tuple[int, int, int], Step]
     here: dict[tuple[int, int, int], int]
     """Mean duration at a place, of kernels whose time depends on it."""
-    requests: tuple[tuple[int, int], ...]
-    """How many launches each request has, and its kind: requests of the same kernels in the same order are alike."""
+    took: tuple[int, ...]
+    """The time of each request alone: from its first launch to the end of the wait that closes it."""
 
     def step(self, place: int, before: int, kernel: int) -> Step:
         """Return what follows ``kernel`` after ``before``, as the launch of this number since the last wait."""
@@ -75,14 +74,18 @@ def learn(client: Client, device: Device) -> Expected:
     durations: dict[int, list[int]] = defaultdict(list)
     there: dict[tuple[int, int, int], list[int]] = defaultdict(list)
     steps: dict[tuple[int, int, int], list[Step]] = defaultdict(list)
+    took, began = [], 0
     before, place = FIRST, 0
     for moment, following in zip(played, [*played[1:], None], strict=True):
         launch = once.launch(moment.number)
         durations[launch.kernel].append(launch.duration)
         step = _step(once, device, moment, following, slack[moment.number])
+        began = began if place else moment.launched
         for where in (place, ANY) if place < PLACES else (ANY,):
             steps[where, before, launch.kernel].append(step)
             there[where, before, launch.kernel].append(launch.duration)
+        if launch.waits:
+            took.append(moment.free - began)
         before, place = launch.kernel, 0 if launch.waits else place + 1
     first = once.launch(0).kernel
     for table in (steps, there):  # it starts over
@@ -95,16 +98,8 @@ def learn(client: Client, device: Device) -> Expected:
         tuple(GRAPH_PARTS if kernel.kind == GRAPH else device.waves(kernel) for kernel in program.kernels),
         {key: _mean(samples) for key, samples in steps.items()},
         {key: sum(each) // len(each) for key, each in there.items() if key[2] in varied and key[0] != ANY},
-        _kinds(program),
+        tuple(took),
     )
-
-
-def _kinds(program: Program) -> tuple[tuple[int, int], ...]:
-    """Return the number of launches and the kind of each request: the first one with the same kernels."""
-    first: dict[tuple[int, ...], int] = {}
-    edges = [*program.request_starts, len(program.launches)]
-    kernels = [tuple(launch.kernel for launch in program.launches[a:b]) for a, b in pairwise(edges)]
-    return tuple((len(each), first.setdefault(each, at)) for at, each in enumerate(kernels))
 
 
 def _varies(durations: list[int]) -> bool:

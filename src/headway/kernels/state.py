@@ -23,7 +23,6 @@ from headway.kernels.events import (
 from headway.kernels.expected import FIRST, UNKNOWN, Expected, learn
 from headway.kernels.program import Client
 from headway.kernels.rows import Kind
-from headway.kernels.slowdown import Step
 
 NOTHING = -1
 
@@ -55,8 +54,8 @@ class ClientState:
         """Time spent at the gate."""
         self.served_at = 0
         self.held_up = 0
-        self.whole: list[Step] = []
-        """Its whole steps, as the shim records them: each from the first launch to the end of the wait after it."""
+        self.whole: list[tuple[int, int]] = []
+        """Its whole steps, from the first launch to the end of the wait after it: the time of each, and that alone."""
         self.fill = 0
         """How long the kernel that its thread waits with is expected to take; valid only while it waits."""
         self.kernel = FIRST
@@ -138,8 +137,7 @@ class KernelsState:
             client = self.clients[event.client]
             self.changes += 1
             client.epoch += 1
-            launches, kind = client.expected.requests[event.request]
-            client.whole.append(Step(client.began, now, launches, kind))
+            client.whole.append((now - client.began, client.expected.took[event.request]))
             client.next = now + client.step.think
             following = client.client.launch(client.launched).kernel
             client.slack = client.expected.step(0, client.kernel, following).slack  # of the request to come

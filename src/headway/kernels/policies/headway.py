@@ -6,7 +6,8 @@ reflex (``kernels/reflex.py``) decides whether a waiting kernel is launched. Bot
 A kernel that waits is checked again when the shim's polling could find a change.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from statistics import median
 
 from headway.errors import ExperimentError
 from headway.kernels.account import Account, Terms, comes_first, tame
@@ -32,6 +33,9 @@ from headway.kernels.state import ClientState, KernelsState
 
 BEAT_NS = 8_000_000
 """Interval of the dial, as in the broker."""
+WHILE_NS = 100_000_000
+"""The dial is told of steps of so much time together: about what it compares with one hold."""
+LEAST_STEPS = 4
 NEVER = 1 << 62
 NAP_NS = 1_000_000
 BELIEVED_NS = 1_000_000_000
@@ -47,15 +51,38 @@ PATIENCE = 4_000
 class _Gate(Account):
     """The gate of one client, as its shim has it: its account, its work in flight, and when it is checked next."""
 
-    __slots__ = ("asleep", "flight", "look_at", "seen", "steps", "told")
+    __slots__ = ("asleep", "flight", "look_at", "seen", "told")
 
     def __init__(self) -> None:
         super().__init__()
         self.flight = Flight()
         self.look_at = self.seen = self.asleep = -1
         """Time of the next check if nothing happens; the last change seen; until when the thread sleeps."""
-        self.told = self.steps = 0
-        """When its work in flight ends, as published; how many of the client's steps the dial has read."""
+        self.told = 0
+
+
+class _Felt:
+    """The slow-down of one client as the dial is told it: the median over the steps of a while.
+
+    Live, steps in a hold are compared with those around it. Here the time alone of every step is known, and no hold is
+    needed to learn it: the dial settles in seconds, not in minutes.
+    """
+
+    __slots__ = ("actual", "alone", "first")
+
+    def __init__(self) -> None:
+        self.actual = self.alone = self.first = 0
+
+    def read(self, steps: Sequence[tuple[int, int]]) -> None:
+        """Count the steps since the last time, where there are enough of them."""
+        fresh = steps[self.first :]
+        alone = sum(took for _, took in fresh)
+        if alone < WHILE_NS or len(fresh) < LEAST_STEPS:
+            return
+        ratio = median(actual / took for actual, took in fresh)
+        self.alone += alone
+        self.actual += round(alone * ratio)
+        self.first = len(steps)
 
 
 class Headway(KernelsPolicy):
@@ -85,6 +112,7 @@ class Headway(KernelsPolicy):
             holds=Holds() if self.watch else Holds(share_ppm=0),
         )
         self._gates = [_Gate() for _ in state.clients]
+        self._felt = [_Felt() for _ in state.clients]
         self._rules: dict[int, Rules] = {}
         self._terms: dict[int, Terms] = {}
         self._beat = self._wake = -1
@@ -124,10 +152,11 @@ class Headway(KernelsPolicy):
             yield WakeAt(earliest)
 
     def _seen(self, client: ClientState) -> Seen:
-        """Return what the dial reads of a client, as the broker reads it: its whole steps among them."""
-        gate = self._gates[client.id]
-        steps, gate.steps = client.whole[gate.steps :], len(client.whole)
-        return Seen(client.id, client.priority, epochs=client.epoch, filled_ns=gate.told, steps=steps)
+        """Return what the dial reads of a client: its steps of a while, and what the same ones take alone."""
+        felt = self._felt[client.id]
+        felt.read(client.whole)
+        filled = self._gates[client.id].told
+        return Seen(client.id, client.priority, felt.actual, felt.alone, epochs=client.epoch, filled_ns=filled)
 
     def _look(self, now: int, state: KernelsState, client: ClientState, gate: _Gate) -> Look:
         rules = self._rules.get(client.id) or Rules()
