@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from headway.errors import InputError
-from headway.experiment.gpu.scene import Setting, clients_of, compare
+from headway.experiment.gpu.setting import Setting, clients_of, compare
 from headway.formats.kernels import trace as kernel_trace
 from headway.formats.kernels.programs import FOLDER, from_trace
 from headway.formats.kernels.trace import KernelTrace, Longs

@@ -9,7 +9,7 @@ import pytest
 import headway as hw
 from headway.cli import main
 from headway.experiment.gpu.flags import PROGRAMS
-from headway.experiment.gpu.scene import Setting, few
+from headway.experiment.gpu.setting import Setting, few
 from headway.experiment.registry import domain
 from headway.experiment.result import played
 from headway.formats.kernels import programs as kernel_programs

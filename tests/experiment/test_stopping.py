@@ -23,7 +23,6 @@ from headway.experiment.gpu.predict import predict
 from headway.experiment.gpu.scene import summary
 from headway.experiment.jobs.view import JobsView
 from headway.experiment.measured import measured
-from headway.experiment.play import play
 from headway.experiment.stopping import stops_on_interrupt
 from headway.units import SECOND
 
@@ -138,11 +137,11 @@ def test_a_run_of_one_gpu_ends_soon_after_the_first_signal_and_with_its_status(
 def test_a_prediction_that_is_stopped_plays_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
     begun = []
 
-    def stopped(scene: Any, **_: Any) -> Any:
-        begun.append(scene)
-        return replace(play(scene), stopped=True)
+    def stopped(self: Scheduler[Any, Any], *_: Any) -> None:
+        begun.append(self)
+        self.stop()
 
-    monkeypatch.setattr("headway.experiment.gpu.scene.play", stopped)
+    monkeypatch.setattr(Scheduler, "run", stopped)
     with pytest.raises(KeyboardInterrupt):
         predict("resnet50", "resnet101-b64", seconds=0.01)
     assert len(begun) == 1

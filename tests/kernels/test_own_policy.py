@@ -10,7 +10,8 @@ from hypothesis import given, settings
 
 from headway.cli import main
 from headway.errors import InputError
-from headway.experiment.gpu.scene import Setting, policy_of
+from headway.experiment.gpu.scene import policy_of
+from headway.experiment.gpu.setting import Setting
 from headway.kernels.device import Device
 from headway.kernels.policies.registry import build
 from headway.kernels.program import Client

@@ -65,8 +65,8 @@ def test_what_is_learnt_of_a_program() -> None:
     known = learn(client, TINY)
     # Launches at 5, 105, 106; runs 15-25, 115-135, 137-167; the wait is over at 170.
     assert known.lasts == (10, 20, 30)
-    first, second, third = known.step(FIRST, 0), known.step(0, 1), known.step(1, 2)
+    first, second, third = known.step(0, FIRST, 0), known.step(1, 0, 1), known.step(2, 1, 2)
     assert (first.gap, first.idle, first.slack, first.waits) == (100, 90, 88, False)
     assert (second.gap, second.idle, second.slack) == (1, 2, 0)
-    assert (third.think, third.alone, third.slack, third.waits) == (55, 64, 0, True)
-    assert known.step(2, 2) == UNKNOWN
+    assert (third.think, third.slack, third.waits) == (55, 0, True)
+    assert known.step(0, 2, 2) == UNKNOWN

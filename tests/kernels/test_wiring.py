@@ -11,8 +11,7 @@ import pytest
 
 from headway.cli import main
 from headway.errors import ExperimentError
-from headway.experiment.domain import RunResult
-from headway.experiment.gpu import predict as predicting, scene as wiring
+from headway.experiment.gpu import predict as predicting, setting as wiring
 from headway.experiment.gpu.sources import program_of
 from headway.formats.kernels import trace as kernel_trace
 from headway.formats.kernels.profile import mix
@@ -136,11 +135,30 @@ def test_a_program_from_the_profile_store(tmp_path: Path, monkeypatch: pytest.Mo
     assert program_of("mine").launches[0].duration == 100
 
 
+WITHOUT = "import sys; sys.modules.update({name: None for name in ('polars', 'msgspec', 'plotly')})"
+
+
+def test_predictions_need_neither_polars_nor_msgspec(tmp_path: Path) -> None:
+    words = ["gpu", "predict", "vgg16", "matmul", "--seconds", "0.01", "--json"]
+    code = f"{WITHOUT}; from headway.cli import main; main({words})"
+    ran = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    modes = json.loads(ran.stdout)["modes"]
+    assert list(modes) == ["gate", "mps", "mps_priority", "time_slicing"]
+    told = f"{WITHOUT}; from headway.cli import main; main(['gpu', 'predict', '--help'])"
+    helped = subprocess.run([sys.executable, "-c", told], check=True, capture_output=True, text=True).stdout
+    assert "--alone" in helped
+
+
+def test_a_prediction_in_a_process_that_has_all_commands_leaves_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(capsys, "gpu", "simulate", *RUN, "--policy", "mps", "--json")[0] == 0
+    assert call(capsys, "gpu", "predict", *RUN, "--json")[0] == 0
+    assert call(capsys, "gpu", "simulate", *RUN, "--policy", "mps", "--json")[0] == 0
+
+
 def test_what_runs_beside_a_gpu_needs_neither_polars_nor_msgspec() -> None:
     modules = "sim.kernels", "metrics.kernels", "formats.kernels.programs", "formats.kernels.profile", "kernels.replay"
     lines = [
-        "import sys",
-        "sys.modules.update({name: None for name in ('polars', 'msgspec', 'plotly')})",
+        WITHOUT,
         *(f"import headway.{name}" for name in modules),
     ]
     subprocess.run([sys.executable, "-c", "\n".join(lines)], check=True)
@@ -178,13 +196,13 @@ def test_a_run_tells_how_far_it_is() -> None:
 def test_what_the_gate_does_before_its_dial_has_settled_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(predicting, "SETTLE", 50 * MILLISECOND)
     played: list[tuple[str, int, float]] = []
-    whole = wiring.play
+    whole = wiring.begun
 
-    def play(scene: wiring.GpuScene, *rest: Any, **named: Any) -> RunResult:
-        played.append((scene.setting.policy, scene.setting.horizon, scene.setting.seconds))
-        return whole(scene, *rest, **named)
+    def begun(setting: wiring.Setting, *rest: Any) -> Any:
+        played.append((setting.policy, setting.horizon, setting.seconds))
+        return whole(setting, *rest)
 
-    monkeypatch.setattr(wiring, "play", play)
+    monkeypatch.setattr(wiring, "begun", begun)
     found = predicting.predict("alexnet", "bert-b32", seconds=0.1)
     assert played[0] == ("headway", 150 * MILLISECOND, 0.1)
     assert {horizon for _, horizon, _ in played[1:]} == {100 * MILLISECOND}

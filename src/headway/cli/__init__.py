@@ -103,6 +103,10 @@ def _commands(given: Sequence[str]) -> Any:
         from headway.cli.kernel_profiles import app as measuring
 
         return measuring
+    if list(given[:2]) == ["gpu", "predict"]:
+        from headway.cli.prediction import only
+
+        return only()
     if given and given[0] in ("call", "load", "serve"):
         from headway.cli import calls, serve_status  # noqa: F401 - each adds its commands
         from headway.cli.app import app as serving

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from headway.experiment import common_flags
 from headway.experiment.flags import Flag
 
 Given = Mapping[str, Any]
@@ -37,6 +38,9 @@ def option(
         *(spelled or (f"--{name.replace('_', '-')}",)), help=help, rich_help_panel=panel or None, **more
     )
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, shown])
+
+
+JSON = option("as_json", bool, "Print JSON, times in seconds.", "--json", default=False, panel=common_flags.RUN)
 
 
 def setting(flag: Flag) -> Parameter:

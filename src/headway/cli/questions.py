@@ -1,12 +1,13 @@
-"""Define the commands that only one scale has: ``jobs backtest``, ``fleet plan`` and ``gpu predict``."""
+"""Define the commands that only one scale has: ``jobs backtest`` and ``fleet plan``; ``prediction`` has that of gpu."""
 
 from typing import Any
 
 from headway import api
 from headway.cli import console
-from headway.cli.options import Given, argument, command, option, setting
-from headway.cli.results import show_answer
-from headway.cli.scales import JSON, SET, group_of
+from headway.cli.answers import show_answer
+from headway.cli.options import JSON, Given, argument, command, option, setting
+from headway.cli.prediction import add_predict
+from headway.cli.scales import SET, group_of
 from headway.experiment.fleet.capacity_planning import REQUESTS
 from headway.experiment.fleet.planning import NotEnoughError
 from headway.experiment.jobs.backtest import SITE
@@ -98,34 +99,8 @@ def plan(given: Given) -> None:
         raise
 
 
-@command(
-    GROUPS["gpu"],
-    "predict",
-    [
-        argument(
-            "high",
-            str,
-            "The high-priority program: a kernel trace, or a known name; NAME@0 to NAME@9.",
-            "HIGH",
-        ),
-        argument("low", list[str], "The low-priority programs.", "LOW…"),
-        option("slo", str | None, "The target slow-down, e.g. 1.05."),
-        option("floor", str | None, "The share of the GPU that low-priority programs keep, e.g. 5%."),
-        option("think", str, "Time between requests of HIGH: 5ms.", default="0s"),
-        option("alone", str | None, "What a request of HIGH takes alone there: 4.8ms. Else: as recorded."),
-        option("seconds", float, "Simulated seconds.", default=1.0),
-        option("seed", int, "Draws where in its program each begins.", default=0),
-        JSON,
-    ],
-    "Say what programs would do to each other on one GPU, from their recorded kernels, before they share it.\n\n"
-    "headway gpu predict api.parquet train.parquet\n\n"
-    "Of 32 settings on an H200 that were predicted before they were measured the slow-down was within 15 % in all, "
-    "the rate below in 19 (half of all within 12 %).",
-)
-def predict(given: Given) -> None:
-    """Play each way to share."""
-    show_answer(api.predict(**_without_json(given)), given["as_json"])
-
-
 def _without_json(given: Given) -> dict[str, Any]:
     return {name: value for name, value in given.items() if name != "as_json"}
+
+
+add_predict(GROUPS["gpu"])

@@ -10,7 +10,6 @@ from typing import Any
 from headway.cli import console
 from headway.cli.options import Given
 from headway.errors import ExperimentError
-from headway.experiment.answer import Answer
 from headway.experiment.domain import View
 from headway.experiment.folder import check_output
 from headway.experiment.pages import Place, check_target, page_of
@@ -85,21 +84,6 @@ def show_result(comparison: Comparison, outputs: Outputs) -> None:
         write_page(comparison.places, Path(outputs.report), baseline=comparison.baseline, trust=True, flag="--report")
     if comparison.stopped:
         console.note(comparison.stopped if outputs.report is None else f"{comparison.stopped}; no report was made")
-        sys.exit(status())
-
-
-def show_answer(answer: Answer, as_json: bool) -> None:
-    """Print the answer to a question; one that was stopped ends the program with 130 or 143."""
-    if as_json and answer.record() is not None:
-        console.print_json(answer.record())
-    elif not as_json:
-        widest = max((width_of(part) for part in answer.shown if not isinstance(part, str)), default=0)
-        for part in answer.shown:
-            console.say(part) if isinstance(part, str) else console.out(widest).print(part)
-    for line in answer.notes:
-        console.note(line)
-    if answer.stopped:
-        console.note(answer.stopped)
         sys.exit(status())
 
 

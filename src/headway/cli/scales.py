@@ -12,7 +12,7 @@ import typer
 
 from headway import api
 from headway.cli import console
-from headway.cli.options import Given, argument, command, option, setting
+from headway.cli.options import JSON, Given, argument, command, option, setting
 from headway.cli.results import check_outputs, outputs_of, show, show_result
 from headway.core.tasks import Pool
 from headway.errors import ExperimentError, unknown_name
@@ -30,7 +30,6 @@ from headway.report.terminal import width_of
 ENGINES = ("local", "ray")
 MOST_FAILURES_TOLD = 5
 RUN = common_flags.RUN
-JSON = option("as_json", bool, "Print JSON, times in seconds.", "--json", default=False, panel=RUN)
 REPORT = option("report", str | None, "Make a page of it.", metavar="FILE.html")
 PICTURE = option("picture", str | None, "Draw it as bars.", panel=RUN, metavar="FILE.svg")
 BY = option("by", list[str] | None, "Tables: tenant, partition, qos, user, gpu-type, …", panel=RUN, metavar="TABLE")

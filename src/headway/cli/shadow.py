@@ -7,9 +7,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from headway.cli import console
+from headway.cli.answers import show_answer
 from headway.cli.app import app
 from headway.cli.options import Given, argument, command, option
-from headway.cli.results import show_answer
 from headway.cli.scales import JSON, SET
 from headway.errors import ExperimentError
 from headway.experiment.jobs.shadow import dumps, savings, slurm

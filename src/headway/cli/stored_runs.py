@@ -10,10 +10,11 @@ from typing import Annotated
 import typer
 
 from headway.cli import console
+from headway.cli.answers import show_answer
 from headway.cli.app import app
 from headway.cli.flags import ForceFlag, JsonFlag, RunArgument, TrustFlag
 from headway.cli.options import Given, argument, command, option
-from headway.cli.results import show_answer, write_page
+from headway.cli.results import write_page
 from headway.errors import ExperimentError
 from headway.experiment.exports import check_sheet
 from headway.experiment.pages import check_target, folders

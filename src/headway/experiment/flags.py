@@ -7,10 +7,12 @@ Python and ``costs.preemption`` in an experiment file. Whatever has no flag is s
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headway.errors import ExperimentError, unknown_name
-from headway.formats import toml
+
+if TYPE_CHECKING:
+    from headway.formats import toml
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +45,10 @@ class Flag:
         return self.spelled or f"--{self.name.replace('_', '-')}"
 
 
-def document_of(flags: Iterable[Flag], given: Mapping[str, Any]) -> toml.Document:
+def document_of(flags: Iterable[Flag], given: Mapping[str, Any]) -> "toml.Document":
     """Return the tables that some settings stand for; None means: not given."""
+    from headway.formats import toml  # where it is needed: the flags themselves need no msgspec
+
     document: toml.Document = {}
     known = {flag.name: flag for flag in flags}
     for name, value in given.items():
@@ -99,11 +103,15 @@ def split_policies(text: str, example: str = "fifo,srtf+easy", what: str = "poli
 
 def split_values(text: str, what: str = "values") -> list[Any]:
     """Return values between commas, each as TOML, or plain text where it is none."""
+    from headway.formats import toml
+
     return [toml.value_of(piece) for piece in split_policies(text, "0.8,1.0", what)]
 
 
-def put(document: toml.Document, key: str, value: Any) -> None:
+def put(document: "toml.Document", key: str, value: Any) -> None:
     """Set one key, or the keys of a table that is written as text: ``mtbf=30d,repair=4h``."""
+    from headway.formats import toml
+
     if key.endswith(".*"):
         table = key.removesuffix(".*")
         pairs = value if isinstance(value, Mapping) else split_pairs(str(value), table)

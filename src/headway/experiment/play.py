@@ -7,6 +7,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from headway.core.collector import no_collection
 from headway.core.scheduler import Scheduler
 from headway.core.tape import TapeWriter
 from headway.errors import HeadwayError, StalledRunError
@@ -16,7 +17,6 @@ from headway.experiment.folder import claimed, forget, store
 from headway.experiment.mutation_check import is_watched, refuse_findings, unchanged
 from headway.experiment.registry import domain_of
 from headway.experiment.stopping import stops_on_interrupt
-from headway.traces.build import no_collection
 
 
 def run(experiment: Any, progress: Progress | None = None) -> RunResult:

@@ -9,7 +9,7 @@ from headway.experiment.domain import Domain
 DOMAINS = {
     "jobs": "headway.experiment.jobs",
     "fleet": "headway.experiment.fleet",
-    "gpu": "headway.experiment.gpu",
+    "gpu": "headway.experiment.gpu.domain",
 }
 """Each scale by the name that users say, and the module that has its ``DOMAIN``; imported when it is asked for."""
 RECORDED = {"share": "headway.experiment.share"}

@@ -1,7 +1,8 @@
-"""Predicted profile of a program: mean durations of its kernels, and what follows each pair of launches.
+"""Predicted profile of a program: mean durations of its kernels, and what follows each launch.
 
 These are the tables of the shared block (kernels and steps), filled from one run of the program alone, as profiling
-would fill them. Policies see these, never the real duration of a launch.
+would fill them. Policies see these, never the real duration of a launch. As in the shim a step is known by its place
+since the last wait, the kernel and the one before it; where that place is new, by the two kernels alone.
 """
 
 from collections import defaultdict
@@ -24,8 +25,6 @@ class Step(NamedTuple):
     """To the next launch, where the program does not wait before it."""
     think: int
     """From the end of the wait to the next launch."""
-    alone: int
-    """The time at work after this launch, alone: to the next launch, or to the end of the wait."""
     slack: int
     """Idle time of the GPU from here to the next wait: a delay up to this goes unnoticed."""
     idle: int
@@ -33,7 +32,11 @@ class Step(NamedTuple):
     waits: bool
 
 
-UNKNOWN = Step(0, 0, 0, 0, 0, False)
+UNKNOWN = Step(0, 0, 0, 0, False)
+PLACES = 4096
+"""Launches since a wait that are known by their place; further on all places are one, as in the shim."""
+ANY = -1
+"""The place of steps that are known by their kernels alone."""
 GRAPH_PARTS = 8
 """The kernels of a CUDA graph are not visible: it counts as filling the GPU in this many parts with gaps between."""
 
@@ -46,11 +49,20 @@ class Expected:
     """Mean duration of each kernel."""
     widths_ppm: tuple[int, ...]
     waves: tuple[int, ...]
-    steps: dict[tuple[int, int], Step]
+    steps: dict[tuple[int, int, int], Step]
+    here: dict[tuple[int, int, int], int]
+    """Mean duration at a place, of kernels whose time depends on it."""
+    took: tuple[int, ...]
+    """The time of each request alone: from its first launch to the end of the wait that closes it."""
 
-    def step(self, before: int, kernel: int) -> Step:
-        """Return what follows ``kernel`` after ``before``."""
-        return self.steps.get((before, kernel), UNKNOWN)
+    def step(self, place: int, before: int, kernel: int) -> Step:
+        """Return what follows ``kernel`` after ``before``, as the launch of this number since the last wait."""
+        found = self.steps.get((place, before, kernel))
+        return found if found is not None else self.steps.get((ANY, before, kernel), UNKNOWN)
+
+    def lasts_at(self, place: int, before: int, kernel: int) -> int:
+        """Return how long ``kernel`` is expected to take there."""
+        return self.here.get((place, before, kernel), self.lasts[kernel])
 
 
 def learn(client: Client, device: Device) -> Expected:
@@ -60,21 +72,45 @@ def learn(client: Client, device: Device) -> Expected:
     played = list(moments(once, device))
     slack = _slack(once, device, played)
     durations: dict[int, list[int]] = defaultdict(list)
-    steps: dict[tuple[int, int], list[Step]] = defaultdict(list)
-    before = FIRST
+    there: dict[tuple[int, int, int], list[int]] = defaultdict(list)
+    steps: dict[tuple[int, int, int], list[Step]] = defaultdict(list)
+    took, began = [], 0
+    before, place = FIRST, 0
     for moment, following in zip(played, [*played[1:], None], strict=True):
         launch = once.launch(moment.number)
         durations[launch.kernel].append(launch.duration)
-        steps[before, launch.kernel].append(_step(once, device, moment, following, slack[moment.number]))
-        before = launch.kernel
+        step = _step(once, device, moment, following, slack[moment.number])
+        began = began if place else moment.launched
+        for where in (place, ANY) if place < PLACES else (ANY,):
+            steps[where, before, launch.kernel].append(step)
+            there[where, before, launch.kernel].append(launch.duration)
+        if launch.waits:
+            took.append(moment.free - began)
+        before, place = launch.kernel, 0 if launch.waits else place + 1
     first = once.launch(0).kernel
-    steps.setdefault((before, first), steps[FIRST, first])  # it starts over
+    for table in (steps, there):  # it starts over
+        for where in (0, ANY):
+            table[where, before, first] += table[where, FIRST, first]
+    varied = {kernel for kernel, each in durations.items() if _varies(each)}
     return Expected(
-        tuple(sum(durations[kernel]) // max(1, len(durations[kernel])) for kernel in range(len(program.kernels))),
+        tuple(_last(durations[kernel], kernel in varied) for kernel in range(len(program.kernels))),
         tuple(MILLION if kernel.kind == GRAPH else device.width_ppm(kernel) for kernel in program.kernels),
         tuple(GRAPH_PARTS if kernel.kind == GRAPH else device.waves(kernel) for kernel in program.kernels),
         {key: _mean(samples) for key, samples in steps.items()},
+        {key: sum(each) // len(each) for key, each in there.items() if key[2] in varied and key[0] != ANY},
+        tuple(took),
     )
+
+
+def _varies(durations: list[int]) -> bool:
+    """Return whether a kernel's time depends on its place: a persistent one has one shape for very different work."""
+    mean = sum(durations) / len(durations)
+    return max(durations) > 2 * mean or 2 * min(durations) < mean
+
+
+def _last(durations: list[int], varied: bool) -> int:
+    """Return what a kernel counts as where nothing is known of its place: its mean, or its longest where it varies."""
+    return max(durations) if varied else sum(durations) // max(1, len(durations))
 
 
 def _slack(client: Client, device: Device, played: list[Moment]) -> list[int]:
@@ -95,15 +131,15 @@ def _step(client: Client, device: Device, moment: Moment, following: Moment | No
         gap = client.launch(moment.number + 1).gap
         think = client.think + client.launch(moment.number).think + gap
         idle = device.wait + think + device.latency
-        return Step(0, think, moment.free - moment.launched, slack, idle, True)
+        return Step(0, think, slack, idle, True)
     gap = following.launched - moment.launched if following else client.launch(moment.number + 1).gap
     idle = following.started - moment.ended if following else 0
-    return Step(gap, 0, gap, slack, idle, False)
+    return Step(gap, 0, slack, idle, False)
 
 
 def _mean(steps: list[Step]) -> Step:
     """Return the mean step; whether it waits is decided by the majority."""
     waiting = [step for step in steps if step.waits]
     kept = waiting if 2 * len(waiting) >= len(steps) else [step for step in steps if not step.waits]
-    gap, think, alone, slack, idle = (sum(step[field] for step in kept) // len(kept) for field in range(5))
-    return Step(gap, think, alone, slack, idle, kept is waiting)
+    gap, think, slack, idle = (sum(step[field] for step in kept) // len(kept) for field in range(4))
+    return Step(gap, think, slack, idle, kept is waiting)

@@ -4,14 +4,19 @@ A request is a sequence of launches up to and including the one after which the 
 between the end of that wait and the beginning of the next request is its think time.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
+from math import exp
 from typing import NamedTuple
 
 from headway.errors import ExperimentError
 from headway.kernels.kernel import Kernel
 
 PRIORITIES = 10
+Normal = Callable[[float], float]
+"""Draws from a normal distribution around 0 with this standard deviation."""
 MILLION = 1_000_000
 
 
@@ -73,6 +78,23 @@ def on_idle_cpu(program: Program, slower_ppm: int, until: int) -> Program:
         launches.append(launch._replace(gap=launch.gap + slow * slower_ppm // MILLION))
         spent = 0 if launch.waits else spent + launch.gap
     return replace(program, launches=tuple(launches))
+
+
+def on_real_cpu(program: Program, draw: Normal, request: float, launch: float, launches: int) -> Program:
+    """Return the program with its requests again and again, each with other CPU times, until it has so many launches.
+
+    A request is slower or faster as a whole, and each of its launches for itself: ``request`` and ``launch`` are the
+    standard deviations of the logarithms. A recording holds a few requests; repeated as they are, a kernel that just
+    does not fit into them would never fit.
+    """
+    varied: list[Launch] = []
+    edges = [*program.request_starts, len(program.launches)]
+    for _ in range(max(1, round(launches / len(program.launches)))):
+        for first, last in pairwise(edges):
+            slow = draw(request)
+            for each in program.launches[first:last]:
+                varied.append(each._replace(gap=max(1, round(each.gap * exp(slow + draw(launch))))))
+    return replace(program, launches=tuple(varied))
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,8 @@ class ClientState:
 
     __slots__ = (
         *("id", "client", "priority", "expected", "gated", "reached", "reached_at", "launched", "finished", "left"),
-        *("epoch", "waited", "served_at", "held_up", "actual", "alone"),
-        *("kernel", "step", "open", "launched_at", "finished_at", "busy", "next", "slack", "waits"),
+        *("epoch", "waited", "served_at", "held_up", "whole", "fill"),
+        *("kernel", "place", "step", "began", "launched_at", "finished_at", "busy", "next", "slack", "waits"),
     )
 
     def __init__(self, index: int, client: Client, expected: Expected, gated: bool) -> None:
@@ -54,15 +54,18 @@ class ClientState:
         """Time spent at the gate."""
         self.served_at = 0
         self.held_up = 0
-        self.actual = 0
-        """Time at work; ``alone`` is the time of the same stretches alone."""
-        self.alone = 0
+        self.whole: list[tuple[int, int]] = []
+        """Its whole steps, from the first launch to the end of the wait after it: the time of each, and that alone."""
+        self.fill = 0
+        """How long the kernel that its thread waits with is expected to take; valid only while it waits."""
         self.kernel = FIRST
         """The kernel that was launched last."""
         self.step = UNKNOWN
         """What is expected to follow it."""
-        self.open = False
-        """Whether the stretch after the last launch goes on: no launch and no end of a wait since."""
+        self.place = 0
+        """How many launches it has made since it last waited."""
+        self.began = 0
+        """When it made the first of them."""
         self.launched_at = NOTHING
         self.finished_at = NOTHING
         self.busy = 0
@@ -82,11 +85,6 @@ class ClientState:
     def wants(self) -> int:
         """Return the kernel that its thread waits with; valid only while it waits."""
         return self.client.launch(self.reached).kernel
-
-    @property
-    def fill(self) -> int:
-        """Return how long that kernel is expected to take."""
-        return self.expected.lasts[self.wants]
 
 
 class KernelsState:
@@ -124,6 +122,7 @@ class KernelsState:
             client = self.clients[event.client]
             self.changes += 1
             client.reached, client.reached_at = event.launch, now
+            client.fill = client.expected.lasts_at(client.place, client.kernel, client.wants)
             self.waiting[event.client] = None
             row = (now, 6, event.client, event.launch, client.wants, 0, 0)
         else:
@@ -138,10 +137,10 @@ class KernelsState:
             client = self.clients[event.client]
             self.changes += 1
             client.epoch += 1
-            self._close(now, client)
+            client.whole.append((now - client.began, client.expected.took[event.request]))
             client.next = now + client.step.think
             following = client.client.launch(client.launched).kernel
-            client.slack = client.expected.step(client.kernel, following).slack  # of the request to come
+            client.slack = client.expected.step(0, client.kernel, following).slack  # of the request to come
             client.busy, client.waits = min(client.busy, now), False
             return (now, Kind.REQUEST_ENDED, event.client, event.request, 0, 0, event.began)
         if isinstance(event, ClientLeft):
@@ -158,21 +157,19 @@ class KernelsState:
         device, expected = self.device, client.expected
         launch = client.client.launch(client.launched)
         kernel, client.waits = launch.kernel, launch.waits
-        self._close(now, client)
-        step = expected.step(client.kernel, kernel)
-        client.busy = max(now + device.latency, client.busy + device.follow) + expected.lasts[kernel]
+        if not client.place:
+            client.began = now
+        step = expected.step(client.place, client.kernel, kernel)
+        work = expected.lasts_at(client.place, client.kernel, kernel)
+        client.busy = max(now + device.latency, client.busy + device.follow) + work
         client.next = client.busy + device.wait + step.think if step.waits else now + step.gap
-        client.slack, client.step, client.kernel, client.open = step.slack, step, kernel, True
+        client.slack, client.step, client.kernel = step.slack, step, kernel
+        client.place = (
+            0 if launch.waits or client.place == len(client.client.program.launches) - 1 else client.place + 1
+        )
         client.launched_at = client.served_at = now
         client.launched += 1
         return kernel
-
-    def _close(self, now: int, client: ClientState) -> None:
-        """Close the stretch of work since the last launch."""
-        if client.open:
-            client.actual += now - client.launched_at
-            client.alone += client.step.alone
-            client.open = False
 
     # --- what was decided -----------------------------------------------------------------------------------------
 
@@ -219,6 +216,6 @@ class KernelsState:
     @property
     def digest(self) -> str:
         """Return a digest of everything that a policy is shown and must leave as it is."""
-        slots = [slot for slot in ClientState.__slots__ if slot not in ("client", "expected")]
+        slots = [slot for slot in ClientState.__slots__ if slot not in ("client", "expected", "whole")]
         seen = [[getattr(client, slot) for slot in slots] for client in self.clients]
         return hashlib.sha256(repr((seen, list(self.waiting))).encode()).hexdigest()

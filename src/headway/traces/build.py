@@ -3,31 +3,18 @@
 Constructing a million frozen objects is the main cost of reading a trace, so it is done a column at a time.
 """
 
-import gc
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from itertools import repeat
 from operator import attrgetter
 from typing import Any
 
+from headway.core.collector import no_collection
 from headway.training.job import Job
 
 FIELDS = tuple(field.name for field in fields(Job))
 DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Job) if field.default is not MISSING}
-
-
-@contextmanager
-def no_collection() -> Iterator[None]:
-    """Switch the cyclic collector off, which would walk all the young jobs again and again and find nothing."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def build(count: int, columns: Mapping[str, Iterable[Any]]) -> list[Job]:

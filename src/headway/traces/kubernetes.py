@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from headway.core.collector import no_collection
 from headway.errors import TraceError
 from headway.formats.dates import Calendar
 from headway.formats.kubernetes import WHOLE, Item, ObjectError, PodRecord, Slicing, objects, pod, slicing
-from headway.traces.build import build, no_collection
+from headway.traces.build import build
 from headway.traces.head import Head
 from headway.traces.table import mapped
 from headway.traces.trace import Dropped, Trace

@@ -10,8 +10,8 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
+from headway.core.collector import no_collection
 from headway.errors import TraceError
-from headway.traces.build import no_collection
 from headway.traces.head import Head
 from headway.traces.request_trace import RequestTrace, in_order
 from headway.traces.table import text

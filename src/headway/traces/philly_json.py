@@ -15,8 +15,8 @@ import msgspec
 import numpy as np
 import polars as pl
 
+from headway.core.collector import no_collection
 from headway.errors import TraceError
-from headway.traces.build import no_collection
 from headway.traces.clock import SHAPE, absent, stamp, stamps
 from headway.traces.head import Head
 from headway.traces.lifetimes import at_least_a_second, ending

@@ -11,10 +11,11 @@ from typing import Any
 
 import polars as pl
 
+from headway.core.collector import no_collection
 from headway.errors import TraceError, unknown_name
 from headway.formats.dates import Calendar
 from headway.traces import terms
-from headway.traces.build import build, no_collection
+from headway.traces.build import build
 from headway.traces.table import SURPLUS, Table, listed
 from headway.traces.trace import Dropped, Trace
 from headway.training.job import Job, Outcome, broken_rule, workload

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import polars as pl
 
+from headway.core.collector import no_collection
 from headway.errors import InputError, TraceError
 from headway.formats.slurm import jobs_json as slurm_jobs
-from headway.traces.build import no_collection
 from headway.traces.head import Head, head_of
 from headway.traces.table import SURPLUS, Table, csv_table, mapped, text
 

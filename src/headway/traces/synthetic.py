@@ -8,10 +8,11 @@ half of the jobs fail or are cancelled. Each quantity has its own stream, so one
 import numpy as np
 import numpy.typing as npt
 
+from headway.core.collector import no_collection
 from headway.errors import ExperimentError
 from headway.streams import stream
 from headway.traces.adjust import overshot
-from headway.traces.build import build, no_collection
+from headway.traces.build import build
 from headway.training.job import Job, Outcome, workload
 from headway.units import DAY, HOUR, SECOND
 

@@ -10,9 +10,10 @@ from fractions import Fraction
 
 import numpy as np
 
+from headway.core.collector import no_collection
 from headway.errors import ExperimentError, unknown_name
 from headway.streams import stream
-from headway.traces.build import altered, build, no_collection
+from headway.traces.build import altered, build
 from headway.training.job import Job, workload
 from headway.units import DAY, HOUR, MINUTE, SECOND
 

@@ -8,7 +8,7 @@ import pytest
 from headway.cli import main
 from headway.errors import ExperimentError, ProfileError
 from headway.experiment.gpu.predict import predict
-from headway.experiment.gpu.scene import Setting, few
+from headway.experiment.gpu.setting import Setting, few
 from headway.experiment.gpu.sources import source_of
 from headway.formats.kernels import trace as kernel_trace
 from headway.formats.kernels.profile import mix

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from headway.core.tape import Tape
-from headway.experiment.gpu.scene import GpuScene, Setting, numbers
+from headway.experiment.gpu.scene import GpuScene, numbers
+from headway.experiment.gpu.setting import Setting
 from headway.kernels.device import Device
 from headway.kernels.kernel import Kernel
 from headway.kernels.program import Client, Program

@@ -12,6 +12,7 @@ from time import thread_time_ns
 
 import numpy as np
 
+from headway.core.collector import no_collection
 from headway.core.scheduler import Scheduler
 from headway.core.tape import TapeWriter
 from headway.metrics.series import FloatArray
@@ -21,7 +22,6 @@ from headway.serving.events import Event
 from headway.serving.policies.parts import ServingPolicy
 from headway.serving.state import ServingState
 from headway.sim.serving import SimulatedFleet
-from headway.traces.build import no_collection
 from headway.units import SECOND
 
 LONGEST = 2 * SECOND

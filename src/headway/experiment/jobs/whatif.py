@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headway.core.collector import no_collection
 from headway.core.scheduler import happen
 from headway.core.tape import Tape, TapeWriter
 from headway.errors import ExperimentError, InputError, TapeError
@@ -27,7 +28,6 @@ from headway.metrics.training.ledger import Ledger
 from headway.sim.faults import Faults
 from headway.sim.resume import Moment, resume
 from headway.sim.training import NodeEvent
-from headway.traces.build import no_collection
 from headway.training.actions import WakeAt
 from headway.training.events import JobCancelled, NodeDrained, NodeFailed, NodeRecovered
 from headway.training.job import Job

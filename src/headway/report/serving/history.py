@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 
+from headway.core.collector import no_collection
 from headway.core.tape import Tape, TapeRow
 from headway.report.serving.attempts import Attempt, BatchRun, Prefetch
 from headway.report.serving.presence import Presence
@@ -17,7 +18,6 @@ from headway.serving.fleet import Fleet
 from headway.serving.graph import Graph
 from headway.serving.request import Request
 from headway.serving.rows import UNANSWERED, Kind, unpack
-from headway.traces.build import no_collection
 
 PARTS = {
     "run": "computing",

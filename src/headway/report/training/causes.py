@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from headway.core.collector import no_collection
 from headway.core.tape import Tape
 from headway.metrics.series import FloatArray, IntArray, exact_sum
 from headway.metrics.training.ledger import Ledger
@@ -26,7 +27,6 @@ from headway.metrics.training.sizes import size_class
 from headway.metrics.training.waits import Waits, waits
 from headway.metrics.training.window import Window
 from headway.streams import stream
-from headway.traces.build import no_collection
 from headway.training.cluster import Cluster
 from headway.training.explain import probe, why_waiting
 from headway.training.job import Job

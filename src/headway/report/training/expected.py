@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
+from headway.core.collector import no_collection
 from headway.errors import StalledRunError
 from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.sizes import size_class
 from headway.sim.copies import Copies
 from headway.sim.resume import Moment
 from headway.streams import small_stream
-from headway.traces.build import no_collection
 from headway.training.events import NodeFailed
 from headway.training.job import Job, Outcome
 from headway.training.jobstate import JobState

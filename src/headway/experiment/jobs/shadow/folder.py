@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from headway.core.collector import no_collection
 from headway.core.tape import FINAL_NAME, write as write_tape
 from headway.errors import TapeError
 from headway.experiment import common_flags
@@ -31,7 +32,6 @@ from headway.formats.slurm import site as slurm_site
 from headway.formats.training.settings import Experiment
 from headway.live.own_folder import held
 from headway.plugins import SITE as SITE_PREFIX, anchored
-from headway.traces.build import no_collection
 from headway.traces.slurm_queue import NAME as FORMAT
 
 SETTINGS_NAME, LOOKS_NAME, RECORDS_NAME, SITE_FOLDER = "shadow.json", "looks.jsonl", "records.txt", "site"

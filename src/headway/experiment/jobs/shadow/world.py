@@ -11,6 +11,7 @@ from time import perf_counter
 
 import numpy as np
 
+from headway.core.collector import no_collection
 from headway.core.scheduler import Scheduler
 from headway.core.tape import Tape, TapeWriter
 from headway.experiment.jobs.scene import JobsScene
@@ -18,7 +19,7 @@ from headway.formats.training.past import NEVER
 from headway.sim.copies import Copies
 from headway.sim.resume import Moment
 from headway.sim.shadow import ShadowCluster, learn
-from headway.traces.build import altered, no_collection
+from headway.traces.build import altered
 from headway.training.eligibility import gate_of
 from headway.training.job import Job
 
