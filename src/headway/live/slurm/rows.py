@@ -142,7 +142,7 @@ def _job(cell: dict[str, str], resources: cells.Resources) -> JobRow:
         limit=cells.span(cell["TimeLimit"]) or 0,
         nodes=lists.hosts(cell["NodeList"]),
         wanted_nodes=lists.hosts(cell["ReqNodes"]),
-        node_count=_number(cell["NumNodes"].partition("-")[0]),
+        node_count=_nodes(cell, resources),
         cpus=_number(cell["NumCPUs"].partition("-")[0]),
         memory=cell["MinMemory"],
         gpus=gpus.gpus or 0,
@@ -168,9 +168,14 @@ def _gpus(cell: dict[str, str], counted: cells.Resources) -> cells.Resources:
     for key, of in times.items():
         asked = cells.gres(cell[key])
         if asked is not None and asked.gpus:
-            number = _number(cell[of].partition("-")[0]) if of else 1
+            number = 1 if not of else _nodes(cell, counted) if of == "NumNodes" else _number(cell[of].partition("-")[0])
             return cells.Resources(asked.gpus * max(1, number), asked.gpu_types)
     return counted
+
+
+def _nodes(cell: dict[str, str], counted: cells.Resources) -> int:
+    """Return the nodes of a job: as they were counted; squeue guesses too many for tasks of several CPUs."""
+    return counted.nodes or _number(cell["NumNodes"].partition("-")[0])
 
 
 def _text(cell: str) -> str:
