@@ -211,7 +211,7 @@ def await_end(place: Place, jobs: int) -> None:
     while left := alive(place, jobs):
         if time.monotonic() > until:
             raise AssertionError(f"jobs {left[:10]} have not ended after {ENDS_WITHIN_S:g} s")
-        time.sleep(0.05)
+        time.sleep(0.2)
 
 
 def check(place: Place, work: Path, cancelled: set[int], report: Report) -> None:
