@@ -12,6 +12,7 @@ Needs what bench/slurm_lab.py needs.
 import argparse
 import math
 import os
+import shutil
 import statistics
 import sys
 import tempfile
@@ -29,9 +30,13 @@ from headway.live.training import client
 from headway.live.training.messages import Status
 from headway.live.training.place import place_of
 
-OWN = "slurm"
-SYSTEMS = (OWN, "sjf+fit", "srtf+quantum(30s)", "las(quantum=30s)")
-"""Slurm's own, and the policies that did best in simulation: without and with preemption, and told no limits."""
+OWN, PATIENT = "slurm", "slurm-no-preemption"
+SYSTEMS = (OWN, PATIENT, "sjf+fit", "srtf+quantum(30s)", "las(quantum=30s)")
+"""Slurm's own, the same without preemption as a control, and policies that did well in simulation.
+
+The three were chosen before the first run: by limits without and with preemption, and told no limits.
+"""
+NAMES = {OWN: "Slurm's own", PATIENT: "Slurm's own, no preemption"}
 ENDS_WITHIN_S = 900.0
 SETTINGS = {
     "AccountingStorageEnforce": "qos",
@@ -61,13 +66,14 @@ _T95 = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36, 8: 2.31,
 
 
 @contextmanager
-def site() -> Iterator[SlurmLab]:
+def site(preempts: bool) -> Iterator[SlurmLab]:
     """Run the Slurm that both drive."""
+    settings = SETTINGS if preempts else {**SETTINGS, "PreemptType": "preempt/none", "PreemptMode": "OFF"}
     levels = {"high": 1000, "normal": 100}
-    preempts = [f"modify qos {name} set Priority={level} Preempt=low" for name, level in levels.items()]
+    qos = [f"modify qos {name} set Priority={level} Preempt=low" for name, level in levels.items()]
     accounts = [f"add account {name} fairshare={round(100 * part)}" for name, part in ACCOUNTS.items()]
     users = [f"add user root account={name}" for name in ACCOUNTS]
-    commands = ["add qos high", "add qos low", *preempts, "modify qos low set Priority=0 PreemptMode=requeue"]
+    commands = ["add qos high", "add qos low", *qos, "modify qos low set Priority=0 PreemptMode=requeue"]
     commands += [f"modify cluster lab set qos={','.join(QOS)} defaultqos=normal", *accounts, *users]
     with (
         tempfile.TemporaryDirectory(prefix="lab") as root,
@@ -75,7 +81,7 @@ def site() -> Iterator[SlurmLab]:
             Path(root),
             nodes=NODES,
             gpus=GPUS_A_NODE,
-            settings=SETTINGS,
+            settings=settings,
             accounting=commands,
             requeue_s=REQUEUE_S,
         ) as lab,
@@ -86,10 +92,10 @@ def site() -> Iterator[SlurmLab]:
 def run(system: str, folder: Path, jobs: Sequence[Planned]) -> Row:
     """Run the jobs under a system; return what was seen."""
     files = {job.number: folder / f"job-{job.number}" for job in jobs}
-    with site() as lab:
+    with site(system != PATIENT) as lab:
         os.environ.update(lab.environment)
         place = place_of(str(folder / "queue"))
-        daemon = None if system == OWN else Daemon(place, "", "slurm", system)
+        daemon = None if system in NAMES else Daemon(place, "", "slurm", system)
         if daemon is not None:
             daemon.start()
         began, submitted = time.monotonic(), {}
@@ -162,7 +168,7 @@ def summary(rows: Rows) -> list[Row]:
             if isinstance(found[0][key], float | int)
         }
         jct, wait = ([row[key] for row in found] for key in ("jct_s", "wait_s"))
-        row = {"system": "Slurm's own" if system == OWN else system, "runs": len(found)}
+        row = {"system": NAMES.get(system, system), "runs": len(found)}
         row |= {"JCT s": round(mean["jct_s"], 2), "± s": half_width(jct)}
         row |= {"wait s": round(mean["wait_s"], 2), "± s of wait": half_width(wait)}
         row |= {f"{name} s": round(mean[f"jct_{name}_s"], 1) for name in QOS if f"jct_{name}_s" in mean}
@@ -206,8 +212,9 @@ def main() -> int:
     for number in range(1, given.runs + 1):
         for system in given.systems:
             if not rows.found(system=system, run=number):
-                with tempfile.TemporaryDirectory(prefix="headway-mix-") as folder:
-                    rows.add({"run": number, **run(system, Path(folder), planned[: given.jobs or None])})
+                folder = Path(tempfile.mkdtemp(prefix="headway-mix-"))  # stays where a run fails: its log tells why
+                rows.add({"run": number, **run(system, folder, planned[: given.jobs or None])})
+                shutil.rmtree(folder, ignore_errors=True)
     rows, shown = Rows(given.out, "slurm-headway-runs"), Rows(given.out, "slurm-headway")
     shown.clear()
     for row in summary(rows):
