@@ -407,10 +407,10 @@ def size_of(text: str) -> tuple[int, int]:
     return width, height
 
 
-def main() -> None:
-    """Parts by their names."""
+def options_of(parts: list[str]) -> argparse.Namespace:
+    """What was asked for; ``parts`` are the names that may be given."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=[*PARTS, "all"])
+    parser.add_argument("part", choices=parts)
     parser.add_argument("--state", type=Path, default=Path("/tmp/headway-gpu-synergy"), help="kept between calls")
     parser.add_argument("--out", type=Path, help="folder for the results; else $OUT")
     parser.add_argument("--results", type=Path, help="lines of earlier calls, to go on from")
@@ -420,7 +420,12 @@ def main() -> None:
     parser.add_argument("--model", default="resnet50", help="of torchvision")
     parser.add_argument("--size", type=size_of, help="of the images, like 720x540; else chosen")
     parser.add_argument("--dry", action="store_true", help="without a GPU, small and short")
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Parts by their names."""
+    options = options_of([*PARTS, "all"])
     setting = Setting(options)
     needs_images = options.part in ("alone", "profile", "together")
     parts = list(PARTS) if options.part == "all" else [*(["prepare"] if needs_images else []), options.part]

@@ -39,13 +39,15 @@ from headway.training.rows import Kind
 from headway.units import SECOND
 
 GPUS, NODES = 8, 2
-SHORTEST_S, LONGEST_S = 2.0, 20.0
-"""A third of the 5 to 60 s that were wanted."""
-TORCH_STEPS = 100
+SHORTEST_S, LONGEST_S = 5.0, 60.0
+TORCH_STEPS = 300
 LOAD = 0.9
 """Share of the GPUs that jobs want while they come."""
 PROBES, LONG_S = 5, 8.0
-COLUMNS = ("engine", "policy", "jobs", "torch", "preempted", "launch s", "restart s", "live s", "hindsight", "blind")
+COLUMNS = (
+    *("engine", "policy", "jobs", "torch", "lengths s", "seed", "preempted", "launch s", "restart s", "live s"),
+    *("hindsight", "blind"),
+)
 
 
 @dataclass(frozen=True)
@@ -210,6 +212,7 @@ def run(folder: Path, engine: str, policy: str, jobs: int, seed: int, torch_jobs
         "torch s": round(delays.torch_s, 2),
         "torch start s": round(delays.torch_start_s, 2),
         "seed": seed,
+        "lengths s": f"{SHORTEST_S:g}–{LONGEST_S:g}",
     }
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import queue_faults_program as program
+from bench.serve_rows import Rows
 from headway.errors import QueueError
 from headway.experiment.folder import open_run
 from headway.experiment.jobs.live import run_queue
@@ -210,7 +211,7 @@ def await_end(place: Place, jobs: int) -> None:
     while left := alive(place, jobs):
         if time.monotonic() > until:
             raise AssertionError(f"jobs {left[:10]} have not ended after {ENDS_WITHIN_S:g} s")
-        time.sleep(0.05)
+        time.sleep(0.2)
 
 
 def check(place: Place, work: Path, cancelled: set[int], report: Report) -> None:
@@ -267,10 +268,13 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=12)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--folder", default="")
+    parser.add_argument("--out", type=Path, help="folder of the rows of the page, which this one is added to")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         report = play(Path(given.folder or folder), given.kills, given.jobs, given.seed)
     print(json.dumps(report.record(), indent=2))
+    if given.out:
+        Rows(given.out, "faults").add(report.record())
     return 1 if report.problems or report.twice or report.lost_steps > program.SAVE_EVERY else 0
 
 

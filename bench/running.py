@@ -26,7 +26,43 @@ class ProgramError(Exception):
     """A program that could not be measured, with what it last said."""
 
 
-class Program:
+class Steps:
+    """The steps of a training program that runs, by the file that ``headway.step`` writes."""
+
+    def __init__(self, name: str, steps: Path) -> None:
+        self.name, self._steps = name, steps
+
+    def records(self) -> list[tuple[int, int]]:
+        """(monotonic nanoseconds, samples) of every step so far."""
+        content = self._steps.read_bytes() if self._steps.exists() else b""
+        whole = len(content) // _RECORD.size * _RECORD.size
+        return list(_RECORD.iter_unpack(content[:whole]))
+
+    def check(self) -> None:
+        """Complain if it has ended."""
+
+    def output(self, lines: int = 15) -> str:
+        """The end of what it printed."""
+        return ""
+
+    def wait_for_steps(self, count: int, limit_s: float) -> None:
+        """Until so many steps are done."""
+        until = time.monotonic() + limit_s
+        while len(self.records()) < count:
+            self.check()
+            if time.monotonic() > until:
+                raise ProgramError(f"{self.name} made under {count} steps in {limit_s:g} s:\n{self.output()}")
+            time.sleep(0.1)
+
+    def rate(self, begin: int, end: int) -> float:
+        """Samples a second between two times, from the last step before the first to the last before the second."""
+        inside = [record for record in self.records() if begin <= record[0] <= end]
+        if len(inside) < 2:
+            raise ProgramError(f"{self.name} made {len(inside)} steps in {(end - begin) / 1e9:.1f} s:\n{self.output()}")
+        return sum(samples for _, samples in inside[1:]) / (inside[-1][0] - inside[0][0]) * 1e9
+
+
+class Program(Steps):
     """A training program that runs."""
 
     def __init__(
@@ -39,9 +75,8 @@ class Program:
         environment: dict[str, str] | None = None,
     ) -> None:
         """``only`` are the CPUs it may use; it is told that it has ``cpus``."""
-        self.name = name
         self._folder = tempfile.TemporaryDirectory(prefix="headway-bench-")
-        self._steps = Path(self._folder.name) / "steps"
+        super().__init__(name, Path(self._folder.name) / "steps")
         self._said = Path(self._folder.name) / "output"
         threads = str(max(1, int(cpus)))
         told = {
@@ -73,12 +108,6 @@ class Program:
                 preexec_fn=begin,
             )
 
-    def records(self) -> list[tuple[int, int]]:
-        """(monotonic nanoseconds, samples) of every step so far."""
-        content = self._steps.read_bytes() if self._steps.exists() else b""
-        whole = len(content) // _RECORD.size * _RECORD.size
-        return list(_RECORD.iter_unpack(content[:whole]))
-
     def check(self) -> None:
         """Complain if it has ended."""
         if self._process.poll() is not None:
@@ -87,22 +116,6 @@ class Program:
     def output(self, lines: int = 15) -> str:
         """The end of what it printed."""
         return "\n".join(self._said.read_text(errors="replace").splitlines()[-lines:])
-
-    def wait_for_steps(self, count: int, limit_s: float) -> None:
-        """Until so many steps are done."""
-        until = time.monotonic() + limit_s
-        while len(self.records()) < count:
-            self.check()
-            if time.monotonic() > until:
-                raise ProgramError(f"{self.name} made under {count} steps in {limit_s:g} s:\n{self.output()}")
-            time.sleep(0.1)
-
-    def rate(self, begin: int, end: int) -> float:
-        """Samples a second between two times, from the last step before the first to the last before the second."""
-        inside = [record for record in self.records() if begin <= record[0] <= end]
-        if len(inside) < 2:
-            raise ProgramError(f"{self.name} made {len(inside)} steps in {(end - begin) / 1e9:.1f} s:\n{self.output()}")
-        return sum(samples for _, samples in inside[1:]) / (inside[-1][0] - inside[0][0]) * 1e9
 
     def stop(self) -> None:
         """Ask it to end, so that it can leave the GPU in order; then end whatever is left of it."""
@@ -121,7 +134,7 @@ class Program:
         self.stop()
 
 
-def measured(programs: Sequence[Program], *, warm_steps: int, warm_s: float, window_s: float) -> list[float]:
+def measured(programs: Sequence[Steps], *, warm_steps: int, warm_s: float, window_s: float) -> list[float]:
     """Samples a second of programs that run at the same time, over one window after all are warm."""
     for program in programs:
         program.wait_for_steps(warm_steps, 120)

@@ -71,3 +71,13 @@ def test_a_library_is_imported_only_where_it_belongs(path: Path) -> None:
     assert not [root for root in roots if here not in ONLY_IN.get(root, {here})]
     if here in STANDS_ALONE:
         assert roots <= sys.stdlib_module_names | {"headway"} | STANDS_ALONE[here]
+
+
+def test_a_queue_of_programs_needs_neither_polars_nor_plotly() -> None:
+    """Machines with GPUs may have neither: the daemon, its commands and its client start without."""
+    without = "import sys; sys.modules.update(polars=None, plotly=None)"
+    wanted = "headway.experiment.jobs.live, headway.cli.queue, headway.live.training.client"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{without}; import {wanted}"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

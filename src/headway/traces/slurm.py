@@ -22,10 +22,10 @@ from headway.traces.slurm_submit import submitted, with_reservations
 from headway.traces.slurm_tables import recognises as recognises, table
 from headway.traces.slurm_terms import LINE, asked, fields, options, with_terms
 from headway.traces.table import Table
-from headway.traces.trace import Dropped, Trace
+from headway.traces.trace import SLURM, Dropped, Trace
 from headway.units import SECOND
 
-NAME = "slurm"
+NAME = SLURM
 _RECORDED = ("id", "submit", "eligible", "first_start", "end", "attempts")
 _RUNNING = FATES.index(Fate.RUNNING)
 _NO_REASONS = ("", "None", "Priority", "Resources")

@@ -9,6 +9,8 @@ from headway.errors import TraceError
 from headway.formats.dates import Calendar
 from headway.training.job import Job
 
+SLURM = "slurm"
+"""The format of sacct: some of what is said of a run holds for a Slurm's own records only."""
 EXPLAINED = 3
 """So many bad rows are shown in a note."""
 MOST_DROPPED = 10

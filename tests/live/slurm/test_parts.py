@@ -71,6 +71,13 @@ def test_a_job_is_read_with_all_that_it_asks_for() -> None:
     assert found.array == ""
 
 
+def test_nodes_are_those_that_slurm_counts() -> None:
+    """Of a job that waits squeue guesses the nodes: 3 for two tasks of four CPUs on two nodes, as 22.05 was seen to."""
+    guessed = row(NumNodes="3", NumTasks="2", **{"tres-alloc": "cpu=8,mem=16G,node=2,billing=8"})
+    assert (guessed.node_count, guessed.gpus) == (2, 4)
+    assert row(NumNodes="3", **{"tres-alloc": ""}).node_count == 3
+
+
 @pytest.mark.parametrize(
     ("cells", "gpus"),
     [

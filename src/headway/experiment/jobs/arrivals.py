@@ -14,8 +14,7 @@ from headway.formats.training import cluster_table
 from headway.formats.training.past import NEVER, Past
 from headway.formats.training.settings import TraceTable, check_synergy, check_synthetic, span
 from headway.traces.build import altered
-from headway.traces.slurm import NAME as SLURM
-from headway.traces.trace import Trace, dropped_note
+from headway.traces.trace import SLURM, Trace, dropped_note
 from headway.traces.window import between, dated, recorded_waits
 from headway.training.admissible import Infeasible, infeasible
 from headway.training.cluster import Cluster

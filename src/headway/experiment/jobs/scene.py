@@ -57,7 +57,6 @@ from headway.plugins import GIVEN, SITE, TRUST, anchored, is_from_outside, is_un
 from headway.sim.faults import Faults
 from headway.sim.resume import Moment
 from headway.sim.training import SimulatedCluster
-from headway.traces.native import write_workload
 from headway.training.audit import audit
 from headway.training.cluster import Cluster
 from headway.training.dependency_check import check_dependencies, within_workload
@@ -177,6 +176,8 @@ class JobsScene(Scene):
         keep_profiles(self.experiment, folder)
         if any(is_from_outside(getattr(self.experiment.policy, key)) for key in PARTS):
             write_whole(folder / POLICY_NAME, msgspec.json.encode(self.facts()))
+        from headway.traces.native import write_workload  # polars, which a queue of programs does not need
+
         write_workload(self.jobs, folder / JOBS_NAME)
         if self.past:
             write_whole(folder / PAST_NAME, msgspec.json.encode(self.past))

@@ -39,7 +39,7 @@ from headway.metrics.training.changes import Change, changed, mean
 from headway.metrics.training.ledger import Ledger
 from headway.report.progress import Board
 from headway.report.training import tuning as shown
-from headway.traces.slurm import NAME as SLURM
+from headway.traces.trace import SLURM
 from headway.traces.window import check_order
 from headway.training.job import Job
 from headway.units import counted, exact_duration, parse_duration

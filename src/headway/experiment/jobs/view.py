@@ -39,7 +39,7 @@ from headway.report.training.explanation import Explanation
 from headway.report.training.measured import Comparison, Measured
 from headway.report.training.pivot import pivot
 from headway.report.training.story import Story, story
-from headway.traces.slurm import NAME as SLURM
+from headway.traces.trace import SLURM
 from headway.training.eligible_audit import has_terms
 from headway.training.job import Job
 from headway.training.policies.registry import describe

@@ -5,7 +5,6 @@ signal, the grace period, and ``requeuehold``. What Slurm says of a job is enoug
 how a program ended stands in its folder too, for Slurm forgets jobs. Which GPUs of a node a job gets is Slurm's to say.
 """
 
-import contextlib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +26,8 @@ from headway.training.job import Job
 
 MISSING_S = 5.0
 """A job that Slurm does not list for so long is gone."""
+REST_S = 1.0
+"""A job is not released sooner after its end: a node refuses it in the same second (Job already killed)."""
 TOLD_S = 10.0
 """A program whose folder says for so long that it has ended has, whatever Slurm says."""
 _MEBIBYTE = 2**20
@@ -50,6 +51,10 @@ class _Watch:
     """Since when its folder says that it has ended, although Slurm has it running."""
     divided: bool = False
     """Whether it is stopped to be started again with another share, under the same lease."""
+    saved_s: float | None = None
+    """When one that is divided anew was requeued, held; None: it was not."""
+    problem: str = ""
+    """What Slurm answered when it could not be dealt with; empty: nothing was wrong."""
 
 
 class SlurmEngine:
@@ -72,6 +77,8 @@ class SlurmEngine:
         self._board, self._client, self._folder = board, board.client, folder
         self._entry, self._nodes, self._start_s, self._log = entry, nodes, start_s, log
         self._watched: dict[int, _Watch] = {}
+        self._ended_s: dict[int, float] = {}
+        """By job of the queue: when its last run was seen to have ended, by the monotonic clock."""
         self._void: list[int] = []
         """Leases that were never released and are to end."""
         self.held_again = 0
@@ -127,6 +134,11 @@ class SlurmEngine:
             if self._exit(Order(tag.lease, order.job)) is not None:  # a controller that was away missed its end
                 self._client.requeue_held(row.id)
             raise QueueError(f"its last run is not gone yet: Slurm's job {row.id} is {row.state}")
+        if row.state == "COMPLETED":  # it had started when it was to be held, and is done
+            self._watched[order.lease] = _Watch(order, started=True)
+            return None
+        if monotonic() - self._ended_s.get(order.job, -REST_S) < REST_S:
+            raise QueueError(f"Slurm's job {row.id} has just ended, and nodes refuse it in the same second")
         if row.ended:
             self._client.requeue_held(row.id)
         elif not row.held:
@@ -194,10 +206,16 @@ class SlurmEngine:
             for watch in list(self._watched.values()):
                 if not self._board.fresh(watch.order.job):
                     continue
-                with contextlib.suppress(SlurmError):  # it is tried again at the next look
-                    if (found := self._looked_at(watch)) is not None:
-                        ended.append(found)
-                        del self._watched[watch.order.lease]
+                try:
+                    found = self._looked_at(watch)
+                except SlurmError as problem:  # it is tried again at the next look
+                    if not watch.problem:
+                        self._log(f"lease {watch.order.lease} of job {watch.order.job}: {problem}; tried again")
+                    watch.problem = str(problem)
+                    continue
+                if found is not None:
+                    ended.append(found)
+                    del self._watched[watch.order.lease]
         return ended
 
     def _looked_at(self, watch: _Watch) -> Ended | None:
@@ -206,6 +224,8 @@ class SlurmEngine:
             return self._missing(watch)
         watch.missing_s = None
         row, tag = found
+        if watch.saved_s is not None:
+            return self._divided(watch)
         if row.runs:
             watch.started = True
             self._press(watch, row)
@@ -221,6 +241,14 @@ class SlurmEngine:
             how = "killed after its grace period" if watch.kill_s is not None else "it is held in Slurm again"
             return Ended(lease, -9 if watch.kill_s is not None else 0, lost=watch.kill_s is None, reason=how)
         return self._not_started(watch, row)
+
+    def _divided(self, watch: _Watch) -> Ended | None:
+        """Start a job again that has saved to get another share, unless it is to stop."""
+        if watch.stopping:
+            return Ended(watch.order.lease, SAVED)
+        if monotonic() - (watch.saved_s or 0.0) >= REST_S:
+            self.launch(watch.order)
+        return None
 
     def _overdue(self, watch: _Watch) -> Ended | None:
         """Look at a job that runs, says Slurm: a controller that was away may have missed its end."""
@@ -243,6 +271,9 @@ class SlurmEngine:
             return None
         self._client.hold(row.id)
         self._board.changed(watch.order.job)
+        now = self._board.current(watch.order.job)
+        if now is None or not now[0].held:  # it has started meanwhile: Slurm takes the order, and holds nothing
+            return None
         if watch.started:
             how = "Slurm has requeued it: its node failed, or somebody did"
         elif watch.stopping:
@@ -275,8 +306,9 @@ class SlurmEngine:
             return Ended(ended.lease, ended.status or 1, reason=f"{ended.told()}; it may not be requeued")
         self._client.requeue_held(row.id)
         self._board.changed(watch.order.job)
+        self._ended_s[watch.order.job] = monotonic()
         if watch.divided and not watch.stopping and ended.status == SAVED:
-            self.launch(watch.order)
+            watch.saved_s = monotonic()
             return None
         return ended
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from headway.errors import SlurmError
 from headway.formats.slurm import cells, lists
@@ -19,6 +20,8 @@ RUNNING = ("RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "SIGN
 PENDING = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD")
 _HELD = ("JobHeldUser", "JobHeldAdmin", "job requeued in held state")
 _MOST = 2**31
+_MANY = 2**14
+"""Cells whose values are kept: thousands of jobs share most of theirs, and a queue reads them every second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +142,10 @@ def _job(cell: dict[str, str], resources: cells.Resources) -> JobRow:
         eligible_s=seconds(cell["EligibleTime"]),
         start_s=seconds(cell["StartTime"]),
         end_s=seconds(cell["EndTime"]),
-        limit=cells.span(cell["TimeLimit"]) or 0,
-        nodes=lists.hosts(cell["NodeList"]),
-        wanted_nodes=lists.hosts(cell["ReqNodes"]),
-        node_count=_number(cell["NumNodes"].partition("-")[0]),
+        limit=_limit(cell["TimeLimit"]),
+        nodes=_hosts(cell["NodeList"]),
+        wanted_nodes=_hosts(cell["ReqNodes"]),
+        node_count=_nodes(cell, resources),
         cpus=_number(cell["NumCPUs"].partition("-")[0]),
         memory=cell["MinMemory"],
         gpus=gpus.gpus or 0,
@@ -168,11 +171,27 @@ def _gpus(cell: dict[str, str], counted: cells.Resources) -> cells.Resources:
     for key, of in times.items():
         asked = cells.gres(cell[key])
         if asked is not None and asked.gpus:
-            number = _number(cell[of].partition("-")[0]) if of else 1
+            number = 1 if not of else _nodes(cell, counted) if of == "NumNodes" else _number(cell[of].partition("-")[0])
             return cells.Resources(asked.gpus * max(1, number), asked.gpu_types)
     return counted
 
 
+def _nodes(cell: dict[str, str], counted: cells.Resources) -> int:
+    """Return the nodes of a job: as they were counted; squeue guesses too many for tasks of several CPUs."""
+    return counted.nodes or _number(cell["NumNodes"].partition("-")[0])
+
+
+@lru_cache(_MANY)
+def _limit(cell: str) -> int:
+    return cells.span(cell) or 0
+
+
+@lru_cache(_MANY)
+def _hosts(cell: str) -> tuple[str, ...]:
+    return lists.hosts(cell)
+
+
+@lru_cache(_MANY)
 def _text(cell: str) -> str:
     return "" if cells.absent(cell) else cell
 
@@ -182,6 +201,7 @@ def _number(cell: str) -> int:
     return min(int(plain), _MOST) if plain.isdecimal() and len(plain) < 20 else 0
 
 
+@lru_cache(_MANY)
 def seconds(cell: str) -> float | None:
     """Return a time of Slurm, printed in UTC, in seconds since 1970; None where there is none."""
     if cells.absent(cell):
@@ -192,6 +212,7 @@ def seconds(cell: str) -> float | None:
         return None
 
 
+@lru_cache(_MANY)
 def status(cell: str) -> int:
     """Return an exit status from Slurm's numbers: ``85:0`` or ``0:15``, or the one number that wait(2) has."""
     if cell.isdecimal():
