@@ -123,8 +123,7 @@ def predict(
     if alone:
         clients, cpu_ppm = on_other_machine(clients, setting.device, alone, said)
     clients = on_real_cpus(clients, seed)
-    noted = (f"note: {line}" for line in notes(clients))
-    for line in (*(line for source in sources.values() for line in source.notes), *noted):
+    for line in (*(line for source in sources.values() for line in source.notes), *notes(clients, "note: ")):
         said(line)
     rows = compare(setting, list(MODES.values()), clients, tell, {MODES["gate"]: min(SETTLE, 2 * setting.horizon)})
     modes = {name: _mode(row) for name, row in zip(MODES, rows, strict=True)}

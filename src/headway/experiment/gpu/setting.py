@@ -140,11 +140,11 @@ def prioritised(text: str, usual: int) -> tuple[str, int]:
     return name, int(priority)
 
 
-def notes(clients: Sequence[Client]) -> list[str]:
+def notes(clients: Sequence[Client], before: str = "") -> list[str]:
     """Return a note for each program above that never waits: it has no slow-down."""
     highest = min(client.priority for client in clients)
     return [
-        f"{client.name} never waits for the GPU, so it has no request: no latency and no slow-down"
+        f"{before}{client.name} never waits for the GPU, so it has no request: no latency and no slow-down"
         for client in clients
         if client.priority == highest and not any(launch.waits for launch in client.program.launches)
     ]
