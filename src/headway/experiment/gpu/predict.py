@@ -30,7 +30,7 @@ from headway.profiling.kernel_store import KernelStore
 from headway.units import MILLISECOND, SECOND, parse_duration
 
 SETTLE = 2 * SECOND
-"""Time that the dial has before it counts: a dozen holds or so."""
+"""Time that the dial has before it counts: in most pairs it has settled by then."""
 SLO = 1.05
 """The slow-down aimed at unless another is given."""
 SETTINGS: dict[str, Any] = {"slo": None, "floor": None, "think": "0s", "alone": None, "seconds": 1.0, "seed": 0}
