@@ -34,7 +34,7 @@ SLEEP = MILLISECOND
 COLD_PPM = 800_000
 COLD_UNTIL = 1_200_000
 REQUEST_SPREAD = 0.17
-"""Spread of requests alone: log(p99 / p50) / 2.33, median of 102 measurements of ten programs alone on H200 machines."""
+"""Spread of requests alone: log(p99 / p50) / 2.33, median of 102 measurements of ten programs alone on H200s."""
 LAUNCH_SPREAD = 0.15
 """Spread of the CPU time before a launch from request to request: 0.09 to 0.22 in ten traces, 0.14 in the mean."""
 VARIED_LAUNCHES = 8_000
