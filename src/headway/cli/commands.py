@@ -3,9 +3,9 @@
 from headway import api
 from headway.cli import console
 from headway.cli.app import app
-from headway.cli.options import Given, argument, command, option, setting
+from headway.cli.options import JSON, Given, argument, command, option, setting
 from headway.cli.results import check_outputs, outputs_of, show_result
-from headway.cli.scales import BY, JSON, PICTURE, PROCESSES, REPORT, SET
+from headway.cli.scales import BY, PICTURE, PROCESSES, REPORT, SET
 from headway.experiment import common_flags
 from headway.experiment.files import read
 from headway.experiment.registry import domain_of

@@ -9,8 +9,8 @@ from tempfile import TemporaryDirectory
 from headway.cli import console
 from headway.cli.answers import show_answer
 from headway.cli.app import app
-from headway.cli.options import Given, argument, command, option
-from headway.cli.scales import JSON, SET
+from headway.cli.options import JSON, Given, argument, command, option
+from headway.cli.scales import SET
 from headway.errors import ExperimentError
 from headway.experiment.jobs.shadow import dumps, savings, slurm
 from headway.experiment.jobs.shadow.folder import SETTINGS_NAME, opened

@@ -5,9 +5,9 @@ from inspect import Parameter
 
 from headway import api
 from headway.cli.answers import show_answer
-from headway.cli.options import Given, argument, command, option, setting
+from headway.cli.options import JSON, Given, argument, command, option, setting
 from headway.cli.questions import GROUPS
-from headway.cli.scales import JSON, RUN, SET
+from headway.cli.scales import RUN, SET
 from headway.experiment import common_flags
 from headway.experiment.jobs.flags import FLAGS, WORK
 

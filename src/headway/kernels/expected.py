@@ -88,9 +88,9 @@ def learn(client: Client, device: Device) -> Expected:
             took.append(moment.free - began)
         before, place = launch.kernel, 0 if launch.waits else place + 1
     first = once.launch(0).kernel
-    for table in (steps, there):  # it starts over
-        for where in (0, ANY):
-            table[where, before, first] += table[where, FIRST, first]
+    for where in (0, ANY):  # it starts over
+        steps[where, before, first] += steps[where, FIRST, first]
+        there[where, before, first] += there[where, FIRST, first]
     varied = {kernel for kernel, each in durations.items() if _varies(each)}
     return Expected(
         tuple(_last(durations[kernel], kernel in varied) for kernel in range(len(program.kernels))),

@@ -30,7 +30,7 @@ from headway.profiling.kernel_store import KernelStore
 from headway.units import MILLISECOND, SECOND, parse_duration
 
 SETTLE = 2 * SECOND
-"""Time that the dial has before it counts: a dozen holds or so."""
+"""Time that the dial has before it counts: in most pairs it has settled by then."""
 SLO = 1.05
 """The slow-down aimed at unless another is given."""
 SETTINGS: dict[str, Any] = {"slo": None, "floor": None, "think": "0s", "alone": None, "seconds": 1.0, "seed": 0}
@@ -123,8 +123,7 @@ def predict(
     if alone:
         clients, cpu_ppm = on_other_machine(clients, setting.device, alone, said)
     clients = on_real_cpus(clients, seed)
-    noted = (f"note: {line}" for line in notes(clients))
-    for line in (*(line for source in sources.values() for line in source.notes), *noted):
+    for line in (*(line for source in sources.values() for line in source.notes), *notes(clients, "note: ")):
         said(line)
     rows = compare(setting, list(MODES.values()), clients, tell, {MODES["gate"]: min(SETTLE, 2 * setting.horizon)})
     modes = {name: _mode(row) for name, row in zip(MODES, rows, strict=True)}
