@@ -154,7 +154,7 @@ def test_a_killed_node_costs_its_jobs_no_attempt(bench: SlurmBench) -> None:
         bench.until(lambda: bench.of(0).runs and bench.of(0).nodes not in ((), (node,)), "it runs elsewhere")
     finally:
         bench.lab.start(node)
-        bench.lab.run("scontrol", "update", f"NodeName={node}", "State=RESUME")
+        bench.lab.resume(node)
     (bench.folder / "go").touch()
     bench.over()
     assert bench.ends() == {0: "finished"}
@@ -217,6 +217,44 @@ def test_jobs_are_given_back_in_their_order(bench: SlurmBench, monkeypatch: pyte
     bench.over()
     assert set(bench.ends().values()) == {"cancelled"}, "they are none of the queue's any more"
     assert bench.of(0).runs
+
+
+def test_jobs_of_one_look_are_taken_as_they_were_submitted(bench: SlurmBench) -> None:
+    names = ["a", "b", "c", "d"]
+    numbers = [int(bench.lab.submit("--hold", "--comment=headway", "-J", name, seconds=0.1)) for name in names]
+    bench.until(lambda: len(bench.queue.jobs) == 4)
+    assert [job.name for job in bench.queue.jobs] == names
+    assert [program.slurm for program in bench.queue.programs] == numbers
+    bench.over()
+
+
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_what_was_given_back_and_ended_meanwhile_is_not_run_again(
+    bench: SlurmBench, monkeypatch: pytest.MonkeyPatch, forgotten: bool
+) -> None:
+    external = int(bench.lab.submit("--hold", "--comment=headway", "--gres=gpu:4", "-w", "n1", seconds=3))
+    bench.until(lambda: len(bench.queue.jobs) == 1 and bench.of(0).state == "RUNNING")
+    code = "import sys, time; open(sys.argv[1], 'a').write('x'); time.sleep(3 * (sys.argv[1] == 'runs')); {}"
+    bench.python(code.format("print('end')"), "runs", gpus=4)
+    bench.python(code.format("print('end')"), "waits", gpus=8, nodes=2)
+    bench.python(code.format("sys.exit(3)"), "fails", gpus=8, nodes=2, retries=2)
+    bench.until(lambda: (bench.folder / "runs").exists())
+    for name, value in bench.lab.environment.items():
+        monkeypatch.setenv(name, value)
+    assert [each.problem for each in release_all(bench.place, bench.log.append)] == ["", ""]
+    rows = [external, *(program.slurm for program in bench.queue.programs[1:])]
+    end = time.monotonic() + bench.within_s
+    while not all(bench.row(number).ended for number in rows):
+        assert time.monotonic() < end, [bench.row(number) for number in rows]
+        time.sleep(0.1)
+    assert [bench.row(number).state for number in rows] == ["COMPLETED", "COMPLETED", "COMPLETED", "FAILED"]
+    if forgotten:
+        jobs = bench.client.jobs
+        monkeypatch.setattr(bench.client, "jobs", lambda: [row for row in jobs() if not row.ended])
+    bench.again()
+    bench.over()
+    assert [(bench.folder / name).read_text() for name in ("runs", "waits", "fails")] == ["x"] * 3
+    assert bench.ends() == {0: "failed" if forgotten else "finished", 1: "finished", 2: "finished", 3: "cancelled"}
 
 
 def test_two_headways_exclude_each_other(bench: SlurmBench) -> None:

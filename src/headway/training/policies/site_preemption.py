@@ -101,7 +101,7 @@ class SitePreemption:
         return None
 
     def _keep_room(self, now: int, state: TrainingState, policy: Admission) -> None:
-        """Let nobody start whom a job could preempt that waits for its victims: it would have to wait for that one too."""
+        """Let nobody start whom a job could preempt that waits for its victims: it would wait for that one too."""
         for js in self._able.values():
             if js.awaits > now and js.status is Status.WAITING:
                 for _, job in state.queue.in_order():
