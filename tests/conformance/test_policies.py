@@ -86,8 +86,8 @@ def test_no_policy_exceeds_a_limit_and_none_lets_a_job_wait_that_may_start(
     check_limited(lambda: build(spec), world)
 
 
-def test_a_job_that_borrows_takes_no_place_that_is_promised_to_another() -> None:
-    """Job 2 would stop job 4 of its own tenant, which is within its guarantee, where job 6 of another one waits."""
+def test_what_a_decision_turns_into_borrowed_gpus_is_taken_back_by_the_next() -> None:
+    """Job 2 stops job 4 of its own tenant, which is within its guarantee, where job 6 of another one waits."""
     own: dict[str, Any] = {"tenant": "a", "checkpoint_every": 0}
     jobs = (
         Job(0, 0, SECOND, gpu_milli=100, gpu_types=("A100",), **own),
@@ -95,7 +95,7 @@ def test_a_job_that_borrows_takes_no_place_that_is_promised_to_another() -> None
         Job(2, 0, SECOND, 7, **own),
         Job(3, 0, SECOND, gpu_milli=100, **own),
         Job(4, 0, 4 * SECOND, 2, partition="left", nodes=1, **own),
-        Job(5, 3 * SECOND, SECOND, gpu_milli=100, **own),
+        Job(5, 3 * SECOND, 9 * SECOND, gpu_milli=100, **own),
         Job(6, 3 * SECOND, SECOND, gpu_milli=100, tenant="b", gpu_types=("V100",)),
     )
     cluster = Cluster(
@@ -105,8 +105,9 @@ def test_a_job_that_borrows_takes_no_place_that_is_promised_to_another() -> None
         gpu_speed_ppm={"V100": 400_000},
     )
     run = check_all(lambda: build("tetris+fit+best-fit"), World(cluster, jobs))
-    assert [row.subject for row in run.rows(Kind.START)] == [0, 3, 1, 4, 5, 6, 2]
-    assert not run.rows(Kind.PREEMPT)
+    assert [(row.time // SECOND, row.subject) for row in run.rows(Kind.PREEMPT)] == [(3, 4), (4, 2)]
+    assert (4 * SECOND, 6) in [(row.time, row.subject) for row in run.rows(Kind.START)]
+    assert (3 * SECOND, 4 * SECOND) in [(row.time, row.value) for row in run.rows(Kind.WAKE_AT)]
 
 
 @pytest.mark.parametrize("order", sorted(ORDERS))

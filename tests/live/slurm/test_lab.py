@@ -2,9 +2,11 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,8 +15,10 @@ from bench.slurm_lab import SlurmLab
 from headway.cli import main
 from headway.errors import QueueError, SlurmAwayError
 from headway.experiment.jobs.live_slurm import SlurmGround, release_all
+from headway.live.slurm.client import SlurmClient
 from headway.live.slurm.commands import Slurm
-from headway.live.slurm.tag import GIVEN_BACK
+from headway.live.slurm.rows import JobRow
+from headway.live.slurm.tag import GIVEN_BACK, lock_of
 from headway.training.rows import Kind
 from tests.live.slurm.labs import AsNobody, SlurmBench, needs_slurm
 
@@ -277,6 +281,32 @@ def test_without_a_slurm_there_is_one_line(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "not installed, or not on the PATH" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_queue_whose_folder_was_deleted_ends_and_leaves_jobs_as_they_are(tmp_path: Path, lab: SlurmLab) -> None:
+    folder, client = tmp_path / "q", SlurmClient(Slurm(lab.environment))
+    command = [sys.executable, "-m", "headway", "queue", "start", "--engine", "slurm", "--folder", str(folder)]
+    subprocess.run(command, env=lab.environment, check=True, capture_output=True)
+    numbers = [int(lab.submit("--hold", "--comment=headway", "--gres=gpu:4", seconds=600)) for _ in range(3)]
+
+    def rows() -> dict[int, JobRow]:
+        return {row.id: row for row in client.jobs() if not row.ended}
+
+    def until(met: Callable[[], bool]) -> None:
+        end = time.monotonic() + 60
+        while not met():
+            assert time.monotonic() < end, rows()
+            time.sleep(0.2)
+
+    until(lambda: [rows()[number].state for number in numbers] == ["RUNNING", "RUNNING", "PENDING"])
+    assert any(lock_of(row.comment) for row in rows().values())
+    shutil.rmtree(folder)
+    until(lambda: set(rows()) == set(numbers))
+    assert not folder.exists()
+    assert [rows()[number].state for number in numbers] == ["RUNNING", "RUNNING", "PENDING"]
+    assert rows()[numbers[2]].held
+    lab.run("scancel", *map(str, numbers))
+    until(lambda: not rows())
 
 
 def test_a_user_without_rights_drives_own_jobs_and_leaves_those_of_others(tmp_path: Path, lab: SlurmLab) -> None:

@@ -4,7 +4,7 @@ The parts are independent; this module is the only place that knows all of them.
 which the state keeps its queue, so that what a part reads is already in order.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator
 from copy import copy
 from operator import attrgetter
 
@@ -247,14 +247,17 @@ class ComposedPolicy:
                 yield from self._wake(now, time)
 
     def _could_restart(self, now: int, state: TrainingState) -> bool:
-        """Return whether a job that this decision has stopped would fit elsewhere at once."""
-        stopped = [js for js in self.stopped.values() if js.since == now]
-        return any(fits(state, js, self._trying) is not None for js in stopped)
+        """Return whether a job that this decision has stopped would fit elsewhere at once.
 
-    @property
-    def _trying(self) -> PlacementRule:
-        """Return the placement to try something out with: one that remembers does not remember that."""
-        return copy(self.placement) if hasattr(self.placement, "__copy__") else self.placement
+        Or whether it has turned into borrowed GPUs, or freed, what is promised to a job that was tried before.
+        """
+        rule = copy(self.placement) if hasattr(self.placement, "__copy__") else self.placement
+        stopped = [js for js in self.stopped.values() if js.since == now]
+        if any(fits(state, js, rule) is not None for js in stopped):
+            return True
+        heads = (state.jobs[lane.head[1]] for lane in state.queue.lanes.values()) if state.quotas else ()
+        owed = (js for js in heads if js.account.promised and guaranteed(js))
+        return any(fits(state, js, rule) or make_room(state, js, rule, borrowed(state, js)).placement for js in owed)
 
     def _wake(self, now: int, time: int) -> Iterator[Action]:
         if self._woken_for <= now or time < self._woken_for:
@@ -289,20 +292,6 @@ class ComposedPolicy:
                 lanes = [lane for *_, lane in places]
         return lanes
 
-    def _owes(self, state: TrainingState, js: JobState, victims: Sequence[JobState]) -> bool:
-        """Return whether a job that borrows would take a place from its own tenant's jobs that is promised to another.
-
-        What these hold within their guarantee nobody could reclaim; what it would hold instead is borrowed.
-        """
-        if guaranteed(js) or not any(victim.account is js.account for victim in victims):
-            return False
-        heads = (state.jobs[lane.head[1]] for lane in state.queue.lanes.values())
-        return any(
-            make_room(state, head, self._trying, victims).placement is not None
-            for head in heads
-            if head.account is not js.account and head.account.promised and guaranteed(head)
-        )
-
     def admit(self, now: int, state: TrainingState, js: JobState) -> list[Action] | None:
         """The actions that start a job now, its preemptions before it; None when it cannot start."""
         self.shortfall = 1
@@ -321,8 +310,6 @@ class ComposedPolicy:
             if offered != ():
                 offered = open_to_preemption(now, state, js, offered, self.quantum)
                 room = make_room(state, js, self.placement, offered)
-                if state.quotas and room.victims and self._owes(state, js, room.victims):
-                    return None
         if room is None or room.placement is None:
             if self._only_releases_help and self.allocation is None:  # releases are counted in GPUs
                 if room is not None:
