@@ -194,24 +194,17 @@ def _whole(text: str, what: str) -> int:
     return int(text)
 
 
-def _most(text: str, what: str) -> int:
-    """Read a cap: 0 in a record means none, so one of 0, under which nothing could run, is refused."""
-    if text.lower() in (*_LIFTED, "unlimited", "infinite"):
-        return 0
-    found = _whole(text, what)
-    if not found:
-        raise ExperimentError(f"{what} is 0: {_NEVER}")
-    return found
+def _cap(read: Callable[[str, str], int]) -> Callable[[str, str], int]:
+    """Return how a cap is read: 0 in a record means none, so one of 0, under which nothing could run, is refused."""
 
+    def reader(text: str, what: str) -> int:
+        if text.lower() in (*_LIFTED, "unlimited", "infinite"):
+            return 0
+        if not (found := read(text, what)):
+            raise ExperimentError(f"{what} is 0: {_NEVER}")
+        return found
 
-def _most_time(text: str, what: str) -> int:
-    """Read a time limit; as of every cap, one of 0 is refused."""
-    if text.lower() in (*_LIFTED, "unlimited", "infinite"):
-        return 0
-    found = _time(text, what)
-    if not found:
-        raise ExperimentError(f"{what} is 0: {_NEVER}")
-    return found
+    return reader
 
 
 def _time(text: str, what: str) -> int:
@@ -260,8 +253,8 @@ _QOS_KEYS: _Keys = {
 }
 _PARTITION_KEYS: _Keys = {
     "prioritytier": ("PriorityTier", "tier", _whole),
-    "maxtime": ("MaxTime", "most_time", _most_time),
-    "maxnodes": ("MaxNodes", "most_nodes", _most),
+    "maxtime": ("MaxTime", "most_time", _cap(_time)),
+    "maxnodes": ("MaxNodes", "most_nodes", _cap(_whole)),
     "qos": ("QOS", "qos", lambda text, _what: "" if text.lower() in _LIFTED else text),
     "preemptmode": ("PreemptMode", "preempt_mode", lambda text, what: _mode(text, what).upper()),
     "gracetime": ("GraceTime", "grace", _seconds),
