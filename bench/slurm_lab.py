@@ -299,6 +299,17 @@ class SlurmLab:
         daemon.send_signal(signal.SIGTERM)
         daemon.wait(30)
 
+    def resume(self, node: str) -> None:
+        """Bring a node back that was down; Slurm refuses that until it has booked the ends of what ran there."""
+        _until(
+            lambda: self._works("scontrol", "update", f"NodeName={node}", "State=RESUME") or self._is_up(node),
+            f"{node} cannot be resumed",
+            60,
+        )
+
+    def _is_up(self, node: str) -> bool:
+        return self.run("sinfo", "-h", "-N", "-n", node, "-o", "%T").strip() in ("idle", "mixed", "allocated")
+
     def until_answers(self) -> None:
         """Wait until the controller answers."""
         _until(lambda: self._works("squeue", "-h"), "slurmctld does not answer")

@@ -46,6 +46,10 @@ class TraceError(InputError):
     """A trace cannot be read, or a row of it breaks a rule."""
 
 
+class NoJobsError(TraceError):
+    """A trace can be read, and none of its jobs is of the time that is asked for, or can be played."""
+
+
 class ExperimentError(InputError):
     """A flag, a key or a value of an experiment is wrong."""
 

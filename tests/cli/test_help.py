@@ -120,6 +120,8 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         (("compare", "--help"), "it is headway jobs compare, fleet compare or gpu compare now"),
         (("sweep", "grid.toml"), "it is headway jobs sweep, fleet sweep or gpu sweep now"),
         (("plan", "translation"), "No such command 'plan': it is headway fleet plan now"),
+        (("queue", "explain", "1"), "No such command 'explain': it is headway explain FOLDER JOB, with the folder of"),
+        (("queue", "story"), "No such command 'story': it is headway story FOLDER JOB, with the folder of the queue"),
         (("backtest",), "No such command 'backtest': it is headway jobs backtest now"),
         (("share", "predict", "a", "b"), "No such command 'predict': it is headway gpu predict now"),
         (("jobs", "simulate", "--trace", "jobs.csv"), "No such option: --trace: the trace is an argument"),

@@ -231,6 +231,25 @@ def test_it_looks_at_a_slurm_and_asks_for_nothing_that_changes_it(
         assert words[0] in ("squeue", "sacct") or words[1] == "show", words
 
 
+def test_on_a_quiet_cluster_it_goes_on_until_jobs_come(fake: Fake, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1_772_323_200]
+    monkeypatch.setattr(slurm.time, "time", lambda: now[0])
+    ended = job(1, "COMPLETED", "2026-03-01T00:00:10", "2026-03-01T00:02:00")
+    left = job(2, "CANCELLED", end="2026-03-01T00:02:00")
+    large = job(3, "PENDING", **{"SubmitTime": "2026-03-01T01:30:00", "tres-alloc": "cpu=4,node=1,gres/gpu=100000"})
+    came = job(4, "RUNNING", "2026-03-01T02:00:10", SubmitTime="2026-03-01T02:00:10")
+    for at, rows in enumerate(([], [left], [ended, left], [ended], [], [large], [came]), start=1):
+        now[0] += 1200
+        fake.jobs(*rows)
+        code, out, err = call("shadow", "--slurm", "--looks", "1", "--policy", "fifo+easy", "-o", "live", "--json")
+        assert code == 0, (rows, err)
+        assert json.loads(out)["looks"] == at
+        code, again, err = call("shadow", "-o", "live", "--json")
+        assert (code, again) == (0, out), err
+        assert ("none was submitted since" in err) == (came not in rows)
+    assert json.loads(out)["jobs"] == 1, "the large one never fits"
+
+
 def test_accounting_tells_how_jobs_ended_that_slurm_has_forgotten(
     fake: Fake, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:

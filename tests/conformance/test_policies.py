@@ -3,11 +3,16 @@
 The tests are parametrised over the registry's tables: a new part is covered by being registered.
 """
 
+from typing import Any
+
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
+from headway.training.cluster import Cluster, Node, Partition, Tenant
+from headway.training.job import Job
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.policies.registry import BACKFILLS, MIGRATIONS, ORDERS, PLACEMENTS, build
+from headway.training.rows import Kind
 from headway.units import SECOND
 from tests.conformance.checks import check_all, check_blind, check_keys, check_limited
 from tests.conformance.test_broken import SMALL
@@ -79,6 +84,30 @@ def test_no_policy_exceeds_a_limit_and_none_lets_a_job_wait_that_may_start(
 ) -> None:
     spec = data.draw(specs(order=order, backfill=backfill, cluster=world.cluster))
     check_limited(lambda: build(spec), world)
+
+
+def test_what_a_decision_turns_into_borrowed_gpus_is_taken_back_by_the_next() -> None:
+    """Job 2 stops job 4 of its own tenant, which is within its guarantee, where job 6 of another one waits."""
+    own: dict[str, Any] = {"tenant": "a", "checkpoint_every": 0}
+    jobs = (
+        Job(0, 0, SECOND, gpu_milli=100, gpu_types=("A100",), **own),
+        Job(1, 0, SECOND, 2, **own),
+        Job(2, 0, SECOND, 7, **own),
+        Job(3, 0, SECOND, gpu_milli=100, **own),
+        Job(4, 0, 4 * SECOND, 2, partition="left", nodes=1, **own),
+        Job(5, 3 * SECOND, 9 * SECOND, gpu_milli=100, **own),
+        Job(6, 3 * SECOND, SECOND, gpu_milli=100, tenant="b", gpu_types=("V100",)),
+    )
+    cluster = Cluster(
+        (Node("n0", 2, "V100"), Node("n1", 3, "A100"), Node("n2", 3, "A100")),
+        partitions=(Partition("left", (0,)), Partition("all", (0, 1, 2))),
+        tenants=(Tenant("a", guaranteed_gpus=2, borrow=True), Tenant("b", guaranteed_gpus=1)),
+        gpu_speed_ppm={"V100": 400_000},
+    )
+    run = check_all(lambda: build("tetris+fit+best-fit"), World(cluster, jobs))
+    assert [(row.time // SECOND, row.subject) for row in run.rows(Kind.PREEMPT)] == [(3, 4), (4, 2)]
+    assert (4 * SECOND, 6) in [(row.time, row.subject) for row in run.rows(Kind.START)]
+    assert (3 * SECOND, 4 * SECOND) in [(row.time, row.value) for row in run.rows(Kind.WAKE_AT)]
 
 
 @pytest.mark.parametrize("order", sorted(ORDERS))

@@ -277,6 +277,8 @@ def test_what_the_rules_do_not_allow_is_refused_with_the_reason() -> None:
 
 
 def test_qos_that_preempt_each_other_in_a_circle_are_refused() -> None:
+    with pytest.raises(ExperimentError, match="QOS a preempts itself: a preempts a"):
+        site(Qos("a", preempts=("a",)))
     with pytest.raises(ExperimentError, match="QOS a preempts itself: a preempts b preempts a"):
         site(Qos("a", preempts=("b",)), Qos("b", preempts=("a",)))
 

@@ -1,4 +1,4 @@
-"""Tell users of a renamed command or flag its new name."""
+"""Tell users of a command or flag that has another name, or stands elsewhere, where it is."""
 
 from collections.abc import Sequence
 
@@ -11,6 +11,11 @@ COMMANDS = {
     "backtest": "headway jobs backtest",
     "share predict": "headway gpu predict",
 }
+ELSEWHERE = {
+    "queue explain": "headway explain FOLDER JOB, with the folder of the queue",
+    "queue story": "headway story FOLDER JOB, with the folder of the queue",
+}
+"""What was never there, and is looked for there."""
 FLAGS = {
     "--trace": "the trace is an argument: headway jobs simulate TRACE",
     "--scenario": "the scenario is an argument: headway fleet simulate SCENARIO",
@@ -30,8 +35,10 @@ FLAGS = {
 
 
 def hint(words: Sequence[str], option: str) -> str:
-    """Return what to write now instead of an unknown command or option; nothing where neither was there before."""
+    """Return what to write instead of an unknown command or option; nothing where that is not known."""
     if option:
         return FLAGS.get(option) or FLAGS.get(" ".join([*words[:1], option]), "")
+    if elsewhere := ELSEWHERE.get(" ".join(words[:2])):
+        return f"it is {elsewhere}"
     new_name = COMMANDS.get(" ".join(words[:2])) or COMMANDS.get(" ".join(words[:1]))
     return f"it is {new_name} now" if new_name else ""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import polars as pl
 
-from headway.errors import TraceError
+from headway.errors import NoJobsError, TraceError
 from headway.formats.slurm.cells import Fate
 from headway.traces.sheet import Sheet
 from headway.traces.slurm_cells import FATES, Cells
@@ -125,7 +125,7 @@ def _apart(rows: pl.DataFrame, cells: Cells, path: Path) -> tuple[pl.DataFrame, 
         text = "" if value is None else str(value).strip()
         dropped.append(Dropped(line, rule.column, text, rule.text, fault=False, jobs=len(tasks(name)) or 1))
     if len(dropped) == rows.height:
-        raise TraceError(f"trace {path}: none of its {rows.height:,} jobs can be played; the first: {dropped[0]}")
+        raise NoJobsError(f"trace {path}: none of its {rows.height:,} jobs can be played; the first: {dropped[0]}")
     return rows.filter(~pl.col("broken").is_in(innocent).fill_null(False)), dropped
 
 

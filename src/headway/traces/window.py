@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from headway.errors import ExperimentError, TraceError
+from headway.errors import ExperimentError, NoJobsError, TraceError
 from headway.formats.dates import Calendar, is_date
 from headway.traces.build import altered
 from headway.traces.trace import Trace
@@ -38,7 +38,7 @@ def between(trace: Trace, start: str = "", end: str = "") -> Trace:
     fresh = [job for job in trace.jobs if job.submit >= edge and (last is None or job.submit < last)]
     old = _taken_along(trace, edge) if edge and (trace.starts or trace.ran) else []
     if not fresh and not old:
-        raise TraceError(_none_left(trace, start, end))
+        raise NoJobsError(_none_left(trace, start, end))
     begins = edge if old else fresh[0].submit
     kept_jobs = [*old, *fresh]
     terms = [None if job.terms is None else shifted(job.terms, begins) for job in kept_jobs]

@@ -3,7 +3,8 @@ with its proportional share, where the policy's allocation guarantees that (``sh
 
 A finding about quota is a job that still waits at the end of an instant although it is the first of its lane (one
 sorted part of the queue, see ``queue.py``), is within its tenant's guarantee, and would have fitted on free GPUs or on
-GPUs taken back from borrowers.
+GPUs taken back from borrowers. A decision does not undo itself: what one that stops jobs frees, and what it turns into
+borrowed GPUs, is left to the next one, for which the policy wakes up.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,6 +13,7 @@ import numpy as np
 
 from headway.core.audit import Finding
 from headway.core.tape import Tape
+from headway.training.actions import Stop
 from headway.training.cluster import Cluster
 from headway.training.events import JobArrived, Woke
 from headway.training.job import Job
@@ -52,6 +54,8 @@ def unkept_promises(
     for step in walk:
         walk.act()
         if policy.round_length and step.time % policy.round_length:
+            continue
+        if any(isinstance(action, Stop) for action in step.actions):
             continue
         if state.queue.size and any(account.held > account.guaranteed for account in accounts):
             same = checked == state.changes and all(isinstance(event, JobArrived | Woke) for event in step.events)

@@ -49,14 +49,14 @@ class Preemption:
 
 
 def check_lists(preempts: Mapping[str, Sequence[str]]) -> None:
-    """Refuse QOSs that preempt each other in a circle: nothing would ever run to its end."""
+    """Refuse QOSs that preempt each other in a circle, or themselves, as Slurm does: nothing would run to its end."""
     for first in preempts:
         ways = [[first]]
         seen = {first}
         while ways:
             way = ways.pop()
             for name in preempts.get(way[-1], ()):
-                if name == first and len(way) > 1:
+                if name == first:
                     raise ExperimentError(f"QOS {first} preempts itself: {' preempts '.join([*way, first])}")
                 if name not in seen:
                     seen.add(name)

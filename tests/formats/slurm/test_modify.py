@@ -53,6 +53,15 @@ def test_minus_one_or_nothing_lifts_a_limit_and_zero_is_a_limit(value: str, left
     assert bounds(modified(SITE, {"qos long": {"MaxTRESPU": value}}).site, "long") == left
 
 
+def test_only_what_the_site_preempts_by_is_offered_where_a_name_is_unknown() -> None:
+    for kind, listed, other in (("qos", "scavenger", "batch"), ("partition_prio", "batch", "scavenger")):
+        site = replace(SITE, settings={**SITE.settings, "preempttype": f"preempt/{kind}"})
+        with pytest.raises(ExperimentError, match=r"unknown (QOS|partition) 'nobody'") as refused:
+            modified(site, {"preempt": {"nobody": "off"}})
+        assert listed in str(refused.value)
+        assert other not in str(refused.value)
+
+
 def test_other_spellings_of_a_limit_mean_the_same() -> None:
     for key, value in (("MaxTRESPerUser", "cpu=40"), ("maxtrespu", "cpu=40"), ("MaxCPUsPU", "40"), ("MaxCPUsPU", 40)):
         made = modified(SITE, {"qos long": {key: value}})
@@ -128,6 +137,8 @@ def test_shares_preemption_partitions_and_qos_keys() -> None:
         ({"partition debug": {"QOS": "gone"}}, "unknown QOS 'gone'"),
         ({"preempt": {"scavenger": "never"}}, "unknown mode 'never'"),
         ({"preempt": {"nobody": "off"}}, "unknown QOS 'nobody'"),
+        ({"partition debug": {"MaxTime": "0"}}, "partition debug: MaxTime is 0: no job could ever start; -1 lifts"),
+        ({"qos long": {"MaxWall": "00:00:00"}}, "QOS long: MaxWall is 0: no job could ever start; -1 lifts"),
         ({"shares": {"chem": 4}}, "unknown account 'chem'"),
         ({"shares": {"bio": "lots"}}, "'lots' is not a whole number"),
         ({"qs long": {"MaxTRESPU": "gres/gpu=1"}}, "unknown kind of rule 'qs'"),

@@ -2,9 +2,11 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,8 +15,10 @@ from bench.slurm_lab import SlurmLab
 from headway.cli import main
 from headway.errors import QueueError, SlurmAwayError
 from headway.experiment.jobs.live_slurm import SlurmGround, release_all
+from headway.live.slurm.client import SlurmClient
 from headway.live.slurm.commands import Slurm
-from headway.live.slurm.tag import GIVEN_BACK
+from headway.live.slurm.rows import JobRow
+from headway.live.slurm.tag import GIVEN_BACK, lock_of
 from headway.training.rows import Kind
 from tests.live.slurm.labs import AsNobody, SlurmBench, needs_slurm
 
@@ -154,7 +158,7 @@ def test_a_killed_node_costs_its_jobs_no_attempt(bench: SlurmBench) -> None:
         bench.until(lambda: bench.of(0).runs and bench.of(0).nodes not in ((), (node,)), "it runs elsewhere")
     finally:
         bench.lab.start(node)
-        bench.lab.run("scontrol", "update", f"NodeName={node}", "State=RESUME")
+        bench.lab.resume(node)
     (bench.folder / "go").touch()
     bench.over()
     assert bench.ends() == {0: "finished"}
@@ -219,6 +223,44 @@ def test_jobs_are_given_back_in_their_order(bench: SlurmBench, monkeypatch: pyte
     assert bench.of(0).runs
 
 
+def test_jobs_of_one_look_are_taken_as_they_were_submitted(bench: SlurmBench) -> None:
+    names = ["a", "b", "c", "d"]
+    numbers = [int(bench.lab.submit("--hold", "--comment=headway", "-J", name, seconds=0.1)) for name in names]
+    bench.until(lambda: len(bench.queue.jobs) == 4)
+    assert [job.name for job in bench.queue.jobs] == names
+    assert [program.slurm for program in bench.queue.programs] == numbers
+    bench.over()
+
+
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_what_was_given_back_and_ended_meanwhile_is_not_run_again(
+    bench: SlurmBench, monkeypatch: pytest.MonkeyPatch, forgotten: bool
+) -> None:
+    external = int(bench.lab.submit("--hold", "--comment=headway", "--gres=gpu:4", "-w", "n1", seconds=3))
+    bench.until(lambda: len(bench.queue.jobs) == 1 and bench.of(0).state == "RUNNING")
+    code = "import sys, time; open(sys.argv[1], 'a').write('x'); time.sleep(3 * (sys.argv[1] == 'runs')); {}"
+    bench.python(code.format("print('end')"), "runs", gpus=4)
+    bench.python(code.format("print('end')"), "waits", gpus=8, nodes=2)
+    bench.python(code.format("sys.exit(3)"), "fails", gpus=8, nodes=2, retries=2)
+    bench.until(lambda: (bench.folder / "runs").exists())
+    for name, value in bench.lab.environment.items():
+        monkeypatch.setenv(name, value)
+    assert [each.problem for each in release_all(bench.place, bench.log.append)] == ["", ""]
+    rows = [external, *(program.slurm for program in bench.queue.programs[1:])]
+    end = time.monotonic() + bench.within_s
+    while not all(bench.row(number).ended for number in rows):
+        assert time.monotonic() < end, [bench.row(number) for number in rows]
+        time.sleep(0.1)
+    assert [bench.row(number).state for number in rows] == ["COMPLETED", "COMPLETED", "COMPLETED", "FAILED"]
+    if forgotten:
+        jobs = bench.client.jobs
+        monkeypatch.setattr(bench.client, "jobs", lambda: [row for row in jobs() if not row.ended])
+    bench.again()
+    bench.over()
+    assert [(bench.folder / name).read_text() for name in ("runs", "waits", "fails")] == ["x"] * 3
+    assert bench.ends() == {0: "failed" if forgotten else "finished", 1: "finished", 2: "finished", 3: "cancelled"}
+
+
 def test_two_headways_exclude_each_other(bench: SlurmBench) -> None:
     second = SlurmGround("", bench.log.append, bench.client)
     with pytest.raises(QueueError, match="another headway drives jobs of this Slurm: root on"), second.held():
@@ -239,6 +281,32 @@ def test_without_a_slurm_there_is_one_line(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "not installed, or not on the PATH" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_queue_whose_folder_was_deleted_ends_and_leaves_jobs_as_they_are(tmp_path: Path, lab: SlurmLab) -> None:
+    folder, client = tmp_path / "q", SlurmClient(Slurm(lab.environment))
+    command = [sys.executable, "-m", "headway", "queue", "start", "--engine", "slurm", "--folder", str(folder)]
+    subprocess.run(command, env=lab.environment, check=True, capture_output=True)
+    numbers = [int(lab.submit("--hold", "--comment=headway", "--gres=gpu:4", seconds=600)) for _ in range(3)]
+
+    def rows() -> dict[int, JobRow]:
+        return {row.id: row for row in client.jobs() if not row.ended}
+
+    def until(met: Callable[[], bool]) -> None:
+        end = time.monotonic() + 60
+        while not met():
+            assert time.monotonic() < end, rows()
+            time.sleep(0.2)
+
+    until(lambda: [rows()[number].state for number in numbers] == ["RUNNING", "RUNNING", "PENDING"])
+    assert any(lock_of(row.comment) for row in rows().values())
+    shutil.rmtree(folder)
+    until(lambda: set(rows()) == set(numbers))
+    assert not folder.exists()
+    assert [rows()[number].state for number in numbers] == ["RUNNING", "RUNNING", "PENDING"]
+    assert rows()[numbers[2]].held
+    lab.run("scancel", *map(str, numbers))
+    until(lambda: not rows())
 
 
 def test_a_user_without_rights_drives_own_jobs_and_leaves_those_of_others(tmp_path: Path, lab: SlurmLab) -> None:

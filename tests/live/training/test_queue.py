@@ -234,6 +234,35 @@ def test_a_run_of_the_queue_is_reported_explained_and_compared_with_its_simulati
     assert abs(off["mean"]["off"]) < 0.5
 
 
+def test_a_job_that_started_at_once_is_explained_as_one_that_runs(bench: Bench) -> None:
+    job = bench.python("pass")
+    bench.over()
+    run = Run(open_run(bench.place.folder))
+    assert run.stored.scene.jobs[job].submit < run.stored.tape.of(int(Kind.ARRIVED))[0, 0], "it arrives a moment later"
+    found = run.explain(job, draws=5).record()
+    assert (found["status"], "it runs: since" in found["told"]) == ("running", True)
+    early = run.explain(job, at=f"{run.stored.scene.jobs[job].submit}ns", draws=5).record()
+    assert "nothing was decided about it yet" in early["told"]
+
+
+def test_a_queue_whose_folder_was_deleted_says_so_and_ends(bench: Bench) -> None:
+    bench.python("pass")
+    bench.over()
+    store = bench.place.store
+    aside = store.rename(store.with_name("aside"))
+    store.touch()  # another file of this name is not the store either
+    assert bench.queue.store.gone
+    store.unlink()
+    bench.queue.turn()
+    assert bench.queue.over
+    assert f"{store} is gone: the queue ends, programs that run go on" in bench.log
+    with pytest.raises(QueueError, match="is gone"):
+        bench.python("pass")
+    aside.rename(store)
+    bench.again()
+    assert not bench.queue.over
+
+
 def test_signals_that_the_queue_ignores_are_not_ignored_by_programs(bench: Bench) -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

@@ -105,6 +105,20 @@ def test_causes_and_remedies_are_told_before_anything_is_continued() -> None:
     assert any("preempt job 0" in line for line in found.first_lines())
 
 
+def test_from_a_handful_of_arrivals_no_rate_is_made_up() -> None:
+    burst = [(0, 10, 4), (0, 10, 4), (0, 10, 4), (0, 10, 4)]
+    world = World(uniform(1, 4), seconds_of(*burst))
+    found = told(world, "sjf", drive("sjf", world).tape, 3, SECOND)
+    assert found.expected is not None
+    assert (found.expected.p10, found.expected.p90, found.expected.arrivals) == (30 * SECOND, 30 * SECOND, 0)
+    assert "nobody else arrives: fewer than 20 jobs had come" in " ".join(found.lines())
+    early = [(i, 1, 1) for i in range(LEAST_HISTORY)]
+    world = World(uniform(1, 4), seconds_of(*early, *((30, 10, 4) for _ in range(4))))
+    found = told(world, "sjf", drive("sjf", world).tape, LEAST_HISTORY + 3, 31 * SECOND)
+    assert found.expected is not None
+    assert found.expected.arrivals == LEAST_HISTORY + 4
+
+
 def test_no_continuation_is_begun_after_enough_effort_unless_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(uniform(1, 4), seconds_of((0, 30, 4), (1, 5, 4)))
     tape = drive("fifo", world).tape
@@ -236,7 +250,8 @@ def test_where_run_times_come_from_is_said(before: int, estimate: int, told: str
     world = World(uniform(1, 4), workload([*early, *late]))
     tape = drive("fifo", world).tape
     found = explain(world.cluster, world.jobs, tape, build("fifo"), before + 1, 110 * SECOND, draws=5)
-    assert f"(median of 5 continuations: {told}, arrivals as of" in "\n".join(found.lines())
+    arrivals = "arrivals as of" if before >= LEAST_HISTORY else "nobody else arrives"
+    assert f"(median of 5 continuations: {told}, {arrivals}" in "\n".join(found.lines())
     record = found.record()["expected_start"]
     assert record["run_times_from_trace"] == (before == 3 and not estimate)
 

@@ -15,6 +15,7 @@ from headway.errors import QueueError, SlurmError
 from headway.experiment.jobs.live import SLURM, Settings, clock_of, kept, rebuilt, scene_of
 from headway.experiment.jobs.scene import checked, with_paths
 from headway.experiment.jobs.shadow.slurm import site_files
+from headway.files import write_whole
 from headway.formats.slurm.scontrol import records
 from headway.formats.training import cluster_file
 from headway.formats.training.cluster_table import ClusterTable, node_names
@@ -25,7 +26,9 @@ from headway.live.slurm.client import SlurmClient
 from headway.live.slurm.engine import SlurmEngine
 from headway.live.slurm.giving_back import GivenBack, give_back
 from headway.live.slurm.lock import SlurmLock
+from headway.live.slurm.script import GIVEN
 from headway.live.slurm.site import SlurmSite
+from headway.live.training.local import logs_of
 from headway.live.training.place import Place
 from headway.live.training.queue import LiveQueue, Rules
 from headway.live.training.store import Past, Store, read
@@ -158,4 +161,10 @@ def release_all(place: Place, log: Callable[[str], None]) -> list[GivenBack]:
         board = Board(client, f"{settings.token}.{past.run}")
         order = [job for _, job in state.queue.in_order()]
         order += [job for job in range(len(past.jobs)) if job not in last_rows(past.tape) and job not in order]
-        return give_back(board, [job for job in order if job not in state.running], past.submitted_s)
+        waiting = [job for job in order if job not in state.running]
+
+        def mark(job: int) -> None:
+            if not past.programs[job].external:
+                write_whole(logs_of(place.run(past.run), job)[0].with_name(GIVEN), "", QueueError)
+
+        return give_back(board, sorted(state.running), waiting, past.submitted_s, mark)

@@ -2,7 +2,8 @@
 
 A change stands under what it concerns: ``{"qos long": {"MaxTRESPU": "gres/gpu=32"}, "partition debug":
 {"PriorityTier": 2}, "account bio": {"GrpTRES": "cpu=64"}, "preempt": {"scavenger": "off"}, "shares": {"bio": 40}}``.
-As in Slurm, -1 or nothing lifts a limit, and resources that a list does not name keep theirs.
+As in Slurm, -1 or nothing lifts a limit, and resources that a list does not name keep theirs. A cap of 0 on times or
+nodes, under which Slurm starts nothing, is refused.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,6 +24,7 @@ BARE = ("preempt", "shares")
 """What stands without a name: its keys are names."""
 MODES = ("off", "requeue", "cancel", "suspend")
 _LIFTED = ("", "-1", "none")
+_NEVER = "no job could ever start; -1 lifts a limit"
 _USERS = ("MaxJobs", "MaxSubmit", "MaxJobsAccrue")
 """Limits that only associations have."""
 _QOS_ONLY = (limits.MINIMUM,)
@@ -117,7 +119,7 @@ def _limited(
     elif name in limits.COUNTS or name in limits.WALLS:
         after = {"": next(limits.parsed(name, value, whose))}
         if name in limits.WALLS and not after[""].most:
-            after = {}
+            raise ExperimentError(f"{whose}: {name} is 0: {_NEVER}")
     else:
         for part in _listed(name, key, value, whose):
             tres, _, amount = part.rpartition("=")
@@ -192,14 +194,17 @@ def _whole(text: str, what: str) -> int:
     return int(text)
 
 
-def _most(text: str, what: str) -> int:
-    """Read a cap: 0 in a record means none, so one of 0, under which nothing could run, is refused."""
-    if text.lower() in (*_LIFTED, "unlimited", "infinite"):
-        return 0
-    found = _whole(text, what)
-    if not found:
-        raise ExperimentError(f"{what} is 0: no job could ever start; -1 lifts a limit")
-    return found
+def _cap(read: Callable[[str, str], int]) -> Callable[[str, str], int]:
+    """Return how a cap is read: 0 in a record means none, so one of 0, under which nothing could run, is refused."""
+
+    def reader(text: str, what: str) -> int:
+        if text.lower() in (*_LIFTED, "unlimited", "infinite"):
+            return 0
+        if not (found := read(text, what)):
+            raise ExperimentError(f"{what} is 0: {_NEVER}")
+        return found
+
+    return reader
 
 
 def _time(text: str, what: str) -> int:
@@ -248,8 +253,8 @@ _QOS_KEYS: _Keys = {
 }
 _PARTITION_KEYS: _Keys = {
     "prioritytier": ("PriorityTier", "tier", _whole),
-    "maxtime": ("MaxTime", "most_time", _time),
-    "maxnodes": ("MaxNodes", "most_nodes", _most),
+    "maxtime": ("MaxTime", "most_time", _cap(_time)),
+    "maxnodes": ("MaxNodes", "most_nodes", _cap(_whole)),
     "qos": ("QOS", "qos", lambda text, _what: "" if text.lower() in _LIFTED else text),
     "preemptmode": ("PreemptMode", "preempt_mode", lambda text, what: _mode(text, what).upper()),
     "gracetime": ("GraceTime", "grace", _seconds),
@@ -299,8 +304,11 @@ def preempts_by_qos(site: SiteRules, name: str) -> bool:
     """Return whether ``preempt NAME`` is about a QOS; else it is about a partition of this name."""
     qos = any(each.name == name for each in site.qos)
     partition = any(each.name == name for each in site.partitions)
-    by_partition = site.settings.get("preempttype", "").endswith("partition_prio")
-    return qos and not (partition and by_partition)
+    return qos and not (partition and _by_partition(site))
+
+
+def _by_partition(site: SiteRules) -> bool:
+    return site.settings.get("preempttype", "").endswith("partition_prio")
 
 
 def _of_preemption(change: _Change, _none: str, name: str, value: str) -> None:
@@ -309,7 +317,8 @@ def _of_preemption(change: _Change, _none: str, name: str, value: str) -> None:
         raise ExperimentError(f"preempt {name}: {unknown_name('mode', value, MODES)}")
     if not preempts_by_qos(site, name):
         if not any(each.name == name for each in site.partitions):
-            raise _unknown("QOS", name, (*(each.name for each in site.qos), *(each.name for each in site.partitions)))
+            what, known = ("partition", site.partitions) if _by_partition(site) else ("QOS", site.qos)
+            raise _unknown(what, name, (each.name for each in known))
         return _of_partition(change, name, "PreemptMode", value)
     if value.lower() != "off":
         return _of_qos(change, name, "PreemptMode", value)

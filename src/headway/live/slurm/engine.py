@@ -17,8 +17,8 @@ from headway.errors import QueueError, SlurmError
 from headway.files import write_whole
 from headway.live.slurm.board import Board
 from headway.live.slurm.rows import JobRow
-from headway.live.slurm.script import BEGAN, EXIT, LEASE, SAVED_MARK, script_of
-from headway.live.slurm.tag import GIVEN_BACK, Tag
+from headway.live.slurm.script import BEGAN, EXIT, GIVEN, LEASE, SAVED_MARK, script_of
+from headway.live.slurm.tag import GIVEN_BACK, Tag, is_free
 from headway.live.training.engine import SAVED, Ended, Order
 from headway.live.training.local import logs_of
 from headway.live.training.store import Program
@@ -90,6 +90,7 @@ class SlurmEngine:
         """Submit a program to Slurm, held; return it with Slurm's number."""
         place = logs_of(self._folder, job.id)[0].parent
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_whole(place / LEASE, "0", QueueError)  # it may be given back, or released by hand, before it is launched
         out, err = (str(path).replace("%", "%%") for path in logs_of(self._folder, job.id))
         nodes = max(1, job.nodes)
         options = ["--hold", f"--comment={Tag(self._board.queue, job.id)}", "--requeue", "--open-mode=append"]
@@ -113,6 +114,7 @@ class SlurmEngine:
         place = logs_of(self._folder, order.job)[0].parent
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_whole(place / LEASE, str(order.lease), QueueError)
+        (place / GIVEN).unlink(missing_ok=True)
         for name in (EXIT, SAVED_MARK):  # of an earlier run under the same lease
             self._file(order, name).unlink(missing_ok=True)
         self._board.changed(order.job)
@@ -122,10 +124,10 @@ class SlurmEngine:
         self._watched[order.lease] = _Watch(order)
 
     def _make_held(self, order: Order) -> int | None:
-        """Return Slurm's number of a job that is held now; None where the lease was released before."""
+        """Return Slurm's number of a job that is held now; None where it is not to be released (again)."""
         found = self._board.current(order.job)
         if found is None:
-            return self._submitted_anew(order.job)
+            return self._make_held_untagged(order)
         row, tag = found
         if tag.lease == order.lease and not row.held and not row.ended:
             self._watched[order.lease] = _Watch(order, started=row.runs)
@@ -145,14 +147,44 @@ class SlurmEngine:
             self._client.hold(row.id)
         return row.id
 
-    def _submitted_anew(self, job: int) -> int:
-        """Submit a job that Slurm does not know any more; return its new number."""
+    def _make_held_untagged(self, order: Order) -> int | None:
+        """Return Slurm's number of a job whose tag Slurm does not have; one that it has forgotten is submitted again.
+
+        One that is none of the queue's any more, or of which only its user has the script, is not: it is watched, and
+        the next looks tell how it ended.
+        """
+        job = order.job
         entered, program = self._entry(job)
-        if program.external:
-            raise QueueError(f"Slurm does not know its job {program.slurm} any more, and only its user has its script")
+        row = self._board.numbered(program.slurm)
+        if program.external and row is not None and row.waits and is_free(row.comment):  # its tag could not be set
+            if not row.held:
+                self._client.hold(row.id)
+            return row.id
+        if program.external or self.is_slurms(job) or self.finished_apart(job):
+            self._watched[order.lease] = _Watch(order, started=True)
+            return None
         number = self.enlist(entered, program).slurm
         self._log(f"job {job}: Slurm did not know it any more (it was {program.slurm}); submitted again as {number}")
         return number
+
+    def is_slurms(self, job: int) -> bool:
+        """Return whether a job whose tag Slurm does not have was given back, or taken back by its user."""
+        program = self._entry(job)[1]
+        row = self._board.numbered(program.slurm)
+        if row is not None and (row.comment == GIVEN_BACK or (program.external and not is_free(row.comment))):
+            return True
+        return logs_of(self._folder, job)[0].with_name(GIVEN).exists()
+
+    def finished_apart(self, job: int) -> bool:
+        """Return whether a job whose tag Slurm does not have has ended well, by its folder or by Slurm."""
+        row = self._board.numbered(self._entry(job)[1].slurm)
+        if row is not None and row.state == "COMPLETED" and self.is_slurms(job):
+            return True
+        try:
+            last = int(logs_of(self._folder, job)[0].with_name(LEASE).read_text())
+        except (OSError, ValueError):
+            return False
+        return self._exit(Order(last, job)) == 0
 
     def _values(self, order: Order) -> dict[str, str]:
         nodes = [self._nodes[node] for node, _ in order.placement]
@@ -328,10 +360,13 @@ class SlurmEngine:
 
     def _missing(self, watch: _Watch) -> Ended | None:
         """Look at a job that Slurm does not list: its folder may say how it ended."""
-        now = monotonic()
-        row = self._board.numbered(self._entry(watch.order.job)[1].slurm)
-        if row is not None and row.comment == GIVEN_BACK:
-            return Ended(watch.order.lease, cancelled=True, reason="given back to Slurm")
+        now, job = monotonic(), watch.order.job
+        if self.finished_apart(job):
+            return Ended(watch.order.lease, 0)
+        if self.is_slurms(job):
+            row = self._board.numbered(self._entry(job)[1].slurm)
+            how = f", which says {row.state}" if row is not None and row.ended else ""
+            return Ended(watch.order.lease, cancelled=True, reason=f"given back to Slurm{how}")
         watch.missing_s = watch.missing_s or now
         if now - watch.missing_s < MISSING_S:
             return None

@@ -4,7 +4,7 @@ A requeue resets a job's submit time in Slurm, and with it its age there. What t
 value: jobs of the front are raised where this user may do so; else those behind them are lowered, as every user may.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from headway.errors import SlurmError
@@ -31,16 +31,31 @@ class GivenBack:
     """Why it is still held; empty: it is not."""
 
 
-def give_back(board: Board, order: Sequence[int], submitted_s: Sequence[float]) -> list[GivenBack]:
-    """Release jobs in an order, without nodes of their own, and take the tag off all; return those that wait."""
+def give_back(
+    board: Board,
+    started: Collection[int],
+    waiting: Sequence[int],
+    submitted_s: Sequence[float],
+    mark: Callable[[int], None] = lambda job: None,
+) -> list[GivenBack]:
+    """Release jobs in their order, without nodes of their own, and take the tag off all; return those that wait.
+
+    ``started``: those that the queue has started, which need not have begun. ``mark`` is called before each change.
+    """
     board.look(now=True)
-    waiting = [_released(board, job, submitted_s[job]) for job in order if board.of(job) is not None]
-    kept = {each.job for each in waiting}
+    early = [job for job in started if (found := board.of(job)) is not None and found[0].waits]
+    given = []
+    for job in (*early, *waiting):
+        if board.of(job) is not None:
+            mark(job)
+            given.append(_released(board, job, submitted_s[job]))
+    kept = {each.job for each in given}
     for job, (row, _) in board.own().items():
         if job not in kept and row.runs:
+            mark(job)
             board.client.update(row.id, {"Comment": GIVEN_BACK})
-    _keep_order(board, [each for each in waiting if not each.problem])
-    return waiting
+    _keep_order(board, [each for each in given if not each.problem])
+    return given
 
 
 def _released(board: Board, job: int, submitted_s: float) -> GivenBack:

@@ -13,6 +13,8 @@ from headway.program.protocol import CHECKPOINTS, PROGRESS, SAVED_FILE
 
 LEASE, BEGAN, EXIT, SAVED_MARK = "lease", "began", "exit", "saved"
 """Files in the folder of a job; the last three with the number of the lease behind them."""
+GIVEN = "given-back"
+"""A file there that says that the job was given back to Slurm, which forgets that too."""
 _TEXT = """\
 #!/usr/bin/env python3
 import fcntl, json, os, signal, subprocess, sys, time

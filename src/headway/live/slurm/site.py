@@ -14,7 +14,7 @@ from headway.live.slurm.delays import Delays
 from headway.live.slurm.engine import SlurmEngine
 from headway.live.slurm.lock import SlurmLock
 from headway.live.slurm.rows import JobRow, NodeRow
-from headway.live.slurm.tag import FREE, GIVEN_BACK, REFUSED, Tag, is_free, lock_of
+from headway.live.slurm.tag import FREE, REFUSED, Tag, is_free, lock_of
 from headway.live.training.messages import Submit
 from headway.live.training.queue import LiveQueue
 from headway.live.training.store import Program
@@ -122,9 +122,9 @@ class SlurmSite:
         for number in [job for job in queue.state.jobs if job not in leased and self._board.fresh(job)]:
             if self._board.of(number) is None:
                 self._settle_untagged(queue, number)
-        for row in self._board.rows:
-            if is_free(row.comment) and not row.ended and not queue.draining:
-                self._take(queue, row)
+        free = [row for row in self._board.rows if is_free(row.comment) and not row.ended and not queue.draining]
+        for row in sorted(free, key=lambda row: (row.submit_s or 0.0, row.id)):  # squeue has the last one first
+            self._take(queue, row)
 
     def _settle_waiting(self, queue: LiveQueue, number: int, row: JobRow) -> None:
         """Look at a job that waits in the queue."""
@@ -144,12 +144,15 @@ class SlurmSite:
         """Look at a job of the queue whose tag Slurm does not have: forgotten, or given back."""
         program = queue.programs[number]
         row = self._board.numbered(program.slurm)
-        if program.external and (row is None or row.ended):
-            self._withdraw(queue, number, "is not known to Slurm any more")
-        elif row is not None and program.external and is_free(row.comment):
-            self._tag(row, number)
-        elif row is not None and (program.external or row.comment == GIVEN_BACK):
+        if self._engine.finished_apart(number):
+            queue.cluster.happen(JobFinished(number, 0))
+            self._log(f"job {number} has finished in Slurm ({program.slurm}) without the queue")
+        elif self._engine.is_slurms(number):
             self._withdraw(queue, number, "has no tag any more: it is Slurm's now")
+        elif program.external and (row is None or row.ended):
+            self._withdraw(queue, number, "is not known to Slurm any more")
+        elif program.external and row is not None:
+            self._tag(row, number)
 
     def _withdraw(self, queue: LiveQueue, number: int, why: str) -> None:
         if queue.cluster.cancel(number):

@@ -221,7 +221,7 @@ class LiveQueue:
 
     def turn(self) -> None:
         """Decide about all that has happened, write it down, and carry it out."""
-        if self.broken or not self._written() or not self._looked():
+        if self.broken or self._lost() or not self._written() or not self._looked():
             return
         self.cluster.collect()
         if monotonic() - self._measured > MEASURE_S:
@@ -238,6 +238,14 @@ class LiveQueue:
             return
         if self._written():
             self.cluster.carry_out()
+
+    def _lost(self) -> bool:
+        """Return whether the store was deleted under the queue: it ends, as when it is stopped."""
+        if self.store.gone:
+            left = "programs that run go on" + ("; what waits in Slurm stays held there" if self._site else "")
+            self.failure, self.broken = f"{self.store.path} is gone: the queue ends, {left}", True
+            self._log(self.failure)
+        return self.broken
 
     def _looked(self) -> bool:
         """Look at what others did; return whether the queue may go on."""

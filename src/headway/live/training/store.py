@@ -128,6 +128,7 @@ class Store:
         except sqlite3.Error as problem:
             raise QueueError(f"{path}: the store cannot be opened: {problem}") from None
         _check_version(path, found or VERSION)
+        self._file = path.stat().st_ino
         self.run, self._rows, self._jobs = 0, 0, 0
         self.journal = Journal()
         self._ordered: list[tuple[Order, str]] = []
@@ -136,6 +137,16 @@ class Store:
     def close(self) -> None:
         """Close the file; what is not written down is lost."""
         self._base.close()
+
+    @property
+    def gone(self) -> bool:
+        """Return whether the file was deleted, or is another one by now: what is written then nobody will read."""
+        try:
+            return self.path.stat().st_ino != self._file
+        except (FileNotFoundError, NotADirectoryError):
+            return True
+        except OSError:  # a file system that is away may come back
+            return False
 
     @contextmanager
     def _writing(self) -> Iterator[None]:

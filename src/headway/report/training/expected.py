@@ -4,8 +4,9 @@ The run is continued again and again under its own policy until the job starts, 
 last as long as jobs of their size did until then, given how long they have run already; where users announced run
 times, as much of their announcement. Each continuation draws from another sample of these jobs, because how long jobs
 last is not known well from some hundreds of them. Later arrivals are stretches of earlier ones, as they came in the
-week before. No further node fails. What the trace says about the future is not looked at, but for one thing: before
-some jobs have ended there is nothing to draw from, and jobs without an announced run time last as the trace says.
+week before; where only a few have come yet, a burst says nothing of what follows it, and nobody else arrives. No
+further node fails. What the trace says about the future is not looked at, but for one thing: before some jobs have
+ended there is nothing to draw from, and jobs without an announced run time last as the trace says.
 """
 
 from bisect import bisect_right
@@ -39,7 +40,7 @@ MANY_JOBS = 3_000
 MOST_HISTORY = 5_000
 """The last jobs that ended are looked at."""
 LEAST_HISTORY = 20
-"""Jobs that have to have ended for their run times to be drawn from."""
+"""Jobs that have to have ended for their run times to be drawn from, and to have come for later ones to be."""
 WEEK = 7 * DAY
 MOST_ARRIVALS = 5_000
 BLOCK_JOBS = 50
@@ -71,7 +72,7 @@ class Expected:
     history: int
     """Jobs that had ended, whose run times were drawn from; with too few of them what is announced is taken as true."""
     arrivals: int
-    """Earlier arrivals that later ones were drawn from."""
+    """Earlier arrivals that later ones were drawn from; 0: too few had come, and nobody else arrives."""
     looked_until: int | None = None
     """How far all continuations got in which it did not start; None where each got to its start or to an end."""
     from_trace: bool = False
@@ -277,7 +278,8 @@ class _ArrivalSampler:
         """Numbers from here on are nobody's."""
         here = [job for job in ledger.jobs if job.submit <= moment.time]
         recent = [job for job in here if job.submit > moment.time - WEEK]
-        self.past = recent if len(recent) >= LEAST_HISTORY else here[-LEAST_HISTORY:]
+        enough = here[-LEAST_HISTORY:] if len(here) >= LEAST_HISTORY else []
+        self.past = recent if len(recent) >= LEAST_HISTORY else enough
 
     def draw(self, lasting: WorkDistribution, random: Random) -> Iterator[Job]:
         """Yield drawn arrivals from now on, in blocks of consecutive recorded jobs."""

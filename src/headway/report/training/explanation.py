@@ -154,7 +154,8 @@ def moment_to_ask(ledger: Ledger, job: int) -> int:
     if len(mine):
         start, end = int(stretches.start[mine[0]]), int(stretches.end[mine[0]])
         return start + (end - start) // 2
-    return min(ledger.jobs[job].submit, ledger.horizon)
+    came = ledger.submit[job] if ledger.arrived[job] else ledger.jobs[job].submit  # live, a moment after its submission
+    return min(int(came), ledger.horizon)
 
 
 def explain(
@@ -254,7 +255,9 @@ def _before_arrival(before: Ledger, job: int, at: int) -> tuple[str, str]:
         )
     if before.jobs[job].submit > at:
         return "to come", f"at {clock(at)} it has not been submitted yet"
-    return "not eligible", f"at {clock(at)} it is not eligible: {'; '.join(reasons(before, job, at))}"
+    if not (why := reasons(before, job, at)):
+        return "to come", f"at {clock(at)} it has been submitted, and nothing was decided about it yet"
+    return "not eligible", f"at {clock(at)} it is not eligible: {'; '.join(why)}"
 
 
 def _afterwards(whole: Ledger, job: int, at: int) -> tuple[int | None, str]:
@@ -285,11 +288,18 @@ def _forecast(expected: Expected, at: int) -> list[str]:
         waits = f"at {clock(until // SECOND * SECOND)} it waits in all of {expected.draws} continuations"
         return [f"{told(None)} from then: {waits}, which were played no further"]
     clocked = "" if expected.p50 is None else f", at {clock(expected.p50 // SECOND * SECOND)}"
-    rest = f"{_run_times(expected)}, arrivals as of {expected.arrivals:,} before"
+    rest = f"{_run_times(expected)}, {_arrivals(expected)}"
     return [
         f"{told(expected.p50)} from then{clocked} (median of {expected.draws} continuations: {rest})",
         f"80 % of them between {told(expected.p10)} and {told(expected.p90)} from then",
     ]
+
+
+def _arrivals(expected: Expected) -> str:
+    """Return where the arrivals of a forecast come from."""
+    if not expected.arrivals:
+        return f"nobody else arrives: fewer than {LEAST_HISTORY} jobs had come, too few to know how many will"
+    return f"arrivals as of {expected.arrivals:,} before"
 
 
 def _run_times(expected: Expected) -> str:

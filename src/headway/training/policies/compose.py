@@ -247,10 +247,17 @@ class ComposedPolicy:
                 yield from self._wake(now, time)
 
     def _could_restart(self, now: int, state: TrainingState) -> bool:
-        """Return whether a job that this decision has stopped would fit elsewhere at once."""
-        rule, remembers = self.placement, hasattr(self.placement, "__copy__")
+        """Return whether a job that this decision has stopped would fit elsewhere at once.
+
+        Or whether it has turned into borrowed GPUs, or freed, what is promised to a job that was tried before.
+        """
+        rule = copy(self.placement) if hasattr(self.placement, "__copy__") else self.placement
         stopped = [js for js in self.stopped.values() if js.since == now]
-        return any(fits(state, js, copy(rule) if remembers else rule) is not None for js in stopped)
+        if any(fits(state, js, rule) is not None for js in stopped):
+            return True
+        heads = (state.jobs[lane.head[1]] for lane in state.queue.lanes.values()) if state.quotas else ()
+        owed = (js for js in heads if js.account.promised and guaranteed(js))
+        return any(fits(state, js, rule) or make_room(state, js, rule, borrowed(state, js)).placement for js in owed)
 
     def _wake(self, now: int, time: int) -> Iterator[Action]:
         if self._woken_for <= now or time < self._woken_for:

@@ -15,7 +15,7 @@ import msgspec
 
 from headway.core.collector import no_collection
 from headway.core.tape import FINAL_NAME, write as write_tape
-from headway.errors import TapeError
+from headway.errors import InfeasibleJobError, NoJobsError, TapeError
 from headway.experiment import common_flags
 from headway.experiment.domain import RunResult
 from headway.experiment.files import typed
@@ -89,10 +89,13 @@ class Shadow:
             self.play()
 
     def play(self) -> None:
-        """Decide with what is known."""
+        """Decide with what is known; on a quiet cluster that may be nothing, and it goes on with the next look."""
         if not self.records.rows:
             return
-        scene = self.scene(self.settings.policy)
+        try:
+            scene = self.scene(self.settings.policy)
+        except (NoJobsError, InfeasibleJobError):  # all that was seen had ended before the first look, or never fits
+            return
         self.played = self.world.look(scene, self.at(scene))
         known = set(self.counts.outran)
         self.counts.outran += [name for name in self.played.ahead if name not in known]

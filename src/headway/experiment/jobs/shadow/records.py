@@ -208,7 +208,7 @@ class Records:
     def table(self) -> str:
         """Return all jobs as ``sacct --parsable2`` prints them."""
         present = {name for row in self.rows.values() for name in row}
-        present |= {"Start", "End", "ElapsedRaw"} if self.open else set()
+        present |= {"Start", "End", "ElapsedRaw"}
         names = [name for name in NAMES if name in present]
         lines = ["|".join(names)]
         for key, row in self.rows.items():

@@ -18,7 +18,8 @@ def answer(shadow: Shadow, level: float = LEVEL) -> Answer:
     """Return what is booked and open of a shadow, as tables and as a record."""
     played = shadow.played
     if played is None:
-        return Answer({"looks": shadow.records.looks, "booked": 0}, [], ["note: no job was seen yet"])
+        none = "note: no job was there at the first look that could be played, and none was submitted since"
+        return Answer({"looks": shadow.records.looks, "booked": 0}, [], [none])
     found = savings_of(shadow, played, level)
     record = {**_about(shadow, played), **found.record(), "verdict": verdict(found), "notes": list(played.scene.notes)}
     shown = [_headline(shadow, played), "", *spaced(list(tables(found))), "", *_counted(found), verdict(found)]
