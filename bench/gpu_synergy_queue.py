@@ -6,7 +6,7 @@ what that has measured is used (``--results``). Queues with two slots, a half of
 ``--dry`` runs all of it without a GPU. Needs msgspec besides what gpu_synergy.py needs.
 """
 
-import json
+import contextlib
 import os
 import statistics
 import subprocess
@@ -82,10 +82,14 @@ class Queue:
         said = self.ask("submit", f"--profile={name}", f"--name={name}", "--", *words)
         return Queued(name, steps, self, int(said.split()[0]))
 
-    def cpus_of(self, job: int) -> float:
-        """Return the CPUs that a running job has."""
-        rows = json.loads(self.ask("list", "--json"))
-        return float(next(row["cpus"] for row in rows if row["id"] == job))
+    def cpus_of(self, name: str) -> int:
+        """Return how many CPUs the processes of a program are held to."""
+        told = f"HEADWAY_STEPS={self._folder / f'steps-{name}'}".encode()
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if told in (process / "environ").read_bytes().split(b"\0"):
+                    return len(os.sched_getaffinity(int(process.name)))
+        raise ProgramError(f"no process of {name} runs")
 
 
 def files_of(setting: Setting, folder: Path) -> list[Path]:
@@ -113,7 +117,7 @@ def window(setting: Setting, division: str) -> dict[str, Any]:
         try:
             programs = [queue.submit(setting, name) for name in (IMAGE, LANGUAGE)]
             rates = measured(programs, warm_steps=5, warm_s=setting.warm_s, window_s=setting.long_s)
-            cpus = [queue.cpus_of(job) for job in range(2)]
+            cpus = [queue.cpus_of(name) for name in (IMAGE, LANGUAGE)]
         finally:
             queue.ask("stop", "--kill", "--now")
     names = (IMAGE, LANGUAGE)

@@ -4,7 +4,8 @@ Profiles each application with its overhead, serves it with Poisson arrivals at 
 requests that came in virtual time, and keeps a row with both means and percentiles. ``example`` has tasks of a quarter
 of a millisecond, ``models`` those of the comparison with Ray Serve, of two milliseconds and more. Wants a machine that
 does nothing else: on CPUs that others use, times of an idle moment say little about those under load. ``others_cpus``
-says how many CPUs others used meanwhile: of the profile and the serving, the most.
+says how many CPUs others used meanwhile: of the profile and the serving, the most. Workers are warmed up: the first run
+of a function in a process is in no profile.
 """
 
 import argparse
@@ -77,7 +78,7 @@ def measured(app: Path, folder: Path, rate: float, seed: int, given: argparse.Na
     """Serve an application at a rate; return how far its simulation is from it."""
     work = api.work("fleet", scenario=str(app), policy=given.policy, workers=given.workers)
     scene = live_scene(typed(copied(work.document), "settings"), devices=("cpu",))
-    options, out = Options(app=app, folder=folder / "server"), folder / f"run-{rate:g}"
+    options, out = Options(app=app, folder=folder / "server", warm=True), folder / f"run-{rate:g}"
     others: list[float] = []
     with watched(others), served(scene, options, out) as server:
         failed = asyncio.run(load(server, examples_of(read_app(app)), rate, given.seconds, seed))

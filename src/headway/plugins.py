@@ -12,6 +12,7 @@ import importlib.util
 import inspect
 import re
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
@@ -278,7 +279,16 @@ def loading(what: str) -> Iterator[None]:
         raise
     except BaseException as problem:
         reason = (str(problem).splitlines() or [""])[0]
-        raise ExperimentError(f"{what}: cannot be loaded ({type(problem).__name__}: {reason})") from problem
+        told = f"{type(problem).__name__}: {reason}"
+        raise ExperimentError(f"{what}: cannot be loaded ({told}){_line_of(problem)}") from problem
+
+
+def _line_of(problem: BaseException) -> str:
+    """Return the line of a file at which something went wrong; nothing where its own words say it."""
+    calls = [call for call in traceback.extract_tb(problem.__traceback__) if not call.filename.startswith("<")]
+    if isinstance(problem, SyntaxError) or not calls or calls[-1].filename == __file__:
+        return ""
+    return f", line {calls[-1].lineno} of {Path(calls[-1].filename).name}"
 
 
 @cache

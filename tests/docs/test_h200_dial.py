@@ -3,6 +3,8 @@
 import csv
 from pathlib import Path
 
+from bench.gpu_share_dial_table import cells
+
 PAGE = Path("docs/background/results/h200-dial.md")
 ROWS = list(csv.DictReader((PAGE.with_suffix("") / "pairs.csv").read_text().splitlines()))
 
@@ -46,3 +48,33 @@ def test_what_is_said_of_all_of_them() -> None:
     assert (round(min(held), 3), round(max(held), 3)) == (0.044, 0.047)
     assert sum(number(row, "last") < 1.01 for row in ROWS) == 9
     assert sum(number(row, "last_half") > 0.03 for row in ROWS) == 5
+
+
+ONE_BUILD = list(csv.DictReader((PAGE.with_suffix("") / "one-build.csv").read_text().splitlines()))
+
+
+def test_the_table_of_one_build_is_made_of_its_rows() -> None:
+    lines = [line for line in PAGE.read_text().splitlines() if line.startswith("| `")]
+    assert [f"| {' | '.join(cells(row))} |" for row in ONE_BUILD] == lines[: len(ONE_BUILD)]
+    assert len({row["build"] for row in ONE_BUILD}) == 1
+
+
+def test_what_is_said_of_one_build() -> None:
+    words = {3: "three", 10: "ten", 12: "twelve", 13: "thirteen"}
+    text = PAGE.read_text()
+    assert f"Of {words[len(ONE_BUILD)]} new pairs" in text
+    assert max(number(row, "last") for row in ONE_BUILD) <= 1.05 + 0.019
+    assert max(number(row, "first") for row in ONE_BUILD) <= 1.051
+    covered = sum(number(row, "dial_low") <= number(row, "last") <= number(row, "dial_high") for row in ONE_BUILD)
+    near = sum(abs(number(row, "dial") - number(row, "last")) <= 0.03 for row in ONE_BUILD)
+    assert (
+        f"covers the figure from outside in {words[covered]}, its value is within 0.03 of it in {words[near]}" in text
+    )
+    predicted = [(mean(row["predicted_below"]), mean(row["below_rate"])) for row in ONE_BUILD]
+    right = sum(abs(said / came - 1) <= 0.15 for said, came in predicted)
+    assert f"within 15 % in {words[right]} of {words[len(ONE_BUILD)]}" in text
+
+
+def mean(rates: str) -> float:
+    values = [float(rate) for rate in rates.split("+")]
+    return sum(values) / len(values)

@@ -43,7 +43,7 @@ def distance(first: StoredRun, second: StoredRun | None) -> Answer:
     record |= {"only_in_first": len(a) - len(common), "only_in_second": len(b) - len(common)}
     notes = _notes(record, domain.subject)
     if is_live and domain.if_far_off and abs(record["mean"]["off"] or 0) > FAR:
-        notes.append(f"the simulation is far from it: {domain.if_far_off}")
+        notes.append(f"the simulation is far from it: {'; '.join([*first.scene.notes, domain.if_far_off])}")
     return Answer(record, [_table(record, domain.subject)], notes)
 
 

@@ -53,6 +53,8 @@ def serve_app(
     with own_code():
         app = read_app(options.app)
         scene = live_scene(experiment, LOCAL, options.context_bytes, options.devices)
+    for note in scene.built.notes:
+        say(note)
     about = _about(app, options, out)
     with opened(doors) as listener, shared(scene, options) as ready, served(scene, ready, out, say) as server:
         asyncio.run(serve(server, doors, listener, say=say, about=about, examples=examples_of(app)))

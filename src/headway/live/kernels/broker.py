@@ -57,8 +57,7 @@ class _Client:
     """The stored profile of its program, once it is read."""
     left_ns: int = 0
     """When it was seen to have left; 0: it has not."""
-    steps: int = 0
-    """Whole steps of it that were read."""
+    steps: int = 0  # whole ones of it that were read
 
 
 class Broker:

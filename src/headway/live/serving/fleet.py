@@ -112,15 +112,19 @@ class LiveFleet:
             self._inbox.append(RequestFailed(request, task))
             self._close(request, reason)
 
-    def lose(self, worker: int) -> None:
-        """Let a worker fail; a request that several workers have ended with fails too, lest it ends one more."""
+    def lose(self, worker: int, why: str = "") -> None:
+        """Let a worker fail; a request that several workers have ended with fails too, lest it ends one more.
+
+        ``why``: for what it was killed; empty where it ended by itself.
+        """
         for batch in self._state.workers[worker].running.values():
             for request, task in batch.tasks:
                 if (open_request := self.open.get(request)) is not None:
                     open_request.lost_workers += 1
                     if open_request.lost_workers == MOST_LOST_WORKERS:
                         name, count = open_request.graph.tasks[task].name, MOST_LOST_WORKERS
-                        self.fail(request, f"task {name}: {count} workers ended while they had it", task)
+                        last = f"; the last one was killed because it {why}" if why else ""
+                        self.fail(request, f"task {name}: {count} workers ended while they had it{last}", task)
         self.happen(WorkerFailed(worker))
 
     def happen(self, event: Event) -> None:

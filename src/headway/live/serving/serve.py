@@ -245,6 +245,7 @@ def _welcome(front: Front, doors: Doors, url: str) -> Iterator[str]:
         secret = "-H 'Authorization: Bearer …' " if doors.token else ""
         given = shown if len(shown) <= _SHORT and "'" not in shown else "…"
         kind = "-H 'Content-Type: application/json'"
+        url = url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")  # of all addresses one to call
         yield f"""  curl {secret}{url}/v1/graphs/{graph} {kind} -d '{{"input": {given}}}'"""
     value = "" if graph in front.examples else " '…'"
     yield f"  headway call {graph}{value}"

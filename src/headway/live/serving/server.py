@@ -78,8 +78,7 @@ class Server:
         self.tally = Tally()
         self.refining = Refining(state, self.fleet.happen)
         self.ready = self.draining = False
-        self.failure = ""
-        """Why the server cannot go on; empty: it can."""
+        self.failure = ""  # why the server cannot go on
         self._prefix = f"{payload.NAME}-{os.getpid()}-{os.urandom(4).hex()}"  # no other server ever had it
         self._host_folder = payload.FOLDER / f"{self._prefix}-host"
         self._packer = Packer(f"{self._prefix}-front" if self._engine.shares_memory else "")
@@ -88,8 +87,8 @@ class Server:
         """Workers that were started again and are not ready, and until when they may take for it."""
         self.beats: list[Beat] = [Beat(0)] * len(self.processes)
         self._next_id = 0
-        self._problems: dict[int, str] = {}
-        """Why a worker could not be set up."""
+        self._problems: dict[int, str] = {}  # by worker: why it could not be set up
+        self._killed: dict[int, str] = {}  # by worker: for what it was killed
         self.on_flush: Callable[[], None] = lambda: None
         """Called before the tape is flushed: what its rows are about is written first."""
         self.tenants: dict[str, int] = {"": 0}
@@ -347,7 +346,7 @@ class Server:
         self.beats[worker] = Beat(0)
         if self.ready:
             if self.state.workers[worker].up:
-                self.fleet.lose(worker)
+                self.fleet.lose(worker, self._killed.pop(worker, ""))
                 self._ask_turn()
             self._keep(self._restart(worker))
 
@@ -374,6 +373,7 @@ class Server:
 
     def _kill(self, worker: int, why: str) -> None:
         self._restarted.pop(worker, None)
+        self._killed[worker] = why
         self._log(f"worker {worker} {why}: it is killed")
         self.processes[worker].kill()
 
