@@ -9,10 +9,10 @@ from headway.core.scheduler import Scheduler
 from headway.core.tape import TapeWriter
 from headway.live.serving.refining import RUNS, Refining
 from headway.live.serving.server import Server
-from headway.serving.actions import Action
+from headway.serving.actions import Action, DropRequest
 from headway.serving.audit import audit
 from headway.serving.catalogue import Configuration
-from headway.serving.events import Event, ModelLost, TimeMeasured
+from headway.serving.events import Event, ModelLost, RequestArrived, TimeMeasured
 from headway.serving.policies.registry import POLICIES, build
 from headway.serving.rows import Kind
 from headway.serving.workerstate import Batch
@@ -102,3 +102,22 @@ def test_a_worker_that_is_started_again_and_never_gets_ready_is_killed(bench: Be
 
     bench.run(body)
     assert any("worker 0 is not ready within 300 s: it is killed" in line for line in bench.log)
+
+
+def test_headway_gives_up_what_refined_times_do_not_allow() -> None:
+    drawn, dropped = world(slo=0), []
+    for slow in (False, True):
+        state, policy = drawn.state(), build("headway")
+        policy.bind(state)
+        allowed = 1000 * max(state.latency.fastest_path(graph) for graph in state.catalogue.graphs)
+        request = drawn.requests[0]._replace(deadline=drawn.requests[0].arrival + allowed)
+        measured = [
+            TimeMeasured(worker.id, function, cell, 2 * allowed)
+            for worker in state.workers
+            for function in range(len(state.catalogue.functions))
+            for cell in range(len(state.latency.cells(worker.id, function)))
+        ]
+        for event in (*(measured if slow else ()), RequestArrived(request)):
+            state.apply(request.arrival, event)
+        dropped.append(any(isinstance(action, DropRequest) for action in policy.decide(request.arrival, state)))
+    assert dropped == [False, True]

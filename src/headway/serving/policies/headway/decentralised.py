@@ -51,6 +51,8 @@ class Decentralised:
 
     def decide(self, now: int, state: ServingState) -> Iterator[Action]:
         """Yield the actions of an instant: plan requests, move tasks, serve workers."""
+        if self._tables.version != state.latency.version:
+            self._tables.follow(state)
         for request in state.landed:
             rs = state.requests[request]
             self._mixes[rs.request.ingress].note(rs.request.graph)

@@ -31,7 +31,7 @@ _FIRST, _LEAST = 8, 64
 
 
 class FleetTables:
-    """Tables computed once from catalogue and fleet: times, sizes, ranks, and the workers that can run a function."""
+    """Tables computed from catalogue and fleet: times, sizes, ranks, and the workers that can run a function."""
 
     def __init__(self, state: ServingState) -> None:
         catalogue, fleet = state.catalogue, state.fleet
@@ -46,6 +46,11 @@ class FleetTables:
         self.fetches = [fleet.fetch_time(size) for size in self.sizes]
         self.write_back = 2 if fleet.links.write_back else 1
         self.weights = cache(self._weights)
+        self.follow(state)
+
+    def follow(self, state: ServingState) -> None:
+        """Compute what goes by times, from those that are expected now: a server refines them."""
+        catalogue, self.version = state.catalogue, state.latency.version
         self.base = state.latency.base
         """By worker and function: the run time that a task counts for in queues."""
         self.run_times = [
