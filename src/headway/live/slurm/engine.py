@@ -5,7 +5,6 @@ signal, the grace period, and ``requeuehold``. What Slurm says of a job is enoug
 how a program ended stands in its folder too, for Slurm forgets jobs. Which GPUs of a node a job gets is Slurm's to say.
 """
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +14,7 @@ import msgspec
 
 from headway.errors import QueueError, SlurmError
 from headway.files import write_whole
+from headway.live.slurm.amounts import cpus_per_node, mebibytes_per_node, plain_name
 from headway.live.slurm.board import Board
 from headway.live.slurm.rows import JobRow
 from headway.live.slurm.script import BEGAN, EXIT, GIVEN, LEASE, SAVED_MARK, script_of
@@ -30,7 +30,6 @@ REST_S = 1.0
 """A job is not released sooner after its end: a node refuses it in the same second (Job already killed)."""
 TOLD_S = 10.0
 """A program whose folder says for so long that it has ended has, whatever Slurm says."""
-_MEBIBYTE = 2**20
 _LOST = ("NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "REVOKED")
 
 
@@ -94,11 +93,11 @@ class SlurmEngine:
         out, err = (str(path).replace("%", "%%") for path in logs_of(self._folder, job.id))
         nodes = max(1, job.nodes)
         options = ["--hold", f"--comment={Tag(self._board.queue, job.id)}", "--requeue", "--open-mode=append"]
-        options += [f"--job-name={_shown(job.name)}", f"--output={out}", f"--error={err}", f"--chdir={place}"]
-        options += [f"--nodes={nodes}", f"--ntasks={nodes}", f"--cpus-per-task={max(1, _per(job.cpu_milli, nodes))}"]
+        options += [f"--job-name={plain_name(job.name)}", f"--output={out}", f"--error={err}", f"--chdir={place}"]
+        options += [f"--nodes={nodes}", f"--ntasks={nodes}", f"--cpus-per-task={cpus_per_node(job.cpu_milli, nodes)}"]
         options += [f"--gres=gpu:{job.gpus // nodes}"] if job.gpus else []
         options += [f"--partition={job.partition}"] if job.partition else []
-        options += [f"--mem={_mebibytes(job.memory_bytes, nodes)}M"] if job.memory_bytes else []
+        options += [f"--mem={mebibytes_per_node(job.memory_bytes, nodes)}M"] if job.memory_bytes else []
         number = self._client.submit(options, script_of(program, place, job.id, SAVED))
         self._board.changed(job.id)
         return msgspec.structs.replace(program, slurm=number)
@@ -194,12 +193,12 @@ class SlurmEngine:
         if program.external and not order.again and order.host == asked:  # as its user has it
             return values | {"Comment": str(Tag(self._board.queue, order.job, order.lease))}
         if order.cpu_milli:
-            each = max(1, _per(order.cpu_milli, len(nodes)))
+            each = cpus_per_node(order.cpu_milli, len(nodes))
             values |= {"NumCPUs": str(each * max(1, len(nodes))), "MinCPUsNode": str(each)}
             if not program.external:
                 values["CPUsPerTask"] = str(each)
         if order.memory_bytes:
-            values["MinMemoryNode"] = str(_mebibytes(order.memory_bytes, len(nodes)))
+            values["MinMemoryNode"] = str(mebibytes_per_node(order.memory_bytes, len(nodes)))
         return values | {"Comment": str(Tag(self._board.queue, order.job, order.lease))}
 
     def adopt(self, order: Order) -> bool:
@@ -394,16 +393,3 @@ class SlurmEngine:
 
     def _file(self, order: Order, name: str) -> Path:
         return logs_of(self._folder, order.job)[0].with_name(f"{name}-{order.lease}")
-
-
-def _shown(name: str) -> str:
-    return re.sub(r"[^\w.+-]", "_", name, flags=re.ASCII) or "job"
-
-
-def _per(cpu_milli: int, nodes: int) -> int:
-    """Return whole CPUs of a node."""
-    return -(-cpu_milli // (1000 * max(1, nodes)))
-
-
-def _mebibytes(memory_bytes: int, nodes: int) -> int:
-    return -(-memory_bytes // (_MEBIBYTE * max(1, nodes)))
