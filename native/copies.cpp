@@ -56,9 +56,10 @@ CUresult moved(Entry entry, Move move, uint64_t bytes, CUstream stream, Types...
   return result;
 }
 
-// One that waits for the GPU itself.
+// One that waits for the GPU itself, but for copies within a GPU and between GPUs: they return before they are done.
 template <typename... Types>
 CUresult moved_now(Entry entry, Move move, uint64_t bytes, Types... given) {
+  if (move == Move::kWithin || move == Move::kPeer) return moved(entry, move, bytes, nullptr, given...);
   auto call = real<CUresult (*)(Types...)>(entry);
   if (!call) return CUDA_ERROR_NOT_INITIALIZED;
   {

@@ -124,7 +124,7 @@ struct alignas(64) Kernel {
   U32 blocks;
   U32 per_sm;        // blocks of it that fit on one SM
   I64 longest_ns;
-  I64 contention_ppm;  // delay of programs above by its time beside them, beyond what is reckoned; by the broker
+  I64 contention_ppm;  // delay of programs above by its time beside them, beyond what is reckoned; nothing learns it yet: 0
   U32 kind;          // 1 kernel, 2 graph, 3 copy
   U32 varied;        // 1: seen with very different times, so that its place decides
   I64 blamed_ns;     // delay of programs above that it caused

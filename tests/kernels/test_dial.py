@@ -265,6 +265,16 @@ def test_a_silent_program_in_the_middle_keeps_nobody_at_the_floor() -> None:
     assert rules[3].scale_ppm == MILLION * MILLION // MOST_PPM
 
 
+def test_the_last_one_below_a_program_in_the_middle_may_leave_in_a_hold() -> None:
+    pair = StubMiddle(Dial(), contention=0.3)
+    while not (pair.rules and pair.rules[LOW].hold and not pair.rules[HIGH].hold):
+        pair.run(0.004)
+    left = [Seen(TOP, 0, epochs=10**6, program="top"), Seen(HIGH, 3, epochs=10**6)]
+    rules = pair.dial.rules(pair.now_ns + MS, left)
+    assert not rules[HIGH].hold
+    assert not pair.dial.holds.holding
+
+
 # --- careful at first meeting -----------------------------------------------------------------------------------------
 
 

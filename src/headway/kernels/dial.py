@@ -154,7 +154,9 @@ class Dial:
             watched = {client.priority for client in seen if self._counts(client, highest)}
             levels = sorted({highest} | watched)
             self._level = levels[self.holds.draw % len(levels)]
-        mine = {client.index: self._above[client.index] for client in seen if client.priority == self._level}
+        # A client whose last one below has left in a hold is watched no longer; without watches the hold ends.
+        level = [client.index for client in seen if client.priority == self._level]
+        mine = {index: self._above[index] for index in level if index in self._above}
         below = [client for client in seen if client.priority > self._level]
         watches = {index: above.watch for index, above in mine.items()}
         scales = {index: above.scale for index, above in mine.items()}

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -122,6 +123,30 @@ def test_forked_workers_draw_different_numbers(tmp_path: Path) -> None:
 
 def test_nobody_knows_how_a_worker_of_an_ended_template_ended() -> None:
     template = Template(Path("none.py"))
-    assert template.reaped(1) == UNKNOWN
+    assert template.reaped(1, parent=0) == UNKNOWN
     with pytest.raises(OSError, match="has ended"):
         template.fork(0, {})
+
+
+def test_a_worker_of_an_ended_template_does_not_harm_the_next_one(tmp_path: Path) -> None:
+    (app := tmp_path / "app.py").write_text("import headway as hw\n")
+
+    async def body() -> None:
+        template = Template(app)
+        await template.ready()
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            worker = template.fork(theirs.fileno(), {})
+        first = template.pid
+        os.kill(first, signal.SIGKILL)
+        worker.kill()
+        while worker.runs() or os.waitid(os.P_PID, first, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            await asyncio.sleep(0.01)
+        await template.ready()
+        second = template.pid
+        assert second not in (0, first)
+        assert worker.poll() == UNKNOWN
+        assert template.pid == second
+        template.stop()
+
+    asyncio.run(body())

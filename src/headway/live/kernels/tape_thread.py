@@ -4,6 +4,7 @@ It imports what a tape needs, writes the rows in batches of about a second, and 
 is bounded: one that has become long is thinned to every second moment, and goes on with half as many.
 """
 
+import contextlib
 import ctypes
 import queue
 import threading
@@ -72,8 +73,9 @@ class TapeThread:
     def finish(self) -> None:
         """Write what is left and close the tape; a disk that hangs is not waited for."""
         if self._thread.is_alive() and not self._given_up:
-            self._queue.put(None)
-            self._thread.join(_LAST_S)
+            with contextlib.suppress(queue.Full):  # the disk hangs
+                self._queue.put_nowait(None)
+                self._thread.join(_LAST_S)
 
     # --- in the thread -----------------------------------------------------------------------------------------------
 

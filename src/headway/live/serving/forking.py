@@ -24,13 +24,15 @@ class ForkedProcess:
     """A worker that the template forked; what of ``Popen`` a server needs."""
 
     def __init__(self, template: "Template", pid: int) -> None:
-        self._template = template
+        self._template, self._parent = template, template.pid
+        self._handle = -1
         self._handle = os.pidfd_open(pid)
         self.pid = pid
         self.returncode: int | None = None
 
     def __del__(self) -> None:
-        os.close(self._handle)
+        if self._handle >= 0:
+            os.close(self._handle)
 
     def runs(self) -> bool:
         """Return whether it runs; one that has ended keeps its number until ``poll``."""
@@ -41,7 +43,7 @@ class ForkedProcess:
     def poll(self) -> int | None:
         """Return its exit status once it has ended; None before."""
         if self.returncode is None and not self.runs():
-            self.returncode = self._template.reaped(self.pid)
+            self.returncode = self._template.reaped(self.pid, self._parent)
         return self.returncode
 
     def kill(self) -> None:
@@ -97,8 +99,10 @@ class Template:
         assert isinstance(told, Forked)
         return ForkedProcess(self, told.pid)
 
-    def reaped(self, pid: int) -> int:
-        """Return how a worker ended that has."""
+    def reaped(self, pid: int, parent: int) -> int:
+        """Return how a worker ended that has; only the template that forked it can tell."""
+        if parent != self.pid:
+            return UNKNOWN
         try:
             told = self._ask(Reap(pid))
         except OSError:

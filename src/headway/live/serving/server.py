@@ -343,10 +343,10 @@ class Server:
         if self.processes[worker].stopping:
             return
         self.tally.worker_ends[worker] += 1
-        self.beats[worker] = Beat(0)
+        self.beats[worker], why = Beat(0), self._killed.pop(worker, "")
         if self.ready:
             if self.state.workers[worker].up:
-                self.fleet.lose(worker, self._killed.pop(worker, ""))
+                self.fleet.lose(worker, why)
                 self._ask_turn()
             self._keep(self._restart(worker))
 

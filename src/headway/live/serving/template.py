@@ -139,14 +139,19 @@ def main(handle: int, app: Path | None) -> None:
             os._exit(0)
         asked = ASKED.decode(data)
         if isinstance(asked, Reap):
-            _, status = os.waitpid(asked.pid, 0)
-            link.send(msgspec.msgpack.encode(Reaped(os.waitstatus_to_exitcode(status))))
+            link.send(msgspec.msgpack.encode(Reaped(reaped(asked.pid))))
             continue
         if not (pid := os.fork()):
             link.close()
             worker(handles[0], asked.environment)
         os.close(handles[0])
         link.send(msgspec.msgpack.encode(Forked(pid)))
+
+
+def reaped(pid: int) -> int:
+    """Return the exit status of a worker that has ended."""
+    _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status)
 
 
 def worker(handle: int, environment: dict[str, str]) -> None:

@@ -109,7 +109,6 @@ class SlurmEngine:
         number = self._make_held(order)
         if number is None:
             return
-        self._watched.pop(order.lease, None)
         place = logs_of(self._folder, order.job)[0].parent
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_whole(place / LEASE, str(order.lease), QueueError)
@@ -239,13 +238,14 @@ class SlurmEngine:
                     continue
                 try:
                     found = self._looked_at(watch)
-                except SlurmError as problem:  # it is tried again at the next look
+                except (OSError, QueueError, SlurmError) as problem:  # it is tried again at the next look
                     if not watch.problem:
                         self._log(f"lease {watch.order.lease} of job {watch.order.job}: {problem}; tried again")
                     watch.problem = str(problem)
                     continue
                 if found is not None:
                     ended.append(found)
+                    self._ended_s[watch.order.job] = monotonic()
                     del self._watched[watch.order.lease]
         return ended
 
