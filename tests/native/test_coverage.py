@@ -29,7 +29,7 @@ def test_every_entry_point_is_seen_however_it_is_reached(
     assert ledger["captured"] == len([row for row in run.calls(*KERNELS) if row["captured"]]) == run.did["captured"]
     assert ledger["graphs"] == len(run.calls("cuGraphLaunch")) == run.did["graphs"]
     assert ledger["copies"] == len(run.calls("cuMemcpy", "cuMemset")) == run.did["copies"] == 8 + 9 + 12
-    # A copy from or to the host waits for the GPU and is a wait as well; one within or between GPUs is not, nor a memset.
+    # A copy from or to the host waits, and is a wait as well; one within or between GPUs is not, nor is a memset.
     assert ledger["syncs"] == len(run.calls(*SYNCS)) + 3 + 1
     assert run.total("event in a capture", "broken capture") == 0
 
