@@ -53,7 +53,7 @@ def test_a_high_and_a_low_program_share_and_nothing_is_left(shared: Shared) -> N
         assert found["api"]["program"] == found["batch"]["program"]
         measured = clients(shared, lambda rows: rows["api"]["slowdown"] is not None)["api"]
         assert measured["slowdown_low"] <= measured["slowdown"] <= measured["slowdown_high"]
-        assert measured["slowdown_steps"] >= measured["slowdown_holds"] >= 3
+        assert measured["slowdown_steps"] >= measured["slowdown_holds"] >= 1
         status, table, _ = shared.do("status")
         assert status == 0
         assert "api" in table

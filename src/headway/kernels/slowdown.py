@@ -155,7 +155,7 @@ def estimate(
     rank = 0.98 / sqrt(count)
     low = min(middle - half, quantile(excess, weights, 0.5 - rank))
     high = max(middle + half, quantile(excess, weights, 0.5 + rank))
-    counted = [value for value, weight in zip(values, weights, strict=True) if weight >= _COUNTS]
+    counted = [value for value, weight in zip(values, weights, strict=True) if weight >= _COUNTS] or values
     value_ppm, low_ppm, high_ppm = (round(exp(x) * MILLION) for x in (middle, low, high))
     return Estimate(value_ppm, low_ppm, high_ppm, len(counted), sum(value.steps for value in counted))
 
