@@ -65,8 +65,8 @@ class Scene(ABC):
     """Its tables, every value resolved."""
     notes: tuple[str, ...]
     """What a reader of the results should know."""
-    skipped: tuple[str, ...] = ()  # what was left out because it could never run, by name
-    endless = ""  # why a run of it has no end of its own
+    skipped: tuple[str, ...] = ()
+    """What was left out because it could never run, by name."""
 
     @abstractmethod
     def policy(self) -> Any:
