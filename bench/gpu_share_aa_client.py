@@ -53,7 +53,7 @@ class Client:
         self.control[READY] = 1
         while self.control[STATE] != 2:
             if self.control[STATE] == 0:
-                time.sleep(0.001)
+                time.sleep(0.004)  # many processes may rest at a time
                 continue
             at = int(self.control[PROGRAM])
             if self._make(at):

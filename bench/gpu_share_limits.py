@@ -21,17 +21,32 @@ from bench.gpu_share_rows import rows
 from bench.gpu_share_session import BELOW, MS, Session, write
 from headway.kernels.dial import Rules
 
-BLOCKS, BLOCK_S, REST_S = 3, 0.9, 0.3
+BLOCKS, BLOCK_S, REST_S = 2, 0.7, 0.3
 SETTLE_NS = 60 * MS
 LOW_ALONE_S = 0.8
-PERCENTS = (100, 30, 50)
-PAIR_S = {"limits": 32.0, "sliced": 12.0}
-"""About what a pair takes."""
+PERCENTS = (100, 50, 30, 10)
+WIDE = (70, 90)
+"""Limits that are tried only where half of the SMs comes near."""
+NEAR = 1.3
+SEVERAL = (100, 30, 10)
+"""And those where several programs are below: each has a process for each limit."""
+KINDS = ("mps", "client")
+"""Processes below at MPS's normal priority, and at its lower one."""
+TOGETHER = (("training", "mixed"), ("stream", "unet-b16", "matmul"))
+"""Programs that every process below holds at the same time: with all five the GPU's memory does not do."""
+PAIR_S = {"limits": 45.0, "sliced": 8.0}
+"""About what a pair takes at most."""
 
 
-def plain_names(percent: int) -> list[str]:
-    """Processes at MPS's normal priority, with so much of the SMs."""
-    return [f"plain{percent}-{place}" for place in (1, 2, 3)]
+def names_of(kind: str, percent: int) -> list[str]:
+    """Processes at one of MPS's priorities, with so much of the SMs."""
+    return [f"{kind}{percent}-{place}" for place in (1, 2, 3)]
+
+
+def processes() -> dict[str, int]:
+    """Every process below, with its share of the SMs."""
+    first = {names_of(kind, percent)[0]: percent for kind in KINDS for percent in (*PERCENTS, *WIDE)}
+    return first | {name: percent for kind in KINDS for percent in SEVERAL for name in names_of(kind, percent)[1:]}
 
 
 def blocks(session: Session, names: Sequence[str], rest: Callable[[], None]) -> tuple[Longs, Longs]:
@@ -52,7 +67,9 @@ def _stay(seconds: float) -> tuple[int, int]:
     return start, time.monotonic_ns()
 
 
-def setting(session: Session, high: str, lows: Sequence[str], names: Sequence[str]) -> Row | None:
+def setting(
+    session: Session, high: str, lows: Sequence[str], names: Sequence[str], *, by_itself: bool = True
+) -> Row | None:
     """One pair with these processes below, ungated: p50 and p99 beside and alone, the rates of those below."""
 
     def rest() -> None:
@@ -67,7 +84,9 @@ def setting(session: Session, high: str, lows: Sequence[str], names: Sequence[st
         for name in names:
             write(session.slot(name), Rules(gate=0), 1)
     first = [int(session.programs[name].control[DONE]) for name in names]
-    by_itself = np.array([_stay(LOW_ALONE_S)])
+    row: Row = {}
+    if by_itself:
+        row["low_alone_per_s"] = rate(session, names, first, np.array([_stay(LOW_ALONE_S)]))
     rest()
     if not begin(session, "high", high):
         return None
@@ -78,18 +97,29 @@ def setting(session: Session, high: str, lows: Sequence[str], names: Sequence[st
     beside, alone = blocks(session, names, rest)
     found = steps(session, "high", since)
     session.pause("high")
-    row = {"beside": quantiles(found, beside, SETTLE_NS), "alone": quantiles(found, alone, DRAIN_NS)}
-    return {
-        **row,
-        "low_per_s": rate(session, names, first, beside),
-        "low_alone_per_s": rate(session, names, first, by_itself),
-    }
+    row |= {"beside": quantiles(found, beside, SETTLE_NS), "alone": quantiles(found, alone, DRAIN_NS)}
+    return {**row, "low_per_s": rate(session, names, first, beside)}
 
 
 def limits(session: Session, high: str, lows: list[str]) -> Row:
-    """One pair under MPS: as it comes, with limits on SMs, and with client priority."""
-    every = {f"mps{percent}": plain_names(percent) for percent in PERCENTS} | {"client": list(BELOW)}
-    return {mode: setting(session, high, lows, names[: len(lows)]) for mode, names in every.items()}
+    """One pair under MPS: with limits on SMs, each with client priority and without."""
+    made: Row = {}
+    for kind in KINDS:
+        for percent in SEVERAL if len(lows) > 1 else (*PERCENTS, *WIDE):
+            if percent in WIDE and not _near(made.get(f"{kind}50")):
+                continue
+            names = names_of(kind, percent)[: len(lows)]
+            made[f"{kind}{percent}"] = setting(session, high, lows, names, by_itself=not made)
+    return made
+
+
+def _near(found: Row | None) -> bool:
+    return bool(found and found["beside"]) and slowdown(found, "p50") <= NEAR
+
+
+def slowdown(found: Row, which: str) -> float:
+    """A percentile beside over that alone, in the same processes."""
+    return float(found["beside"][f"{which}_ms"]) / max(1e-9, float(found["alone"][f"{which}_ms"]))
 
 
 def sliced(session: Session, high: str, lows: list[str]) -> Row:
@@ -98,14 +128,17 @@ def sliced(session: Session, high: str, lows: list[str]) -> Row:
 
 
 def line(row: Row) -> str:
-    """A pair in one line."""
+    """A pair in one line; rates below are parts of that without a limit, alone."""
     parts = [f"{row['high']}+{row['low']}"]
+    full = next(
+        (found["low_alone_per_s"] for found in row["modes"].values() if found and "low_alone_per_s" in found), ()
+    )
     for mode, found in row["modes"].items():
         if found and found["beside"] and found["alone"]:
-            p50, p99 = (found["beside"][f"{p}_ms"] / max(1e-9, found["alone"][f"{p}_ms"]) for p in ("p50", "p99"))
-            pairs = zip(found["low_per_s"], found["low_alone_per_s"], strict=True)
-            below = "+".join(f"{got / max(1e-9, alone):.3f}" for got, alone in pairs)
-            parts.append(f"{mode} {p50:.3f} p99 {p99:.2f} below {below}")
+            below = "+".join(
+                f"{got / max(1e-9, alone):.3f}" for got, alone in zip(found["low_per_s"], full, strict=True)
+            )
+            parts.append(f"{mode} {slowdown(found, 'p50'):.3f} p99 {slowdown(found, 'p99'):.2f} below {below}")
         else:
             parts.append(f"{mode} –")
     return " | ".join(parts)
@@ -113,29 +146,47 @@ def line(row: Row) -> str:
 
 def pairs(part: str, every: Sequence[tuple[str, str]], given: Any, budget_s: float, keep: Any) -> None:
     """Every pair that is not there yet, within the budget; ``part``: limits or sliced."""
-    from bench.gpu_share import CORES, library, sms
-
-    state: Path = given.state
-    file, end = state / f"{part}.jsonl", time.monotonic() + budget_s
+    file, end = given.state / f"{part}.jsonl", time.monotonic() + budget_s
     done = {(row["high"], row["low"]) for row in rows(file)}
     todo = [pair for pair in every if pair not in done and (not given.only or "+".join(pair) in given.only)]
     if not todo:
         print("all pairs are there")
-        return
+    for lows in TOGETHER if part == "limits" else (sum(TOGETHER, ()),):
+        if mine := [pair for pair in todo if pair[1].split(",")[0] in lows]:
+            _measure(part, mine, given.state, end, lambda row: keep(file, row, line(row)))
+
+
+def _measure(part: str, todo: Sequence[tuple[str, str]], state: Path, end: float, keep: Callable[[Row], None]) -> None:
+    """Measure pairs in one set of processes."""
+    from bench.gpu_share import CORES, library, sms
+
     mps = part == "limits"
-    names = dict.fromkeys(BELOW, 100)
-    if mps:
-        names |= {name: percent for percent in PERCENTS for name in plain_names(percent)}
+    names = processes() if mps else dict.fromkeys(BELOW, 100)
+    cores = {"high": CORES["high"]} | {name: 4 + 2 * (at % 6) for at, name in enumerate(names)} if mps else CORES
     shim, count = (library(state), sms()) if mps else (Path("none"), 0)
     client = "bench.gpu_share_aa_client"
     with Session(state / part, shim, count, mps=mps, shim=mps, client=client) as session:
-        start_all(session, todo, CORES, names)
+        start_all(session, todo, cores, names)
         print(f"ready, {end - time.monotonic():.0f} s left, {len(todo)} to do", flush=True)
-        for high, low in todo:
-            if time.monotonic() + PAIR_S[part] > end:
-                print("the budget is spent; again to go on", flush=True)
-                break
-            modes = (limits if mps else sliced)(session, high, low.split(","))
-            row = {"high": high, "low": low, "build": build_id(), "modes": modes}
-            keep(file, row, line(row))
-            print(f"{end - time.monotonic():.0f} s left", flush=True)
+        for low in dict.fromkeys(low for _, low in todo):
+            make(session, low.split(","))
+            for high, _ in (pair for pair in todo if pair[1] == low):
+                if time.monotonic() + PAIR_S[part] > end:
+                    print("the budget is spent; again to go on", flush=True)
+                    return
+                modes = (limits if mps else sliced)(session, high, low.split(","))
+                keep({"high": high, "low": low, "build": build_id(), "modes": modes})
+                print(f"{end - time.monotonic():.0f} s left", flush=True)
+
+
+def make(session: Session, lows: Sequence[str]) -> None:
+    """Let all processes below make their program of a pair, at the same time."""
+    below = [name for name in session.programs if name != "high"]
+    chosen = [(name, lows[int(name[-1]) - 1 if name[-1] in "23" else 0]) for name in below if _has(name, len(lows))]
+    begin_all(session, chosen)
+    for name, _ in chosen:
+        session.pause(name)
+
+
+def _has(name: str, count: int) -> bool:
+    return name[-1] not in "23" or int(name[-1]) <= count

@@ -123,7 +123,7 @@ class Session:
             }
         if self.mps:
             environment |= self._mps.environment(percent)
-            if self.shim and name in BELOW:  # as headway starts them: below normal
+            if self.shim and (name in BELOW or name.startswith("client")):  # as headway starts them: below normal
                 environment["CUDA_MPS_CLIENT_PRIORITY"] = "1"
         with (self.folder / f"{name}.out").open("wb") as out:
             process = subprocess.Popen(

@@ -41,12 +41,15 @@ def test_a_pair_is_a_row(session: Session, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_pair_under_mps_is_a_row_of_settings(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("BLOCK_S", 0.2), ("REST_S", 0.2), ("LOW_ALONE_S", 0.1), ("PERCENTS", (100, 30))):
+    for name, value in (("BLOCK_S", 0.2), ("REST_S", 0.2), ("LOW_ALONE_S", 0.1), ("PERCENTS", (100, 50))):
         monkeypatch.setattr(gpu_share_limits, name, value)
     with session:
-        start_all(session, [("6", "9")], {}, {"low": 100, "plain100-1": 100, "plain30-1": 30})
+        start_all(session, [("6", "9")], {}, gpu_share_limits.processes())
+        gpu_share_limits.make(session, ["9"])
         modes = gpu_share_limits.limits(session, "6", ["9"])
-    assert list(modes) == ["mps100", "mps30", "client"]
+    assert list(modes)[:2] == ["mps100", "mps50"]
+    assert {"client100", "client50"} <= set(modes) <= {f"{k}{p}" for k in ("mps", "client") for p in (100, 50, 70, 90)}
+    assert [mode for mode, found in modes.items() if "low_alone_per_s" in found] == ["mps100"]
     for found in modes.values():
         assert found["beside"]["requests"] > 10
         assert found["alone"]["requests"] > 10
