@@ -132,7 +132,7 @@ void Flight::finish(Slot& slot, Entry& entry, int64_t now) {
   // A program above may have run beside it; beside one with nobody above those below do, unless they are held.
   const Rules& rules = slot.rules;
   const bool filled = !load(rules.gate) && !load(rules.watched);
-  const bool beside = filled || above_ns_ > entry.go_ns;
+  const bool beside = filled || above_ns_ >= entry.go_ns;
   if (entry.begin && !entry.kernel) {  // of a slot that is not ours any more
     spare_[spares_++] = entry.begin;
   } else if (entry.begin) {

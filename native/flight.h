@@ -16,8 +16,8 @@ class Flight {
   // After it: an end event when it is timed, when enough has gone without one, or when it is one to keep an eye on.
   void end(const Known& known, Step* step, CUstream stream, CUevent begun, int64_t go_ns, int64_t fill_ns,
            int64_t mark_after_ns, bool gpu_idle);
-  // The last launch of a program above: what ran then ran beside it.
-  void disturbed(int64_t launch_ns) { above_ns_ = launch_ns; }
+  // Until when a program above is known to have launched, or to have had work on the GPU: what ran then ran beside it.
+  void disturbed(int64_t at_ns) { above_ns_ = at_ns > above_ns_ ? at_ns : above_ns_; }
   // Take in what has finished: asks the driver, which costs more than a look at the others.
   void collect(Share& share, int64_t now);
   // Whether the first of what is in flight should have ended by now.

@@ -197,7 +197,8 @@ Look Gate::look(Share& share, Slot& slot, const Known& known, int64_t fill_ns, i
   const int64_t earned = accrue(account_, tame(terms), k.above > 0, fill_ns, now);
   crowd_ = false;  // others below hang on what is told of this program's work: it has to be told well
   for (uint32_t i = 0; i < count_; ++i) crowd_ = crowd_ || load(others_[i]->rules.gate) != 0;
-  flight.disturbed(launched_above_ns_);
+  // Programs above launch ahead: what they launched before may still run, and holds up what goes now.
+  flight.disturbed(most(launched_above_ns_, least(k.busy_ns, now)));
   k.filled_ns = flight.end_ns(now, k.latency_ns);
   // What is reckoned will do as long as nothing hangs on it: each question to the driver costs a microsecond or more.
   if (again || crowd_ || flight.overdue(now, k.latency_ns) || k.filled_ns - now > depth_ns(k) / 2) {

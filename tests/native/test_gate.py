@@ -280,3 +280,27 @@ def test_beside_a_program_that_waits_longer_than_was_predicted_nothing_long_goes
     assert high.did["launches"] >= 6
     assert held >= 1
     assert went < 1500 // 2 // 2, "half of what it does alone"
+
+
+def test_what_takes_long_beside_work_that_was_launched_ahead_is_not_learnt(
+    built: Built, share: Path, tmp_path: Path
+) -> None:
+    """A program above that has launched ahead launches nothing for a while, and holds up those below all the same."""
+    with MiniBroker(share, {5: {"overlap_ppm": 0, "sample_every": 1}}) as broker:
+        batch = ("--kernel", "held:400", "--launch", "1000000", "--sync-every", "1")
+        low = built.start(tmp_path, share, *batch, priority=5, name="low")
+        broker.until(lambda slot: slot.ledger.samples >= 8, "low")
+        slot = next(slot for slot in broker.block.slots if slot.name == b"low")
+        row = next(row for row in slot.kernels if row.id)
+        index = broker.neighbour()
+        time.sleep(0.05)
+        row.work_ns = 50_000  # what it took before somebody held it up
+        before = slot.ledger.kernels
+        broker.until(lambda slot: slot.ledger.kernels > before + 100, "low")
+        beside, varied, dropped = row.work_ns, row.varied, slot.ledger.dropped
+        broker.block.clear(index)
+        broker.until(lambda slot: row.work_ns > 100_000, "low")
+        low.process.kill()
+        low.process.communicate()
+    assert (beside, varied) == (50_000, 0)
+    assert dropped > 50
