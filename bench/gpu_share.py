@@ -7,7 +7,8 @@ goes on. Seconds to expect on an H200 (reckoned, not measured), and for each par
 
     new              48 a pair at --pair-seconds 40, 14 pairs: 670, two calls of 560; 18 a pair at --pair-seconds 10
     known            the same, 5 pairs: 240
-    new --slo 1.2    as new, and a file of its own aim in it; then --slo 1.02
+    new --slo 1.05,1.2,1.02    22 more a pair
+    new --sms 30     with so much of the SMs for those below
     limits           25 a pair (MPS, with 30 and 50 % of the SMs, with client priority), new ones first, 19 pairs: 480
     sliced           10 a pair (time slicing), 19 pairs: 190
     coverage 60, kills 150, commands 60, dial 90, slicing 200, pairs and fresh 14 and 12 a row
@@ -126,7 +127,9 @@ def pairs(state: Path, budget_s: float, todo: list[tuple[str, str, float]], give
                 break
             least = (high, low) in FRESH
             more: dict[str, Any] = {"bare": (), "fine": ("alone", "gate")} if least else {}
-            dial = Dial(slo_ppm=int(given.slo * 1e6), begin_ppm=MILLION)  # a few seconds: not as if it never met them
+            dial = Dial(
+                slo_ppm=round(float(given.slo) * MILLION), begin_ppm=MILLION
+            )  # a few seconds: not as if it never met them
             row = measure(session, high, low.split(","), think, seconds * (0.7 if least else 1), dial, **more)
             keep(state / "pairs.jsonl", row, line(row))
         for name in session.programs:
@@ -323,7 +326,8 @@ def main() -> None:
     parser.add_argument("--group", choices=list(GROUPS), help="half of the programs above")
     parser.add_argument("--seconds", type=float, default=4.8, help="a pair and pause, without MPS's blocks")
     parser.add_argument("--pair-seconds", type=float, default=40.0, help="known, new: a pair under the dial")
-    parser.add_argument("--slo", type=float, default=1.05, help="slow-down aimed at")
+    parser.add_argument("--slo", default="1.05", help="slow-down aimed at; known, new: several, 1.05,1.2,1.02")
+    parser.add_argument("--sms", type=int, default=100, help="known, new: per cent of the SMs for those below")
     given = parser.parse_args()
     given.state.mkdir(parents=True, exist_ok=True)
     os.sched_setaffinity(0, MINE)

@@ -1,11 +1,12 @@
 """Pairs under the dial, with the slow-down from outside beside the dial's own: resumable, one line of JSON a pair.
 
-    scripts/gpu-share known new [--state FOLDER] [--out FOLDER] [--budget SECONDS] [--slo 1.05]
+    scripts/gpu-share known new [--state FOLDER] [--out FOLDER] [--budget SECONDS] [--slo 1.05,1.2,1.02] [--sms 30]
 
 A pair is played for some tens of seconds. Four fifths of each second are under headway's gate and dial, which has never
 met the pair; for a fifth the programs below are held, and the program above is alone. What it takes then is compared
 with what like steps take under the gate just before and after, by the program's own clock. Energy is the driver's
-counter. What MPS and time slicing make of the same pairs: bench/gpu_share_limits.py.
+counter. Further aims are told to the same dial, in the same processes; each is a row. ``--sms``: the programs below
+have so much of the SMs. What MPS and time slicing make of the same pairs: bench/gpu_share_limits.py.
 """
 
 import hashlib
@@ -33,6 +34,8 @@ DRAIN_NS = 40 * MS
 FIRST_S = 10.0
 LAST_S = 20.0
 LOW_ALONE_S = 2.0
+AGAIN_S = 11.0
+"""So long each further aim is measured."""
 AROUND_S = 8.0
 """A pair takes so many seconds besides the time under the dial: its programs are made and timed by themselves."""
 Row = dict[str, Any]
@@ -128,41 +131,53 @@ def begin_all(session: Session, wanted: Sequence[tuple[str, str]]) -> bool:
     return all(made)
 
 
-def measure(session: Session, high: str, lows: list[str], seconds: float, dial: Dial) -> Row | None:
-    """One pair."""
+Aims = Sequence[tuple[float, float]]
+"""Slow-downs aimed at, and for how many seconds, one after the other."""
+
+
+def measure(session: Session, high: str, lows: list[str], aims: Aims, dial: Dial) -> list[Row]:
+    """One pair: a row an aim; none where a program cannot be made."""
     below, energy = list(BELOW[: len(lows)]), Energy()
     for name in (name for name in session.programs if name not in below):
         session.pause(name)
     if not begin_all(session, list(zip(below, lows, strict=True))):
-        return None
+        return []
     time.sleep(0.3)
     low_first = [int(session.programs[name].control[DONE]) for name in below]
     joules = energy.now()
     low_alone = _span(LOW_ALONE_S)
     low_joules = energy.now() - joules
     if not begin(session, "high", high):
-        return None
-    first = int(session.programs["high"].control[DONE])
+        return []
+    made: list[Row] = []
+    by_itself = rate(session, below, low_first, low_alone)
     modes = Told(session, "high", below, [], dial)
-    gate, alone, used = _play(modes, seconds, energy)
-    own = said(dial)
-    found = steps(session, "high", first)
-    row: Row = {"high": high, "low": ",".join(lows), "slo": dial.slo_ppm / MILLION, "seconds": seconds, "dial": own}
-    row |= {"build": build_id(), "told": modes.told}
-    row |= _figures(found, gate, alone)
-    row["low_alone_per_s"] = rate(session, below, low_first, low_alone)
-    late = gate[gate[:, 0] >= gate[-1, 1] - int(LAST_S * 1e9)]
-    row["low_gate_per_s"] = rate(session, below, low_first, late)
-    row["energy"] = energy_ratio(
-        used, low_joules, (_count(found, gate), _count(found, alone)),
-        [(of_all * float((gate[:, 1] - gate[:, 0]).sum()) / 1e9, by_itself * LOW_ALONE_S)
-         for of_all, by_itself in zip(rate(session, below, low_first, gate), row["low_alone_per_s"], strict=True)],
-    )  # fmt: skip
-    row["reasons"] = [[int(each) for each in session.slot(name).ledger.reasons] for name in below]
+    for slo, seconds in aims:
+        dial.slo_ppm = round(slo * MILLION)
+        first = int(session.programs["high"].control[DONE])
+        gate, alone, used = _play(modes, seconds, energy)
+        found = steps(session, "high", first)
+        row: Row = {"high": high, "low": ",".join(lows), "slo": slo, "seconds": seconds, "dial": said(dial)}
+        row |= {"build": build_id(), "told": modes.told, **_figures(found, gate, alone, begun=not made)}
+        row["low_alone_per_s"], row["low_gate_per_s"] = by_itself, rate(session, below, low_first, late_part(gate))
+        row["energy"] = energy_ratio(
+            used, low_joules, (_count(found, gate), _count(found, alone)),
+            [(of_all * float((gate[:, 1] - gate[:, 0]).sum()) / 1e9, each * LOW_ALONE_S)
+             for of_all, each in zip(rate(session, below, low_first, gate), by_itself, strict=True)],
+        )  # fmt: skip
+        row["reasons"] = [[int(each) for each in session.slot(name).ledger.reasons] for name in below]
+        modes.told = []
+        made.append(row)
     for name in ("high", *below):
         write(session.slot(name), Rules(gate=0))
         session.pause(name)
-    return row
+    return made
+
+
+def late_part(spans: Longs) -> Longs:
+    """The last 20 s, or of a shorter time the last two thirds: when the dial has come near its aim."""
+    begin_ns, end_ns = int(spans[0, 0]), int(spans[-1, 1])
+    return spans[spans[:, 0] >= end_ns - min(int(LAST_S * 1e9), (end_ns - begin_ns) * 2 // 3)]
 
 
 def build_id() -> str:
@@ -213,17 +228,17 @@ def _play(modes: Told, seconds: float, energy: Energy) -> tuple[Longs, Longs, tu
     return np.array(gate), np.array(alone), (joules["gate"], joules["alone"])
 
 
-def _figures(found: Row, gate: Longs, alone: Longs) -> Row:
-    """What the program's own clock says: at first meeting, at the end, and over all."""
+def _figures(found: Row, gate: Longs, alone: Longs, *, begun: bool) -> Row:
+    """What the program's own clock says: at first meeting (``begun``), at the end, and over all."""
     begin_ns, end_ns = int(gate[0, 0]), int(alone[-1, 1])
     row: Row = {"alone": quantiles(found, alone, DRAIN_NS), "gate": quantiles(found, gate, 0)}
     if (found["due"] < found["begin"]).any():
         row["alone_from_arrival"] = quantiles(found, alone, DRAIN_NS, "due")
         row["gate_from_arrival"] = quantiles(found, gate, 0, "due")
-    late = gate[gate[:, 0] >= end_ns - int(LAST_S * 1e9)]
+    late = late_part(gate)
     row["late"] = quantiles(found, late, 0)
-    row["first"] = outside(found, alone, begin_ns, begin_ns + int(FIRST_S * 1e9 / GATE_S))
-    row["last"] = outside(found, alone, end_ns - int(LAST_S * 1e9), end_ns)
+    row["first"] = outside(found, alone, begin_ns, begin_ns + int(FIRST_S * 1e9 / GATE_S)) if begun else {}
+    row["last"] = outside(found, alone, int(late[0, 0]), end_ns)
     row["all"] = outside(found, alone, begin_ns, end_ns)
     return row
 
@@ -252,25 +267,29 @@ def pairs(state: Path, budget_s: float, every: Sequence[tuple[str, str]], given:
     from bench.gpu_share import CORES, library, sms
 
     file = state / "dialled.jsonl"
-    done = {(row["high"], row["low"], row["slo"]) for row in rows(file) if row.get("build") == build_id()}
+    aims = [(float(slo), given.pair_seconds if not at else AGAIN_S) for at, slo in enumerate(given.slo.split(","))]
+    here = build_id()
+    done = {(row["high"], row["low"], row["slo"], row.get("sms")) for row in rows(file) if row.get("build") == here}
     todo = [
-        pair for pair in every if (*pair, given.slo) not in done and (not given.only or "+".join(pair) in given.only)
+        pair
+        for pair in every
+        if any((*pair, slo, given.sms) not in done for slo, _ in aims)
+        and (not given.only or "+".join(pair) in given.only)
     ]
     if not todo:
         print("all pairs are there")
         return
     end = time.monotonic() + budget_s
     with Session(state / "pairs", library(state), sms(), client="bench.gpu_share_aa_client") as session:
-        start_all(session, todo, CORES, dict.fromkeys(BELOW, 100))
+        start_all(session, todo, CORES, dict.fromkeys(BELOW, given.sms))
         Power(state / "power.jsonl").start()
-        print(f"build {build_id()}: ready, {end - time.monotonic():.0f} s left, {len(todo)} to do", flush=True)
+        print(f"build {here}: ready, {end - time.monotonic():.0f} s left, {len(todo)} to do", flush=True)
         for high, low in todo:
-            if time.monotonic() + given.pair_seconds + AROUND_S > end:
+            if time.monotonic() + sum(seconds for _, seconds in aims) + AROUND_S > end:
                 print("the budget is spent; again to go on", flush=True)
                 break
-            dial = Dial(slo_ppm=round(given.slo * MILLION))
-            if row := measure(session, high, low.split(","), given.pair_seconds, dial):
-                keep(file, row, line(row))
+            for row in measure(session, high, low.split(","), aims, Dial()):
+                keep(file, {**row, "sms": given.sms}, line(row))
             print(f"{end - time.monotonic():.0f} s left", flush=True)
 
 

@@ -29,9 +29,11 @@ def test_a_pair_is_a_row(session: Session, monkeypatch: pytest.MonkeyPatch) -> N
     with session:
         start_all(session, [("6", "9")], {}, {"low": 100, "low2": 100})
         assert sorted(session.programs) == ["high", "low"], "no pair has a second one below"
-        row = measure(session, "6", ["9"], 3.0, Dial())
-    assert row is not None
+        row, again = measure(session, "6", ["9"], [(1.05, 3.0), (1.2, 2.0)], Dial())
     assert (row["high"], row["low"], row["slo"], row["build"]) == ("6", "9", 1.05, build_id())
+    assert (again["slo"], again["first"]) == (1.2, {}), "another aim, and no longer the first meeting"
+    assert again["told"]
+    assert again["told"][0]["ns"] > row["told"][-1]["ns"], "the dial goes on"
     assert row["alone"]["requests"] > 10
     assert row["all"]["stretches"] >= 3
     assert row["told"][0]["boldness"] == 0, "never met: at the floor"
