@@ -11,6 +11,7 @@ goes on. Seconds to expect on an H200 (reckoned, not measured), and for each par
     new --sms 30     with so much of the SMs for those below
     limits           25 a pair (MPS, with 30 and 50 % of the SMs, with client priority), new ones first, 19 pairs: 480
     sliced           10 a pair (time slicing), 19 pairs: 190
+    open             30: what the gate costs a program below that is never held
     coverage 60, kills 150, commands 60, dial 90, slicing 200, pairs and fresh 14 and 12 a row
 
 Rows of ``known`` and ``new`` carry a digest of the build, and those of another build are measured again.
@@ -260,6 +261,13 @@ def limited(given: argparse.Namespace, budget_s: float, part: str) -> None:
     gpu_share_limits.pairs(part, programs.NEW_PAIRS + programs.PAIRS, given, budget_s, keep)
 
 
+def opened(state: Path) -> None:
+    """What the gate costs a program that is never held."""
+    from bench.gpu_share_open import measure as measure_open
+
+    measure_open(state, keep)
+
+
 def killed(state: Path, budget_s: float) -> None:
     """Thirty programs and brokers die beside a latency-critical program."""
     from bench.gpu_share_kills import kills
@@ -304,6 +312,7 @@ PARTS: dict[str, Callable[[argparse.Namespace, float], None]] = {
     "new": lambda given, left: dialled(given, left, "NEW_PAIRS"),
     "limits": lambda given, left: limited(given, left, "limits"),
     "sliced": lambda given, left: limited(given, left, "sliced"),
+    "open": lambda given, left: opened(given.state),
     "kills": lambda given, left: killed(given.state, left),
     "commands": lambda given, left: commanded(given.state, left),
     "coverage": lambda given, left: coverage(given.state),

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench import gpu_share_dial, gpu_share_limits
+from bench import gpu_share_dial, gpu_share_limits, gpu_share_open
 from bench.gpu_share_dial import build_id, energy_ratio, line, measure, outside, start_all
 from bench.gpu_share_session import Session
 from headway.kernels.dial import Dial
@@ -57,6 +57,20 @@ def test_a_pair_under_mps_is_a_row_of_settings(session: Session, monkeypatch: py
         assert found["alone"]["requests"] > 10
         assert found["low_per_s"][0] > 0
     assert "6+9 | mps100 " in gpu_share_limits.line({"high": "6", "low": "9", "modes": modes})
+
+
+def test_below_a_silent_program_the_rate_is_compared_with_hooks_that_do_nothing(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_share_open, "TURNS", 3)
+    with session:
+        start_all(session, [("6", "9")], {}, {"low": 100})
+        row = gpu_share_open.opened(session, "6", "9")
+    assert row is not None
+    assert len(row["ratios"]) == 3
+    assert row["ratio"] > 0
+    assert 0 < row["passed"] <= 1, "launches that did not ask"
+    assert "9 below a silent 6" in gpu_share_open.line(row)
 
 
 def test_energy_shared_is_against_the_same_work_one_after_the_other() -> None:
