@@ -120,6 +120,7 @@ class Session:
                 "HEADWAY_PRIORITY": str(priority),
                 "HEADWAY_NAME": name,
                 "HEADWAY_PROGRAM": name,
+                "HEADWAY_SMS": f"{percent * 10_000}",
             }
         if self.mps:
             environment |= self._mps.environment(percent)
