@@ -154,7 +154,7 @@ def measure(session: Session, high: str, lows: list[str], aims: Aims, dial: Dial
     modes = Told(session, "high", below, [], dial)
     for slo, seconds in aims:
         dial.slo_ppm = round(slo * MILLION)
-        first = int(session.programs["high"].control[DONE])
+        first, held_ns = int(session.programs["high"].control[DONE]), dial.holds.held_ns
         gate, alone, used = _play(modes, seconds, energy)
         found = steps(session, "high", first)
         row: Row = {"high": high, "low": ",".join(lows), "slo": slo, "seconds": seconds, "dial": said(dial)}
@@ -165,6 +165,7 @@ def measure(session: Session, high: str, lows: list[str], aims: Aims, dial: Dial
             [(of_all * float((gate[:, 1] - gate[:, 0]).sum()) / 1e9, each * LOW_ALONE_S)
              for of_all, each in zip(rate(session, below, low_first, gate), by_itself, strict=True)],
         )  # fmt: skip
+        row["held"] = (dial.holds.held_ns - held_ns) / float((gate[:, 1] - gate[:, 0]).sum())
         row["reasons"] = [[int(each) for each in session.slot(name).ledger.reasons] for name in below]
         modes.told = []
         made.append(row)

@@ -33,6 +33,7 @@ def test_a_pair_is_a_row(session: Session, monkeypatch: pytest.MonkeyPatch) -> N
     assert (row["high"], row["low"], row["slo"], row["build"]) == ("6", "9", 1.05, build_id())
     assert (again["slo"], again["first"]) == (1.2, {}), "another aim, and no longer the first meeting"
     assert again["told"]
+    assert 0 <= again["held"] < 0.5
     assert again["told"][0]["ns"] > row["told"][-1]["ns"], "the dial goes on"
     assert row["alone"]["requests"] > 10
     assert row["all"]["stretches"] >= 3
