@@ -185,7 +185,7 @@ Look Gate::look(Share& share, Slot& slot, const Known& known, int64_t fill_ns, i
   if (k.above && known.kernel && !load(known.kernel->work_ns)) fill_ns = most(fill_ns, kHeavy);
   k.fill_ns = fill_ns;
   const Block* block = share.block;
-  const uint32_t sms = block ? load(block->header.sms) : 1;
+  const Sms sms = sms_of(block ? load(block->header.sms) : 1, load(slot.sms_ppm));
   k.wave_ns = wave_ns(known.kernel, fill_ns, sms);
   // What the dial has found of delays: they are worse, or milder, than reckoned.
   int64_t scale = within(load(rules.scale_ppm), kWidest);

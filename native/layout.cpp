@@ -55,7 +55,7 @@ int main() {
                    FIELD(work_ns) FIELD(after) FIELD(sure))
   RECORD(Span, FIELD(begin_ns) FIELD(end_ns) FIELD(launches) FIELD(kind) FIELD(marked) FIELD(number))
   RECORD(Slot, FIELD(owner) FIELD(state) FIELD(priority) FIELD(seeded) FIELD(since_ns) FIELD(start_ticks) FIELD(name)
-                   FIELD(program) FIELD(rules) FIELD(pulse) FIELD(book) FIELD(want) FIELD(ledger) FIELD(kernels) FIELD(steps) FIELD(spans))
+                   FIELD(program) FIELD(sms_ppm) FIELD(rules) FIELD(pulse) FIELD(book) FIELD(want) FIELD(ledger) FIELD(kernels) FIELD(steps) FIELD(spans))
   RECORD(Header, FIELD(magic) FIELD(version) FIELD(slot_bytes) FIELD(slots) FIELD(sms) FIELD(broker) FIELD(stopping)
                      FIELD(beat_ns) FIELD(started_ns) FIELD(patience_ns))
   RECORD(Block, FIELD(header) FIELD(slots))

@@ -167,7 +167,8 @@ struct alignas(4096) Slot {
   U64 start_ticks;   // of the process, from /proc, so that a reused number is noticed
   char name[64];
   char program[64];
-  char spare[24];
+  U32 sms_ppm;       // share of the SMs that it is limited to; 0: all of them
+  char spare[20];
   alignas(64) Rules rules;
   Pulse pulse;
   Book book;

@@ -185,6 +185,13 @@ class Dial:
         above = self._above.get(index)
         return above.lowest() if above else 0
 
+    def settled(self, index: int) -> bool:
+        """Return whether the boldness below a client is where it stays: at its most, or held there by several holds."""
+        if (above := self._above.get(index)) is None or not above.boldness:
+            return False
+        told = [each.scale for each in above.watch.measured if each.at_ns > above.met_ns]
+        return (len(told) if above.lowest() >= MOST_PPM else told.count(above.scale)) >= FEW_HOLDS // 2
+
     def told(self, index: int) -> tuple[Estimate | None, int, Estimate | None]:
         """Return what is known of a client: its slow-down, its boldness, and with an aim for it the one at p99."""
         above = self._above.get(index)

@@ -85,6 +85,7 @@ def _row(index: int, slot: Slot, state: Mapping[str, Any], now: int) -> Row:
     lived_ns = max(1, now - slot.since_ns)
     worst, blamed_ns = slot_profiles.blamed(slot)
     measured, boldness, tail = state.get("loops", {}).get(str(index), (None, 0, None))
+    limits = state.get("limits", {}).get(str(index), {})
     return {
         "slot": index,
         "name": slot_profiles.text(slot.name),
@@ -107,6 +108,8 @@ def _row(index: int, slot: Slot, state: Mapping[str, Any], now: int) -> Row:
         **_slowdown("slowdown", measured),
         **_slowdown("slowdown_p99", tail),
         "boldness": boldness / MILLION,
+        "sms": (slot.sms_ppm or MILLION) / MILLION,
+        "harvest_by_sms": {str(int(limit) / MILLION): ppm / MILLION for limit, ppm in limits.items()},
         "whole_steps": ledger.spans,
         "marked": ledger.marked,
         "open": bool(ledger.open),
