@@ -117,7 +117,7 @@ class Ledger(ctypes.Structure):
         ("asked_ns", c_int64),
         ("asked", c_uint64),
         ("passed", c_uint64),
-        ("spare", c_int64),
+        ("harm_ns", c_int64),
     )
 
 
@@ -137,7 +137,7 @@ class Kernel(ctypes.Structure):
         ("varied", c_uint32),
         ("blamed_ns", c_int64),
         ("name", c_char * 112),
-        ("tail", c_char * 8),
+        ("beside_ns", c_int64),
     )
 
 

@@ -121,6 +121,7 @@ class Broker:
     def apply_dial(self, now_ns: int) -> None:
         """Set the rules by the dial alone, more often than a whole step: it holds clients for short moments."""
         seen = [self._seen(index) for index in self._clients]
+        self.pairs.contention.sample(now_ns, self._slots)
         for index, rules in self.dial.rules(now_ns, seen).items():
             if self._written.get(index) != rules:
                 self._written[index] = rules

@@ -1,7 +1,8 @@
 """What the broker has learnt of pairs of programs: recalled when it starts, kept from time to time and at the end.
 
 Of each pair (program above, program below with its limit on SMs) that is the boldness at which the dial kept to the
-aim, and how the program below went once the dial had settled (``kernels/limits.py``).
+aim, how the program below went once the dial had settled (``kernels/limits.py``), and by how much its kernels slow the
+program above beyond waiting (``kernels/contention.py``).
 """
 
 import time
@@ -14,6 +15,7 @@ from headway.kernels.limits import ALL_PPM, Counted, Harvests, harvests, outcome
 from headway.live.kernels import slot_profiles
 from headway.live.kernels.background_store import BackgroundStore
 from headway.live.kernels.block import Slot
+from headway.live.kernels.slot_contention import SlotContention
 
 _EVERY_NS = 1_000_000_000
 _RECALL_S = 0.3
@@ -35,9 +37,11 @@ class LearntPairs:
         except (OSError, ValueError, HeadwayError) as problem:
             say(f"what was learnt of pairs cannot be read: {problem}")
         dial.learnt.update({pair: row["boldness_ppm"] for pair, row in self._saved.items() if "boldness_ppm" in row})
+        self.contention = SlotContention(dial, dict(self._saved))
 
     def turn(self, now_ns: int, clients: Mapping[int, Slot]) -> None:
-        """Read the counters of all clients, once a second."""
+        """Learn from what holds have told; read the counters of all clients, once a second."""
+        self.contention.turn(now_ns, clients)
         if now_ns - self._counted_ns < _EVERY_NS:
             return
         self._counted_ns = now_ns
@@ -59,7 +63,9 @@ class LearntPairs:
         for pair, outcome in self.harvests.outcomes.items():
             limit = self._limits.get(pair[1], ALL_PPM)
             rows.setdefault(pair, {}).update({"sms_ppm": limit, **outcome._asdict()})
-        new = {pair: row for pair, row in rows.items() if not row.items() <= self._saved.get(pair, {}).items()}
+        for pair, row in self.contention.rows().items():
+            rows.setdefault(pair, {}).update(row)
+        new = {pair: row for pair, row in rows.items() if row != _part(self._saved.get(pair, {}), row)}
         self._store.save_learnt(new)
         for pair, row in new.items():
             self._saved[pair] = {**self._saved.get(pair, {}), **row}
@@ -76,3 +82,7 @@ class LearntPairs:
                 known = outcomes_of(rows, slot_profiles.text(slot.program), slot_profiles.key(highest))[1]
                 found[str(index)] = {str(limit): ppm for limit, ppm in sorted(harvests(known).items())}
         return found
+
+
+def _part(row: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: row[name] for name in names if name in row}

@@ -7,7 +7,7 @@ from typing import Any
 from headway.errors import ShareError
 from headway.kernels.reflex import Reason
 from headway.kernels.slowdown import MILLION
-from headway.live.kernels import places, slot_profiles
+from headway.live.kernels import places, slot_contention, slot_profiles
 from headway.live.kernels.block import LIVE, SLOTS, SharedBlock, Slot
 from headway.live.kernels.places import Place
 
@@ -105,6 +105,7 @@ def _row(index: int, slot: Slot, state: Mapping[str, Any], now: int) -> Row:
         "kernel_rows": slot_profiles.rows(slot),
         "blamed_kernel": worst,
         "blamed_ms": round(blamed_ns / 1e6, 3),
+        "contention": slot_contention.charged(slot),
         **_slowdown("slowdown", measured),
         **_slowdown("slowdown_p99", tail),
         "boldness": boldness / MILLION,
