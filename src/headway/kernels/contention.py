@@ -29,6 +29,8 @@ LEAST_ROWS = 15
 LEAST_PPM = 10_000
 """What delays by less than this part of its time is not charged."""
 MOST_PPM = 2_000_000
+_TOLD = 16
+"""A hold tells of so many kernels, those that ran longest."""
 _MOST_KERNELS = 8
 _LEAST_SHARE = 0.03
 """Kernels with less of the time beside are one: the rest."""
@@ -66,6 +68,8 @@ class Row(NamedTuple):
     """The part of the time that the program above lost."""
     reckoned: float
     beside: Mapping[Kernel, float]
+    others: float = 0.0
+    """Of all kernels that are not among these."""
 
 
 class Found(NamedTuple):
@@ -111,8 +115,10 @@ class Samples:
         time = min(time, sum(end - begin for begin, end in parts))
         if time <= 0 or sum(beside.values()) > _MOST_BESIDE * time:
             return None  # nobody's numbers
-        rates = {kernel: ns / time for kernel, ns in beside.items() if ns > 0}
-        return Row(measured.at_ns, 1 - exp(-measured.value.excess), harm / time, rates)
+        ordered = sorted((kernel for kernel in beside if beside[kernel] > 0), key=lambda kernel: -beside[kernel])
+        rates = {kernel: beside[kernel] / time for kernel in ordered[:_TOLD]}
+        others = sum(beside[kernel] for kernel in ordered[_TOLD:]) / time
+        return Row(measured.at_ns, 1 - exp(-measured.value.excess), harm / time, rates, others)
 
     def _between(self, begin_ns: int, end_ns: int) -> tuple[dict[Kernel, float], float] | None:
         """Return by how much counters grew in a stretch of time; None where that is not known."""
@@ -171,7 +177,7 @@ def fit(rows: Sequence[Row], known: Mapping[Kernel, float] | None = None) -> dic
     table = [
         [row.reckoned for row in rows],
         *([row.beside.get(kernel, 0.0) for row in rows] for kernel in kernels),
-        [sum(share for kernel, share in row.beside.items() if kernel not in kernels) for row in rows],
+        [row.others + sum(share for kernel, share in row.beside.items() if kernel not in kernels) for row in rows],
     ]
     middle = [1.0, *(known.get(kernel, 0.0) for kernel in kernels), 0.0]
     spread = [_RECKONED, *(_USUAL / 2 * (1 + middle[1 + at]) for at in range(len(kernels))), _USUAL]
@@ -192,13 +198,13 @@ def _dominant(rows: Sequence[Row]) -> list[Kernel]:
     for row in rows:
         for kernel, share in row.beside.items():
             total[kernel] = total.get(kernel, 0.0) + share
-    least = _LEAST_SHARE * sum(total.values())
+    least = _LEAST_SHARE * (sum(total.values()) + sum(row.others for row in rows))
     most = sorted(total, key=lambda kernel: (-total[kernel], kernel))[:_MOST_KERNELS]
     return [kernel for kernel in most if total[kernel] > least]
 
 
 def _dot(some: Iterable[float], others: Iterable[float]) -> float:
-    return sum(map(mul, some, others))
+    return float(sum(map(mul, some, others)))
 
 
 def _solve(
