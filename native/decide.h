@@ -58,6 +58,13 @@ struct Verdict {
 inline int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
+// The time of a kernel started at `start` that runs beside kernels above: those that still run then, and the next one, due
+// at `due`.
+inline int64_t beside_ns(const Look& k, int64_t start, int64_t due) {
+  const int64_t running = most(0, least(k.busy_ns, start + k.fill_ns) - start);
+  return least(k.fill_ns, running + most(0, start + k.fill_ns - due));
+}
+
 // The delay that a kernel started at `start` causes: what it takes from the kernels above that still run then, and what
 // the next one, due at `due`, waits for its blocks to leave; and, while it runs beside either, what no wait shows: caches, memory, power.
 inline int64_t harm(const Look& k, int64_t start, int64_t due) {
@@ -68,7 +75,18 @@ inline int64_t harm(const Look& k, int64_t start, int64_t due) {
     const int64_t held = least(late, k.whole ? k.fill_ns : k.wave_ns);
     total += held * k.width_ppm / kMillion;
   }
-  return total + least(k.fill_ns, beside + most(0, late)) * k.contention_ppm / kMillion;
+  return total + beside_ns(k, start, due) * k.contention_ppm / kMillion;
+}
+
+// When a kernel would start if it went now, and when the next one above is due.
+struct Times {
+  int64_t start, due;
+};
+
+inline Times times(const Look& k) {
+  // A launch that is overdue is expected after half of the time it is overdue: the longer the silence, the longer still.
+  const int64_t next = k.now_ns > k.next_ns ? k.now_ns + (k.now_ns - k.next_ns) / 2 : k.next_ns;
+  return {most(k.now_ns + k.latency_ns, k.filled_ns), most(next + k.latency_ns, k.busy_ns)};
 }
 
 constexpr int64_t kLongest = 100000000000;           // a hundred seconds
@@ -112,10 +130,7 @@ inline Verdict decide(const Look& raw) {
     return {1, kAlone, 0, 0};
   }
   if (k.hold) return {0, kHold, k.now_ns + 100 * kPoll, 0};
-  const int64_t start = most(k.now_ns + k.latency_ns, k.filled_ns);
-  // A launch that is overdue is expected after half of the time it is overdue: the longer the silence, the longer still.
-  const int64_t next = k.now_ns > k.next_ns ? k.now_ns + (k.now_ns - k.next_ns) / 2 : k.next_ns;
-  const int64_t due = most(next + k.latency_ns, k.busy_ns);
+  const auto [start, due] = times(k);
   int64_t cost = harm(k, start, due);
   // A long one that comes a moment too soon holds up all that is still to run: near work above it is in its way, though
   // it would start later, behind another one that holds that work up already.

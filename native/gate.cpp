@@ -185,12 +185,13 @@ Look Gate::look(Share& share, Slot& slot, const Known& known, int64_t fill_ns, i
   if (k.above && known.kernel && !load(known.kernel->work_ns)) fill_ns = most(fill_ns, kHeavy);
   k.fill_ns = fill_ns;
   const Block* block = share.block;
-  const uint32_t sms = block ? load(block->header.sms) : 1;
+  const Sms sms = sms_of(block ? load(block->header.sms) : 1, load(slot.sms_ppm));
   k.wave_ns = wave_ns(known.kernel, fill_ns, sms);
   // What the dial has found of delays: they are worse, or milder, than reckoned.
   int64_t scale = within(load(rules.scale_ppm), kWidest);
   if (!scale || (scale < kMillion && heavy(k))) scale = kMillion;  // a long one is never milder
-  k.width_ppm = width_ppm(known.kernel, sms) * scale / kMillion;
+  width_ppm_ = width_ppm(known.kernel, sms);
+  k.width_ppm = width_ppm_ * scale / kMillion;
   if (anew_.load(relaxed) && anew_.exchange(false)) account_ = Account{};
   take_back();
   const Terms terms{load(rules.credit_ppm), load(rules.credit_cap_ns), load(rules.floor_ppm)};
@@ -228,6 +229,18 @@ void Gate::blame(Slot& slot, int64_t now) {
   last_ = nullptr;
 }
 
+// What runs beside those above, and the delay that is reckoned for it: what they lose beyond that is contention.
+void Gate::note(Slot& slot, const Known& known, const Look& raw) {
+  Look look = tame(raw);
+  look.contention_ppm = 0;
+  look.width_ppm = within(width_ppm_, kWidest);
+  const auto [start, due] = times(look);
+  const int64_t beside = beside_ns(look, start, due);
+  if (!beside) return;
+  add(slot.ledger.harm_ns, harm(look, start, due));
+  if (known.kernel) add(known.kernel->beside_ns, beside);
+}
+
 void Gate::go(Slot& slot, const Known& known, const Look& look, const Verdict& verdict) {
   Ledger& ledger = slot.ledger;
   add(ledger.reasons[verdict.reason & (kReasons - 1)], uint64_t{1});
@@ -243,6 +256,7 @@ void Gate::go(Slot& slot, const Known& known, const Look& look, const Verdict& v
   slot.want.served_ns.store(account_.served_ns, relaxed);
   if (!look.above) return;
   add(ledger.harvested_ns, look.fill_ns);
+  note(slot, known, look);
   last_ = known.kernel;
   last_go_ns_ = look.now_ns;
   last_fill_ns_ = look.fill_ns;

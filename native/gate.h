@@ -41,6 +41,7 @@ class Gate {
   int64_t turn(const Share& share, const Look& look, int64_t now);
   void go(Slot& slot, const Known& known, const Look& look, const Verdict& verdict);
   void blame(Slot& slot, int64_t now);
+  void note(Slot& slot, const Known& known, const Look& look);
 
   Slot* others_[kSlots] = {};
   uint32_t count_ = 0;
@@ -58,6 +59,7 @@ class Gate {
   Kernel* last_ = nullptr;
   int64_t last_fill_ns_ = 0;
   int64_t mark_ns_ = 0;
+  int64_t width_ppm_ = 0;  // of the kernel that was last looked at, as it is and not as the dial scales it
   bool crowd_ = false;  // others are gated too
   bool at_once_ = false;
   std::atomic<bool> anew_{false};

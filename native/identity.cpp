@@ -248,27 +248,35 @@ int64_t predicted_ns(const Kernel* kernel, const Step* step) {
   return load(kernel->kind) == kGraph ? kGraphUnknown : kUnknown;
 }
 
-// Blocks of a kernel that run at the same time: at least one, and few enough that nothing overflows.
-static int64_t blocks_at_once(const Kernel* kernel, uint32_t sms) {
-  const uint32_t per_sm = load(kernel->per_sm);
-  return int64_t{std::clamp(sms, 1u, kMostSms)} * int64_t{std::clamp(per_sm, 1u, kMostPerSm)};
+// A limit is rounded up to whole SMs; there is always one.
+Sms sms_of(uint32_t all, uint32_t limit_ppm) {
+  const uint32_t there = std::clamp(all, 1u, kMostSms);
+  if (!limit_ppm || limit_ppm >= 1000000) return {there, there};
+  return {there, static_cast<uint32_t>((uint64_t{there} * limit_ppm + 999999) / 1000000)};
 }
 
-int64_t wave_ns(const Kernel* kernel, int64_t fill_ns, uint32_t sms) {
+// Blocks of a kernel that run at the same time: at least one, and few enough that nothing overflows.
+static int64_t blocks_at_once(const Kernel* kernel, uint32_t sms) {
+  return int64_t{sms} * int64_t{std::clamp(load(kernel->per_sm), 1u, kMostPerSm)};
+}
+
+int64_t wave_ns(const Kernel* kernel, int64_t fill_ns, const Sms& sms) {
   if (!kernel) return fill_ns;
   const uint32_t kind = load(kernel->kind);
   if (kind == kGraph) return fill_ns / kGraphPart + 1;
   if (kind == kCopy) return fill_ns;
-  const int64_t at_once = blocks_at_once(kernel, sms);
+  const int64_t at_once = blocks_at_once(kernel, sms.own);
   const int64_t waves = (int64_t{load(kernel->blocks)} + at_once - 1) / at_once;
   return waves > 1 ? fill_ns / waves + 1 : fill_ns;
 }
 
-int64_t width_ppm(const Kernel* kernel, uint32_t sms) {
-  if (!kernel) return 1000000;
-  const int64_t at_once = blocks_at_once(kernel, sms);
+// Of the whole GPU: a program that is limited never takes more than its limit.
+int64_t width_ppm(const Kernel* kernel, const Sms& sms) {
+  const int64_t widest = int64_t{sms.own} * 1000000 / sms.all;
+  if (!kernel) return widest;
+  const int64_t at_once = blocks_at_once(kernel, sms.all);
   const int64_t blocks = load(kernel->blocks);
-  return blocks >= at_once ? 1000000 : blocks * 1000000 / at_once;
+  return blocks >= blocks_at_once(kernel, sms.own) ? widest : blocks * 1000000 / at_once;
 }
 
 void learn(Kernel* kernel, Step* step, int64_t work_ns) {

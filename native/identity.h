@@ -42,8 +42,13 @@ void forget_rows();
 
 // How long a kernel is expected to take at this place, and how much of the GPU it holds for how long.
 int64_t predicted_ns(const Kernel* kernel, const Step* step);
-int64_t wave_ns(const Kernel* kernel, int64_t fill_ns, uint32_t sms);
-int64_t width_ppm(const Kernel* kernel, uint32_t sms);
+// SMs of the GPU, and those of them that the program may use.
+struct Sms {
+  uint32_t all, own;
+};
+Sms sms_of(uint32_t all, uint32_t limit_ppm);
+int64_t wave_ns(const Kernel* kernel, int64_t fill_ns, const Sms& sms);
+int64_t width_ppm(const Kernel* kernel, const Sms& sms);
 
 // Mix a duration into a kernel's mean, and into that of its place.
 void learn(Kernel* kernel, Step* step, int64_t work_ns);

@@ -113,7 +113,7 @@ struct alignas(64) Ledger {
   I64 asked_ns;      // and of launches that had to ask and went at once: looking, leaving events, asking for them
   U64 asked;
   U64 passed;        // launches that did not ask: nobody above was at work, and nothing has changed since the last answer
-  I64 spare[1];
+  I64 harm_ns;       // delay of those above that was reckoned for all that went beside them, contention and scale left out
 };
 
 struct alignas(64) Kernel {
@@ -124,12 +124,12 @@ struct alignas(64) Kernel {
   U32 blocks;
   U32 per_sm;        // blocks of it that fit on one SM
   I64 longest_ns;
-  I64 contention_ppm;  // delay of programs above by its time beside them, beyond what is reckoned; nothing learns it yet: 0
+  I64 contention_ppm;  // delay of programs above by its time beside them, beyond what is reckoned; the broker learns it
   U32 kind;          // 1 kernel, 2 graph, 3 copy
   U32 varied;        // 1: seen with very different times, so that its place decides
   I64 blamed_ns;     // delay of programs above that it caused
   char name[kNameBytes];
-  char tail[8];
+  I64 beside_ns;     // of its time what was to run beside programs above, as reckoned at each launch
 };
 
 // What follows a launch, known by its kernel, the one before and its place since the last wait (or by the two alone).
@@ -167,7 +167,8 @@ struct alignas(4096) Slot {
   U64 start_ticks;   // of the process, from /proc, so that a reused number is noticed
   char name[64];
   char program[64];
-  char spare[24];
+  U32 sms_ppm;       // share of the SMs that it is limited to; 0: all of them
+  char spare[20];
   alignas(64) Rules rules;
   Pulse pulse;
   Book book;

@@ -105,6 +105,14 @@ void leave_earlier(Block* block, uint64_t ticks) {
   }
 }
 
+// The share of the SMs that this program was limited to at its start, in parts per million; 0: all of them.
+uint32_t limit_of_sms() {
+  char* end = nullptr;
+  const char* text = variable("HEADWAY_SMS", "0");
+  const unsigned long ppm = std::strtoul(text, &end, 10);
+  return end && *end == 0 && ppm < 1000000 ? static_cast<uint32_t>(ppm) : 0;
+}
+
 Slot* claim(Block* block, uint32_t priority) {
   const uint64_t ticks = start_ticks();
   leave_earlier(block, ticks);
@@ -113,6 +121,7 @@ Slot* claim(Block* block, uint32_t priority) {
     uint32_t empty = 0;
     if (!slot.state.compare_exchange_strong(empty, 1)) continue;
     slot.priority.store(priority);
+    slot.sms_ppm.store(limit_of_sms());
     slot.since_ns.store(now_ns());
     slot.start_ticks.store(ticks);
     copy_text(slot.name, sizeof slot.name, variable("HEADWAY_NAME", "program"));

@@ -268,8 +268,8 @@ COMMANDS = {
         *("command", "--seconds", "--name", "--out", "--perfetto", "--threshold", "--gpu", "--json"),
     ],
     "share run": [
-        *("command", "--priority", "--name", "--gpu", "--slo", "--floor", "--memory", "--mps", "--linger"),
-        *("--program", "--timeline", "--out"),
+        *("command", "--priority", "--name", "--gpu", "--slo", "--floor", "--memory", "--sms", "--mps"),
+        *("--linger", "--program", "--timeline", "--out"),
     ],
     "share status": ["--gpu", "--watch", "--every", "--json"],
     "share stop": ["--gpu", "--kill", "--wait"],

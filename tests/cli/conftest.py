@@ -10,6 +10,8 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from headway.cli import main
+from headway.live.kernels import mps
+from tests.live.kernels.shares import MPS_CONTROL, program_at
 from tests.native.conftest import native_folder as native_folder
 from tests.native.harness import ROOT, Built, built as build_into
 
@@ -70,6 +72,12 @@ class Shared:
     def left(self) -> list[str]:
         """What lies in the folder."""
         return sorted(path.name for path in self.folder.iterdir())
+
+
+@pytest.fixture
+def mps_control(tmp_path: Path) -> str:
+    """A folder with a stand-in for NVIDIA's control of MPS."""
+    return str(program_at(tmp_path / "bin" / mps.CONTROL, MPS_CONTROL).parent)
 
 
 @pytest.fixture

@@ -7,11 +7,22 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from headway.live.kernels.serve import PLAIN
+from headway.profiling.kernel_store import KernelStore
 from tests.cli.conftest import Shared
 
+STARVED = {
+    "rate_mhz": 7_000,
+    "launch_ns": 1_400_000,
+    "waited_ppm": 980_000,
+    "slowdown_ppm": 1_000_000,
+    "slo_ppm": 1_050_000,
+    "holds": 90,
+    "seen_s": 1,
+}
 LONG = ("--for-ms", "60000", "--kernel", "a:50", "--gap-us", "200")
 
 
@@ -97,6 +108,56 @@ def test_what_a_second_start_changes_of_the_broker_is_said(shared: Shared) -> No
     status, _, err = shared.do("run", "--mps", "on", "--slo", "1.3", "--", shared.client)
     assert (status, err.count("\n")) == (2, 1)  # refused as a whole
     assert json.loads((shared.folder / "headway-share-0.asked.json").read_text())["slo_ppm"] == 1_200_000
+    assert shared.do("stop")[0] == 0
+
+
+def test_a_limit_on_sms_is_chosen_by_what_is_stored_told_and_shown(shared: Shared, mps_control: str) -> None:
+    key = "batch-key"
+    rows = [
+        {"program": "api-key", "below": key, "boldness_ppm": 4_000_000, "sms_ppm": 1_000_000, **STARVED},
+        {"program": "api-key", "below": f"{key}.sms-30", "sms_ppm": 300_000, **STARVED, "rate_mhz": 63_000},
+    ]
+    shared.environment["PATH"] = f"{mps_control}:{shared.environment['PATH']}"
+    with running(
+        shared, *("--priority", "0", "--name", "api", "--program", "api-key", "--mps", "on", "--", shared.client, *LONG)
+    ):
+        clients(shared, lambda rows: "api" in rows)
+        about = json.loads(shared.do("status", "--json")[1])
+        store = KernelStore(about["gpu_name"], about["driver"], Path(shared.environment["HEADWAY_PROFILES"]))
+        store.save_learnt({(row.pop("program"), row.pop("below")): row for row in rows})
+        batch = ("--priority", "9", "--name", "batch", "--program", key)
+        with running(shared, *batch, "--", shared.client, *LONG) as program:
+            row = clients(shared, lambda rows: "batch" in rows)["batch"]
+            assert row["sms"] == 0.3
+            assert "with 30 % of the SMs" in shared.do("status")[1]
+            program.send_signal(signal.SIGINT)
+            assert program.stderr is not None
+            assert program.stderr.readline() == (
+                "headway: batch gets 30 % of the SMs: with all of them it had 1.0 % of the GPU's time beside api, "
+                "with 30 % 9 %\n"
+            )
+            program.wait(timeout=60)
+        with running(shared, *batch, "--sms", "all", "--", shared.client, *LONG):
+            assert clients(shared, lambda rows: "batch" in rows)["batch"]["sms"] == 1
+        assert shared.do("stop", "--kill")[0] == 0
+    assert shared.left() == []
+
+
+def test_a_limit_on_sms_that_cannot_be_is_one_line(shared: Shared) -> None:
+    for text, why in (
+        ("0.5%", "between 1% and 100%"),
+        ("101%", "between 1% and 100%"),
+        ("30", "did you mean 30%?"),
+        ("few", "auto, all, or a share"),
+    ):
+        status, _, err = shared.do("run", "--sms", text, "--", shared.client, "--launch", "50")
+        assert (status, err.count("\n")) == (2, 1)
+        assert f"--sms {text}: " in err
+        assert why in err
+    status, _, err = shared.do("run", "--sms", "30%", "--", shared.client, "--launch", "50")
+    assert status == 2
+    assert "--sms 30%: the limit is one of MPS, and the broker runs without: see --mps" in err
+    assert shared.do("run", "--sms", "all", "--", shared.client, "--launch", "50")[0] == 0
     assert shared.do("stop")[0] == 0
 
 

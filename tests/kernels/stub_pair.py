@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from math import exp
 from random import Random
 
+from headway.kernels.contention import Contention, Sample, Samples
 from headway.kernels.dial import MILLION, MS, Dial, Rules
 from headway.kernels.holds import Seen
 from headway.kernels.slowdown import Step
@@ -124,3 +125,79 @@ class StubMiddle(StubPair):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._told_ns = 0
+
+
+OTHER = 3
+CHANGES_NS = 300 * MS
+"""So often what a program below has to launch becomes more or less."""
+
+
+@dataclass
+class StubKernels(StubPair):
+    """Two programs of one kernel each below: a unit of their time beside delays the one above by ``truth``.
+
+    The reflex reckons with ``reckoned`` for both, and with what is learnt of contention on top of it. What is let
+    through is paid from the credit.
+    """
+
+    truth: tuple[float, float] = (0.05, 0.9)
+    reckoned: float = 0.3
+    learns: bool = True
+    spread: float = 0.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.learnt, self.samples = Contention(), Samples()
+        self.beside_ns, self.harm_ns = [0.0, 0.0], 0.0
+        self._counted_ns = self._learnt_ns = self._measured = 0
+        self._demand, self._demand_ns = [1.0, 1.0], 0
+
+    def shares(self) -> tuple[float, ...]:
+        """Return the share of the time that each runs beside now."""
+        if self.now_ns - self._demand_ns > CHANGES_NS:
+            self._demand_ns = self.now_ns
+            self._demand = [exp(self.random.gauss(-(self.spread**2) / 2, self.spread)) for _ in self.truth]
+        found = []
+        for index, kernel, demand in zip((LOW, OTHER), KERNELS_BELOW, self._demand, strict=True):
+            rules = self.rules.get(index)
+            if rules is None or rules.hold:
+                found.append(0.0)
+                continue
+            charged = self.learnt.charged_ppm.get(kernel, 0) / MILLION if self.learns else 0.0
+            price = self.reckoned * rules.scale_ppm / MILLION + charged
+            found.append(min(1.0, demand * rules.credit_ppm / MILLION / price))
+        return tuple(found)
+
+    def excess(self) -> float:
+        """Return by how much the program above is slower now."""
+        return sum(truth * share for truth, share in zip(self.truth, self.shares(), strict=True))
+
+    def seen(self, steps: list[Step]) -> list[Seen]:
+        """Return what the dial sees; count what was let through, and learn from it."""
+        passed = self.now_ns - self._counted_ns
+        self._counted_ns = self.now_ns
+        for at, share in enumerate(self.shares()):
+            self.beside_ns[at] += share * passed
+            self.harm_ns += self.reckoned * share * passed
+        counters = {(index, 7): round(ns) for index, ns in zip((LOW, OTHER), self.beside_ns, strict=True)}
+        programs = {LOW: KERNELS_BELOW[0][0], OTHER: KERNELS_BELOW[1][0]}
+        self.samples.add(Sample(self.now_ns, counters, round(self.harm_ns), programs))
+        watch = self.dial.watch(HIGH)
+        if watch is not None:
+            for measured in list(watch.measured)[-(watch.count - self._measured) or len(watch.measured) :]:
+                if (row := self.samples.row(measured, watch.steps)) is not None:
+                    self.learnt.add(row)
+            self._measured = watch.count
+        if self.now_ns - self._learnt_ns > 1_000 * MS:
+            self._learnt_ns = self.now_ns
+            before = dict(self.learnt.charged_ppm)
+            self.learnt.learn()
+            if self.learns and before != self.learnt.charged_ppm:
+                self.dial.repriced(HIGH, self.learnt.eased(before, self.rules[LOW].scale_ppm / MILLION))
+        high, low = super().seen(steps)
+        low = replace(low, program=programs[LOW])
+        return [high, low, replace(low, index=OTHER, program=programs[OTHER])]
+
+
+KERNELS_BELOW = (("mild", 7), ("harsh", 7))
+"""The kernels of the two."""

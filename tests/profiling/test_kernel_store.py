@@ -125,17 +125,20 @@ def test_the_folder_is_the_one_that_is_asked_for(monkeypatch: pytest.MonkeyPatch
 
 def test_the_boldness_of_pairs_is_kept_beside_the_profiles(tmp_path: Path) -> None:
     store = KernelStore("NVIDIA H200", "580.1", tmp_path)
-    assert store.boldness() == {}
-    store.save_boldness({("api", "train"): 700_000, ("api", "fft"): 0})
-    store.save_boldness({("api", "train"): 900_000})
-    assert KernelStore("NVIDIA H200", "580.1", tmp_path).boldness() == {("api", "train"): 900_000, ("api", "fft"): 0}
+    assert store.learnt() == {}
+    store.save_learnt({("api", "train"): {"boldness_ppm": 700_000, "holds": 7}, ("api", "fft"): {"boldness_ppm": 0}})
+    store.save_learnt({("api", "train"): {"boldness_ppm": 900_000}})
+    assert KernelStore("NVIDIA H200", "580.1", tmp_path).learnt() == {
+        ("api", "train"): {"boldness_ppm": 900_000, "holds": 7},
+        ("api", "fft"): {"boldness_ppm": 0},
+    }
     assert store.programs() == []
     assert store.path("boldness").name == "boldness_.json"
     file = store.folder / "boldness.json"
     file.write_text(file.read_text().replace("900000", "-1"))
-    assert store.boldness() == {("api", "fft"): 0}, "what cannot be is left out"
+    assert store.learnt() == {("api", "fft"): {"boldness_ppm": 0}}, "what cannot be is left out"
     file.write_text("{")
     with pytest.raises(ProfileError, match="is not JSON"):
-        store.boldness()
-    store.save_boldness({("a", "b"): 1})
-    assert store.boldness() == {("a", "b"): 1}, "a broken file is replaced"
+        store.learnt()
+    store.save_learnt({("a", "b"): {"boldness_ppm": 1}})
+    assert store.learnt() == {("a", "b"): {"boldness_ppm": 1}}, "a broken file is replaced"

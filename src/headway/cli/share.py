@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +18,8 @@ from headway.cli import console
 from headway.cli.app import app
 from headway.cli.share_wiring import library, part, program_key
 from headway.errors import HeadwayError, ShareError
-from headway.live.kernels import gpu as gpus, launch, places, serve, tape_folders
+from headway.live.kernels import gpu as gpus, launch, places, serve, sms_limits, tape_folders
+from headway.live.kernels.gpu import Gpu
 from headway.live.kernels.launch import Program
 from headway.live.kernels.mps import MODES, Mps
 from headway.live.kernels.serve import PLAIN, Settings
@@ -64,6 +66,15 @@ OutFlag = Annotated[
         show_default="~/.local/state/headway/share/…",
     ),
 ]
+SmsFlag = Annotated[
+    str,
+    typer.Option(
+        "--sms",
+        help="Share of the GPU's SMs it may use (needs MPS); auto: by what was learnt, never at priority 0.",
+        metavar="30%|all|auto",
+        show_default="auto",
+    ),
+]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -79,6 +90,7 @@ def run(
     slo: SloFlag = "",
     floor: FloorFlag = "",
     memory: Annotated[str, typer.Option(help="Memory of the GPU it may take: 20GB (needs MPS).", metavar="SIZE")] = "",
+    sms: SmsFlag = "",
     mps: MpsFlag = "auto",
     linger: Annotated[
         str, typer.Option(help="The broker stays so long after the last program.", show_default="10s")
@@ -103,6 +115,7 @@ def run(
             extra=_timelines().environment(Path(timeline)) if timeline else {},
         )
     )
+    sms_limits.sms_ppm(sms)
     stays = parse_duration(linger or "10s", what="--linger")
     settings = Settings(*slo_ppm(slo), floor_ppm(floor), _wish(mps), stays, _tape(out))
     device, shim = gpus.usable(gpus.chosen(gpu)), library()
@@ -110,8 +123,7 @@ def run(
     with places.using(place):
         given = {name for name, text in (("slo", slo), ("floor", floor), ("linger", linger)) if text}
         joined = _join(place, settings, given)
-        if asked.memory_bytes and joined is None:
-            raise ShareError(f"--memory {memory}: the cap is one of MPS, and the broker runs without: see --mps")
+        asked = _limited(asked, memory, sms, place, device, joined)
         begun = time.monotonic_ns()
         status = launch.run(asked.command, launch.environment(asked, place, device, shim, joined))
         if status < 128 and launch.launched(place, asked.shown_name, begun) is False:
@@ -125,6 +137,16 @@ def run(
         except HeadwayError as problem:  # the program has ended, and its status is what counts
             console.note(f"headway: {problem}")
     sys.exit(status)
+
+
+def _limited(asked: Program, memory: str, sms: str, place: places.Place, device: Gpu, mps: Mps | None) -> Program:
+    """Return the program with its limits, which are those of MPS, and say what was chosen."""
+    if asked.memory_bytes and mps is None:
+        raise ShareError(f"--memory {memory}: the cap is one of MPS, and the broker runs without: see --mps")
+    limit, line = sms_limits.limit(sms, asked, place, KernelStore(device.name, device.driver), mps is not None)
+    if line:
+        console.note(f"headway: {line}")
+    return replace(asked, sms_ppm=limit)
 
 
 def _join(place: places.Place, settings: Settings, given: set[str]) -> Mps | None:

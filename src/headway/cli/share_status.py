@@ -133,6 +133,8 @@ def _state(row: Row, stopping: bool) -> str:
     if row["held"]:
         return "held, to see those above alone"
     state = "gated" if row["gated"] else "goes first"
+    if row["sms"] < 1:
+        state += f", with {100 * row['sms']:g} % of the SMs"
     return state if row["kernel_rows"] < SHAPES else f"{state}; new shapes of kernels are known by name only"
 
 

@@ -185,6 +185,24 @@ class Dial:
         above = self._above.get(index)
         return above.lowest() if above else 0
 
+    def watch(self, index: int) -> Watch | None:
+        """Return the steps and measurements of a client that has clients below it."""
+        above = self._above.get(index)
+        return above.watch if above and above.below else None
+
+    def repriced(self, index: int, factor: float) -> None:
+        """Note that fills below a client cost more or less now: its slow-down is about ``factor`` times what it was."""
+        if (above := self._above.get(index)) is not None and factor > 0:
+            above.scale += max(-1.0, min(1.0, log(factor)))
+            above.watch.changed(self._now_ns)
+
+    def settled(self, index: int) -> bool:
+        """Return whether the boldness below a client is where it stays: at its most, or held there by several holds."""
+        if (above := self._above.get(index)) is None or not above.boldness:
+            return False
+        told = [each.scale for each in above.watch.measured if each.at_ns > above.met_ns]
+        return (len(told) if above.lowest() >= MOST_PPM else told.count(above.scale)) >= FEW_HOLDS // 2
+
     def told(self, index: int) -> tuple[Estimate | None, int, Estimate | None]:
         """Return what is known of a client: its slow-down, its boldness, and with an aim for it the one at p99."""
         above = self._above.get(index)

@@ -64,6 +64,8 @@ class Measured:
     at_ns: int
     scale: float
     value: Value
+    hold: Hold | None = None
+    """None where the time alone is known without one."""
 
 
 @dataclass(slots=True)
@@ -95,7 +97,7 @@ class Watch:
         while self.pending and self.pending[0][0].known_ns <= now_ns:
             hold, then = self.pending.pop(0)
             if (value := value_of(hold, self.steps)) is not None:
-                self._add(now_ns, then, value)
+                self._add(now_ns, then, value, hold)
         while self.measured and now_ns - self.measured[0].at_ns > KEPT_NS:
             self.measured.popleft()
 
@@ -108,8 +110,8 @@ class Watch:
         self.actual_ns, self.alone_ns, self.known_epochs = seen.actual_ns, seen.alone_ns, seen.epochs
         self._add(now_ns, scale, Value(log(actual / alone), steps, log(alone / steps)))
 
-    def _add(self, now_ns: int, scale: float, value: Value) -> None:
-        self.measured.append(Measured(now_ns, scale, value))
+    def _add(self, now_ns: int, scale: float, value: Value, hold: Hold | None = None) -> None:
+        self.measured.append(Measured(now_ns, scale, value, hold))
         self.count += 1
 
     def at_work(self, now_ns: int) -> bool:

@@ -1,9 +1,9 @@
 """Store of kernel profiles: files for each program, by GPU and driver, kept from one run to the next.
 
 The folder is ``$HEADWAY_PROFILES`` or ``~/.cache/headway/kernels``. It holds ``<gpu>/<driver>/<program>.json`` for each
-program, ``pairs.json`` for the slow-downs of pairs, and ``boldness.json`` for how bold the dial was with each pair.
-Files are written atomically. The broker loads and saves
-profiles here, ``headway profile kernels`` writes them, and the other scales read the pairs.
+program, ``pairs.json`` for the slow-downs of pairs, and ``boldness.json`` for what a broker has learnt of each pair:
+how bold the dial was, and how the program below went. Files are written atomically. The broker loads and saves profiles
+here, ``headway profile kernels`` writes them, and the other scales read the pairs.
 """
 
 import json
@@ -88,23 +88,26 @@ class KernelStore:
         path = self.path(program)
         return _read(path) if path.exists() else None
 
-    def boldness(self) -> dict[tuple[str, str], int]:
-        """Return how bold the dial was last with each pair of programs (above, below), in parts per million."""
+    def learnt(self) -> dict[tuple[str, str], Row]:
+        """Return what a broker has learnt of each pair of programs (above, below), with its boldness where known."""
         path = self.folder / f"{BOLDNESS}.json"
         rows = _rows(_read(path), "pairs") if path.exists() else []
-        return {
-            (str(row.get("program", "")), str(row.get("below", ""))): int(row["boldness_ppm"])
-            for row in rows
-            if isinstance(row.get("boldness_ppm"), int) and 0 <= row["boldness_ppm"] <= _BOLDEST_PPM
-        }
+        found: dict[tuple[str, str], Row] = {}
+        for row in rows:
+            pair = str(row.pop("program", "")), str(row.pop("below", ""))
+            boldness = row.get("boldness_ppm", 0)
+            if isinstance(boldness, int) and 0 <= boldness <= _BOLDEST_PPM:
+                found[pair] = row
+        return found
 
-    def save_boldness(self, learnt: Mapping[tuple[str, str], int]) -> None:
-        """Write how bold the dial was with these pairs; others stay."""
+    def save_learnt(self, learnt: Mapping[tuple[str, str], Mapping[str, Any]]) -> None:
+        """Write what was learnt of these pairs; other pairs, and what else is known of these, stay."""
+        known: dict[tuple[str, str], Row] = {}
         with suppress(ProfileError):  # a broken file is replaced
-            learnt = {**self.boldness(), **learnt}
-        rows = [
-            {"program": above, "below": below, "boldness_ppm": learnt[above, below]} for above, below in sorted(learnt)
-        ]
+            known = self.learnt()
+        for pair, row in learnt.items():
+            known[pair] = {**known.get(pair, {}), **row}
+        rows = [{"program": above, "below": below, **known[above, below]} for above, below in sorted(known)]
         _write(self.folder / f"{BOLDNESS}.json", {"version": VERSION, "pairs": rows})
 
     def pairs(self) -> list[Row]:

@@ -20,13 +20,13 @@ class Memory:
 
     def __init__(self) -> None:
         self.kept: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {}
-        self.learnt: dict[tuple[str, str], int] = {}
+        self.pairs: dict[tuple[str, str], dict[str, Any]] = {}
 
-    def boldness(self) -> dict[tuple[str, str], int]:
-        return self.learnt
+    def learnt(self) -> dict[tuple[str, str], dict[str, Any]]:
+        return {pair: dict(row) for pair, row in self.pairs.items()}
 
-    def save_boldness(self, learnt: dict[tuple[str, str], int]) -> None:
-        self.learnt = {**self.learnt, **learnt}
+    def save_learnt(self, learnt: dict[tuple[str, str], dict[str, Any]]) -> None:
+        self.pairs = {**self.pairs, **{pair: {**self.pairs.get(pair, {}), **row} for pair, row in learnt.items()}}
 
     def load(self, program: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]] | None:
         return self.kept.get(program)

@@ -12,6 +12,8 @@ import pytest
 
 from headway.errors import ProfileError
 from headway.kernels.dial import Rules
+from headway.kernels.limits import Outcome
+from headway.kernels.slowdown import MILLION
 from headway.live.kernels import places
 from headway.live.kernels.block import CLAIMED, FREE, LEFT, LIVE, SPANS, SharedBlock, Slot
 from headway.live.kernels.broker import CLAIM_NS, FOREIGN_NS, LEFT_NS, SAVE_NS, Broker, write_rules
@@ -371,7 +373,7 @@ def test_who_asked_and_got_no_slot_is_told_to_those_who_look(tmp_path: Path) -> 
 
 def test_what_was_learnt_of_pairs_is_recalled_and_kept(tmp_path: Path) -> None:
     store = Memory()
-    store.learnt = {("a.py", "b.py"): 800_000, ("a.py", "c.py"): 5}
+    store.save_learnt({("a.py", "b.py"): {"boldness_ppm": 800_000}, ("a.py", "c.py"): {"boldness_ppm": 5}})
     broker, block, _ = broker_at(tmp_path, store=store)
     join(block, 0, name="a", priority=0)
     join(block, 1, name="b", priority=5)
@@ -379,12 +381,53 @@ def test_what_was_learnt_of_pairs_is_recalled_and_kept(tmp_path: Path) -> None:
     assert broker.dial.boldness_ppm(0) == 800_000
     broker.dial.learnt["a.py", "b.py"] = 123
     broker.run(lambda: True, lambda ending: None)
-    assert store.learnt == {("a.py", "b.py"): 123, ("a.py", "c.py"): 5}
+    assert store.pairs == {("a.py", "b.py"): {"boldness_ppm": 123}, ("a.py", "c.py"): {"boldness_ppm": 5}}
+
+
+def test_what_is_learnt_of_a_program_with_a_limit_is_kept_apart(tmp_path: Path) -> None:
+    store = Memory()
+    store.save_learnt({("a.py", "b.py"): {"boldness_ppm": 800_000}})
+    store.save("b.py", [{"id": "a", "name": "conv", "work_ns": 1234, "samples": 9}], [])
+    broker, block, _ = broker_at(tmp_path, store=store)
+    join(block, 0, name="a", priority=0)
+    slot = join(block, 1, name="b", priority=5)
+    slot.sms_ppm = 300_000
+    stepped(broker, time.monotonic_ns())
+    assert (broker.dial.boldness_ppm(0), slot.kernels[10].id) == (0, 0), "another limit begins anew"
+    slot.kernels[7].id, slot.kernels[7].samples, slot.kernels[7].work_ns = 7, 2, 4_000
+    leave(slot)
+    broker.step(time.monotonic_ns())
+    broker.background_store.finish()
+    assert [row["work_ns"] for row in store.kept["b.py.sms-30"][0]] == [4_000]
+    assert [row["work_ns"] for row in store.kept["b.py"][0]] == [1234]
+
+
+def test_how_a_pair_went_is_kept_when_one_of_them_leaves_and_shown(place: Place) -> None:
+    store = Memory()
+    known = Outcome(7_000, 1_400_000, 980_000, MILLION, 1_050_000, 90, 5)
+    store.save_learnt({("a.py", "b.py"): {"boldness_ppm": 4_000_000, "sms_ppm": MILLION, **known._asdict()}})
+    broker, block, _ = broker_at(place.folder, store=store)
+    handle = places.hold(place.lock, alone=True)
+    assert handle is not None
+    join(block, 0, name="a", priority=0)
+    slot = join(block, 1, name="b", priority=5)
+    slot.sms_ppm = 300_000
+    broker.step(time.monotonic_ns())
+    broker.pairs.harvests.outcomes["a.py", "b.py.sms-30"] = known._replace(rate_mhz=63_000)
+    broker.step(time.monotonic_ns() + SECOND)
+    row = next(row for row in snapshot(place)["clients"] if row["name"] == "b")
+    assert (row["sms"], row["harvest_by_sms"]) == (0.3, {"0.3": 0.0882, "1.0": 0.0098})
+    leave(slot)
+    broker.step(time.monotonic_ns() + 2 * SECOND)
+    broker.background_store.finish()
+    kept = store.pairs["a.py", "b.py.sms-30"]
+    assert (kept["sms_ppm"], kept["rate_mhz"]) == (300_000, 63_000)
+    os.close(handle)
 
 
 def test_what_was_learnt_of_pairs_and_cannot_be_read_is_said(tmp_path: Path) -> None:
     class Broken(Memory):
-        def boldness(self) -> dict[tuple[str, str], int]:
+        def learnt(self) -> dict[tuple[str, str], dict[str, Any]]:
             raise OSError("it is gone")
 
     broker, _, said = broker_at(tmp_path, store=Broken())

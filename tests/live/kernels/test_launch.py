@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 
 from headway.errors import ShareError
-from headway.live.kernels import launch, places
+from headway.live.kernels import launch, mps, places
 from headway.live.kernels.gpu import Gpu
 from headway.live.kernels.launch import Program
+from headway.live.kernels.mps import Mps
 from headway.live.kernels.places import Place
+from tests.live.kernels.shares import broker_at, join
 
 GPU = Gpu(2, "GPU-cc", "H200", "580", 0)
 
@@ -61,6 +63,34 @@ def test_what_a_program_finds_in_its_environment(place: Place, monkeypatch: pyte
     assert given["HEADWAY_PROGRAM"] == launch.key_of(["python", "serve.py"])
     assert (given["CUDA_VISIBLE_DEVICES"], given["MORE"]) == ("GPU-cc", "1")
     assert given["PATH"] == os.environ["PATH"]
+
+
+def test_a_limit_on_sms_is_told_to_mps_and_to_the_shim_and_none_is_inherited(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(mps.SMS, "10")
+    monkeypatch.setenv(launch.OWN_SMS, "100000")
+    daemon = Mps(Path("/a/pipe"), Path("/a/log"), owned=False)
+
+    def given(sms_ppm: int, under: Mps | None) -> tuple[str | None, str | None]:
+        program = Program(["python", "train.py"], 9, sms_ppm=sms_ppm)
+        found = launch.environment(program, place, GPU, Path("/lib/ours.so"), under)
+        return found.get(mps.SMS), found.get(launch.OWN_SMS)
+
+    assert given(300_000, daemon) == ("30", "300000")
+    assert given(0, daemon) == (None, None)
+    assert given(300_000, None) == (None, None)
+
+
+def test_who_runs_above_is_read_from_the_block(place: Place) -> None:
+    assert launch.above(place, 5) == []
+    _, block, _ = broker_at(place.folder)
+    join(block, 0, name="middle", priority=4)
+    limited = join(block, 3, name="api", priority=0)
+    limited.sms_ppm = 500_000
+    join(block, 2, name="same", priority=5)
+    assert launch.above(place, 5) == [("api", "api.py.sms-50"), ("middle", "middle.py")]
+    assert launch.above(place, 0) == []
 
 
 def test_its_exit_status_is_passed_on() -> None:

@@ -99,4 +99,6 @@ def test_a_client_finds_it_or_stays_away_from_any_other(place: Place) -> None:
     ours = {mps.PIPE: "/a/pipe", mps.LOG: "/a/log", mps.PRIORITY: "0"}
     assert mps.client_environment(found, place, 1 << 30) == {**ours, mps.MEMORY: "0=1G"}
     assert mps.client_environment(found, place, 0, priority=5) == {**ours, mps.PRIORITY: "1"}
+    limited = mps.client_environment(found, place, 0, priority=5, sms_ppm=125_000)
+    assert limited == {**ours, mps.PRIORITY: "1", mps.SMS: "12.5"}
     assert not Path(mps.client_environment(None, place, 0)[mps.PIPE]).exists()

@@ -27,11 +27,11 @@ class Store(Protocol):
     def save(self, program: str, kernels: list[dict[str, Any]], steps: list[dict[str, Any]]) -> None:
         """Save the kernels and steps of a program."""
 
-    def boldness(self) -> dict[tuple[str, str], int]:
-        """Return how bold the dial was last with each pair of programs."""
+    def learnt(self) -> dict[tuple[str, str], dict[str, Any]]:
+        """Return what was learnt of each pair of programs."""
 
-    def save_boldness(self, learnt: dict[tuple[str, str], int]) -> None:
-        """Save how bold the dial was with pairs of programs."""
+    def save_learnt(self, learnt: dict[tuple[str, str], dict[str, Any]]) -> None:
+        """Save what was learnt of pairs of programs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class _Save:
 
 
 _PAIRS = "the pairs of programs"
-"""What their boldness is saved under; no program has that name."""
+"""What is learnt of them is saved under this; no program has that name."""
 
 
 class BackgroundStore:
@@ -57,7 +57,7 @@ class BackgroundStore:
 
     def save(self, slot: Slot) -> None:
         """Start to save what a client has learnt so far."""
-        if not (program := slot_profiles.text(slot.program)) or self._store is None:
+        if not (program := slot_profiles.key(slot)) or self._store is None:
             return
         for pending in self._saves:
             if pending.program == program:  # this is newer
@@ -66,23 +66,23 @@ class BackgroundStore:
         copy = Slot.from_buffer_copy(slot)
         self._saves.append(_Save(program, copy, self._saver.submit(self._save, self._store, program, copy)))
 
-    def boldness(self, seconds: float) -> dict[tuple[str, str], int]:
-        """Return how bold the dial was last with each pair; nothing where that takes longer than so many seconds.
+    def learnt(self, seconds: float) -> dict[tuple[str, str], dict[str, Any]]:
+        """Return what was learnt of each pair of programs; nothing where that takes longer than so many seconds.
 
         Raises OSError, ValueError or HeadwayError where it cannot be read.
         """
         if self._store is None:
             return {}
-        read = self._loader.submit(self._store.boldness)
+        read = self._loader.submit(self._store.learnt)
         try:
             return read.result(seconds)
         except TimeoutError:
             return {}
 
-    def save_boldness(self, learnt: dict[tuple[str, str], int]) -> None:
-        """Start to save how bold the dial was with each pair."""
+    def save_learnt(self, learnt: dict[tuple[str, str], dict[str, Any]]) -> None:
+        """Start to save what was learnt of pairs of programs."""
         if self._store is not None and learnt:
-            self._saves.append(_Save(_PAIRS, None, self._saver.submit(self._store.save_boldness, dict(learnt))))
+            self._saves.append(_Save(_PAIRS, None, self._saver.submit(self._store.save_learnt, dict(learnt))))
 
     def load(self, program: str) -> "Future[SlotProfile | None]":
         """Return the future profile of a program; its result is None where there is none."""

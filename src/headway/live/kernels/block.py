@@ -117,7 +117,7 @@ class Ledger(ctypes.Structure):
         ("asked_ns", c_int64),
         ("asked", c_uint64),
         ("passed", c_uint64),
-        ("spare", c_int64),
+        ("harm_ns", c_int64),
     )
 
 
@@ -137,7 +137,7 @@ class Kernel(ctypes.Structure):
         ("varied", c_uint32),
         ("blamed_ns", c_int64),
         ("name", c_char * 112),
-        ("tail", c_char * 8),
+        ("beside_ns", c_int64),
     )
 
 
@@ -184,7 +184,8 @@ class Slot(ctypes.Structure):
         ("start_ticks", c_uint64),
         ("name", c_char * 64),
         ("program", c_char * 64),
-        ("spare", c_char * 24),
+        ("sms_ppm", c_uint32),
+        ("spare", c_char * 20),
         ("pad", c_int64),
         ("rules", Rules),
         ("pulse", Pulse),

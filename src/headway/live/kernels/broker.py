@@ -21,6 +21,7 @@ from headway.live.kernels.background_store import BackgroundStore, Store, outcom
 from headway.live.kernels.block import CLAIMED, FREE, LEFT, LIVE, SLOTS, SharedBlock, Slot
 from headway.live.kernels.block_socket import REMOVED, ProgramsWithoutSlot
 from headway.live.kernels.heartbeat import BEAT_NS, Heartbeat
+from headway.live.kernels.learnt_pairs import LearntPairs
 from headway.live.kernels.mps import Mps
 from headway.live.kernels.places import Place
 from headway.live.kernels.recorder import Recorder
@@ -41,7 +42,7 @@ FOREIGN_NS = 600 * SECOND
 LEFT_NS = SECOND
 """A client that left keeps its slot until its process is gone, or for this long: its threads may still launch."""
 KEPT_LEFT = 64
-_MOMENT_S, _RECALL_S = 0.005, 0.3
+_MOMENT_S = 0.005
 
 
 @dataclass(slots=True)
@@ -90,24 +91,9 @@ class Broker:
         self._programs = ProgramsWithoutSlot()
         self._published_ns = self._saved_ns = 0
         self._idle_since_ns = time.monotonic_ns()
-        self._saved: dict[tuple[str, str], int] = {}
-        self._recall()
+        self.pairs = LearntPairs(dial, self.background_store, say)
         self.stopping = ""
         """"drain" or "kill" once the broker was asked to stop."""
-
-    def _recall(self) -> None:
-        """Let the dial begin with what was learnt of pairs of programs before."""
-        try:
-            self._saved = self.background_store.boldness(_RECALL_S)
-        except (OSError, ValueError, HeadwayError) as problem:
-            self._say(f"what was learnt of pairs cannot be read: {problem}")
-        self.dial.learnt.update(self._saved)
-
-    def _keep_learnt(self) -> None:
-        """Save what the dial has learnt of pairs, where it is new."""
-        new = {pair: ppm for pair, ppm in self.dial.learnt.items() if self._saved.get(pair) != ppm}
-        self.background_store.save_boldness(new)
-        self._saved.update(new)
 
     # --- one turn ------------------------------------------------------------------------------------------------
 
@@ -125,19 +111,25 @@ class Broker:
             self._restore_socket()
             self._publish(now_ns)
         self.recorder.turn(now_ns, self.dial, self._clients)
+        self.pairs.turn(now_ns, self._slots)
         if now_ns - self._saved_ns >= SAVE_NS:
             self._saved_ns = now_ns
-            self._keep_learnt()
+            self.pairs.keep()
         if self._clients:
             self._idle_since_ns = now_ns
 
     def apply_dial(self, now_ns: int) -> None:
         """Set the rules by the dial alone, more often than a whole step: it holds clients for short moments."""
         seen = [self._seen(index) for index in self._clients]
+        self.pairs.contention.sample(now_ns, self._slots)
         for index, rules in self.dial.rules(now_ns, seen).items():
             if self._written.get(index) != rules:
                 self._written[index] = rules
                 write_rules(self.block.slots[index], rules)
+
+    @property
+    def _slots(self) -> dict[int, Slot]:
+        return {index: self.block.slots[index] for index in self._clients}
 
     @property
     def has_priorities(self) -> bool:
@@ -243,6 +235,7 @@ class Broker:
     def _record_end(self, index: int, slot: Slot, how: str) -> None:
         """Save what a client learnt, and forget the client; ``how``: "left" or "died"."""
         self.background_store.save(slot)
+        self.pairs.keep()
         self.recorder.ended(index, slot, how)
         launches = slot.ledger.kernels + slot.ledger.graphs
         name = slot_profiles.text(slot.name)
@@ -263,7 +256,7 @@ class Broker:
         for index in joined:
             client = self._clients[index]
             if client.known is None:
-                client.known = self.background_store.load(slot_profiles.text(self.block.slots[index].program))
+                client.known = self.background_store.load(slot_profiles.key(self.block.slots[index]))
         awaited = [known for index in joined if (known := self._clients[index].known) is not None]
         if awaited:
             wait(awaited, timeout=_MOMENT_S)  # most profiles are read by then
@@ -309,7 +302,7 @@ class Broker:
             priority=slot.priority,
             since_ns=slot.since_ns,
             epochs=slot.pulse.epoch,
-            program=slot_profiles.text(slot.program),
+            program=slot_profiles.key(slot),
             filled_ns=slot.want.end_ns,
             steps=steps,
         )
@@ -342,6 +335,7 @@ class Broker:
                 "linger_ns": self._linger_ns,
                 "stopping": self.stopping,
                 "loops": loops,
+                "limits": self.pairs.told(self._slots),
                 "hidden": [index for index, client in self._clients.items() if not client.pid],
                 "here": [slot_profiles.text(self.block.slots[index].name) for index in self._clients],
                 "left": list(self._left),
@@ -385,7 +379,7 @@ class Broker:
             heartbeat.stop()
             for index in list(self._clients):
                 self.background_store.save(self.block.slots[index])
-            self._keep_learnt()
+            self.pairs.keep()
             self.recorder.close(time.monotonic_ns(), self.dial, self._clients)
             for line in self.background_store.close():
                 self._say(line)

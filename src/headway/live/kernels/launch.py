@@ -17,12 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import ShareError
-from headway.live.kernels import places
+from headway.live.kernels import places, slot_profiles
+from headway.live.kernels.block import LIVE, SharedBlock
 from headway.live.kernels.gpu import Gpu
-from headway.live.kernels.mps import Mps, client_environment
+from headway.live.kernels.mps import SMS, Mps, client_environment
 from headway.live.kernels.places import Place
 
 HIGHEST, USUAL, LOWEST = 0, 5, 9
+OWN_SMS = "HEADWAY_SMS"
+"""By this the shim knows the limit on SMs of its program, in parts per million."""
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 _FROM_TERMINAL = 0x80
 """``si_code`` of a signal from the terminal, which the program gets by itself."""
@@ -41,6 +44,8 @@ class Program:
     key: str = ""
     """The key of its stored profile; empty: made from its command."""
     memory_bytes: int = 0
+    sms_ppm: int = 0
+    """Share of the SMs that it is limited to; 0: all of them."""
     extra: Mapping[str, str] | None = None
     """Further environment variables."""
 
@@ -97,8 +102,9 @@ def key_of(command: Sequence[str]) -> str:
 def environment(program: Program, place: Place, gpu: Gpu, library: Path, mps: Mps | None) -> dict[str, str]:
     """Return the environment of a program."""
     before = os.environ.get("LD_PRELOAD", "")
+    inherited = {name: value for name, value in os.environ.items() if name not in (SMS, OWN_SMS)}
     return {
-        **os.environ,
+        **inherited,
         "LD_PRELOAD": f"{library}:{before}" if before else str(library),
         "HEADWAY_SHARE": str(place.block),
         "HEADWAY_PRIORITY": str(program.priority),
@@ -107,7 +113,8 @@ def environment(program: Program, place: Place, gpu: Gpu, library: Path, mps: Mp
         # NVTX ranges named headway.request mark requests; another tool that wants the ranges keeps them.
         "NVTX_INJECTION64_PATH": os.environ.get("NVTX_INJECTION64_PATH") or str(library),
         **({"CUDA_VISIBLE_DEVICES": gpu.uuid} if gpu.uuid else {}),
-        **client_environment(mps, place, program.memory_bytes, program.priority),
+        **client_environment(mps, place, program.memory_bytes, program.priority, program.sms_ppm),
+        **({OWN_SMS: str(program.sms_ppm)} if program.sms_ppm and mps else {}),
         **(program.extra or {}),
     }
 
@@ -190,6 +197,20 @@ def _await_state(place: Place, child: "subprocess.Popen[bytes] | None", log_from
             raise ShareError(f"the broker did not start: {said} (log: {place.log})")
         time.sleep(0.02)
     raise ShareError(f"the broker of GPU {place.gpu} did not get ready: see {place.log}, or headway share stop --kill")
+
+
+def above(place: Place, priority: int) -> list[tuple[str, str]]:
+    """Return name and stored name of the programs of higher priority that share the GPU now, the highest first."""
+    try:
+        block = SharedBlock.open(place.block)
+    except ShareError:
+        return []
+    try:
+        slots = [slot for slot in block.slots if slot.state == LIVE and slot.priority < priority]
+        ordered = sorted(slots, key=lambda slot: (slot.priority, slot.since_ns))
+        return [(slot_profiles.text(slot.name), slot_profiles.key(slot)) for slot in ordered]
+    finally:
+        block.close()
 
 
 def launched(place: Place, name: str, since_ns: int, seconds: float = 1.0) -> bool | None:

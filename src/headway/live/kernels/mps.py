@@ -22,6 +22,7 @@ CONTROL = "nvidia-cuda-mps-control"
 PIPE, LOG = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
 PRIORITY = "CUDA_MPS_CLIENT_PRIORITY"
 MEMORY = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
+SMS = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 DEFAULT_PIPE = Path("/tmp/nvidia-mps")
 MODES = ("auto", "on", "off")
 _SECONDS = 20
@@ -176,15 +177,19 @@ def find_or_start(place: Place, gpu: Gpu, mode: str) -> tuple[Mps | None, str]:
     return None, f"coarse: no MPS ({started}); only gaps of half a millisecond and more are filled"
 
 
-def client_environment(mps: Mps | None, place: Place, memory_bytes: int, priority: int = 0) -> Mapping[str, str]:
+def client_environment(
+    mps: Mps | None, place: Place, memory_bytes: int, priority: int = 0, sms_ppm: int = 0
+) -> Mapping[str, str]:
     """Return the environment of a program that runs under MPS, or that must not use any where there is none.
 
     All but the highest priority run below normal in MPS: a kernel of the highest then waits for one wave of theirs, not
-    for all their blocks. MPS has these two levels only.
+    for all their blocks. MPS has these two levels only. ``sms_ppm``: the share of the SMs; 0: all of them.
     """
     if mps is None:
         return {PIPE: str(place.mps / "none")}
     limit = {MEMORY: memory_limit(memory_bytes)} if memory_bytes else {}
+    if sms_ppm:
+        limit[SMS] = f"{sms_ppm / 10_000:g}"
     return {**mps.environment(), **limit, PRIORITY: "1" if priority else "0"}
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+from headway.kernels.limits import keyed
 from headway.live.kernels.block import KERNELS, STEPS, Kernel, Slot, Step
 
 Row = Mapping[str, Any]
@@ -26,6 +27,12 @@ _STEP_PROBES = 32
 def text(raw: bytes) -> str:
     """Return a text of the block as a string."""
     return raw.decode(errors="replace")
+
+
+def key(slot: Slot) -> str:
+    """Return the name that a client's profile is stored under: its program, with its limit on SMs."""
+    program = text(slot.program)
+    return keyed(program, slot.sms_ppm) if program else ""
 
 
 def read(slot: Slot) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

@@ -7,7 +7,7 @@ from typing import Any
 from headway.errors import ShareError
 from headway.kernels.reflex import Reason
 from headway.kernels.slowdown import MILLION
-from headway.live.kernels import places, slot_profiles
+from headway.live.kernels import places, slot_contention, slot_profiles
 from headway.live.kernels.block import LIVE, SLOTS, SharedBlock, Slot
 from headway.live.kernels.places import Place
 
@@ -85,6 +85,7 @@ def _row(index: int, slot: Slot, state: Mapping[str, Any], now: int) -> Row:
     lived_ns = max(1, now - slot.since_ns)
     worst, blamed_ns = slot_profiles.blamed(slot)
     measured, boldness, tail = state.get("loops", {}).get(str(index), (None, 0, None))
+    limits = state.get("limits", {}).get(str(index), {})
     return {
         "slot": index,
         "name": slot_profiles.text(slot.name),
@@ -104,9 +105,12 @@ def _row(index: int, slot: Slot, state: Mapping[str, Any], now: int) -> Row:
         "kernel_rows": slot_profiles.rows(slot),
         "blamed_kernel": worst,
         "blamed_ms": round(blamed_ns / 1e6, 3),
+        "contention": slot_contention.charged(slot),
         **_slowdown("slowdown", measured),
         **_slowdown("slowdown_p99", tail),
         "boldness": boldness / MILLION,
+        "sms": (slot.sms_ppm or MILLION) / MILLION,
+        "harvest_by_sms": {str(int(limit) / MILLION): ppm / MILLION for limit, ppm in limits.items()},
         "whole_steps": ledger.spans,
         "marked": ledger.marked,
         "open": bool(ledger.open),
