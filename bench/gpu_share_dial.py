@@ -27,6 +27,8 @@ from bench.gpu_share_rows import rows
 from bench.gpu_share_session import BELOW, MS, Modes, Session, write
 from headway.kernels.dial import MILLION, Dial, Rules
 from headway.kernels.slowdown import Value, estimate
+from headway.live.kernels import slot_contention
+from headway.live.kernels.slot_contention import SlotContention
 
 GATE_S, ALONE_S = 0.8, 0.2
 DRAIN_NS = 40 * MS
@@ -151,7 +153,7 @@ def measure(session: Session, high: str, lows: list[str], aims: Aims, dial: Dial
         return []
     made: list[Row] = []
     by_itself = rate(session, below, low_first, low_alone)
-    modes = Told(session, "high", below, [], dial)
+    modes = Told(session, "high", below, [], dial, contention=SlotContention(dial, {}))
     for slo, seconds in aims:
         dial.slo_ppm = round(slo * MILLION)
         first, held_ns = int(session.programs["high"].control[DONE]), dial.holds.held_ns
@@ -167,11 +169,14 @@ def measure(session: Session, high: str, lows: list[str], aims: Aims, dial: Dial
         )  # fmt: skip
         row["held"] = (dial.holds.held_ns - held_ns) / float((gate[:, 1] - gate[:, 0]).sum())
         row["reasons"] = [[int(each) for each in session.slot(name).ledger.reasons] for name in below]
+        row["contention"] = [slot_contention.charged(session.slot(name))[:8] for name in below]
         modes.told = []
         made.append(row)
     for name in ("high", *below):
         write(session.slot(name), Rules(gate=0))
         session.pause(name)
+        for kernel in session.slot(name).kernels:  # the next program above may not suffer from it
+            kernel.contention_ppm = 0
     return made
 
 

@@ -25,6 +25,7 @@ from headway.kernels.dial import Dial, Rules
 from headway.kernels.holds import Seen
 from headway.live.kernels import slot_steps
 from headway.live.kernels.block import LIVE, SharedBlock, Slot
+from headway.live.kernels.slot_contention import SlotContention
 
 MS = 1_000_000
 SETTLE_NS = 15 * MS  # after a switch of mode: what was in flight runs out
@@ -247,6 +248,8 @@ class Modes:
     dialled_ns: int = 0
     read: dict[str, int] = field(default_factory=dict)
     """Whole steps of each process that the dial has seen."""
+    contention: SlotContention | None = None
+    """Who learns which kernels below contend; without one nobody does."""
 
     def set(self, mode: str) -> None:
         """Switch."""
@@ -296,8 +299,13 @@ class Modes:
             self._seen(index, name, slot, shift_ns, since_ns)
             for index, (name, slot) in enumerate(zip(names, slots, strict=True))
         ]
+        clients = dict(enumerate(slots))
+        if self.contention:
+            self.contention.sample(now_ns, clients)
         for index, rules in self.dial.rules(now_ns, seen).items():
             write(slots[index], rules)
+        if self.contention:
+            self.contention.turn(now_ns, clients)
 
     def _seen(self, index: int, name: str, slot: Slot, shift_ns: int, since_ns: int) -> Seen:
         """What the dial reads of a slot: steps that began in this stretch, on its own clock."""

@@ -34,6 +34,7 @@ def test_a_pair_is_a_row(session: Session, monkeypatch: pytest.MonkeyPatch) -> N
     assert (again["slo"], again["first"]) == (1.2, {}), "another aim, and no longer the first meeting"
     assert again["told"]
     assert 0 <= again["held"] < 0.5
+    assert len(again["contention"]) == 1, "of each program below what its kernels are charged"
     assert again["told"][0]["ns"] > row["told"][-1]["ns"], "the dial goes on"
     assert row["alone"]["requests"] > 10
     assert row["all"]["stretches"] >= 3
