@@ -98,7 +98,8 @@ void Gate::above(Share& share, const Slot& own, Look& look, int64_t now) {
     const Pulse& pulse = slot.pulse;
     const int64_t since = pulse.waiting_ns.load(std::memory_order_acquire);  // first: it is told last
     const bool waits = since > 0 && since < now + kStray && now - since < kBelieved;
-    const int64_t launched = within(load(pulse.launch_ns), kLatest);
+    seen_ns_[i] = load(pulse.launch_ns);
+    const int64_t launched = within(seen_ns_[i], kLatest);
     int64_t busy = within(load(pulse.busy_ns), kLatest);
     if (launched == 0 || (now - launched > silence && busy < now && !waits)) continue;
     if (launched > now + kStray || (now - launched > silence && busy > now + kLongest)) continue;  // nobody's numbers
@@ -162,7 +163,7 @@ void Gate::grant(Slot& slot, const Look& k) {
   const int64_t room = least(kIdleMark - flight.unmarked_ns(), depth_ns(k) / 2 - queued) - k.fill_ns;
   if (room <= 0 || k.hold || flight.careful()) return;
   const int64_t end = most(flight.end_ns(k.now_ns, k.latency_ns), k.now_ns + k.latency_ns) + k.fill_ns;
-  pass.grant(slot, others_, count_, room, end, listed_ns_ + kRelist);
+  pass.grant(slot, others_, seen_ns_, count_, room, end, listed_ns_ + kRelist);
 }
 
 Look Gate::look(Share& share, Slot& slot, const Known& known, int64_t fill_ns, int64_t now, bool again) {

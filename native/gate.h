@@ -44,6 +44,7 @@ class Gate {
   void note(Slot& slot, const Known& known, const Look& look);
 
   Slot* others_[kSlots] = {};
+  int64_t seen_ns_[kSlots] = {};  // the last launch of each of them that is above, as of the last look
   uint32_t count_ = 0;
   int64_t listed_ns_ = 0;
   Account account_;

@@ -255,9 +255,10 @@ Sms sms_of(uint32_t all, uint32_t limit_ppm) {
   return {there, static_cast<uint32_t>((uint64_t{there} * limit_ppm + 999999) / 1000000)};
 }
 
-// Blocks of a kernel that run at the same time: at least one, and few enough that nothing overflows.
-static int64_t blocks_at_once(const Kernel* kernel, uint32_t sms) {
-  return int64_t{sms} * int64_t{std::clamp(load(kernel->per_sm), 1u, kMostPerSm)};
+// Blocks of a kernel that run on one SM at the same time: at least one, and few enough that nothing overflows.
+static int64_t blocks_on_one(const Kernel* kernel) {
+  const uint32_t per_sm = load(kernel->per_sm);
+  return int64_t{std::clamp(per_sm, 1u, kMostPerSm)};
 }
 
 int64_t wave_ns(const Kernel* kernel, int64_t fill_ns, const Sms& sms) {
@@ -265,7 +266,7 @@ int64_t wave_ns(const Kernel* kernel, int64_t fill_ns, const Sms& sms) {
   const uint32_t kind = load(kernel->kind);
   if (kind == kGraph) return fill_ns / kGraphPart + 1;
   if (kind == kCopy) return fill_ns;
-  const int64_t at_once = blocks_at_once(kernel, sms.own);
+  const int64_t at_once = sms.own * blocks_on_one(kernel);
   const int64_t waves = (int64_t{load(kernel->blocks)} + at_once - 1) / at_once;
   return waves > 1 ? fill_ns / waves + 1 : fill_ns;
 }
@@ -274,9 +275,8 @@ int64_t wave_ns(const Kernel* kernel, int64_t fill_ns, const Sms& sms) {
 int64_t width_ppm(const Kernel* kernel, const Sms& sms) {
   const int64_t widest = int64_t{sms.own} * 1000000 / sms.all;
   if (!kernel) return widest;
-  const int64_t at_once = blocks_at_once(kernel, sms.all);
-  const int64_t blocks = load(kernel->blocks);
-  return blocks >= blocks_at_once(kernel, sms.own) ? widest : blocks * 1000000 / at_once;
+  const int64_t per_sm = blocks_on_one(kernel), blocks = load(kernel->blocks);
+  return blocks >= sms.own * per_sm ? widest : blocks * 1000000 / (sms.all * per_sm);
 }
 
 void learn(Kernel* kernel, Step* step, int64_t work_ns) {

@@ -14,14 +14,16 @@ class Pass {
     int64_t work_ns, last_ns, end_ns;  // predicted time, when the last one went, when all of it ends
   };
 
-  // Valid for so much work, until then at the latest. Written under the gate's lock, and read without it.
-  void grant(Slot& slot, Slot* const* others, uint32_t count, int64_t room_ns, int64_t end_ns, int64_t until_ns) {
+  // Valid for so much work, until then at the latest. Written under the gate's lock, and read without it. `seen_ns` is when
+  // the last launch of each of the others was as of the look that found nobody at work: one since then ends the pass.
+  void grant(Slot& slot, Slot* const* others, const int64_t* seen_ns, uint32_t count, int64_t room_ns, int64_t end_ns,
+             int64_t until_ns) {
     uint32_t above = 0;
     const uint32_t own = load(slot.priority);
     for (uint32_t i = 0; i < count; ++i) {
       if (load(others[i]->priority) >= own) continue;
       pulses_[above].store(&others[i]->pulse, relaxed);
-      launched_[above++].store(load(others[i]->pulse.launch_ns), relaxed);
+      launched_[above++].store(seen_ns[i], relaxed);
     }
     above_.store(above, relaxed);
     slot_.store(&slot, relaxed);

@@ -34,8 +34,9 @@ int main() {
   });
   long wrong = 0;
   for (int i = 0; i < 5000000; ++i) {
-    const int64_t fill = predicted_ns(&kernel, &step), wave = wave_ns(&kernel, fill, i % 3 ? 0xffffffffu : i & 1);
-    const int64_t width = width_ppm(&kernel, i & 1);
+    const Sms sms = sms_of(i % 3 ? 0xffffffffu : i & 1, i % 2 ? static_cast<uint32_t>(i) : 0);
+    const int64_t fill = predicted_ns(&kernel, &step), wave = wave_ns(&kernel, fill, sms);
+    const int64_t width = width_ppm(&kernel, sms);
     wrong += fill <= 0 || fill > 60000000000 || wave <= 0 || wave > fill + 1 || width < 0 || width > 1000000;
     if (i % 64 == 0) learn(&kernel, &step, 5000);
   }

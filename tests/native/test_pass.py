@@ -1,5 +1,6 @@
 """A pass: with nobody above at work launches do not ask; a first one above, and a hold, are obeyed at the next one."""
 
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headway.live.kernels.block import Slot
-from tests.native.harness import Built, Run
+from tests.native.harness import NATIVE, Built, Run, compiled
 from tests.native.mini_broker import MiniBroker
 
 QUIET = {"silence_ns": 2_000_000_000, "credit_ppm": 0, "absorb_ppm": 0, "floor_ppm": 0, "sample_every": 256}
@@ -91,3 +92,8 @@ def test_what_goes_on_a_pass_is_in_flight_and_ends_it(built: Built, share: Path,
     first = run.calls("cuLaunchKernel")[0]["at"]
     for number, row in enumerate(run.calls("cuLaunchKernel")):
         assert number * 20_000 - (row["at"] - first) < 3_000_000, "at most what may be in flight, and some more"
+
+
+def test_a_launch_above_between_the_look_and_the_pass_ends_it(tmp_path: Path) -> None:
+    probe = compiled(tmp_path / "pass", [NATIVE / "test" / "pass_probe.cpp"], "-fsanitize=undefined")
+    assert subprocess.run([probe], capture_output=True, text=True, check=True).stdout == "1 0\n"

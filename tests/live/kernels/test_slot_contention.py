@@ -40,7 +40,7 @@ def slots() -> dict[int, Slot]:
 
 
 def play(contention: SlotContention, dial: Told, clients: dict[int, Slot], since: int, until: int) -> None:
-    """From one second to another, half a second at a time: each kernel runs a drawn share of it beside, one of them slows the program above."""
+    """Play from one second to another: each kernel runs a drawn share of it beside, one of them slows the one above."""
     random, low = Random(since), clients[3]
     for number in range(2 * since, 2 * until):
         begin, shares = number * 500 * MS, {}
