@@ -115,7 +115,7 @@ def test_a_limit_on_sms_is_chosen_by_what_is_stored_told_and_shown(shared: Share
     key = "batch-key"
     rows = [
         {"program": "api-key", "below": key, "boldness_ppm": 4_000_000, "sms_ppm": 1_000_000, **STARVED},
-        {"program": "api-key", "below": f"{key}.sms-30", "sms_ppm": 300_000, **STARVED, "rate_mhz": 63_000},
+        {"program": "api-key", "below": f"{key}.sms-30", "sms_ppm": 300_000, **STARVED, "rate_mhz": 90_000},
     ]
     shared.environment["PATH"] = f"{mps_control}:{shared.environment['PATH']}"
     with running(
@@ -134,7 +134,7 @@ def test_a_limit_on_sms_is_chosen_by_what_is_stored_told_and_shown(shared: Share
             assert program.stderr is not None
             assert program.stderr.readline() == (
                 "headway: batch gets 30 % of the SMs: with all of them it had 1.0 % of the GPU's time beside api, "
-                "with 30 % 9 %\n"
+                "with 30 % 13 %\n"
             )
             program.wait(timeout=60)
         with running(shared, *batch, "--sms", "all", "--", shared.client, *LONG):

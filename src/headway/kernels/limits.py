@@ -2,8 +2,8 @@
 
 Under MPS a limit is fixed when a program makes its context. A kernel of a limited program takes longer and delays
 programs above by less: it never takes more than its share of the SMs. Whether that gives the program more depends on
-the pair. So a pair begins without a limit; where the program below was starved, one limit is tried at its next start;
-after that the limit with the best harvest is taken.
+the pair. So a pair begins without a limit; where the program below was starved, a limit is tried at its next start,
+and a smaller one at the one after; then the limit with the best harvest is taken.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,9 +15,9 @@ from headway.kernels.slowdown import MILLION, Estimate
 
 ALL_PPM = MILLION
 """No limit."""
-TRIED_PPM = 300_000
-"""The limit that a starved program tries."""
-STARVED_PPM = 50_000
+TRIED_PPM = 300_000, 100_000
+"""The limits that a starved program tries, one at each start, until with one of them it is starved no longer."""
+STARVED_PPM = 100_000
 """With less of the GPU's time than this a program is starved, if it waited at the gate most of the time."""
 _WAITED_PPM = 500_000
 _ABOVE_AIM_PPM = 30_000
@@ -96,9 +96,11 @@ def choose(outcomes: Mapping[int, Outcome]) -> Choice:
     unlimited = outcomes.get(ALL_PPM)
     if not harvest or unlimited is None:
         return Choice(ALL_PPM, harvest)
-    starved = harvest[ALL_PPM] < STARVED_PPM and unlimited.waited_ppm > _WAITED_PPM
-    if starved and not any(limit < ALL_PPM for limit in outcomes):
-        return Choice(TRIED_PPM, harvest)
+    most = max((harvest[limit] for limit, outcome in outcomes.items() if outcome.within_aim), default=0)
+    starved = most < STARVED_PPM and unlimited.waited_ppm > _WAITED_PPM
+    untried = [limit for limit in TRIED_PPM if limit not in outcomes]
+    if starved and untried:
+        return Choice(untried[0], harvest)
     best = max(outcomes, key=lambda limit: (outcomes[limit].within_aim, harvest[limit], limit))
     return Choice(best, harvest)
 
