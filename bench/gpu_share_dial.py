@@ -36,7 +36,7 @@ DRAIN_NS = 40 * MS
 FIRST_S = 10.0
 LAST_S = 20.0
 LOW_ALONE_S = 2.0
-AGAIN_S = 11.0
+AGAIN_S = 10.0
 """So long each further aim is measured."""
 AROUND_S = 8.0
 """A pair takes so many seconds besides the time under the dial: its programs are made and timed by themselves."""
