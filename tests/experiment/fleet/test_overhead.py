@@ -73,6 +73,16 @@ def _served(app: Path, profile: Path, true: tuple[int, ...]) -> list[Timed]:
     return [each._replace(latency=latency) for each, latency in zip(taken, latencies, strict=True)]
 
 
+def test_an_application_is_served_to_measure_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overhead, "MEASURED_S", 0.0)
+    monkeypatch.setattr(overhead, "LEAST", 2)
+    (app := tmp_path / "app.py").write_text(APP)
+    (profile := tmp_path / "app.profile.toml").write_text(CELLS.replace("0, ", "0, 0.00"))
+    found = overhead.overhead_of(app, profile, "cpu")
+    assert list(found) == list(IDLE)
+    assert 0 < found[0] <= found[IDLE[-1]]
+
+
 def test_overheads_never_fall_with_a_longer_sleep() -> None:
     wanted = [5.0, 4.0, 9.0, 8.0]
     found = overhead._solved(lambda overhead: [1.0 + each for each in overhead], wanted)

@@ -33,8 +33,10 @@ from headway.serving.request import Request
 from headway.traces import request_table
 from headway.units import MILLISECOND, SECOND
 
-WARM, REQUESTS, WORKERS = 10, 120, 2
-"""Requests that do not count, requests after pauses of each length, workers."""
+WARM, LEAST, WORKERS = 10, 20, 2
+"""Requests that do not count, requests after pauses of each length at least, workers."""
+MEASURED_S = 60.0
+"""How long it serves: over a few seconds a machine may be a tenth faster or slower than usual."""
 IDLE = (0, 4 * MILLISECOND, 16 * MILLISECOND, 64 * MILLISECOND)
 """Where a length begins: pauses of each length are drawn up to the next one."""
 _LONGEST = 4 * IDLE[-1]
@@ -115,12 +117,15 @@ async def _asked(server: Server, examples: Mapping[str, Any]) -> list[int]:
     lengths: list[int] = []
     draw, ends = random.Random(0), (*IDLE[1:], _LONGEST)
     await server.start()
+    until = server.clock() + MEASURED_S * SECOND
     try:
-        for each, graph in zip(range(WARM + REQUESTS * len(IDLE)), cycle(examples), strict=False):
+        for graph in cycle(examples):
             length = draw.randrange(len(IDLE))
             await asyncio.sleep(draw.uniform(IDLE[length], ends[length]) / SECOND)
             await server.submit(graph, examples[graph], deadline_ns=_PATIENCE_NS)
-            lengths.append(length if each >= WARM else -1)
+            lengths.append(length if len(lengths) >= WARM else -1)
+            if server.clock() > until and min(map(lengths.count, range(len(IDLE)))) >= LEAST:
+                break
     finally:
         await server.stop()
     return lengths
