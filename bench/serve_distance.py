@@ -4,8 +4,9 @@ Profiles each application with its overhead, serves it with Poisson arrivals at 
 requests that came in virtual time, and keeps a row with both means and percentiles. ``example`` has tasks of a quarter
 of a millisecond, ``models`` those of the comparison with Ray Serve, of two milliseconds and more. Wants a machine that
 does nothing else: on CPUs that others use, times of an idle moment say little about those under load. ``others_cpus``
-says how many CPUs others used meanwhile: of the profile and the serving, the most. Workers are warmed up: the first run
-of a function in a process is in no profile.
+says how many CPUs others used meanwhile: of the profile and the serving, the most. Workers are warmed up, and the first
+requests do not count: what the first run of a function in a process takes is in no profile, nor what it takes to build
+a model that is no module.
 """
 
 import argparse
@@ -23,12 +24,17 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bench import serve_ray_models
 from bench.serve_rows import FOLDER, Row, Rows
 from headway import api
+from headway.experiment.distance import compared, simulated
 from headway.experiment.files import copied, typed
 from headway.experiment.fleet.live import live_scene, served
 from headway.experiment.fleet.serving import examples_of
+from headway.experiment.folder import open_run
+from headway.experiment.registry import domain_of
 from headway.live.serving.options import Options
 from headway.live.serving.server import Server
 from headway.scenarios.app import profile_beside, read_app
@@ -57,7 +63,7 @@ def watched(seen: list[float]) -> Iterator[None]:
 
 
 async def load(server: Server, examples: dict[str, Any], rate: float, seconds: float, seed: int) -> int:
-    """Send requests at given times, whatever comes back; return how many failed. A few go first, one by one."""
+    """Send requests at given times, whatever comes back; return how many failed. ``WARM`` a graph go first, in turn."""
     await server.start()
     draw, loop = random.Random(seed), asyncio.get_running_loop()
     try:
@@ -76,13 +82,17 @@ async def load(server: Server, examples: dict[str, Any], rate: float, seconds: f
 
 def measured(app: Path, folder: Path, rate: float, seed: int, given: argparse.Namespace) -> Row:
     """Serve an application at a rate; return how far its simulation is from it."""
+    examples = examples_of(read_app(app))
     work = api.work("fleet", scenario=str(app), policy=given.policy, workers=given.workers)
     scene = live_scene(typed(copied(work.document), "settings"), devices=("cpu",))
     options, out = Options(app=app, folder=folder / "server", warm=True), folder / f"run-{rate:g}"
     others: list[float] = []
     with watched(others), served(scene, options, out) as server:
-        failed = asyncio.run(load(server, examples_of(read_app(app)), rate, given.seconds, seed))
-    found = api.open(str(out)).distance().record()
+        failed = asyncio.run(load(server, examples, rate, given.seconds, seed))
+    live = open_run(out, trust=True)
+    seen, played = (domain_of(live.scene.experiment).view.stays(run) for run in (live, simulated(live)))
+    names = [name for name in seen if name in played and int(name.split()[-1]) >= WARM * len(examples)]
+    found = compared(np.array([seen[name] for name in names]), np.array([played[name] for name in names]))
     row: Row = {"rate": rate, "requests": found["compared"], "failed": failed}
     for key in ("mean", "p99"):
         row[f"{key}_ms"], row[f"simulated_{key}_ms"] = (

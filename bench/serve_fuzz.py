@@ -1,6 +1,6 @@
 """Throw schemathesis at a server: drawn requests after its own OpenAPI, valid and not. No 5xx, and no hang.
 
-    python -m bench.serve_fuzz                       about 2,000 requests
+    python -m bench.serve_fuzz                       about 500 requests
     python -m bench.serve_fuzz --examples 5          a short run, as in CI
 
 The application takes any value, so that no task has a reason to fail. Answers are also held against what OpenAPI says

@@ -118,12 +118,16 @@ def _parent(stat: Path) -> int:
 
 
 def own_bytes(pid: int) -> int:
-    """Return the memory that a process shares with nobody; 0 where it has ended."""
+    """Return the memory that a process has written and shares with nobody; 0 where it has ended.
+
+    Pages of libraries that it only reads are the kernel's: they count as private while no other process happens to use
+    the same library, and go back and forth as others begin and end.
+    """
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:
         return 0
-    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Private_"))
+    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith(("Private_Dirty:", "Swap:")))
 
 
 def open_files(pid: int) -> int:

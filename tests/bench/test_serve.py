@@ -1,6 +1,8 @@
 """Measurements of live serving: rows are kept and not measured again, verdicts say what was not met, OpenAPI holds."""
 
 import math
+import mmap
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 from bench.run import ROOT
 from bench.serve_faults import NODE, unmet
 from bench.serve_load import Seen, back_s, told
+from bench.serve_process import own_bytes
 from bench.serve_ray import HEADWAY, RAY_SERVE, is_met, ratios
 from bench.serve_rows import Rows, read, table
 from bench.serve_soak import verdict
@@ -92,6 +95,20 @@ def soak(memory: list[int], files: list[int], pid: int = 7) -> list[dict[str, An
         {"s": 10.0 * at, "own_bytes": [each, 100], "files": [count, 5], "pids": [pid, 8]}
         for at, (each, count) in enumerate(zip(memory, files, strict=True))
     ]
+
+
+def test_memory_of_a_process_is_what_it_wrote_and_not_the_files_that_it_reads(tmp_path: Path) -> None:
+    size = 32 << 20
+    with (tmp_path / "library").open("wb+") as file:
+        file.write(bytes(size))
+        os.fsync(file.fileno())
+        before = own_bytes(os.getpid())
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as read_only:
+            assert read_only.find(b"x") == -1
+            assert own_bytes(os.getpid()) < before + size // 2
+    written = bytearray(b"x" * size)
+    assert own_bytes(os.getpid()) > before + size // 2
+    assert len(written) == size
 
 
 def test_a_soak_is_met_where_memory_and_files_stay_after_the_warm_up() -> None:

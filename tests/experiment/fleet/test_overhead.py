@@ -1,9 +1,8 @@
 """The overhead of a batch is the one with which a simulation takes as long as the requests took."""
 
 import random
-from collections.abc import Mapping
+from itertools import accumulate
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,7 +10,7 @@ from headway.experiment.fleet import overhead
 from headway.experiment.fleet.live import live_scene
 from headway.experiment.fleet.overhead import IDLE, Timed
 from headway.formats.serving.settings import ServingExperiment, ServingTable
-from headway.live.serving.server import Server
+from headway.serving.request import Request
 from headway.units import MICROSECOND, MILLISECOND
 
 APP = """\
@@ -47,12 +46,7 @@ def test_a_known_overhead_is_found(true: tuple[int, ...], tmp_path: Path, monkey
     (app := tmp_path / "app.py").write_text(APP)
     (profile := tmp_path / "app.profile.toml").write_text(CELLS)
     served = _served(app, profile, true)
-
-    async def taken(server: Server, examples: Mapping[str, Any]) -> list[Timed]:
-        assert list(examples) == ["diamond"]
-        return served
-
-    monkeypatch.setattr(overhead, "_latencies", taken)
+    monkeypatch.setattr(overhead, "_served", lambda *_: served)
     found = overhead.overhead_of(app, profile, "cpu")
     assert list(found) == list(IDLE)
     assert list(found.values()) == pytest.approx(true, abs=100 * MICROSECOND)
@@ -66,16 +60,27 @@ def _served(app: Path, profile: Path, true: tuple[int, ...]) -> list[Timed]:
     table = ServingTable(scenario=str(app), profile=str(profile), workers=overhead.WORKERS)
     scene = live_scene(ServingExperiment(serving=table), devices=("cpu",))
     profile.write_text(CELLS)
-    draw, apart = random.Random(1), 20 * MILLISECOND  # none waits for another
-    asked = [
-        Timed("diamond", length, draw.randrange(IDLE[length], 4 * max(IDLE[length], MILLISECOND)), apart)
-        for length in range(len(IDLE))
-        for _ in range(20)
-    ]
-    for _ in range(3):  # a pause begins with the end of the request before it
-        taken = overhead._simulated(scene, asked)
-        asked = [each._replace(latency=round(latency)) for each, latency in zip(asked, taken, strict=True)]
-    return asked
+    draw = random.Random(1)
+    lengths = [length for length in range(len(IDLE)) for _ in range(20)]
+    pauses = [draw.randrange(IDLE[length], 4 * max(IDLE[length], MILLISECOND)) for length in lengths]
+    latencies = [20.0 * MILLISECOND for _ in lengths]  # none waits for another
+    for _ in range(4):  # a pause begins with the end of the request before it
+        ends = accumulate(map(sum, zip(pauses, latencies, strict=True)))
+        arrivals = [round(end - latency) for end, latency in zip(ends, latencies, strict=True)]
+        requests = [Request(number, 0, arrival, 0) for number, arrival in enumerate(arrivals)]
+        taken = [Timed(*each) for each in zip(requests, lengths, latencies, strict=True)]
+        latencies = overhead._simulated(scene, taken)
+    return [each._replace(latency=latency) for each, latency in zip(taken, latencies, strict=True)]
+
+
+def test_an_application_is_served_to_measure_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overhead, "MEASURED_S", 0.0)
+    monkeypatch.setattr(overhead, "LEAST", 2)
+    (app := tmp_path / "app.py").write_text(APP)
+    (profile := tmp_path / "app.profile.toml").write_text(CELLS.replace("0, ", "0, 0.00"))
+    found = overhead.overhead_of(app, profile, "cpu")
+    assert list(found) == list(IDLE)
+    assert 0 < found[0] <= found[IDLE[-1]]
 
 
 def test_overheads_never_fall_with_a_longer_sleep() -> None:

@@ -21,6 +21,7 @@ from headway.errors import (
     UnknownGraphError,
 )
 from headway.live.serving.client import AsyncClient, Client
+from headway.live.serving.place import Place
 from tests.live.serving.doors import Running, running
 
 TOKEN = "a-token-of-twenty-letters"
@@ -154,6 +155,11 @@ def test_a_call_with_a_key_and_a_deadline_outlives_its_server(tmp_path: Path, is
         with running(tmp_path / "s", port=ours) as run:
             assert waiting.result() == 5
             assert [value for _, value, *_ in run.server.accepted] == [5]
+
+
+def test_who_calls_a_server_that_starts_is_told_so(tmp_path: Path) -> None:
+    with Place(tmp_path / "s").held(), pytest.raises(NoServerError, match="one starts or stops there; try again"):
+        Client(tmp_path / "s").call("echo", 5)
 
 
 def test_a_call_under_a_key_is_not_sent_again_after_its_deadline(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import sys
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from headway.errors import ServeError
+from headway.live.serving import keys as stored
 from headway.live.serving.front import Call, Front, Reply
 from headway.live.serving.keys import StoredKeys
 from headway.units import DAY, MILLISECOND
@@ -77,6 +79,37 @@ def test_the_oldest_go_where_there_are_too_many_or_too_much(tmp_path: Path) -> N
             base = sqlite3.connect(tmp_path / "k")
             assert base.execute("SELECT count(*) FROM answers").fetchone() == (len(kept),)
             base.close()
+
+    run(play())
+
+
+def test_keys_that_share_a_hash_have_answers_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored, "_SLOTS", 1)
+
+    async def play() -> None:
+        clock = Clock()
+        keys = StoredKeys(tmp_path / "k", clock=clock)
+        for number, name in enumerate("abc"):
+            assert await keys.find("", name) is None
+            assert await keys.keep("", name, b"1", Reply(200, number)) == Reply(200, number)
+            clock.now += 200
+        assert await keys.find("", "c") == (b"1", Reply(200, 2))
+        assert await keys.keep("", "d", b"1", Reply(200, 3)) == Reply(200, 3)  # the first has gone by now
+        assert await _kept(keys, *"abcd") == ["b", "c", "d"]
+        keys.close()
+
+    run(play())
+
+
+def test_memory_holds_none_of_the_keys_that_are_kept(tmp_path: Path) -> None:
+    async def play() -> None:
+        keys = StoredKeys(tmp_path / "k")
+        await keys.keep("", "first", b"1", Reply(200, 1))
+        before = sum(sys.getsizeof(value) for value in vars(keys).values())
+        for number in range(300):
+            await keys.keep("", f"k{number}", b"1", Reply(200, 1))
+        assert sum(sys.getsizeof(value) for value in vars(keys).values()) == before
+        keys.close()
 
     run(play())
 

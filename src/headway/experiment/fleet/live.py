@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
+
 from headway.core.tape import TapeWriter
 from headway.errors import ExperimentError
 from headway.experiment.domain import RunParts, RunResult, with_table
@@ -70,6 +72,7 @@ def served(
     requests: RequestStream | None = None
     with claimed(out):
         if out is not None:
+            pa.set_memory_pool(pa.system_memory_pool())  # Arrow's own grows for hours over small batches
             store(scene, out)
             requests = RequestStream(out / REQUESTS_NAME)
         tape = TapeWriter(out, keep=False) if out is not None else _Nowhere()

@@ -16,10 +16,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from headway.core import tape
 from headway.errors import ProfileError
 from headway.experiment.domain import StoredRun
 from headway.experiment.fleet.live import live_scene, served
-from headway.experiment.fleet.scene import FleetScene
+from headway.experiment.fleet.scene import REQUESTS_NAME, FleetScene
 from headway.experiment.fleet.serving import examples_of
 from headway.experiment.play import play
 from headway.experiment.registry import domain_of
@@ -29,10 +30,13 @@ from headway.live.serving.options import Options
 from headway.live.serving.server import Server
 from headway.scenarios.app import read_app
 from headway.serving.request import Request
+from headway.traces import request_table
 from headway.units import MILLISECOND, SECOND
 
-WARM, REQUESTS, WORKERS = 10, 120, 2
-"""Requests that do not count, requests after pauses of each length, workers."""
+WARM, LEAST, WORKERS = 10, 20, 2
+"""Requests that do not count, requests after pauses of each length at least, workers."""
+MEASURED_S = 60.0
+"""How long it serves: over a few seconds a machine may be a tenth faster or slower than usual."""
 IDLE = (0, 4 * MILLISECOND, 16 * MILLISECOND, 64 * MILLISECOND)
 """Where a length begins: pauses of each length are drawn up to the next one."""
 _LONGEST = 4 * IDLE[-1]
@@ -44,12 +48,12 @@ _ROUNDS = 4
 
 
 class Timed(NamedTuple):
-    """A request that was served: its graph, which length its pause had, the pause before it and its latency."""
+    """A request that was served alone, of which length the pause before it was, and its latency on the tape."""
 
-    graph: str
+    request: Request
     length: int
-    pause: int
-    latency: int
+    """A place in ``IDLE``; -1: it does not count."""
+    latency: float
 
 
 def overhead_of(path: Path, profile: Path, device: str) -> dict[int, int]:
@@ -57,17 +61,9 @@ def overhead_of(path: Path, profile: Path, device: str) -> dict[int, int]:
 
     ``profile`` is a file without an overhead; some are written into it for a moment.
     """
-    app = read_app(path)
-    if not (examples := examples_of(app)):
-        raise ProfileError(f"app {path}: no first task has an example that can be sent: give it one of JSON values")
     devices = devices_of(device or "auto")
-    serving = ServingTable(scenario=str(path), profile=str(profile), workers=WORKERS)
-    experiment = ServingExperiment(serving=serving)
-    scene = live_scene(experiment, devices=devices)
-    with tempfile.TemporaryDirectory(prefix="headway-overhead-") as folder:
-        options = Options(app=path.resolve(), folder=Path(folder), devices=devices)
-        with served(scene, options) as server:
-            taken = asyncio.run(_latencies(server, examples))
+    experiment = ServingExperiment(serving=ServingTable(scenario=str(path), profile=str(profile), workers=WORKERS))
+    taken = _served(live_scene(experiment, devices=devices), path, devices)
     text = profile.read_text()
 
     def simulated(overhead: Sequence[int]) -> list[float]:
@@ -99,44 +95,58 @@ def _raised(overhead: Sequence[int], length: int, more: int) -> list[int]:
     return [*overhead[:length], raised, *(max(raised, each) for each in overhead[length + 1 :])]
 
 
-async def _latencies(server: Server, examples: Mapping[str, Any]) -> list[Timed]:
-    """Return requests that were served one after the other, after pauses of all lengths in turn."""
-    found: list[Timed] = []
+def _served(scene: FleetScene, path: Path, devices: tuple[str, ...]) -> list[Timed]:
+    """Serve requests one after the other, after pauses of all lengths; return what the tape says of them.
+
+    What counts is the tape: it is also what a simulation is compared with.
+    """
+    if not (examples := examples_of(read_app(path))):
+        raise ProfileError(f"app {path}: no first task has an example that can be sent: give it one of JSON values")
+    with tempfile.TemporaryDirectory(prefix="headway-overhead-") as text:
+        folder = Path(text)
+        options = Options(app=path.resolve(), folder=folder / "server", devices=devices, warm=True)
+        with served(scene, options, folder / "run") as server:
+            lengths = asyncio.run(_asked(server, examples))
+        requests = request_table.read(folder / "run" / REQUESTS_NAME)
+        run = StoredRun(folder, replace(scene, requests=requests), tape.read(folder / "run"), True, {})
+        return [Timed(*each) for each in zip(requests, lengths, _stays(run), strict=True)]
+
+
+async def _asked(server: Server, examples: Mapping[str, Any]) -> list[int]:
+    """Send requests, each when the one before it has its answer and after a pause; return the length of each pause."""
+    lengths: list[int] = []
     draw, ends = random.Random(0), (*IDLE[1:], _LONGEST)
     await server.start()
+    until = server.clock() + MEASURED_S * SECOND
     try:
-        for each, graph in zip(range(WARM + REQUESTS * len(IDLE)), cycle(examples), strict=False):
+        for graph in cycle(examples):
             length = draw.randrange(len(IDLE))
-            pause = round(draw.uniform(IDLE[length], ends[length]))
-            await asyncio.sleep(pause / SECOND)
-            begun = server.clock()
+            await asyncio.sleep(draw.uniform(IDLE[length], ends[length]) / SECOND)
             await server.submit(graph, examples[graph], deadline_ns=_PATIENCE_NS)
-            if each >= WARM:
-                found.append(Timed(graph, length, pause, server.clock() - begun))
+            lengths.append(length if len(lengths) >= WARM else -1)
+            if server.clock() > until and min(map(lengths.count, range(len(IDLE)))) >= LEAST:
+                break
     finally:
         await server.stop()
-    return found
+    return lengths
 
 
 def _by_length(taken: Sequence[Timed], latencies: Sequence[float]) -> list[float]:
     """Return the mean latency of requests after pauses of each length."""
     groups: list[list[float]] = [[] for _ in IDLE]
     for request, latency in zip(taken, latencies, strict=True):
-        groups[request.length].append(latency)
+        if request.length >= 0:
+            groups[request.length].append(latency)
     return [fmean(group) for group in groups]
 
 
 def _simulated(scene: FleetScene, taken: Sequence[Timed]) -> list[float]:
-    """Return the latencies of the same requests after the same pauses in simulation, in nanoseconds."""
-    names = [graph.name for graph in scene.built.catalogue.graphs]
-    usual = _by_length(taken, [each.latency for each in taken])
-    requests, now = [], 0
-    for number, each in enumerate(taken):
-        now += each.pause
-        requests.append(Request(number, names.index(each.graph), now, 0))
-        now += round(usual[each.length])
-    alone = replace(scene, requests=tuple(requests)).simulated()
+    """Return the latencies of the same requests in simulation, in nanoseconds."""
+    alone = replace(scene, requests=tuple(each.request for each in taken)).simulated()
     assert alone is not None  # it is a server's
-    result = play(alone)
-    stays = domain_of(alone.experiment).view.stays(StoredRun(Path(), alone, result.tape, True, {}))
-    return [SECOND * latency for latency in stays.values()]
+    return _stays(StoredRun(Path(), alone, play(alone).tape, True, {}))
+
+
+def _stays(run: StoredRun) -> list[float]:
+    """Return the latency of each request of a run, in nanoseconds; all were answered."""
+    return [SECOND * latency for latency in domain_of(run.scene.experiment).view.stays(run).values()]

@@ -2,12 +2,14 @@
 
 They lie in an SQLite file of the server's folder, so that they outlive the server. One thread reads and writes it: the
 loop that schedules never waits for a disk. A key has one answer, the first that was kept, whoever computed another.
+Memory holds no keys, only how many there are by their hash: it does not grow with the answers that are kept.
 """
 
 import asyncio
 import os
 import sqlite3
 import time
+from array import array
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,6 +26,8 @@ MOST_BYTES = 1 << 30
 _LEAVES = 0.9
 """The oldest go until so much of a limit is left: not at every further key."""
 _SWEEP_S = 15.0
+_SLOTS = 1 << 19
+"""Places for hashes of keys; where a new key shares one with a kept key, it is looked up for nothing."""
 _TABLE = """CREATE TABLE IF NOT EXISTS answers (
     tenant TEXT NOT NULL, key TEXT NOT NULL, kept_s REAL NOT NULL, digest BLOB NOT NULL, reply BLOB NOT NULL,
     PRIMARY KEY (tenant, key)) WITHOUT ROWID"""
@@ -61,14 +65,25 @@ class StoredKeys:
         base.execute("PRAGMA synchronous=NORMAL")  # outlives this process; a power failure may take the last answers
         base.execute(_TABLE)
         base.execute(_INDEX)
-        rows = base.execute("SELECT tenant, key, length(reply) FROM answers").fetchall()
-        self._known = {(tenant, key) for tenant, key, _ in rows}
-        self._bytes = sum(size for *_, size in rows)
+        self._hashes = array("I", bytes(4 * _SLOTS))
+        """How many answers are kept by hash of their keys: most keys are new, and need not wait for the thread."""
+        self._count = self._bytes = 0
+        for tenant, key, size in base.execute("SELECT tenant, key, length(reply) FROM answers"):
+            self._counted(tenant, key, size, 1)
         return base
+
+    def _counted(self, tenant: str, key: str, size: int, more: int) -> None:
+        """Count an answer that came (1) or went (-1)."""
+        self._hashes[hash((tenant, key)) % _SLOTS] += more
+        self._count += more
+        self._bytes += more * size
+
+    def _may_be_kept(self, tenant: str, key: str) -> bool:
+        return self._hashes[hash((tenant, key)) % _SLOTS] > 0
 
     async def find(self, tenant: str, key: str) -> tuple[bytes, Reply] | None:
         """Return the digest of the request and its answer; None where none is kept."""
-        if (tenant, key) not in self._known:  # most are new: they need not wait for the thread
+        if not self._may_be_kept(tenant, key):
             return None
         return await self._run(self._find, tenant, key)
 
@@ -100,13 +115,12 @@ class StoredKeys:
             data = msgspec.msgpack.encode(reply)
         except (TypeError, ValueError, OverflowError):  # a number beyond 64 bits; such an answer is not kept
             return reply
-        if (tenant, key) in self._known:
+        if self._may_be_kept(tenant, key):
             if (found := self._find(tenant, key)) is not None:
                 return found[1]
-            self._remove("tenant = ? AND key = ?", (tenant, key))  # it has expired
+            self._remove("tenant = ? AND key = ?", (tenant, key))  # one that has expired
         self._base.execute("INSERT INTO answers VALUES (?, ?, ?, ?, ?)", (tenant, key, now, digest, data))
-        self._known.add((tenant, key))
-        self._bytes += len(data)
+        self._counted(tenant, key, len(data), 1)
         return reply
 
     def _sweep(self, now: float) -> None:
@@ -114,7 +128,7 @@ class StoredKeys:
         if now - self._swept_s > _SWEEP_S:
             self._swept_s = now
             self._remove("kept_s <= ?", (now - self._kept_s,))
-        while (count := len(self._known)) and (count >= self._most_keys or self._bytes > self._most_bytes):
+        while (count := self._count) and (count >= self._most_keys or self._bytes > self._most_bytes):
             most = max(1, int(count * (1 - _LEAVES)))
             last = self._base.execute("SELECT kept_s FROM answers ORDER BY kept_s LIMIT 1 OFFSET ?", (most - 1,))
             self._remove("kept_s <= ?", last.fetchone())
@@ -122,5 +136,4 @@ class StoredKeys:
     def _remove(self, which: str, values: tuple[object, ...]) -> None:
         wanted = f"DELETE FROM answers WHERE {which} RETURNING tenant, key, length(reply)"
         for tenant, key, size in self._base.execute(wanted, values).fetchall():
-            self._known.discard((tenant, key))
-            self._bytes -= size
+            self._counted(tenant, key, size, -1)

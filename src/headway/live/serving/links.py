@@ -14,6 +14,7 @@ from headway.live.frames import Frames, framed
 from headway.live.local_socket import short_address
 from headway.live.serving.control import MOST_BYTES, OUTCOMES, Answered, Outcome, Question
 from headway.live.serving.front import Reply
+from headway.live.serving.place import Place
 
 LOST = "the server ended, or closed the connection, before it answered"
 _CHUNK = 1 << 18
@@ -43,7 +44,8 @@ def connected(path: Path) -> socket.socket:
             link.connect(address)
     except OSError as problem:
         link.close()
-        raise NoServerError(f"no server answers in {path.parent}: {problem.strerror}") from None
+        why = "one starts or stops there; try again" if Place(path.parent).runs else problem.strerror
+        raise NoServerError(f"no server answers in {path.parent}: {why}") from None
     return link
 
 
