@@ -1,5 +1,6 @@
 """What results of a Slurm log carry: dates, the past, the verdict and caveats, groups, costs; and part of a log."""
 
+import gzip
 import json
 from pathlib import Path
 
@@ -113,6 +114,9 @@ def test_samples_of_the_queue_tell_what_waiting_was_for(folder: Path, capsys: py
         "JobArrayTaskLimit": round(0.5 / 1.5, 3),
     }
     assert "Resources" in [each["group"] for each in found["by_reason"]]
+    (folder / "queue.txt.gz").write_bytes(gzip.compress((folder / "queue.txt").read_bytes()))
+    assert ran("jobs", "backtest", *files, "--json", "--squeue", str(folder / "queue.txt.gz")) == 0
+    assert json.loads(capsys.readouterr().out) == [found]
     (folder / "queue.txt").write_text("nothing\n")
     assert ran("jobs", "backtest", *files, "--squeue", str(folder / "queue.txt")) == 2
     assert "no line is like" in capsys.readouterr().err

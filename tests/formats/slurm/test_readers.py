@@ -126,7 +126,7 @@ def test_a_partition_has_a_tier_a_qos_and_caps() -> None:
     batch, debug, scavenged = _rules("partitions.txt").partitions
     assert (batch.qos, batch.tier, batch.most_time) == ("part_batch", 1, 48 * HOUR)
     assert (debug.tier, debug.most_nodes, debug.most_time) == (10, 2, 30 * MINUTE)
-    assert dict(debug.allowed) == {"denyaccounts": ("guests",), "allowqos": ("normal", "long")}
+    assert dict(debug.allowed) == {"DenyAccounts": ("guests",), "AllowQos": ("normal", "long")}
     assert (scavenged.most_time, scavenged.preempt_mode, scavenged.grace) == (0, "REQUEUE", 30 * SECOND)
 
 

@@ -134,6 +134,8 @@ def _of_times(site: SiteRules, left: Sequence[Change]) -> Iterator[Unread]:
         kind, _, name = what.partition(" ")
         where = (("qos", name),) if kind == "QOS" else ()
         why = f"{names} until {dated(last)}: what holds since then is taken for all the time"
+        if kind == "association" and not any(each.id for each in site.associations):
+            why += "; sacctmgr show assoc with the column ID tells which it is"
         yield Unread(f"earlier values of {_named(what, site)}", where, why, (0, last))
 
 
