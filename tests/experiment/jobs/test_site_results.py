@@ -108,7 +108,7 @@ def test_samples_of_the_queue_tell_what_waiting_was_for(folder: Path, capsys: py
     assert ran("jobs", "backtest", *files, "--json", "--squeue", str(folder / "queue.txt")) == 0
     told = capsys.readouterr()
     (found,) = json.loads(told.out)
-    assert "1 lines are no samples" in told.err
+    assert "1 line skipped: no samples" in told.err
     assert {each["reason"]: round(each["share"], 3) for each in found["waiting_by_reason"]} == {
         "Resources": round(1 / 1.5, 3),
         "JobArrayTaskLimit": round(0.5 / 1.5, 3),
@@ -116,7 +116,7 @@ def test_samples_of_the_queue_tell_what_waiting_was_for(folder: Path, capsys: py
     assert "Resources" in [each["group"] for each in found["by_reason"]]
     (folder / "queue.txt.gz").write_bytes(gzip.compress((folder / "queue.txt").read_bytes()))
     assert ran("jobs", "backtest", *files, "--json", "--squeue", str(folder / "queue.txt.gz")) == 0
-    assert json.loads(capsys.readouterr().out) == [found]
+    assert json.loads(capsys.readouterr().out)[0]["waiting_by_reason"] == found["waiting_by_reason"]
     (folder / "queue.txt").write_text("nothing\n")
     assert ran("jobs", "backtest", *files, "--squeue", str(folder / "queue.txt")) == 2
     assert "no line is like" in capsys.readouterr().err

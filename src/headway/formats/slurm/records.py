@@ -187,16 +187,26 @@ _NAMED = {
     "qos": (
         "QOS",
         {
-            **{"priority": "Priority", "preempts": "Preempt", "preempt_mode": "PreemptMode", "grace": "GraceTime"},
-            **{"exempt": "PreemptExemptTime", "flags": "Flags", "usage_factor": "UsageFactor", "bounds": "limits"},
+            "priority": "Priority",
+            "preempts": "Preempt",
+            "preempt_mode": "PreemptMode",
+            "grace": "GraceTime",
+            "exempt": "PreemptExemptTime",
+            "flags": "Flags",
+            "usage_factor": "UsageFactor",
+            "bounds": "limits",
             "limit_factor": "LimitFactor",
         },
     ),
     "partitions": (
         "partition",
         {
-            **{"tier": "PriorityTier", "qos": "QOS", "most_time": "MaxTime", "most_nodes": "MaxNodes"},
-            **{"grace": "GraceTime", "least_nodes": "MinNodes"},
+            "tier": "PriorityTier",
+            "qos": "QOS",
+            "most_time": "MaxTime",
+            "most_nodes": "MaxNodes",
+            "grace": "GraceTime",
+            "least_nodes": "MinNodes",
         },
     ),
 }
