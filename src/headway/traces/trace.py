@@ -58,8 +58,8 @@ class Trace:
     eligible: Mapping[str, int] = field(default_factory=dict)
     """When jobs really became eligible, by name, where that was after their submission; like ``starts``."""
     requeued: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """Jobs, by name, of which only the last attempt is here: how long after their first start it began, and for how much
-    of that they had run."""
+    """Jobs, by name, of which only the last attempt is here: how long after their first start it began, and for how
+    much of that they had run."""
     ran: Mapping[str, int] = field(default_factory=dict)
     """Jobs that had not ended, by name, where their work is a guess: how long they had run, in nanoseconds."""
 

@@ -48,9 +48,7 @@ def answer(
     sampled = queue_samples.read(Path(squeue)) if squeue else None
     notes = list(site.notes)
     if config is None and SITE in policies:
-        notes.append(
-            f"without --config the site is taken for {WITHOUT_CONFIG} with default parameters: --config slurm.conf tells"
-        )
+        notes.append(f"without --config the site is taken for {WITHOUT_CONFIG} by default: --config slurm.conf tells")
     if sampled is not None and sampled.skipped:
         notes.append(f"{squeue}: {counted(sampled.skipped, 'line')} skipped: no samples")
     recorded(typed(document, "settings"))  # refuses what is no history before anything runs

@@ -73,10 +73,10 @@ def _used(
     if last <= first or not gpus:
         return None
     width = np.fromiter((job.width_milli for job in jobs), np.int64, len(jobs))
-    within = sum(np.clip(np.minimum(start + ran, last) - np.maximum(start, first), 0, None) for start, ran in held)
-    return float((np.asarray(within).astype(np.float64) * width)[known].sum()) / (
-        WHOLE_GPU_MILLI * gpus * (last - first)
-    )
+    within = np.zeros(len(jobs))
+    for start, ran in held:
+        within += np.clip(np.minimum(start + ran, last) - np.maximum(start, first), 0, None)
+    return float((within * width)[known].sum()) / (WHOLE_GPU_MILLI * gpus * (last - first))
 
 
 def _by_group(labels: Sequence[str], name: str, wait: IntArray, jct: IntArray, known: Any) -> list[Mapping[str, Any]]:
