@@ -53,7 +53,8 @@ def test_a_comparison_has_the_past_beside_it_and_one_verdict_for_all(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert ran(*compared(folder, "--json", "--price", "h100=3", "--watts", "h100=700,v100=300")) == 0
-    site, other = json.loads(capsys.readouterr().out)
+    told = capsys.readouterr()
+    site, other = json.loads(told.out)
     assert site["variant"] == "slurm:slurm.conf"
     assert (site["begins"], site["ends"]) == ("2026-03-02T00:00:00", "2026-03-05T04:00:00")
     past = site["recorded"]
@@ -66,6 +67,8 @@ def test_a_comparison_has_the_past_beside_it_and_one_verdict_for_all(
     assert site["verdict"]["level"] == "yes", "each second job of a day waits an hour, as it did"
     assert "caveats" in other
     assert (site["cost"], site["energy_kwh"]) == (3 * 32, (32 * 700 + 16 * 300) / 1000)
+    assert "--price is not given for v100: the cost in all is without that" in told.err
+    assert "--watts" not in told.err
 
 
 def test_the_past_is_a_line_and_groups_are_tables_with_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,8 +76,8 @@ def test_the_past_is_a_line_and_groups_are_tables_with_it(folder: Path, capsys: 
     told = capsys.readouterr()
     assert "recorded" in told.out
     assert "our Slurm" in told.out
-    assert "mean wait by qos" in told.out
-    assert "mean wait by gpu type" in told.out
+    assert "mean wait by QOS" in told.out
+    assert "mean wait by GPU type" in told.out
     assert "verdict: Absolute waits" in told.err
 
 

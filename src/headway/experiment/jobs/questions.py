@@ -139,7 +139,7 @@ def ask(
         result = _result(stored, what_if_run)
         kept = _keep(folder, what_if_run, result)
     shown = [*_headline(what_if_run, result), "", *spaced(list(tables(result)))]
-    return Answer(result, shown, [*_notes(stored, what_if_run), *kept])
+    return Answer(result, shown, [*_notes(stored, what_if_run, result), *kept])
 
 
 def _headline(what_if_run: WhatIf, result: Mapping[str, Any]) -> Iterator[str]:
@@ -160,10 +160,12 @@ def _headline(what_if_run: WhatIf, result: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
-def _notes(stored: StoredRun, what_if_run: WhatIf) -> Iterator[str]:
+def _notes(stored: StoredRun, what_if_run: WhatIf, result: Mapping[str, Any]) -> Iterator[str]:
     if what_if_run.plan.nothing:
         same = "the same" if what_if_run.after.tape.digest == what_if_run.before.digest else "NOT the same"
         yield f"note: nothing was to change: the rest of the tape is {same}, row for row"
+    elif result["jobs"] and not (result["better"] or result["worse"]) and result["before"] == result["after"]:
+        yield "note: the change makes no difference: every job waits and runs as long as without it"
     last = stored.scene.jobs[-1].submit
     if what_if_run.at >= last and not what_if_run.plan.nothing:
         yield f"note: all jobs had arrived by {format_duration(last)}; an earlier --at concerns more of them"

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from headway.metrics.training.tenants import GROUPS
+from headway.metrics.training.tenants import GROUPS, TITLES
 from headway.report.figures import Figure, labels, layout_of, line_style
 from headway.report.formatting import change, count, durations, percent, plain
 from headway.report.page import Question, assembled
@@ -16,7 +16,7 @@ from headway.report.training.trust import verdict_of_row
 
 Row = Mapping[str, Any]
 SIDES = ("before", "after")
-_TITLES = {"qos": "QOS", "gpu_type": "GPU type", "tenant": "account"}
+_TITLES = {**TITLES, "tenant": "account"}
 _LINES = (
     ("mean time to completion", "jct_mean_s"),
     ("median", "jct_p50_s"),
