@@ -70,6 +70,7 @@ def test_a_changed_limit_holds_and_is_told(folder: Path) -> None:
     assert waits(after)["long"] > waits(before)["long"]
     assert "changed for this run: QOS long: MaxTRESPU gres/gpu 4 instead of 8" in after.notes
     assert after.row["verdict"]["level"] == "unknown", "the past was under other rules"
+    assert "rules of the site were changed for this run" in after.row["verdict"]["text"]
 
 
 def test_a_limit_that_is_set_is_not_raised_for_jobs_that_ran_beyond_it(folder: Path) -> None:
