@@ -191,7 +191,7 @@ def test_a_limit_of_zero_an_unknown_limit_and_a_qos_that_nobody_may_use_are_told
     assert "QOS idle: no association may use it" in found.notes
     assert "QOS gone: associations may use it, and it is not described" in found.notes
     assert {(each.what, each.why) for each in found.unread} == {
-        ("maxfurlongs=3", "is a limit that is not known"),
+        ("maxfurlongs=3", "a limit that is not known"),
         ("GrpTRES=license/matlab=2", "license/matlab is not counted"),
     }
 

@@ -169,7 +169,18 @@ class Concern:
     def __str__(self) -> str:
         why = f" ({self.rule.why})" if self.rule.why else ""
         waited = "" if self.wait is None else f", which waited {self.wait / HOUR:,.0f} h in all"
-        return f"not followed: {self.rule.what}{why}: may concern {counted(self.jobs, 'job')}{waited}"
+        return (
+            f"not followed: {self.rule.what}{_whose(self.rule)}{why}: may concern {counted(self.jobs, 'job')}{waited}"
+        )
+
+
+def _whose(rule: Unread) -> str:
+    """Return whose rule it is, where what it says does not name that."""
+    if any(f" {value}" in rule.what for _, value in rule.where):
+        return ""
+    words = {"qos": "QOS", "tenant": "account"}
+    owner = ", ".join(f"{words.get(key, key)} {value}" for key, value in rule.where)
+    return f" of {owner}" if owner else ""
 
 
 def concerns(
