@@ -96,8 +96,9 @@ def called(policy: str) -> str:
     """Return what a run is called whose policy is read from a site's settings: as it was asked for, and not in full."""
     if not policy.startswith(SITE):
         return ""
-    path, plus, more = policy.removeprefix(SITE).partition("+")
-    return f"{SITE}{Path(path).name}{plus}{more}"
+    named = policy.removeprefix(SITE)
+    path = named.partition("+")[0].partition("(")[0]  # options may hold slashes
+    return f"{SITE}{Path(path).name}{named[len(path) :]}"
 
 
 def labelled(experiments: Sequence[Named], labels: Sequence[str]) -> list[Named]:
