@@ -83,7 +83,11 @@ def _site(spec: str) -> tuple[str, str, str]:
 
 def site_notes(spec: str) -> tuple[str, ...]:
     """Return what a policy that a Slurm site's settings come to leaves of them; nothing of any other policy."""
-    return slurm_site.read(_site(spec)[0]).notes if spec.startswith(SITE) and not is_untrusted(spec) else ()
+    if not spec.startswith(SITE) or is_untrusted(spec):
+        return ()
+    file, options, _ = _site(spec)
+    given = re.search(r"(^|,)\s*qos\s*=", options) is not None
+    return tuple(note for note in slurm_site.read(file).notes if not (given and note == slurm_site.QOS_UNKNOWN))
 
 
 def _moved(spec: str, path: Callable[[str], object]) -> str:

@@ -33,10 +33,16 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     names = ("nodes.txt", "partitions.txt", "qos.txt", "assoc.txt", "config/slurm.conf")
     files = [word for name in names for word in ("--cluster", str(place / name))]
     policies = ["--policies", f"slurm:{place / 'config/slurm.conf'},fifo+easy", "--label", "our Slurm"]
-    with pytest.raises(SystemExit) as ended:
-        main(["jobs", "compare", str(place / "sacct.txt"), *files, *policies, "--report", str(place / "page.html")])
-    assert ended.value.code == 0
+    asked = ["jobs", "compare", str(place / "sacct.txt"), *files, *policies, "--out", str(place / "runs")]
+    _run(*asked, "--report", str(place / "page.html"))
+    _run("whatif", str(place / "runs/our_Slurm"), "--at", "50%", "--add-nodes", "1", "--report", str(place / "if.html"))
     return place / "page.html"
+
+
+def _run(*words: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(list(words))
+    assert ended.value.code == 0
 
 
 @pytest.fixture(scope="module")
@@ -66,4 +72,20 @@ def test_nothing_is_cut_off_and_the_verdict_stands_beside_the_headline(
         "() => [getComputedStyle(document.body).color, getComputedStyle(document.body).backgroundColor]"
     )
     assert (sum(map(int, ink[4:-1].split(",")[:3])) > sum(map(int, paper[4:-1].split(",")[:3]))) == (scheme == "dark")
+    page.close()
+
+
+@pytest.mark.parametrize("width", [1400, 1000])
+def test_the_page_of_a_what_if_is_whole_and_has_one_unit_in_a_column(browser: Any, report: Path, width: int) -> None:
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    page.goto(report.with_name("if.html").as_uri())
+    page.evaluate("() => headway.ready")
+    assert page.evaluate(WIDER) == []
+    assert "Verdict." in page.locator(".verdict").first.inner_text()
+    waits = page.evaluate(
+        "() => [...document.querySelectorAll('#groups table')].map(each => "
+        "[...each.querySelectorAll('tbody tr')].map(row => row.cells[2].textContent.split(' ')[1]))"
+    )
+    assert len(waits) > 3
+    assert all(len(set(units)) == 1 for units in waits)
     page.close()

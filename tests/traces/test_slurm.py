@@ -118,6 +118,9 @@ def test_a_requeued_job_is_one_with_its_first_submission_and_its_last_run() -> N
     assert (job.submit, job.work, job.outcome, job.retries) == (70 * MINUTE, 90 * MINUTE, Outcome.FINISHES, 0)
     record = slurm.history(path).by_name()["4108"]
     assert (record.attempts, record.start, record.end) == (3, 70 * MINUTE + 30 * SECOND, 4 * HOUR)
+    later, ran = load(path).requeued["4108"]
+    assert later == record.end - job.work - record.start, "the last attempt began so long after the first"
+    assert 0 < ran < later
 
 
 def test_older_columns_trailing_separators_and_seconds_since_1970_are_read() -> None:

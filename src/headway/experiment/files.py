@@ -96,14 +96,16 @@ def called(policy: str) -> str:
     """Return what a run is called whose policy is read from a site's settings: as it was asked for, and not in full."""
     if not policy.startswith(SITE):
         return ""
-    path, plus, more = policy.removeprefix(SITE).partition("+")
-    return f"{SITE}{Path(path).name}{plus}{more}"
+    named = policy.removeprefix(SITE)
+    path = named.partition("+")[0].partition("(")[0]  # options may hold slashes
+    return f"{SITE}{Path(path).name}{named[len(path) :]}"
 
 
 def labelled(experiments: Sequence[Named], labels: Sequence[str]) -> list[Named]:
     """Return runs under other names, in their order; those beyond the last name keep theirs."""
     if len(labels) > len(experiments):
-        raise ExperimentError(f"--label {labels[len(experiments)]}: there are {len(experiments)} runs to name")
+        runs = "is 1 run" if len(experiments) == 1 else f"are {len(experiments)} runs"
+        raise ExperimentError(f"--label {labels[len(experiments)]}: there {runs} to name")
     for index, label in enumerate(labels):
         if not label.strip() or label in labels[:index]:
             raise ExperimentError(f"--label {label!r}: give each run a name of its own")

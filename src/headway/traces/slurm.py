@@ -108,8 +108,9 @@ def read_rows(path: Path, strict: bool, *, unfinished: bool = False) -> tuple[Tr
     notes = [*trace.notes, *notes, *_remarks(kept, unfinished=unfinished), *submitted(kept)]
     reasons = dict(told.iter_rows())
     ran = dict(kept.filter(pl.col("ran").is_not_null()).select("id", "ran").iter_rows()) if unfinished else {}
+    repeated = kept.filter(pl.col("attempts") > 1).select("id", "later", "lost")
     read = replace(trace, rows=height, dropped=dropped, notes=tuple(notes), starts=starts, reasons=reasons, ran=ran)
-    again = frozenset(kept.filter(pl.col("attempts") > 1)["id"])
+    again = {name: (later, min(later, lost)) for name, later, lost in repeated.iter_rows()}
     passed = height - frame.height
     return replace(read, passed_over=passed, eligible=dict(late.iter_rows()), requeued=again), kept
 

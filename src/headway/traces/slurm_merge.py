@@ -51,6 +51,8 @@ def _attempts(rows: pl.DataFrame, notes: list[str]) -> pl.DataFrame:
     rows = rows.with_columns(
         pl.lit(1, pl.Int64).alias("attempts"),
         pl.lit(0, pl.Int64).alias("failures"),
+        pl.lit(0, pl.Int64).alias("later"),
+        pl.lit(0, pl.Int64).alias("lost"),
         pl.col("start").alias("first_start"),
     )
     again = rows.filter(pl.len().over("id") > 1)
@@ -61,10 +63,12 @@ def _attempts(rows: pl.DataFrame, notes: list[str]) -> pl.DataFrame:
         notes.append(f"{same:,} row{'s' if same > 1 else ''} repeated in the file counted once")
     ordered = once.sort("ghost", "submit", "start", "position", descending=[True, False, False, False])
     gathered = ordered.group_by("id").agg(
-        pl.all().exclude("submit", "arrival", "attempts", "failures", "first_start").last(),
+        pl.all().exclude("submit", "arrival", "attempts", "failures", "first_start", "later", "lost").last(),
         pl.col("submit", "arrival", "first_start").min(),
         pl.len().cast(pl.Int64).alias("attempts"),
         (pl.col("fate") == _OWN_FAILURE).slice(0, pl.len() - 1).sum().cast(pl.Int64).alias("failures"),
+        (pl.col("start").last() - pl.col("start").min()).fill_null(0).alias("later"),
+        pl.col("elapsed").slice(0, pl.len() - 1).sum().cast(pl.Int64).alias("lost"),
     )
     if requeued := int((gathered["attempts"] > 1).sum()):
         hours = _held_hours(once) - _held_hours(gathered)

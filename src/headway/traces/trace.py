@@ -57,8 +57,9 @@ class Trace:
     """Jobs, by name, that ran or waited when the part of the file begins that was cut out: no new arrivals."""
     eligible: Mapping[str, int] = field(default_factory=dict)
     """When jobs really became eligible, by name, where that was after their submission; like ``starts``."""
-    requeued: frozenset[str] = frozenset()
-    """Jobs, by name, of which only the last attempt is here: when they ran is not told by their first start."""
+    requeued: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Jobs, by name, of which only the last attempt is here: how long after their first start it began, and for how
+    much of that they had run."""
     ran: Mapping[str, int] = field(default_factory=dict)
     """Jobs that had not ended, by name, where their work is a guess: how long they had run, in nanoseconds."""
 

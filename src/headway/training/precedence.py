@@ -6,6 +6,7 @@ Grace and mode are those of the victim's QOS or partition; the exempt time is th
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from headway.training.cluster import Cluster, Partition, Qos
@@ -27,7 +28,11 @@ def tiered(key: Callable[[int, JobState], Key], tiers: dict[str, int]) -> Callab
     """Return a function that puts the tier of a job's partition before its key; without tiers the key as it is."""
     if not tiers:
         return key
-    return lambda now, js: Tiered(-tiers.get(js.job.partition, _LOWEST_TIER), key(now, js))
+    return partial(_tiered, key, tiers)  # of a copied state that of the copied policy: a closure would keep the first
+
+
+def _tiered(key: Callable[[int, JobState], Key], tiers: dict[str, int], now: int, js: JobState) -> Key:
+    return Tiered(-tiers.get(js.job.partition, _LOWEST_TIER), key(now, js))
 
 
 def tiered_keys(keys: Sequence[Key], waiting: Sequence[JobState], tiers: dict[str, int]) -> Sequence[Key]:

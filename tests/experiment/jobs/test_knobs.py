@@ -70,6 +70,7 @@ def test_a_changed_limit_holds_and_is_told(folder: Path) -> None:
     assert waits(after)["long"] > waits(before)["long"]
     assert "changed for this run: QOS long: MaxTRESPU gres/gpu 4 instead of 8" in after.notes
     assert after.row["verdict"]["level"] == "unknown", "the past was under other rules"
+    assert "rules of the site were changed for this run" in after.row["verdict"]["text"]
 
 
 def test_a_limit_that_is_set_is_not_raised_for_jobs_that_ran_beyond_it(folder: Path) -> None:
@@ -291,7 +292,11 @@ def test_the_answer_carries_verdict_and_caveats(folder: Path) -> None:
 def test_a_change_that_concerns_nobody_is_said(folder: Path, run: Run) -> None:
     line = "no job is of QOS spare: its change concerns nobody"
     assert line in hw.simulate(work(folder, qos="spare.MaxTRESPU=gres/gpu=2")).notes
-    assert f"note: {line}" in run.whatif("1d", qos="spare.MaxTRESPU=gres/gpu=2").notes
+    asked = run.whatif("1d", qos="spare.MaxTRESPU=gres/gpu=2").notes
+    assert f"note: {line}" in asked
+    same = "note: the change makes no difference: every job waits and runs as long as without it"
+    assert same in asked
+    assert same not in run.whatif("10%", qos="long.MaxTRESPU=gres/gpu=4").notes
     both = hw.simulate(work(folder, qos="long.MaxTRESPU=gres/gpu=16", shares="bio=2"))
     assert not any("concerns nobody" in note for note in both.notes)
 

@@ -1,5 +1,6 @@
 """What results of a Slurm log carry: dates, the past, the verdict and caveats, groups, costs; and part of a log."""
 
+import gzip
 import json
 from pathlib import Path
 
@@ -52,7 +53,8 @@ def test_a_comparison_has_the_past_beside_it_and_one_verdict_for_all(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert ran(*compared(folder, "--json", "--price", "h100=3", "--watts", "h100=700,v100=300")) == 0
-    site, other = json.loads(capsys.readouterr().out)
+    told = capsys.readouterr()
+    site, other = json.loads(told.out)
     assert site["variant"] == "slurm:slurm.conf"
     assert (site["begins"], site["ends"]) == ("2026-03-02T00:00:00", "2026-03-05T04:00:00")
     past = site["recorded"]
@@ -65,6 +67,8 @@ def test_a_comparison_has_the_past_beside_it_and_one_verdict_for_all(
     assert site["verdict"]["level"] == "yes", "each second job of a day waits an hour, as it did"
     assert "caveats" in other
     assert (site["cost"], site["energy_kwh"]) == (3 * 32, (32 * 700 + 16 * 300) / 1000)
+    assert "--price is not given for v100: the cost in all is without that" in told.err
+    assert "--watts" not in told.err
 
 
 def test_the_past_is_a_line_and_groups_are_tables_with_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,8 +76,8 @@ def test_the_past_is_a_line_and_groups_are_tables_with_it(folder: Path, capsys: 
     told = capsys.readouterr()
     assert "recorded" in told.out
     assert "our Slurm" in told.out
-    assert "mean wait by qos" in told.out
-    assert "mean wait by gpu type" in told.out
+    assert "mean wait by QOS" in told.out
+    assert "mean wait by GPU type" in told.out
     assert "verdict: Absolute waits" in told.err
 
 
@@ -107,12 +111,15 @@ def test_samples_of_the_queue_tell_what_waiting_was_for(folder: Path, capsys: py
     assert ran("jobs", "backtest", *files, "--json", "--squeue", str(folder / "queue.txt")) == 0
     told = capsys.readouterr()
     (found,) = json.loads(told.out)
-    assert "1 lines are no samples" in told.err
+    assert "1 line skipped: no samples" in told.err
     assert {each["reason"]: round(each["share"], 3) for each in found["waiting_by_reason"]} == {
         "Resources": round(1 / 1.5, 3),
         "JobArrayTaskLimit": round(0.5 / 1.5, 3),
     }
     assert "Resources" in [each["group"] for each in found["by_reason"]]
+    (folder / "queue.txt.gz").write_bytes(gzip.compress((folder / "queue.txt").read_bytes()))
+    assert ran("jobs", "backtest", *files, "--json", "--squeue", str(folder / "queue.txt.gz")) == 0
+    assert json.loads(capsys.readouterr().out)[0]["waiting_by_reason"] == found["waiting_by_reason"]
     (folder / "queue.txt").write_text("nothing\n")
     assert ran("jobs", "backtest", *files, "--squeue", str(folder / "queue.txt")) == 2
     assert "no line is like" in capsys.readouterr().err

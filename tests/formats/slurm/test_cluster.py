@@ -201,3 +201,25 @@ def test_nodes_come_in_the_order_of_their_weight_and_partitions_have_their_tiers
     assert [node.name for node in found.nodes] == ["b", "a", "c"]
     assert [(each.name, each.tier) for each in followed(found.rules).levels] == [("x", 1), ("y", 2)]
     assert not followed(found.rules).unread
+
+
+def test_every_kind_of_file_of_a_site_may_be_given_at_once_and_twice() -> None:
+    names = ("qos", "assoc", "users", "transactions", "events", "sshare", "reservations", "partitions", "config")
+    files = [*(str(SAMPLES / "slurm" / f"{name}.txt") for name in names), str(SAMPLES / "slurm" / "slurm.conf")]
+    once, twice = cluster_file.read(files), cluster_file.read([*files, *files])
+    assert twice.table == once.table
+    assert (twice.unread, twice.site) == (once.unread, once.site)
+    assert {"batch", "debug", "scav"} == {each.name for each in once.site.partitions}
+
+
+def test_what_two_files_say_otherwise_of_one_partition_or_qos_is_told_and_the_first_counts(tmp_path: Path) -> None:
+    conf, shown, qos = tmp_path / "slurm.conf", tmp_path / "partitions.txt", tmp_path / "qos.txt"
+    conf.write_text("ClusterName=a\nNodeName=n[1-2] Gres=gpu:4\nPartitionName=p Nodes=ALL MaxTime=60 PriorityTier=2\n")
+    shown.write_text("PartitionName=p Nodes=n[1-2] MaxTime=2:00:00 PriorityTier=2\n")
+    qos.write_text("Name|Priority|MaxJobsPU\nlong|5|3\n")
+    read = cluster_file.read([str(conf), str(shown)])
+    told = f"cluster {shown}: partition p: MaxTime otherwise than in a file before, which counts"
+    assert [note for note in read.notes if "otherwise" in note] == [told]
+    assert [each.most for each in read.table.limits] == ["1h"]
+    found = cluster_file.read([str(conf), str(qos), str(qos)])
+    assert [each.most for each in found.table.limits if each.name == "QOSMaxJobsPerUserLimit"] == [3]

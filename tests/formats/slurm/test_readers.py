@@ -126,7 +126,7 @@ def test_a_partition_has_a_tier_a_qos_and_caps() -> None:
     batch, debug, scavenged = _rules("partitions.txt").partitions
     assert (batch.qos, batch.tier, batch.most_time) == ("part_batch", 1, 48 * HOUR)
     assert (debug.tier, debug.most_nodes, debug.most_time) == (10, 2, 30 * MINUTE)
-    assert dict(debug.allowed) == {"denyaccounts": ("guests",), "allowqos": ("normal", "long")}
+    assert dict(debug.allowed) == {"DenyAccounts": ("guests",), "AllowQos": ("normal", "long")}
     assert (scavenged.most_time, scavenged.preempt_mode, scavenged.grace) == (0, "REQUEUE", 30 * SECOND)
 
 
@@ -191,7 +191,7 @@ def test_a_limit_of_zero_an_unknown_limit_and_a_qos_that_nobody_may_use_are_told
     assert "QOS idle: no association may use it" in found.notes
     assert "QOS gone: associations may use it, and it is not described" in found.notes
     assert {(each.what, each.why) for each in found.unread} == {
-        ("maxfurlongs=3", "is a limit that is not known"),
+        ("maxfurlongs=3", "a limit that is not known"),
         ("GrpTRES=license/matlab=2", "license/matlab is not counted"),
     }
 

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from headway.errors import ExperimentError
+from headway.experiment.files import called
 from headway.formats.slurm.conf import settings as parse
+from headway.formats.slurm.records import PartitionRules, SiteRules
 from headway.formats.slurm.site import (
     EQUAL_SHARES,
     PREEMPTION_UNKNOWN,
@@ -16,7 +18,7 @@ from headway.formats.slurm.site import (
     site,
     told,
 )
-from headway.plugins import anchored, resolve
+from headway.plugins import anchored, resolve, site_notes
 from headway.training.cluster import Partition, Qos, Tenant, uniform
 from headway.training.policies.orders.multifactor import Multifactor
 from headway.training.policies.registry import build
@@ -153,10 +155,12 @@ def test_tiers_and_preemption_in_the_file_belong_to_the_cluster_and_that_is_said
     (tmp_path / "slurm.conf").write_text(CONF + preempts + "Include parts.conf\n")
     notes = read(tmp_path / "slurm.conf").notes
     plain = uniform(1, 4)
-    assert {PREEMPTION_UNKNOWN, TIERS_UNKNOWN} <= set(told(notes, plain))
+    assert {PREEMPTION_UNKNOWN, TIERS_UNKNOWN} <= set(told(notes, plain, SiteRules()))
     partitions = (Partition("a", (0,)), Partition("b", (0,), tier=5))
     known = replace(plain, partitions=partitions, preemption=Preemption("partition"))
-    assert not {PREEMPTION_UNKNOWN, TIERS_UNKNOWN} & set(told(notes, known))
+    assert not {PREEMPTION_UNKNOWN, TIERS_UNKNOWN} & set(told(notes, known, SiteRules()))
+    rules = SiteRules(settings=parse(CONF + preempts), partitions=(PartitionRules("a"), PartitionRules("b")))
+    assert not {PREEMPTION_UNKNOWN, TIERS_UNKNOWN} & set(told(notes, plain, rules)), "the file was given: they are off"
     suspends = CONF + preempts.replace("REQUEUE", "SUSPEND,GANG")
     assert PREEMPTION_UNKNOWN not in site(parse(suspends)).notes
 
@@ -165,5 +169,16 @@ def test_notes_that_a_cluster_settles_are_left_out() -> None:
     notes = site(parse(CONF + "PriorityWeightQOS=500\n")).notes
     assert {QOS_UNKNOWN, EQUAL_SHARES} <= set(notes)
     known = uniform(1, 8, tenants=(Tenant("bio"),))
-    assert not {QOS_UNKNOWN, EQUAL_SHARES} & set(told(notes, replace(known, qos=(Qos("high", 10),))))
-    assert told(notes, uniform(1, 8)) == list(notes)
+    assert not {QOS_UNKNOWN, EQUAL_SHARES} & set(told(notes, replace(known, qos=(Qos("high", 10),)), SiteRules()))
+    assert told(notes, uniform(1, 8), SiteRules()) == list(notes)
+
+
+def test_a_policy_with_qos_priorities_of_its_own_does_not_ask_for_them_and_is_called_by_its_file(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "slurm.conf").write_text(CONF + "PriorityWeightQOS=500\n")
+    plain, given = f"slurm:{tmp_path}/slurm.conf", f"slurm:{tmp_path}/slurm.conf(qos=high:1000/low:10)"
+    assert QOS_UNKNOWN in site_notes(plain)
+    assert QOS_UNKNOWN not in site_notes(given)
+    assert called(given) == "slurm:slurm.conf(qos=high:1000/low:10)"
+    assert called(f"{plain}+easy") == "slurm:slurm.conf+easy"

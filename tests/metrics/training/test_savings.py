@@ -94,3 +94,11 @@ def test_the_recorded_past_counts_jobs_that_ended() -> None:
     jobs = [Job(number, 0, 100 * SECOND, gpus=1) for number in range(2)]
     past = recorded_past(jobs, [10 * SECOND, 20 * SECOND], 2, None, [NEVER, 5 * SECOND])
     assert (past["jobs"], past["wait_mean_s"], past["jct_mean_s"]) == (1, 10, 110)
+
+
+def test_a_job_that_was_requeued_in_reality_waited_twice_and_held_gpus_in_vain() -> None:
+    jobs = [Job(0, 0, 100 * SECOND, gpus=1), Job(1, 200 * SECOND, 50 * SECOND, gpus=1)]
+    past = recorded_past(jobs, [10 * SECOND, 0], 1, None, (), [(60 * SECOND, 30 * SECOND), (0, 0)])
+    # It waits 10 s, runs 30 s, waits 30 s, runs 100 s: until 170 s.
+    assert (past["wait_mean_s"], past["jct_mean_s"]) == (20, (170 + 50) / 2)
+    assert past["gpu_utilisation_while_arriving"] == pytest.approx(130 / 200)

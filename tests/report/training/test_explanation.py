@@ -1,6 +1,7 @@
 """One job at one moment: its status, why it waits, what would make room, and when it is expected to start."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from headway.sim.copies import Copies
 from headway.sim.resume import Moment, resume
 from headway.streams import small_stream
 from headway.traces.synthetic import philly_like
-from headway.training.cluster import uniform
+from headway.training.cluster import Partition, uniform
 from headway.training.job import Job, workload
 from headway.training.policies.registry import build
 from headway.training.rows import Kind
@@ -286,6 +287,21 @@ def test_a_copy_goes_on_as_the_moment_would(world: World, spec: str, data: st.Da
     assert digest(first.state) == digest(moment.state)
     rest = first.go_on()
     assert rest.digest == second.go_on().digest == moment.go_on().digest
+
+
+def test_what_a_copy_plays_is_not_seen_by_the_policy_that_it_was_copied_from() -> None:
+    nodes = tuple(range(4))
+    cluster = replace(uniform(4, 4), partitions=(Partition("low", nodes), Partition("high", nodes, tier=2)))
+    jobs = [replace(job, partition=("low", "high")[job.id % 2], user=f"u{job.id % 3}") for job in CROWDED.jobs]
+    world = World(cluster, workload(jobs))
+    spec = "multifactor(fairshare_weight=1000, fair_tree=true)"
+    tape = drive(spec, world).tape
+    moment = moment_of(world, spec, tape, world.jobs[75].submit)
+    before = set(moment.policy.order._known)  # type: ignore[attr-defined]
+    copies = Copies(moment)
+    first, second = copies.make().go_on(), copies.make().go_on()
+    assert set(moment.policy.order._known) == before  # type: ignore[attr-defined]
+    assert first.digest == second.digest == moment.go_on().digest
 
 
 # --- the command ----------------------------------------------------------------------------------------------

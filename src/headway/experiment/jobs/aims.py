@@ -12,6 +12,7 @@ from headway.metrics.compare import Sample
 from headway.metrics.series import FloatArray
 from headway.metrics.training.backtest import labelled
 from headway.metrics.training.ledger import Ledger
+from headway.metrics.training.tenants import TITLES
 from headway.training.job import Job
 from headway.units import SECOND
 
@@ -19,7 +20,6 @@ TOLERANCE = 0.05
 """What is to be kept may rise by so much, where no tolerance is written."""
 METRICS = {"wait": "wait", "time to completion": "jct", "jct": "jct"}
 GROUPS = {"qos": "qos", "partition": "partition", "account": "account", "user": "user", "gpu type": "gpu_type"}
-_SHOWN = {"qos": "QOS", "gpu_type": "GPU type"}
 _WRITTEN = re.compile(
     rf"(?P<metric>{'|'.join(METRICS)})\s+of\s+(?:(?P<all>all)|(?P<group>{'|'.join(GROUPS)})\s+(?P<name>\S+))"
     r"(?:\s+(?P<tolerance>\d+(?:\.\d+)?)\s*%)?",
@@ -40,14 +40,14 @@ class Aim:
 
     def __str__(self) -> str:
         what = "wait" if self.metric == "wait" else "time to completion"
-        return f"{what} of {f'{_SHOWN.get(self.group, self.group)} {self.name}' if self.group else 'all'}"
+        return f"{what} of {f'{TITLES.get(self.group, self.group)} {self.name}' if self.group else 'all'}"
 
     def check(self, jobs: Sequence[Job]) -> None:
         """Refuse an aim that no job has to do with."""
         if self.group and self.name not in (known := set(labelled(jobs, {})[self.group])):
             named = sorted(known)
             raise ExperimentError(
-                f"{self}: {unknown_name(_SHOWN.get(self.group, self.group), self.name, named[:20])}"
+                f"{self}: {unknown_name(TITLES.get(self.group, self.group), self.name, named[:20])}"
                 f"{f', and {len(named) - 20} more' if len(named) > 20 else ''}"
             )
 

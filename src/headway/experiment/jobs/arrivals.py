@@ -68,8 +68,9 @@ class Arrivals:
     waits: Mapping[str, int] = field(default_factory=dict)
     """How long new arrivals really waited, by name; empty where the log does not say it, or the load is another."""
     reasons: Mapping[str, str] = field(default_factory=dict)
-    requeued: frozenset[str] = frozenset()
-    """Jobs, by name, that ran more than once: when is not known."""
+    requeued: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Jobs, by name, that ran more than once: how long after the first start the last attempt began, and for how much
+    of that they ran."""
     ran: Mapping[str, int] = field(default_factory=dict)
     """Jobs whose work is a guess, by name, as they have not ended: for how long they had run."""
 
@@ -211,6 +212,7 @@ def past_of(made: Arrivals, jobs: Sequence[Job], dates: Calendar | None, notes: 
         carried=sum(1 for job in jobs if job.name in made.carried) if made.carried else 0,
         waits=[made.waits.get(job.name, NEVER) for job in jobs] if made.waits else [],
         reasons=[made.reasons.get(job.name, "") for job in jobs] if made.reasons else [],
+        requeued=[made.requeued.get(job.name, (0, 0)) for job in jobs] if made.requeued else [],
         ran=[made.ran.get(job.name, NEVER) for job in jobs] if made.ran else [],
         caveats=list(notes) if made.format == SLURM else [],
         site=site,

@@ -11,7 +11,7 @@ from headway.experiment.domain import Progress, RunResult
 from headway.experiment.exports import check_sheet
 from headway.experiment.files import typed
 from headway.experiment.jobs.arrivals import arrivals, source
-from headway.experiment.jobs.scene import JobsScene
+from headway.experiment.jobs.scene import CHANGED, JobsScene
 from headway.experiment.play import run
 from headway.files import write_whole
 from headway.formats import toml
@@ -48,9 +48,9 @@ def answer(
     sampled = queue_samples.read(Path(squeue)) if squeue else None
     notes = list(site.notes)
     if config is None and SITE in policies:
-        notes.append(f"without --config the site is taken for {WITHOUT_CONFIG} with default parameters")
+        notes.append(f"without --config the site is taken for {WITHOUT_CONFIG} by default: --config slurm.conf tells")
     if sampled is not None and sampled.skipped:
-        notes.append(f"{squeue}: {sampled.skipped:,} lines are no samples and were skipped")
+        notes.append(f"{squeue}: {counted(sampled.skipped, 'line')} skipped: no samples")
     recorded(typed(document, "settings"))  # refuses what is no history before anything runs
     backtests: list[Backtest] = []
     stopped = ""
@@ -62,7 +62,7 @@ def answer(
             stopped = f"{result.policy} was stopped; nothing of it is shown"
             break
         backtests.append(compared)
-        notes = slurm_site.told(notes, result.scene.cluster)
+        notes = slurm_site.told(notes, result.scene.cluster, result.scene.site)
         notes.extend(note for note in result.scene.notes if note not in notes)
     if not backtests:
         return Answer([], [], [f"note: {note}" for note in notes], stopped=stopped)
@@ -131,6 +131,11 @@ def judgement(ledger: Ledger, scene: JobsScene, policy: str) -> Verdict:
     """Return how far to trust a run: that of its own past where the policy is the site's, else that nobody knows."""
     if not scene.past.has_starts:
         return unjudged("the log says of no job when it started, or the load was changed")
+    if any(note.startswith(CHANGED) for note in scene.past.caveats):
+        return unjudged(
+            "rules of the site were changed for this run, and its past was under others; the same run without the "
+            "change tells how far the simulation of the site is to be trusted"
+        )
     if not scene.past.site:
         return unjudged(
             "it was not played under the site's own policy; headway jobs backtest with --config slurm.conf tells, "

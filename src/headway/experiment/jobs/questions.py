@@ -11,7 +11,7 @@ from headway.experiment.domain import Progress, StoredRun
 from headway.experiment.folder import check_folder, claimed, origin
 from headway.experiment.jobs.changes import Changes
 from headway.experiment.jobs.rule_changes import rules_from
-from headway.experiment.jobs.whatif import WhatIf, auditable, date_of, store, time_of, what_if
+from headway.experiment.jobs.whatif import WhatIf, auditable, date_of, store, time_of, what_if, when
 from headway.experiment.measured import numbers
 from headway.experiment.registry import domain
 from headway.formats.dates import is_date
@@ -90,7 +90,7 @@ def moment_of(stored: StoredRun, at: str | None, job: int) -> int:
         raise InputError(f"{problem} (or write end)") from None
     if time > end:
         how = "ends" if stored.complete else "was cut short" if live is None else "goes on, and is"
-        raise ExperimentError(f"--at {at}: the run {how} at {format_duration(end if live is not None else last)}")
+        raise ExperimentError(f"--at {at}: the run {how} at {when(stored, end if live is not None else last)}")
     return time
 
 
@@ -139,14 +139,12 @@ def ask(
         result = _result(stored, what_if_run)
         kept = _keep(folder, what_if_run, result)
     shown = [*_headline(what_if_run, result), "", *spaced(list(tables(result)))]
-    return Answer(result, shown, [*_notes(stored, what_if_run), *kept])
+    return Answer(result, shown, [*_notes(stored, what_if_run, result), *kept])
 
 
 def _headline(what_if_run: WhatIf, result: Mapping[str, Any]) -> Iterator[str]:
     """Say what changes, for how many jobs, and which are compared with nothing."""
-    dates = what_if_run.after.scene.calendar
-    when = format_duration(what_if_run.at) + ("" if dates is None else f" ({dates.text(what_if_run.at)})")
-    yield f"From {when} on: {'; '.join(what_if_run.plan.told) or 'nothing changes'}"
+    yield f"From {when(what_if_run.after, what_if_run.at)} on: {'; '.join(what_if_run.plan.told) or 'nothing changes'}"
     jobs = f"{counted(result['jobs'], 'job')} {'was' if result['jobs'] == 1 else 'were'} not over by then or came later"
     sooner = "ends sooner after it arrives" if result["better"] == 1 else "end sooner after they arrive"
     yield f"{jobs}: {result['better']:,} of them {sooner}, {result['worse']:,} later"
@@ -160,10 +158,12 @@ def _headline(what_if_run: WhatIf, result: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
-def _notes(stored: StoredRun, what_if_run: WhatIf) -> Iterator[str]:
+def _notes(stored: StoredRun, what_if_run: WhatIf, result: Mapping[str, Any]) -> Iterator[str]:
     if what_if_run.plan.nothing:
         same = "the same" if what_if_run.after.tape.digest == what_if_run.before.digest else "NOT the same"
         yield f"note: nothing was to change: the rest of the tape is {same}, row for row"
+    elif result["jobs"] and not (result["better"] or result["worse"]) and result["before"] == result["after"]:
+        yield "note: the change makes no difference: every job waits and runs as long as without it"
     last = stored.scene.jobs[-1].submit
     if what_if_run.at >= last and not what_if_run.plan.nothing:
         yield f"note: all jobs had arrived by {format_duration(last)}; an earlier --at concerns more of them"

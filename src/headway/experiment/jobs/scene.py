@@ -72,6 +72,8 @@ from headway.training.tenancy import divide
 JOBS_NAME = "jobs.parquet"
 PAST_NAME = "past.json"
 """Beside the jobs of a log: its dates, real waits and caveats."""
+CHANGED = "changed for this run"
+"""Opens the note on a rule of the site that is another one in this run."""
 SITE_NAME = "site.json"
 """Beside the jobs of a site whose rules were read: those rules, so that a what-if can change them."""
 POLICY_NAME = "policy.json"
@@ -252,8 +254,8 @@ def checked(experiment: Experiment) -> tuple[Experiment, cluster_file.Read, Clus
         source(experiment.trace, 0)  # what lacks jobs too is told of both
     experiment, read = _from_files(experiment)
     cluster = cluster_table.build(experiment.cluster)
-    changed = (f"changed for this run: {line}" for line in read.changed)
-    notes = (*told(site_notes(experiment.policy.name), cluster), *read.notes, *changed)
+    changed = (f"{CHANGED}: {line}" for line in read.changed)
+    notes = (*told(site_notes(experiment.policy.name), cluster, read.site), *read.notes, *changed)
     cluster_table.within("seed", experiment.run.seed, 0, 2**63 - 1)
     policy = policy_of(experiment)
     costs_of(experiment, facts_of(experiment))

@@ -20,7 +20,7 @@ from headway.metrics.bootstrap import UNKNOWN, mean_interval, quantile_interval
 from headway.metrics.compare import Batches, Sample, change, known
 from headway.metrics.series import FloatArray
 from headway.metrics.training.changes import DIFFERENT_JOBS, Change, changed, changed_batches, changed_over_seeds
-from headway.metrics.training.cost import costs, rates
+from headway.metrics.training.cost import costs, rates, uncounted
 from headway.metrics.training.jobs import job_table, preemptions_were_free
 from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.limits import by_limit
@@ -295,6 +295,7 @@ def _notes(scene: JobsScene, row: Row, ledger: Ledger) -> tuple[str, ...]:
         notes.append(row["growing"])
     if row["preemptions"] and preemptions_were_free(ledger, scene.costs()):
         notes.append("preemptions cost nothing here: --preemption-cost 60s charges them")
+    notes.extend(uncounted(row))
     return tuple(notes)
 
 
@@ -361,7 +362,7 @@ def _past(ledger: Ledger, result: RunResult, window: Window | None) -> dict[str,
     if (dates := past.calendar) is not None:
         found |= {"begins": dates.iso(0), "ends": dates.iso(ledger.horizon), "time_zone": dates.about()}
     if past.has_starts:
-        found["recorded"] = recorded_past(scene.jobs, past.waits, scene.cluster.gpus, window, past.ran)
+        found["recorded"] = recorded_past(scene.jobs, past.waits, scene.cluster.gpus, window, past.ran, past.requeued)
     if past.source == SLURM:
         found |= {"verdict": judgement(ledger, scene, result.policy).record(), "caveats": past.caveats}
     return found

@@ -86,8 +86,14 @@ def time_of(text: str, stored: StoredRun) -> int:
         time = end
     if time > end or (stored.complete and time == end):
         whole = "ends" if stored.complete else "was cut short"
-        raise ExperimentError(f"--at {text}: the run {whole} at {format_duration(last)}; nothing is left to continue")
+        raise ExperimentError(f"--at {text}: the run {whole} at {when(stored, last)}; nothing is left to continue")
     return time
+
+
+def when(run: StoredRun | RunResult, time: int) -> str:
+    """Return a time since a run began, with its date where the run has dates."""
+    dates = run.scene.calendar
+    return format_duration(time) + ("" if dates is None else f" ({dates.text(time)})")
 
 
 def date_of(text: str, stored: StoredRun) -> int:

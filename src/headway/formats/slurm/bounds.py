@@ -94,7 +94,7 @@ def of_row(
                 else:
                     unread.append(Unread(f"{name}={bound.tres}={bound.most}", where, f"{bound.tres} is not counted"))
         elif heading.startswith(("max", "grp", "min")):
-            unread.append(Unread(f"{heading}={text}", where, "is a limit that is not known"))
+            unread.append(Unread(f"{heading}={text}", where, "a limit that is not known"))
     return bounds, unread
 
 

@@ -134,6 +134,8 @@ def _of_times(site: SiteRules, left: Sequence[Change]) -> Iterator[Unread]:
         kind, _, name = what.partition(" ")
         where = (("qos", name),) if kind == "QOS" else ()
         why = f"{names} until {dated(last)}: what holds since then is taken for all the time"
+        if kind == "association" and not any(each.id for each in site.associations):
+            why += "; sacctmgr show assoc with the column ID tells which it is"
         yield Unread(f"earlier values of {_named(what, site)}", where, why, (0, last))
 
 
@@ -167,7 +169,18 @@ class Concern:
     def __str__(self) -> str:
         why = f" ({self.rule.why})" if self.rule.why else ""
         waited = "" if self.wait is None else f", which waited {self.wait / HOUR:,.0f} h in all"
-        return f"not followed: {self.rule.what}{why}: may concern {counted(self.jobs, 'job')}{waited}"
+        return (
+            f"not followed: {self.rule.what}{_whose(self.rule)}{why}: may concern {counted(self.jobs, 'job')}{waited}"
+        )
+
+
+def _whose(rule: Unread) -> str:
+    """Return whose rule it is, where what it says does not name that."""
+    if any(f" {value}" in rule.what for _, value in rule.where):
+        return ""
+    words = {"qos": "QOS", "tenant": "account"}
+    owner = ", ".join(f"{words.get(key, key)} {value}" for key, value in rule.where)
+    return f" of {owner}" if owner else ""
 
 
 def concerns(

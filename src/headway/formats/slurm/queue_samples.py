@@ -4,6 +4,8 @@ One line a waiting job and sample, ``2026-03-01T12:00:00|123_4|QOSMaxGRESPerUser
 ``squeue -h -t PD -o "$(date +%FT%T)|%i|%r"``. sacct keeps one reason of a job; how long it waited for which is here.
 """
 
+import gzip
+import zlib
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
@@ -12,6 +14,7 @@ from pathlib import Path
 from headway.errors import InputError
 from headway.formats.slurm import lists
 
+GZIP = b"\x1f\x8b"
 LONGEST_GAP_S = 3600.0
 """A sample stands for the time until the next one, or this where the next is later: nobody sampled then."""
 
@@ -38,8 +41,9 @@ class Sampled:
 def read(path: Path) -> Sampled:
     """Read a file of samples; lines that are none are counted, and a file without any is refused."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeError) as problem:
+        data = path.read_bytes()
+        text = (gzip.decompress(data) if data[:2] == GZIP else data).decode("utf-8")
+    except (OSError, EOFError, zlib.error, UnicodeError) as problem:
         raise InputError(f"samples {path}: cannot be read ({problem})") from None
     seen: dict[datetime, list[tuple[str, str]]] = {}
     skipped = 0

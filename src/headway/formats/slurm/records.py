@@ -3,9 +3,9 @@
 Times are nanoseconds since 1970 in the zone of the file, spans nanoseconds, counts as Slurm counts them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Bound(NamedTuple):
@@ -164,10 +164,50 @@ class SiteRules:
         return any(getattr(self, each.name) for each in fields(self))
 
     def merged(self, other: "SiteRules") -> "SiteRules":
-        """Return what both say; of one setting the first counts."""
-        joined = {
-            each.name: (*getattr(self, each.name), *getattr(other, each.name))
-            for each in fields(self)
-            if each.name != "settings"
-        }
+        """Return what both say, each row once; of one setting, QOS or partition the first that names it counts."""
+        joined: dict[str, tuple[Any, ...]] = {}
+        for kind in (each.name for each in fields(self) if each.name != "settings"):
+            mine, theirs = getattr(self, kind), getattr(other, kind)
+            known = {row.name for row in mine} if kind in _NAMED else set(mine)
+            joined[kind] = (*mine, *(row for row in theirs if (row.name if kind in _NAMED else row) not in known))
         return replace(self, **joined, settings={**other.settings, **self.settings})
+
+    def disputes(self, other: "SiteRules") -> Iterator[str]:
+        """Yield what another file says otherwise of a QOS or a partition that is described here already."""
+        for kind, (word, keys) in _NAMED.items():
+            known = {each.name: each for each in getattr(self, kind)}
+            for each in getattr(other, kind):
+                before = known.get(each.name)
+                differ = [told for key, told in keys.items() if before and getattr(before, key) != getattr(each, key)]
+                if differ:
+                    yield f"{word} {each.name}: {', '.join(differ)} otherwise than in a file before, which counts"
+
+
+_NAMED = {
+    "qos": (
+        "QOS",
+        {
+            "priority": "Priority",
+            "preempts": "Preempt",
+            "preempt_mode": "PreemptMode",
+            "grace": "GraceTime",
+            "exempt": "PreemptExemptTime",
+            "flags": "Flags",
+            "usage_factor": "UsageFactor",
+            "bounds": "limits",
+            "limit_factor": "LimitFactor",
+        },
+    ),
+    "partitions": (
+        "partition",
+        {
+            "tier": "PriorityTier",
+            "qos": "QOS",
+            "most_time": "MaxTime",
+            "most_nodes": "MaxNodes",
+            "grace": "GraceTime",
+            "least_nodes": "MinNodes",
+        },
+    ),
+}
+"""What is described by name, and what two descriptions of one are compared by."""

@@ -15,7 +15,7 @@ from headway.units import SECOND
 
 _NONE_KEPT = "No reservations in the system"
 _OPENS = ("NodeName=", "PartitionName=", "ReservationName=", _NONE_KEPT)
-_ALLOWED = ("allowaccounts", "denyaccounts", "allowqos", "denyqos", "allowgroups")
+_ALLOWED = ("AllowAccounts", "DenyAccounts", "AllowQos", "DenyQos", "AllowGroups")
 _UNFOLLOWED = {
     "maxcpuspernode": ("MaxCPUsPerNode", "what its jobs hold of a node together is not limited"),
     "maxcpuspersocket": ("MaxCPUsPerSocket", "sockets are not told apart"),
@@ -207,9 +207,9 @@ def partition_rules(record: dict[str, str], place: str) -> PartitionRules:
         record.get("preemptmode", "").upper(),
         0 if grace is True else (whole(grace, "GraceTime", place) or 0) * SECOND,
         tuple(
-            (key, tuple(part.strip() for part in record[key].split(",")))
+            (key, tuple(part.strip() for part in record[key.lower()].split(",")))
             for key in _ALLOWED
-            if not slurm.absent(record.get(key)) and record[key].upper() != "ALL"
+            if not slurm.absent(record.get(key.lower())) and record[key.lower()].upper() != "ALL"
         ),
         whole(record.get("minnodes"), "MinNodes", place) or 0,
         tuple(_unread(name, record)),

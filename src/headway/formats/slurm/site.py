@@ -15,7 +15,7 @@ from headway.errors import ExperimentError
 from headway.formats.slurm import conf
 from headway.formats.slurm.cells import span
 from headway.formats.slurm.preemption import preemption
-from headway.formats.slurm.records import PartitionRules
+from headway.formats.slurm.records import PartitionRules, SiteRules
 from headway.formats.slurm.scontrol import partition_rules
 from headway.training.cluster import Cluster
 from headway.training.precedence import tiers_of
@@ -92,13 +92,15 @@ def with_options(policy: str, options: str) -> str:
     return f"{name}({written})+{rest}"
 
 
-def told(notes: Iterable[str], cluster: Cluster) -> list[str]:
+def told(notes: Iterable[str], cluster: Cluster, rules: SiteRules) -> list[str]:
     """Return the notes that hold for a cluster: one that knows QOSs, shares or tiers makes some needless."""
+    kind = rules.settings.get("preempttype", "").lower()
+    preempting = rules.qos if kind == "preempt/qos" else rules.partitions if kind else ()
     settled = {
         QOS_UNKNOWN: bool(cluster.qos),
         EQUAL_SHARES: bool(cluster.tenants),
-        PREEMPTION_UNKNOWN: cluster.preemption is not None,
-        TIERS_UNKNOWN: bool(tiers_of(cluster)),
+        PREEMPTION_UNKNOWN: cluster.preemption is not None or bool(preempting),
+        TIERS_UNKNOWN: bool(tiers_of(cluster) or rules.partitions),
         NO_USAGE: any(tenant.used for tenant in cluster.tenants),
     }
     return [note for note in notes if not settled.get(note)]

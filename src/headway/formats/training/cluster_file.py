@@ -97,8 +97,9 @@ def read(paths: Sequence[str], rules: Rules | None = None) -> Read:
     if len(tables) > 1:
         raise ExperimentError("cluster files: only one of them may be a TOML file")
     base = tables[0] if tables else ClusterTable()
-    site = SiteRules()
-    for each in described:
+    site, disputes = SiteRules(), list[str]()
+    for path, each in zip((path for path in paths if not path.endswith(".toml")), described, strict=True):
+        disputes += [f"cluster {path}: {told}" for told in site.disputes(each.rules)]
         site = site.merged(each.rules)
     base = structs.replace(
         base, limits=[*base.limits, *(table_from_rule(x) for each in described for x in each.limits)]
@@ -112,7 +113,9 @@ def read(paths: Sequence[str], rules: Rules | None = None) -> Read:
     before = followed(site) if after.told else now
     whole = merged(described, structs.replace(base, rules={}))
     table = ruled(whole, now)
-    notes = (*(note for each in described for note in each.notes), *now.notes)
+    notes: tuple[str, ...] = tuple(
+        dict.fromkeys((*(note for each in described for note in each.notes), *disputes, *now.notes))
+    )
     if after.told and table == ruled(whole, before):
         notes = (*notes, f"{after.told[0]}: that is not followed, and changes nothing here")
     set_limits = frozenset(now.limits) - frozenset(before.limits)

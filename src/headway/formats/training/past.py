@@ -25,6 +25,9 @@ class Past(Struct, kw_only=True):
     """Nanoseconds from arrival to the first start."""
     reasons: list[str] = field(default_factory=list)
     """Why a job waited, as the log says."""
+    requeued: list[tuple[int, int]] = field(default_factory=list)
+    """How long after its first start a job's last attempt began, in nanoseconds, and for how much of that it had run:
+    both 0 where it ran once."""
     ran: list[int] = field(default_factory=list)
     """Of a job that has not ended in reality, how long it had run in this run's time, in nanoseconds: its work is its
     time limit as long as nobody knows better. ``NEVER`` for a job that ended."""

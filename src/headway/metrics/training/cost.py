@@ -3,7 +3,7 @@
 Prices are for an hour of one GPU, watts are of one GPU while a job holds it. GPUs that stand idle are not counted.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -66,3 +66,11 @@ def costs(
         rows.append(row)
     sums = {key: sum(row[key] for row in rows if row[key] is not None) for key in ("cost", "energy_kwh")}
     return {"costs": rows, **{key: value for key, value in sums.items() if (price if key == "cost" else watts)}}
+
+
+def uncounted(result: Mapping[str, Any]) -> Iterator[str]:
+    """Say which types of GPU that were held have no price, or no watts, where others have."""
+    for key, flag, word in (("cost", "--price", "cost"), ("energy_kwh", "--watts", "energy")):
+        left = [each["gpu_type"] for each in result.get("costs") or () if each[key] is None and each["gpu_hours"]]
+        if left and result.get(key) is not None:
+            yield f"{flag} is not given for {', '.join(left)}: the {word} in all is without that"

@@ -16,6 +16,8 @@ GROUPS = {
     "gpu_type": "gpu_types",
 }
 """What jobs are told apart by in results, and the key of the list of their members."""
+TITLES = {"qos": "QOS", "gpu_type": "GPU type"}
+"""What is written for a group where its name is not a word."""
 
 
 def by_tenant(ledger: Ledger, table: pl.DataFrame | None = None) -> pl.DataFrame:

@@ -7,13 +7,13 @@ from typing import Any
 from rich.table import Table
 
 from headway.metrics.training.backtest import GROUPS, Backtest, Errors
+from headway.metrics.training.tenants import TITLES
 from headway.metrics.training.verdict import Verdict
 from headway.report.formatting import percent
 from headway.report.terminal import framed
 from headway.units import counted, format_duration, seconds
 
 _COLUMNS = ("jobs", "wait recorded", "simulated", "error median", "p90", "bias", "of all errors")
-_TITLES = {"qos": "QOS", "gpu_type": "GPU type"}
 MOST_ROWS = 10
 """So many groups of a kind are shown, those with the largest errors; --json has all."""
 
@@ -46,7 +46,7 @@ def tables(backtests: Sequence[Backtest], names: Sequence[str]) -> Iterator[Tabl
     first = backtests[0]
     whose = f", {names[0]}" if len(backtests) > 1 else ""
     for kind in GROUPS:
-        groups, called = first.groups[kind], _TITLES.get(kind, kind)
+        groups, called = first.groups[kind], TITLES.get(kind, kind)
         if len(groups) > 1 or kind == "size":
             yield errors_table(f"by {called}{whose}{_which(groups)}", _largest(groups), called)
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from headway.metrics.training.tenants import GROUPS
+from headway.metrics.training.tenants import GROUPS, TITLES
 from headway.report.formatting import clipped, listed, percent
 from headway.report.time_unit import in_unit, time_unit
 from headway.report.training.measured import Scene
@@ -13,7 +13,6 @@ from headway.units import counted
 Row = Mapping[str, Any]
 MOST_LINES = 15
 _MOST_NAMED = 4
-_TITLES = {"qos": "QOS", "gpu_type": "GPU type"}
 _GROUPS = ("qos", "partition", "gpu_type", "user")
 
 
@@ -84,4 +83,4 @@ def _by_group(row: Row, group: str, past: Row | None) -> str:
         recorded = f" (recorded {in_unit(was[name], *unit)})" if name in was else ""
         told.append(f"{clipped(name, 20)} {in_unit(each['wait_mean_s'], *unit)}{recorded}")
     more = len(row[GROUPS[group]]) - len(members)
-    return f"mean wait by {_TITLES.get(group, group)}: {', '.join(told)}{f', and {more} more' if more else ''}"
+    return f"mean wait by {TITLES.get(group, group)}: {', '.join(told)}{f', and {more} more' if more else ''}"

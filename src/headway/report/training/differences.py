@@ -6,7 +6,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from headway.metrics.training.tenants import GROUPS
+from headway.metrics.training.tenants import GROUPS, TITLES
 from headway.report.formatting import signed
 from headway.report.terminal import framed
 from headway.report.time_unit import in_unit, time_unit
@@ -100,7 +100,7 @@ def _members(difference: Row, group: str, key: str) -> Table:
     of_jct = ["JCT before", "after", "change", *([_level(difference)] if sure else [])]
     gone = ["never run"] if any(row["left_out"] for row in shown) else []
     heads = ["jobs", *gone, *of_jct, "wait before", "after", "change"]
-    called = group.replace("_", " ")
+    called = TITLES.get(group, group)
     table = framed([called], heads, f"by {called}{more}")
     units = {time: time_unit(max((row[f"{time}_before_s"] or 0) for row in shown)) for time in ("jct", "wait")}
     for row in shown:

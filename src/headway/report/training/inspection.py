@@ -52,7 +52,8 @@ def _of_requests(record: Record) -> Iterator[str]:
 def _counts(record: Record) -> Iterator[str]:
     what = "requests" if "requests" in record else "jobs"
     yield f"  {'rows':<13} {record['rows']:,}: {record[what]:,} {what}, {record['dropped']:,} dropped{_held(record)}"
-    yield f"  {'span':<13} {_time(record['span_s'])} from the first to the last submission"
+    dates = f", {record['first_date']} to {record['last_date']}" if record.get("first_date") else ""
+    yield f"  {'span':<13} {_time(record['span_s'])} from the first to the last submission{dates}"
 
 
 def _time(value_s: float) -> str:
@@ -122,7 +123,10 @@ def _chart_of(record: Record, key: str, unit: str, title: str) -> Iterator[str]:
     yield f"  {title} ({unit} a column of {column})"
     yield from chart(heights)
     yield f"  {'':>9} └{'─' * len(heights)}"
-    yield f"  {'':>10} 0{_time(record['span_s']):>{max(len(heights) - 1, 1)}}"
+    first, last = "0", _time(record["span_s"])
+    if record.get("first_date") and len(heights) > 2 * len("2026-03-01"):
+        first, last = (record[key].partition("T")[0] for key in ("first_date", "last_date"))
+    yield f"  {'':>10} {first}{last:>{max(len(heights) - len(first), 1)}}"
     yield ""
 
 

@@ -9,7 +9,7 @@ import polars as pl
 
 from headway.errors import printable
 from headway.metrics.training.summary import Summary
-from headway.metrics.training.tenants import GROUPS, by_group
+from headway.metrics.training.tenants import GROUPS, TITLES, by_group
 from headway.report.figures import Figure
 from headway.report.formatting import NOTHING, change, count, duration, durations, hours, number, percent, plain
 from headway.report.sections import figure, for_run, legend, row, table
@@ -116,7 +116,7 @@ def by_groups(compared: Comparison) -> str:
         if group == "tenant" or len(listed) < 2:
             continue
         was = {str(each[group]): each["wait_mean_s"] for each in (past or {}).get(key, ())}
-        title = {"qos": "QOS", "gpu_type": "GPU type"}.get(group, group)
+        title = TITLES.get(group, group)
         heads = [title, "jobs", "GPU-hours", *(["recorded"] if past else []), *names]
         waits = [
             [*([was.get(name or "(any)")] if past else []), *(_of(each, name, "wait_mean_s") for each in members)]

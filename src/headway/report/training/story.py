@@ -24,7 +24,7 @@ from headway.training.policies.compose import ComposedPolicy
 from headway.training.replay import Walk
 from headway.training.rows import Kind
 from headway.training.speed import Costs, SpeedModel
-from headway.units import clock, format_duration, to_seconds
+from headway.units import clock, counted, format_duration, to_seconds
 
 _JOB_KINDS = (
     *(Kind.ARRIVED, Kind.FINISHED, Kind.FAILED, Kind.CANCELLED, Kind.WITHDRAWN),
@@ -57,10 +57,13 @@ class Story:
         shares, waited = self.shares(), max(1, self.waited)
         longest = list(shares.items())[:_MOST_CAUSES]
         lines = [self._head(), self._outcome()]
-        lines += [f"  {time / waited:6.1%}  {format_duration(time)} for {name}" for name, time in longest]
         if (rest := self.waited - sum(time for _, time in longest)) and longest:
-            others = f"{len(shares) - len(longest)} other causes"
-            lines.append(f"  {rest / waited:6.1%}  {format_duration(rest)} for {others}")
+            longest.append((counted(len(shares) - len(longest), "other cause"), rest))
+        parts = _tenths([time for _, time in longest], waited)
+        lines += [
+            f"  {part:5.1f}%  {format_duration(time)} for {name}"
+            for part, (name, time) in zip(parts, longest, strict=True)
+        ]
         each = max(1, (most - len(lines) - 1) // 2)
         first = _up_to(self.stretches, each)
         last = _up_to(self.stretches[len(first) :][::-1], each)[::-1]
@@ -211,3 +214,13 @@ def described(job: Job, where: str = "") -> str:
     wants = f"{job.width_milli / 1000:g} GPU{'' if job.width_milli == 1000 else 's'}"
     named = f" ({job.name})" if job.name else ""
     return f"job {job.id}{named}: {wants}, tenant {job.tenant}{where}, submitted at {clock(job.submit)}"
+
+
+def _tenths(times: Sequence[int], whole: int) -> list[float]:
+    """Return parts of a whole in percent, in tenths that add up to what all of them are: the nearest are rounded up."""
+    exact = [1000 * time / whole for time in times]
+    tenths = [int(part) for part in exact]
+    missing = round(sum(exact)) - sum(tenths)
+    for index in sorted(range(len(exact)), key=lambda each: tenths[each] - exact[each])[:missing]:
+        tenths[index] += 1
+    return [part / 10 for part in tenths]

@@ -11,7 +11,7 @@ from rich.text import Text
 from headway.errors import ExperimentError, unknown_name
 from headway.kernels.policies import registry as kernels
 from headway.metrics.training.changes import changes
-from headway.metrics.training.tenants import GROUPS as MEMBERS
+from headway.metrics.training.tenants import GROUPS as MEMBERS, TITLES
 from headway.report.formatting import level_of, signed
 from headway.report.names import shortened
 from headway.report.terminal import fitted, framed
@@ -246,7 +246,7 @@ def grouped(rows: Sequence[Row], group: str) -> list[Table]:
 
 def _grouped_table(title: str, group: str, rows: Sequence[Row], *more: str) -> Table:
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
-    table.add_column(group.replace("-", " "), no_wrap=True)
+    table.add_column(TITLES.get(group.replace("-", "_"), group), no_wrap=True)
     for name in (*more, *shortened([str(row.get("variant") or row["policy"]) for row in rows])):
         table.add_column(name, justify="right")
     return table
@@ -256,7 +256,7 @@ def _members_table(rows: Sequence[Row], group: str, what: str, key: str) -> Tabl
     """Return the mean of one time by member; the recorded past, where it is known, stands before the runs."""
     past = next((row[RECORDED] for row in rows if row.get(RECORDED)), None)
     before = [] if past is None else [RECORDED]
-    title = f"mean {what} by {group.replace('-', ' ')}"
+    title = f"mean {what} by {TITLES.get(group.replace('-', '_'), group)}"
     table = _grouped_table(title, group, rows, "jobs", *before)
     was = {} if past is None else {str(each[_column(group)]): each for each in past[several(group)]}
     for name, jobs, values in _members(rows, group, key):

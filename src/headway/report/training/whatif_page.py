@@ -7,16 +7,17 @@ from typing import Any
 
 import polars as pl
 
-from headway.metrics.training.tenants import GROUPS
+from headway.metrics.training.tenants import GROUPS, TITLES
 from headway.report.figures import Figure, labels, layout_of, line_style
 from headway.report.formatting import change, count, durations, percent, plain
 from headway.report.page import Question, assembled
 from headway.report.sections import figure, hero, key, row, table
+from headway.report.time_unit import in_unit, time_unit
 from headway.report.training.trust import verdict_of_row
 
 Row = Mapping[str, Any]
 SIDES = ("before", "after")
-_TITLES = {"qos": "QOS", "gpu_type": "GPU type", "tenant": "account"}
+_TITLES = {**TITLES, "tenant": "account"}
 _LINES = (
     ("mean time to completion", "jct_mean_s"),
     ("median", "jct_p50_s"),
@@ -102,10 +103,13 @@ def _called(group: str) -> str:
 def _groups(result: Row) -> str:
     parts = [key([*SIDES], 0)]
     for group, key_ in _told(result):
-        rows = [_member(each, group) for each in _largest(result[key_])]
+        shown = _largest(result[key_])
+        units = {time: _unit(shown, time) for time in ("wait", "jct")}
+        rows = [_member(each, group, units) for each in shown]
         heads = [_called(group), "jobs", "wait before", "after", "change", "JCT before", "after", "change"]
         parts.append(f"<h3>By {_called(group)}</h3>")
-        parts.append(figure(f"wait-{key_}", f"Mean wait by {_called(group)}, before and after", "mean wait, hours"))
+        drawn = f"mean wait, {units['wait'][0]}"
+        parts.append(figure(f"wait-{key_}", f"Mean wait by {_called(group)}, before and after", drawn))
         parts.append(table(heads, rows, f"Waits by {_called(group)}, before and after"))
     return "".join(parts) if len(parts) > 1 else ""
 
@@ -114,16 +118,22 @@ def _largest(rows: Sequence[Row]) -> list[Row]:
     return sorted(rows, key=lambda each: -int(each["jobs"]))[:_MOST_SHOWN]
 
 
-def _member(each: Row, group: str) -> str:
+def _unit(rows: Sequence[Row], time: str) -> tuple[str, int]:
+    """Return one unit for the times of all members, in the picture and in the table."""
+    return time_unit(max((each[f"{time}_{side}_s"] or 0 for each in rows for side in SIDES), default=0))
+
+
+def _member(each: Row, group: str, units: Mapping[str, tuple[str, int]]) -> str:
     cells = [f"{each['jobs']:,}"]
-    for time in ("wait", "jct"):
-        cells += [*durations([each[f"{time}_{side}_s"] for side in SIDES]), change(each[f"{time}_change"])]
+    for time, unit in units.items():
+        cells += [*(in_unit(each[f"{time}_{side}_s"], *unit) for side in SIDES), change(each[f"{time}_change"])]
     return row(plain(str(each[group]) or "(any)", 40), cells)
 
 
 def _dots(rows: Sequence[Row], group: str) -> Figure:
     """Draw the mean wait of each member, a dot before and one after."""
     shown = _largest(rows)
+    unit, size = _unit(shown, "wait")
     names = labels([str(each[group]) or "(any)" for each in shown])
     data = []
     for index, side in enumerate(SIDES):
@@ -134,14 +144,14 @@ def _dots(rows: Sequence[Row], group: str) -> Figure:
                 "mode": "markers",
                 "name": side,
                 "meta": index,
-                "x": [None if wait is None else round(wait / 3600, 4) for wait in waits],
+                "x": [None if wait is None else round(wait / size, 4) for wait in waits],
                 "y": names,
                 "marker": {
                     "size": 11,
                     "color": line_style(index, 0, 2)["color"],
                     "symbol": "circle-open" if index == 0 else "circle",
                 },
-                "hovertemplate": "%{y}: %{x:.3g} h<extra>%{fullData.name}</extra>",
+                "hovertemplate": f"%{{y}}: %{{x:.3g}} {unit}<extra>%{{fullData.name}}</extra>",
             }
         )
     axis = {"type": "category", "autorange": "reversed", "automargin": True, "ticksuffix": "  "}
@@ -174,5 +184,7 @@ def sheet(result: Row) -> pl.DataFrame:
         for each in result.get(key_) or ()
     ]
     whole = {f"{time}_{side}_s": result[side][f"{time}_mean_s"] for time in ("jct", "wait") for side in SIDES}
+    whole |= {f"{time}_change": result["change"][f"{time}_mean_s"] for time in ("jct", "wait")}
+    whole |= {key: result[key] for key in ("jct_change_low", "jct_change_high")}
     counts = {"jobs": result["jobs"], "completed": result["completed"], "left_out": result["left_out"]}
     return pl.DataFrame([{"group": "all", "name": "", **counts, **whole}, *rows], infer_schema_length=None)
