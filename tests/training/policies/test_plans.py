@@ -12,7 +12,9 @@ from headway.training.cluster import Cluster, Node, Partition, Qos, uniform
 from headway.training.job import Job, Outcome, workload
 from headway.training.limits import LimitRule
 from headway.training.policies.backfills.conservative import Conservative
+from headway.training.policies.backfills.hopes import Waiting
 from headway.training.policies.backfills.plan import Plan
+from headway.training.policies.backfills.profile import Profile
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.policies.parts import Reservation
 from headway.training.policies.registry import build
@@ -25,11 +27,24 @@ from tests.strategies import worlds
 GIB = 2**30
 
 
+class Impatient(Waiting):
+    """Waiting jobs whose reservations may never be put off."""
+
+    def may_put_off(self, *_: Any) -> bool:
+        return False
+
+
 class Eager(Plan):
     """The oracle: makes all reservations at once, and all of them anew each time."""
 
-    def _may_put_off(self, *_: Any) -> bool:
-        return False
+    def __init__(self, whole_nodes: bool) -> None:
+        super().__init__(whole_nodes)
+        self._waiting = Impatient()
+
+    def extend(self, *seen: Any) -> Any:
+        yield from super().extend(*seen)
+        assert self.is_whole
+        assert isinstance(self.profile, Profile)
 
 
 class Asking:

@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heappush
 from headway.training.jobstate import JobState
 from headway.training.policies.backfills.before import Before, Slot, following
 from headway.training.policies.backfills.held import NEVER, Held
-from headway.training.policies.backfills.hopes import Hopes, Waiting, length_of, mask_of, may_put_off
+from headway.training.policies.backfills.hopes import Hopes, Waiting, length_of, mask_of
 from headway.training.policies.backfills.profile import Parts, Profile
 from headway.training.policies.backfills.queue_order import in_order, is_kept_out, jobs_of, last_of, versions_of
 from headway.training.policies.backfills.region import Region
@@ -139,7 +139,7 @@ class Plan:
         self._notices = notices
         changed, self._touched, self._left = held.follow(now, state) | self._touched, 0, {}
         self._waiting.follow(now, state)
-        anew, self._lazy = not self._lazy, may_put_off(state, policy, self._waiting)
+        anew, self._lazy = not self._lazy, self._waiting.may_put_off(state, policy)
         if anew or not self._lazy:
             self.slots, self._jobs, self._starts, self._regions = {}, set(), [], {}
             if self._lazy and self.whole_nodes:
@@ -224,7 +224,7 @@ class Plan:
     def _follow_new(self, now: int, state: TrainingState, policy: Admission, depth: int) -> None:
         """Find the jobs that have come since the last plan, which stands."""
         self._waiting.follow(now, state)
-        if self._lazy and not may_put_off(state, policy, self._waiting):
+        if self._lazy and not self._waiting.may_put_off(state, policy):
             self.finish()
             self._lazy, self._regions = False, {}
             if isinstance(self.profile, WholeNodes):
