@@ -43,8 +43,8 @@ class Plan:
         """By region: jobs that are to be planned, once it is known that there are any."""
         self._left: dict[int, int] = {}
         """How long jobs would have held something whose reservations were put off, and which started before."""
-        self._touched = 0
-        """Nodes on which jobs have started since all was planned last."""
+        self._touched = self._just_touched = 0
+        """Nodes on which jobs have started since all was planned last; those of them that the last one has added."""
         self._entered: Slot | None = None
         """The reservation that was made last."""
         self._held: Held | None = None
@@ -108,14 +108,26 @@ class Plan:
     def started(self, js: JobState) -> Slot | None:
         """Take note of a job that has started; return the reservation that it had."""
         nodes, slot = mask_of(js.placement), self.slots.pop(js.id, None)
+        self._just_touched = nodes & ~self._touched
         self._touched |= nodes
         self._jobs.discard(js.id)
         self._waiting.started.add(js.id)
         for region in self._regions.values():
             if region.nodes & nodes:
                 region.first_end = min(region.first_end, js.expected_end())
-                region.before.differs |= nodes if slot is None else nodes | slot.nodes
+                region.before.differs.add_now(nodes)
+                if slot is not None:
+                    region.before.differs.add(slot.nodes, slot.start)
         return slot
+
+    def knows(self, js: JobState) -> None:
+        """Take note that the last job that has started touches no reservation, and those that come after it are made
+        beside it."""
+        if isinstance(self.profile, WholeNodes):
+            self.profile.knows(js)
+            self._touched &= ~self._just_touched
+            for region in self._regions.values():
+                region.started |= region.nodes & self._just_touched
 
     def again(self, slot: Slot) -> None:
         """Return a reservation with the next ones that have begun, too."""
@@ -360,7 +372,7 @@ class Plan:
             return None
         if start == now and start_now and (placement := reserved(state, js, parts, rule)) is not None:
             return placement
-        self._enter(region, Slot(js, start, start + length, parts, mask_of(parts), self.profile.stands))
+        self._enter(region, Slot(js, start, start + length, parts, mask_of(parts), self.profile.stands, self.profile.tied))
         return None
 
     def _begin_entry(self) -> None:
@@ -368,7 +380,7 @@ class Plan:
 
     def _enter(self, region: Region, slot: Slot) -> None:
         self._entered = slot
-        js, start, end, parts, _, _ = slot
+        js, start, end, parts = slot[:4]
         self.profile.plan(js, parts, start, end)
         if region.made is not None:
             region.made.append(slot)

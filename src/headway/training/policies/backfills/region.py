@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections.abc import Container, Hashable, Iterator
 
 from headway.training.jobstate import JobState
-from headway.training.policies.backfills.before import Before, Slot
+from headway.training.policies.backfills.before import Before, Differences, Slot
 from headway.training.policies.backfills.held import NEVER, Held
 from headway.training.pool import members
 from headway.training.queue import Entry
@@ -35,12 +35,15 @@ class Region:
         """Reservations in the order in which they were made; None if not all are known."""
         self.before = Before()
         """Those of the plan before."""
+        self.started = 0
+        """Nodes on which jobs have started since, of which what was planned after them takes account."""
         self._times: list[tuple[int, int]] = []
         """(place in ``put_off``, time as of which reservations from there on are to be made)."""
 
     def renew(self, now: int, changed: int) -> None:
         """Begin a new plan; on ``changed`` nodes running jobs hold something else than when the last one was made."""
-        self.before = self.before.next(self.nodes, self.made, changed)
+        self.before = self.before.next(self.nodes, self.made, Differences(changed, self.started))
+        self.started = 0
         self.made = []
         self.at, self.first_end, self.planned = now, NEVER, []
         self.put_off, self.next, self._times = [], 0, []

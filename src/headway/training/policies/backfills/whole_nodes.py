@@ -28,6 +28,8 @@ class WholeNodes:
         """Nodes, as a bit set, on which something is reserved."""
         self.stands = NEVER
         """Of the start that was found last: until then time alone makes no other node the better one."""
+        self.tied = 0
+        """Of the start that was found last: nodes that are free at the same time; 0 if there is no choice."""
 
     # --- changing it ------------------------------------------------------------------------------------------
 
@@ -59,6 +61,10 @@ class WholeNodes:
             self._held.hold(node, start, self._state)
             sound = sound and self._gap(node, start, end - start) == start
         return sound
+
+    def knows(self, js: JobState) -> None:
+        """Take note that reservations take account of a job that started."""
+        self._held.knows(js)
 
     def reset(self, nodes: int) -> None:
         """Drop all reservations on these nodes."""
@@ -97,8 +103,7 @@ class WholeNodes:
         """Return the earliest start on one node, and the node with its GPUs; of equals the node that has the GPUs
         first."""
         need, every = js.gpus, self._intervals
-        best, where, since = NEVER, -1, None
-        self.stands = NEVER
+        best, where, since, tied = NEVER, -1, None, 0
         for start, node in self._held.in_order(js.eligible, need, js.cpu_milli, js.memory_bytes):
             if start > best:
                 break
@@ -110,13 +115,13 @@ class WholeNodes:
                         break
                     start = last
             if start < best:
-                best, where, since = start, node, None
+                best, where, since, tied = start, node, None, 0
             elif start == best < NEVER:
+                tied |= 1 << node | 1 << where
                 since = since or self._since(where, need, now)
                 if (sooner := self._since(node, need, now)) < since:
                     where, since = node, sooner
-        if since is not None:
-            self.stands = since[0]
+        self.stands, self.tied = NEVER if since is None else since[0], tied
         return best, ((where, need),)
 
     def among(self, js: JobState, now: int, length: int, nodes: int, latest: int) -> tuple[int, int]:
@@ -125,7 +130,7 @@ class WholeNodes:
         each = js.gpus // js.nodes if js.nodes > 1 else js.gpus
         cpu_milli, memory_bytes = host_share(js, each)
         enough, every = self._held.enough, self._intervals
-        best, where, since = latest + 1, -1, None
+        best, where, since, tied = latest + 1, -1, None, 0
         nodes &= js.eligible
         while nodes:
             low = nodes & -nodes
@@ -141,12 +146,13 @@ class WholeNodes:
                         break
                     start = last
             if start < best:
-                best, where, since = start, node, None
+                best, where, since, tied = start, node, None, 0
             elif start == best and where >= 0:
+                tied |= 1 << node | 1 << where
                 since = since or self._since(where, each, now)
                 if (sooner := self._since(node, each, now)) < since:
                     where, since = node, sooner
-        self.stands = NEVER if since is None else since[0]
+        self.stands, self.tied = NEVER if since is None else since[0], tied
         return (best, where) if where >= 0 else (NEVER, -1)
 
     def _since(self, node: int, need: int, now: int) -> tuple[int, int]:
@@ -155,6 +161,7 @@ class WholeNodes:
 
     def on_nodes(self, js: JobState, now: int, length: int, domain: int = -1) -> tuple[int, Parts]:
         """Return the earliest start over several nodes of a domain, and the GPUs on each."""
+        self.tied = 0
         if js.nodes <= 1:
             self.stands = -1
             return self.to_profile().on_nodes(js, now, length, domain)
@@ -185,7 +192,14 @@ class WholeNodes:
                     able.append((self._reserved_from(node, start) - length, node))
             if len(able) >= js.nodes:
                 rooms = sorted([(self._held.room(js, node, start), node) for _, node in able])
+                if len(rooms) > js.nodes:
+                    self.tied = sum([1 << node for _, node in rooms])
                 return start, tuple([(node, each) for _, node in rooms[: js.nodes]])
+
+    def by_room(self, js: JobState, parts: Parts, start: int) -> Parts:
+        """Return parts of a job as ``on_nodes`` orders them."""
+        room = self._held.room
+        return tuple([part for _, part in sorted([(room(js, part[0], start), part) for part in parts])])
 
     def _reserved_from(self, node: int, start: int) -> int:
         """Return when a node that is not reserved now next is."""
