@@ -102,8 +102,10 @@ class Before:
         self._older, self._besides = older, besides
         """From this place on they are those of a plan still before; what differs besides from there on."""
         self._places: dict[int, int] | None = None
-        self._last: Slot | None = None
+        self.last: Slot | None = None
         """What ``of`` returned last."""
+        self.refused: Slot | None = None
+        """One that the next does not follow from, as is known."""
         self.differs = differs or Differences()
         """Where something is reserved otherwise so far, or held otherwise."""
 
@@ -112,7 +114,7 @@ class Before:
 
         ``to_come``: the jobs that the next plan has not dealt with yet.
         """
-        slots, count, self._last = self._slots, len(self._slots), None
+        slots, count, self.last = self._slots, len(self._slots), None
         while self._next < count:
             if self._next >= self._older and self._besides is not None:
                 self.differs.join(self._besides)
@@ -120,7 +122,7 @@ class Before:
             slot = slots[self._next]
             if slot.js is js:
                 self._next += 1
-                self._last = slot
+                self.last = slot
                 return slot
             if slot.js.id in to_come and not self._follows(js):
                 return None
@@ -139,14 +141,22 @@ class Before:
             return Before(made + self._slots[self._next :], differs, len(made), besides)
         return Before(made, differs)
 
-    def note(self, slot: Slot | None, nodes: int) -> None:
-        """Take note of what the job that was asked for last has got, and its nodes."""
-        last, differs = self._last, self.differs
+    def ahead(self) -> list[Slot]:
+        """Return the next reservations that are of one plan."""
+        return self._slots[self._next : None if self._besides is None else self._older]
+
+    def pass_over(self, count: int) -> None:
+        """Take note that so many of those ahead are dealt with."""
+        self._next += count
+
+    def note(self, last: Slot | None, slot: Slot | None, nodes: int) -> None:
+        """Take note of what a job has got that had another reservation or none, and of its nodes."""
+        differs = self.differs
         if slot is None:
             differs.add_now(nodes)
         elif last is None:
             differs.add(nodes, slot.start)
-        elif (slot.start, slot.end, slot.parts) == (last.start, last.end, last.parts):
+        elif slot.start == last.start and slot.end == last.end and slot.parts == last.parts:
             return
         else:
             differs.add(nodes, slot.start)
@@ -169,7 +179,8 @@ def following(now: int, slot: Slot, differences: Differences, profile: WholeNode
     differs = differences.before(end, js.eligible)
     if js.nodes > 1:
         return _over_several(now, slot, differs, differences, profile)
-    if not differs and stands >= now and not (tied and nodes & differences.started):
+    stays = not differs & nodes and stands >= now and not (tied and nodes & differences.started)
+    if stays and (not differs or profile.among(js, now, end - start, differs, start)[1] < 0):
         return slot
     found, node = profile.among(js, now, end - start, differs | nodes | tied, start)
     if not now < found <= start:

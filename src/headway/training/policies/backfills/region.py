@@ -93,6 +93,17 @@ class Region:
             del self._times[0]
         return self._times[0][1], js
 
+    def ahead(self) -> list[JobState]:
+        """Return the next jobs."""
+        return self.put_off[self.next :]
+
+    def only_time(self) -> int:
+        """Return the time as of which the reservations of all that are left are to be made; -1 if it is not one."""
+        times = self._times
+        while len(times) > 1 and times[1][0] <= self.next:
+            del times[0]
+        return times[0][1] if len(times) == 1 else -1
+
     def left(self) -> Iterator[tuple[int, JobState]]:
         """Yield what ``take`` returns, as long as there is something."""
         while self.has_left:

@@ -22,7 +22,7 @@ class WholeNodes:
     def __init__(self, held: Held, state: TrainingState) -> None:
         self._held = held
         self._state = state
-        self._intervals: list[list[tuple[int, int]]] = [[] for _ in held.times]
+        self.intervals: list[list[tuple[int, int]]] = [[] for _ in held.times]
         """(start, end) of reservations, in order."""
         self.changed = 0
         """Nodes, as a bit set, on which something is reserved."""
@@ -36,7 +36,7 @@ class WholeNodes:
     def plan(self, js: JobState, parts: Parts, start: int, end: int) -> None:
         """Reserve nodes."""
         for node, _ in parts:
-            insort(self._intervals[node], (start, end))
+            insort(self.intervals[node], (start, end))
             self.changed |= 1 << node
 
     def reserve(self, js: JobState, parts: Parts, start: int, end: int, sign: int = -1) -> bool:
@@ -47,7 +47,7 @@ class WholeNodes:
             self.plan(js, parts, start, end)
             return True
         for node, _ in parts:
-            intervals = self._intervals[node]
+            intervals = self.intervals[node]
             index = next(index for index, (first, last) in enumerate(intervals) if first <= start and last == end)
             first, _ = intervals.pop(index)
             if first < start:
@@ -69,7 +69,7 @@ class WholeNodes:
     def reset(self, nodes: int) -> None:
         """Drop all reservations on these nodes."""
         for node in members(nodes):
-            self._intervals[node] = []
+            self.intervals[node] = []
         self.changed &= ~nodes
 
     def forget(self, now: int) -> None:
@@ -92,7 +92,7 @@ class WholeNodes:
 
     def _gap(self, node: int, start: int, length: int) -> int:
         """Return the first time from ``start`` on at which a node is not reserved for ``length``."""
-        for first, last in self._intervals[node]:
+        for first, last in self.intervals[node]:
             if last > start:
                 if first >= start + length:
                     break
@@ -102,7 +102,7 @@ class WholeNodes:
     def on_one_node(self, js: JobState, now: int, length: int) -> tuple[int, Parts]:
         """Return the earliest start on one node, and the node with its GPUs; of equals the node that has the GPUs
         first."""
-        need, every = js.gpus, self._intervals
+        need, every = js.gpus, self.intervals
         best, where, since, tied = NEVER, -1, None, 0
         for start, node in self._held.in_order(js.eligible, need, js.cpu_milli, js.memory_bytes):
             if start > best:
@@ -129,7 +129,7 @@ class WholeNodes:
         ``on_one_node`` does; (NEVER, -1) if there is none by ``latest``."""
         each = js.gpus // js.nodes if js.nodes > 1 else js.gpus
         cpu_milli, memory_bytes = host_share(js, each)
-        enough, every = self._held.enough, self._intervals
+        enough, every = self._held.enough, self.intervals
         best, where, since, tied = latest + 1, -1, None, 0
         nodes &= js.eligible
         while nodes:
@@ -203,7 +203,7 @@ class WholeNodes:
 
     def _reserved_from(self, node: int, start: int) -> int:
         """Return when a node that is not reserved now next is."""
-        intervals = self._intervals[node]
+        intervals = self.intervals[node]
         index = bisect_left(intervals, (start,))
         return intervals[index][0] if index < len(intervals) else 2 * NEVER
 
@@ -211,6 +211,6 @@ class WholeNodes:
         """Return the same as timelines."""
         profile = Profile(self._held, self._state.pool.schedulable, whole_nodes=True)
         for node in members(self.changed):
-            for start, end in self._intervals[node]:
+            for start, end in self.intervals[node]:
                 profile.close(node, start, end)
         return profile
