@@ -102,10 +102,6 @@ class Before:
         self._older, self._besides = older, besides
         """From this place on they are those of a plan still before; what differs besides from there on."""
         self._places: dict[int, int] | None = None
-        self.last: Slot | None = None
-        """What ``of`` returned last."""
-        self.refused: Slot | None = None
-        """One that the next does not follow from, as is known."""
         self.differs = differs or Differences()
         """Where something is reserved otherwise so far, or held otherwise."""
 
@@ -114,7 +110,7 @@ class Before:
 
         ``to_come``: the jobs that the next plan has not dealt with yet.
         """
-        slots, count, self.last = self._slots, len(self._slots), None
+        slots, count = self._slots, len(self._slots)
         while self._next < count:
             if self._next >= self._older and self._besides is not None:
                 self.differs.join(self._besides)
@@ -122,13 +118,19 @@ class Before:
             slot = slots[self._next]
             if slot.js is js:
                 self._next += 1
-                self.last = slot
                 return slot
             if slot.js.id in to_come and not self._follows(js):
                 return None
             self._next += 1
             self.differs.add(slot.nodes, slot.start)
         return None
+
+    def seek(self, js: JobState, to_come: Container[int]) -> bool:
+        """Go on to the reservation that a job had; return whether it is the next one."""
+        if self.of(js, to_come) is None:
+            return False
+        self._next -= 1
+        return True
 
     def next(self, nodes: int, made: list[Slot] | None, differs: Differences) -> "Before":
         """Return the same for the plan after the next one of a region; of this one what was not got to is kept."""

@@ -3,7 +3,7 @@
 from bisect import insort
 from heapq import heappush
 
-from headway.training.policies.backfills.before import following
+from headway.training.policies.backfills.before import Slot, following
 from headway.training.policies.backfills.hopes import Hopes
 from headway.training.policies.backfills.region import Region
 from headway.training.policies.backfills.slots import Slots
@@ -17,10 +17,23 @@ def keep(region: Region, profile: WholeNodes, slots: Slots, hopes: Hopes, until:
 
     ``until`` is the job of another region at whose turn to stop.
     """
-    before, now, made = region.before, region.only_time(), region.made
-    if now < 0 or made is None:
+    if region.only_time() < 0 or region.made is None:
         return False
-    differs, intervals = before.differs, profile.intervals
+    before, unplanned, first, lost = region.before, hopes.unplanned[region.nodes], region.next, False
+    while region.has_left and before.seek(region.put_off[region.next], unplanned):
+        place = region.next
+        if _keep_in_a_row(region, region.made, profile, slots, hopes, until):
+            lost = True
+        if region.next == place or not hopes.regions.get(region.nodes):
+            break
+    return lost or (until is not None and region.next > first)
+
+
+def _keep_in_a_row(
+    region: Region, made: list[Slot], profile: WholeNodes, slots: Slots, hopes: Hopes, until: Entry | None
+) -> bool:
+    """Do so with jobs that come as they did."""
+    before, now, differs, intervals = region.before, region.only_time(), region.before.differs, profile.intervals
     by_job, starts, left = slots.by_job, slots.starts, slots.left
     lengths, shapes, unplanned = hopes.lengths, hopes.shapes, hopes.unplanned[region.nodes]
     hopeful, lost, count = hopes.nodes_of(region.nodes), False, len(made)
@@ -30,7 +43,6 @@ def keep(region: Region, profile: WholeNodes, slots: Slots, hopes: Hopes, until:
             break
         found = following(now, slot, differs, profile)
         if found is None:
-            before.refused = slot
             break
         _, start, end, parts, nodes, _, _ = found
         if found is not slot:
@@ -52,4 +64,4 @@ def keep(region: Region, profile: WholeNodes, slots: Slots, hopes: Hopes, until:
     count = len(made) - count
     before.pass_over(count)
     region.next += count
-    return lost or (until is not None and count > 0)
+    return lost

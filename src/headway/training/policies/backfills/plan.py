@@ -9,7 +9,7 @@ asked for, as of the time at which they were due.
 from collections.abc import Iterator
 
 from headway.training.jobstate import JobState
-from headway.training.policies.backfills.before import Before, Slot, following
+from headway.training.policies.backfills.before import Before, Slot
 from headway.training.policies.backfills.held import NEVER, Held
 from headway.training.policies.backfills.hopes import Hopes, Waiting, length_of, mask_of
 from headway.training.policies.backfills.keeping import keep
@@ -190,12 +190,12 @@ class Plan:
         region.renew(now, nodes & changed)
         states = state.jobs
         if jobs:
-            self._fresh[nodes] = [states[job] for job in jobs]
+            self._fresh[nodes] = list(map(states.__getitem__, jobs))
 
     def _drop(self, region: Region) -> None:
         """Forget the reservations of a region."""
         self._jobs.difference_update(region.planned)
-        self.slots.drop(region.planned)
+        self.slots.drop(region.planned if region.made is None else [slot.js.id for slot in region.made])
 
     def _lanes(self, state: TrainingState) -> dict[int, list[Lane]]:
         """Return the lanes of all regions."""
@@ -216,15 +216,16 @@ class Plan:
         fresh, self._fresh = self._fresh, {}
         self._seen = state, policy.placement
         regions = [self._regions[nodes] for nodes in fresh]
+        unplanned: dict[int, set[int]] = {}
         at_once = not self._lazy or (not self._anew and sum(map(len, fresh.values())) <= _FEW)
         for region in regions:
             at_once = at_once and not region.has_left
-            region.add(now, fresh[region.nodes])
-            self._jobs.update([js.id for js in fresh[region.nodes]])
+            ids = region.add(now, fresh[region.nodes])
+            unplanned[region.nodes] = set(ids)
+            self._jobs.update(ids)
         if at_once:
             yield from self._go_through_all(now, policy, regions)
             return
-        unplanned = {nodes: {js.id for js in jobs} for nodes, jobs in fresh.items()}
         hopes = Hopes(now, state, policy.placement, self._waiting, self.profile)
         hopes.add(unplanned)
         yield from self._go_through(now, policy, regions, hopes)
@@ -302,18 +303,16 @@ class Plan:
             if len(active) > 1:
                 region, second, *_ = sorted(active, key=Region.head)
                 until = second.head()
-            if isinstance(self.profile, WholeNodes) and keep(region, self.profile, self.slots, hopes, until):
-                again = True
-                continue
-            if not region.has_left:
+            again = isinstance(self.profile, WholeNodes) and keep(region, self.profile, self.slots, hopes, until)
+            if again or not region.has_left:
                 again = True
                 continue
             (time, js), placement, again = region.take(), None, False
-            self._begin_entry()
-            kept = self._keeps(region, time, js, hopes)
-            if not kept and (time < now or js.id not in hopes):
+            self._entered = None
+            last = region.before.of(js, hopes.unplanned[region.nodes])
+            if time < now or js.id not in hopes:
                 self._reserve(region, time, js)
-            elif not kept and (placement := self._place_now(region, now, js, policy)) is not None:
+            elif (placement := self._place_now(region, now, js, policy)) is not None:
                 yield js, placement
                 if len(state.queue.aside) != held_back:  # it has used up a limit
                     held_back = len(state.queue.aside)
@@ -321,8 +320,7 @@ class Plan:
                     self._hold_back(now, regions, js, hopes)
             slot = self._entered
             nodes = slot.nodes if slot is not None else mask_of(placement or ())
-            if not kept:
-                region.before.note(region.before.last, slot, nodes)
+            region.before.note(last, slot, nodes)
             again = hopes.planned(js.id, region.nodes, nodes) or again or not region.has_left
 
     def _hold_back(self, now: int, regions: list[Region], started: JobState, hopes: Hopes) -> None:
@@ -347,23 +345,6 @@ class Plan:
                 self._jobs |= jobs
                 hopes.add({region.nodes: jobs})
 
-    def _keeps(self, region: Region, now: int, js: JobState, hopes: Hopes) -> bool:
-        """Give a job what follows from its reservation in the plan before; return False where it has to be looked
-        for."""
-        before, profile = region.before, self.profile
-        slot = before.of(js, hopes.unplanned[region.nodes])
-        if slot is None or slot is before.refused or slot.end - slot.start != self._waiting.length[js.id]:
-            return False
-        if not isinstance(profile, WholeNodes):
-            return False
-        found = following(now, slot, before.differs, profile)
-        if found is None:
-            return False
-        self._enter(region, found)
-        if found is not slot:
-            before.note(slot, found, found.nodes)
-        return True
-
     def _place_now(self, region: Region, now: int, js: JobState, policy: Admission) -> Placement | None:
         """Return where a job starts now; None when its reservation, made here, is for later."""
         state, rule = self._seen
@@ -387,9 +368,6 @@ class Plan:
             region, Slot(js, start, start + length, parts, mask_of(parts), self.profile.stands, self.profile.tied)
         )
         return None
-
-    def _begin_entry(self) -> None:
-        self._entered = None
 
     def _enter(self, region: Region, slot: Slot) -> None:
         self._entered = slot
