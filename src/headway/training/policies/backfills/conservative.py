@@ -229,7 +229,7 @@ class Conservative(Backfill):
 
     def _only_one(self, state: TrainingState, policy: Admission) -> StartJob | None:
         """Return the start of the only job that waits if it fits: nothing is reserved, and what is free stays so."""
-        if len(self._plan) or state.queue.size != 1 or not self._plan.is_lazy or state.pool.sharing:
+        if len(self._plan) or state.queue.size != 1 or not self._plan.lazy or state.pool.sharing:
             return None
         (lane,) = state.queue.lanes.values()
         js = state.jobs[lane.head[1]]

@@ -51,7 +51,8 @@ class Plan:
         self._held: Held | None = None
         self._notices = 0
         self._waiting = Waiting()
-        self._lazy = self._anew = False
+        self.lazy = self._anew = False
+        """Whether reservations may be put off, as far as was known when the last plan was made."""
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -63,11 +64,6 @@ class Plan:
     def is_whole(self) -> bool:
         """Return whether no reservation is put off."""
         return not any(region.has_left for region in self._regions.values())
-
-    @property
-    def is_lazy(self) -> bool:
-        """Return whether reservations may be put off, as far as was known when the last plan was made."""
-        return self._lazy
 
     def promised(self) -> dict[int, Reservation]:
         """Return all reservations by job."""
@@ -144,20 +140,20 @@ class Plan:
             or notices != self._notices
         ):
             self._held = held = Held(state)
-            self._lazy = False
+            self.lazy = False
         self._notices = notices
         changed, self._touched = held.follow(now, state) | self._touched, 0
         self.slots.left.clear()
         self._waiting.follow(now, state)
-        anew, self._lazy = not self._lazy, self._waiting.may_put_off(state, policy)
-        if anew or not self._lazy:
+        anew, self.lazy = not self.lazy, self._waiting.may_put_off(state, policy)
+        if anew or not self.lazy:
             self.slots, self._jobs, self._regions = Slots(), set(), {}
-            if self._lazy and self.whole_nodes:
+            if self.lazy and self.whole_nodes:
                 self.profile = WholeNodes(held, state)
             else:
                 self.profile = Profile(held, state.pool.schedulable, self.whole_nodes)
         self._fresh = {}
-        if not self._lazy:
+        if not self.lazy:
             self._look_for_all(state, policy, depth)
             return
         lanes = self._lanes(state)
@@ -217,7 +213,7 @@ class Plan:
         self._seen = state, policy.placement
         regions = [self._regions[nodes] for nodes in fresh]
         unplanned: dict[int, set[int]] = {}
-        at_once = not self._lazy or (not self._anew and sum(map(len, fresh.values())) <= _FEW)
+        at_once = not self.lazy or (not self._anew and sum(map(len, fresh.values())) <= _FEW)
         for region in regions:
             at_once = at_once and not region.has_left
             ids = region.add(now, fresh[region.nodes])
@@ -233,12 +229,12 @@ class Plan:
     def _follow_new(self, now: int, state: TrainingState, policy: Admission, depth: int) -> None:
         """Find the jobs that have come since the last plan, which stands."""
         self._waiting.follow(now, state)
-        if self._lazy and not self._waiting.may_put_off(state, policy):
+        if self.lazy and not self._waiting.may_put_off(state, policy):
             self.finish()
-            self._lazy, self._regions = False, {}
+            self.lazy, self._regions = False, {}
             if isinstance(self.profile, WholeNodes):
                 self.profile = self.profile.to_profile()
-        if not self._lazy:
+        if not self.lazy:
             self._look_for_all(state, policy, depth)
             return
         lanes = self._lanes(state)
@@ -308,7 +304,7 @@ class Plan:
                 again = True
                 continue
             (time, js), placement, again = region.take(), None, False
-            self._entered = None
+            self._begin_entry()
             last = region.before.of(js, hopes.unplanned[region.nodes])
             if time < now or js.id not in hopes:
                 self._reserve(region, time, js)
@@ -368,6 +364,9 @@ class Plan:
             region, Slot(js, start, start + length, parts, mask_of(parts), self.profile.stands, self.profile.tied)
         )
         return None
+
+    def _begin_entry(self) -> None:
+        self._entered = None
 
     def _enter(self, region: Region, slot: Slot) -> None:
         self._entered = slot
