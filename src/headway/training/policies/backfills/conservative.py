@@ -170,8 +170,6 @@ class Conservative(Backfill):
                 self._broken = True  # it is faster than planned: jobs after it can start sooner
         if not profile.hold(js, js.placement, now, end):
             self._broken = True
-        elif slot is None:
-            self._plan.knows(js)
 
     def _keep(self, now: int, state: TrainingState, policy: Admission) -> Iterator[Action]:
         """Start the jobs whose reservations have begun."""

@@ -31,8 +31,6 @@ class Held:
         """Where the jobs run that it knows of."""
         self._lease = 0
         """The last one that it knows of."""
-        self._noted: set[int] = set()
-        """Leases of jobs that have started since and are taken account of."""
         self._changes = -1
         self._changed = set(range(len(nodes)))
         """Nodes to look at the next time, whatever happens."""
@@ -52,12 +50,9 @@ class Held:
         for js in reversed(running.values()):  # the last to start come last
             if js.lease <= self._lease:
                 break
-            if js.lease in self._noted:
-                continue
             changed.update([node for node, _ in (*self._jobs.get(js.id, ()), *js.placement)])
             self._jobs[js.id] = js.placement
         self._lease = state.lease
-        self._noted.clear()
         late: set[int] = set()
         for end, job in ends:
             if end > now:
@@ -72,12 +67,7 @@ class Held:
     def hold(self, node: int, now: int, state: TrainingState) -> None:
         """Take note that a job has started on a node, before all others that have are looked at."""
         self._look_at(node, now, state)
-
-    def knows(self, js: JobState) -> None:
-        """Take note that what was planned takes account of a job that has started."""
-        self._changed.update([node for node, _ in self._jobs.get(js.id, ())])
-        self._jobs[js.id] = js.placement
-        self._noted.add(js.lease)
+        self._changed.add(node)
 
     def _look_at(self, node: int, now: int, state: TrainingState) -> None:
         """Make the timeline of one node anew."""

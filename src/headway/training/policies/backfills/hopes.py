@@ -191,7 +191,7 @@ class Hopes:
         self._now = now
         self._seen = state, rule, waiting
         self._profile = profile
-        self.shapes, self.lengths = waiting.shape, waiting.length
+        self._shape = waiting.shape
         self.unplanned: dict[int, set[int]] = {}
         """By region: jobs that are not dealt with yet."""
         self._hopes: dict[Shape, _Hope] = {}
@@ -216,26 +216,14 @@ class Hopes:
                     self.regions[region] = self.regions.get(region, 0) + 1
 
     def __contains__(self, job: int) -> bool:
-        return self.shapes[job] in self._hopes
-
-    def has(self, shape: Shape) -> bool:
-        """Return whether a job of this shape could start."""
-        return shape in self._hopes
-
-    def nodes_of(self, region: int) -> int:
-        """Return the nodes of a region on which somebody could start; 0 if nobody could."""
-        nodes = 0
-        for hope in self._hopes.values():
-            if hope.region == region:
-                nodes |= hope.nodes
-        return nodes
+        return self._shape[job] in self._hopes
 
     def planned(self, job: int, region: int, nodes: int) -> bool:
         """Take note that a job was dealt with, and that something of these nodes was given to it, now or for later;
         return whether less could start now for it."""
         unplanned = self.unplanned[region]
         unplanned.discard(job)
-        own, lost = self.shapes[job], []
+        own, lost = self._shape[job], []
         for shape, hope in self._hopes.items():
             if hope.region != region:
                 continue

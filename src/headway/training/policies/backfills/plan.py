@@ -9,10 +9,9 @@ asked for, as of the time at which they were due.
 from collections.abc import Iterator
 
 from headway.training.jobstate import JobState
-from headway.training.policies.backfills.before import Before, Slot
+from headway.training.policies.backfills.before import Before, Slot, following
 from headway.training.policies.backfills.held import NEVER, Held
 from headway.training.policies.backfills.hopes import Hopes, Waiting, length_of, mask_of
-from headway.training.policies.backfills.keeping import keep
 from headway.training.policies.backfills.profile import Parts, Profile
 from headway.training.policies.backfills.queue_order import in_order, is_kept_out, jobs_of, last_of, versions_of
 from headway.training.policies.backfills.region import Region
@@ -44,8 +43,8 @@ class Plan:
         """By their nodes."""
         self._fresh: dict[int, list[JobState]] = {}
         """By region: jobs that are to be planned, once it is known that there are any."""
-        self._touched = self._just_touched = 0
-        """Nodes on which jobs have started since all was planned last; those of them that the last one has added."""
+        self._touched = 0
+        """Nodes on which jobs have started since all was planned last."""
         self._entered: Slot | None = None
         """The reservation that was made last."""
         self._held: Held | None = None
@@ -105,26 +104,14 @@ class Plan:
     def started(self, js: JobState) -> Slot | None:
         """Take note of a job that has started; return the reservation that it had."""
         nodes, slot = mask_of(js.placement), self.slots.by_job.pop(js.id, None)
-        self._just_touched = nodes & ~self._touched
         self._touched |= nodes
         self._jobs.discard(js.id)
         self._waiting.started.add(js.id)
         for region in self._regions.values():
             if region.nodes & nodes:
                 region.first_end = min(region.first_end, js.expected_end())
-                region.before.differs.add_now(nodes)
-                if slot is not None:
-                    region.before.differs.add(slot.nodes, slot.start)
+                region.before.differs |= nodes if slot is None else nodes | slot.nodes
         return slot
-
-    def knows(self, js: JobState) -> None:
-        """Take note that the last job that has started touches no reservation, and those that come after it are made
-        beside it."""
-        if isinstance(self.profile, WholeNodes):
-            self.profile.knows(js)
-            self._touched &= ~self._just_touched
-            for region in self._regions.values():
-                region.started |= region.nodes & self._just_touched
 
     # --- making them ------------------------------------------------------------------------------------------
 
@@ -295,20 +282,13 @@ class Plan:
                 active = [each for each in regions if each.has_left and hopes.regions.get(each.nodes)]
             if not active:
                 break
-            region, until = active[0], None
-            if len(active) > 1:
-                region, second, *_ = sorted(active, key=Region.head)
-                until = second.head()
-            again = isinstance(self.profile, WholeNodes) and keep(region, self.profile, self.slots, hopes, until)
-            if again or not region.has_left:
-                again = True
-                continue
+            region = active[0] if len(active) == 1 else min(active, key=Region.head)
             (time, js), placement, again = region.take(), None, False
             self._begin_entry()
-            last = region.before.of(js, hopes.unplanned[region.nodes])
-            if time < now or js.id not in hopes:
+            kept = self._keeps(region, time, js, hopes)
+            if not kept and (time < now or js.id not in hopes):
                 self._reserve(region, time, js)
-            elif (placement := self._place_now(region, now, js, policy)) is not None:
+            elif not kept and (placement := self._place_now(region, now, js, policy)) is not None:
                 yield js, placement
                 if len(state.queue.aside) != held_back:  # it has used up a limit
                     held_back = len(state.queue.aside)
@@ -316,7 +296,8 @@ class Plan:
                     self._hold_back(now, regions, js, hopes)
             slot = self._entered
             nodes = slot.nodes if slot is not None else mask_of(placement or ())
-            region.before.note(last, slot, nodes)
+            if not kept:
+                region.before.note(slot, nodes)
             again = hopes.planned(js.id, region.nodes, nodes) or again or not region.has_left
 
     def _hold_back(self, now: int, regions: list[Region], started: JobState, hopes: Hopes) -> None:
@@ -341,6 +322,21 @@ class Plan:
                 self._jobs |= jobs
                 hopes.add({region.nodes: jobs})
 
+    def _keeps(self, region: Region, now: int, js: JobState, hopes: Hopes) -> bool:
+        """Give a job what follows from its reservation in the plan before; return False where it has to be looked
+        for."""
+        before, profile = region.before, self.profile
+        slot = before.of(js, hopes.unplanned[region.nodes])
+        if slot is None or slot.end - slot.start != self._waiting.length[js.id] or not isinstance(profile, WholeNodes):
+            return False
+        found = following(now, slot, before.differs, profile)
+        if found is None:
+            return False
+        self._enter(region, found)
+        if found is not slot:
+            before.note(found, found.nodes)
+        return True
+
     def _place_now(self, region: Region, now: int, js: JobState, policy: Admission) -> Placement | None:
         """Return where a job starts now; None when its reservation, made here, is for later."""
         state, rule = self._seen
@@ -360,9 +356,7 @@ class Plan:
             return None
         if start == now and start_now and (placement := reserved(state, js, parts, rule)) is not None:
             return placement
-        self._enter(
-            region, Slot(js, start, start + length, parts, mask_of(parts), self.profile.stands, self.profile.tied)
-        )
+        self._enter(region, Slot(js, start, start + length, parts, mask_of(parts), self.profile.stands))
         return None
 
     def _begin_entry(self) -> None:
@@ -370,7 +364,7 @@ class Plan:
 
     def _enter(self, region: Region, slot: Slot) -> None:
         self._entered = slot
-        js, start, end, parts = slot[:4]
+        js, start, end, parts, _, _ = slot
         self.profile.plan(js, parts, start, end)
         if region.made is not None:
             region.made.append(slot)

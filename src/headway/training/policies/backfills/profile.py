@@ -30,7 +30,6 @@ class Profile:
 
     stands = -1
     """A start that was found is looked for again by the next plan."""
-    tied = 0
 
     def __init__(self, held: Held, schedulable: int, whole_nodes: bool = False) -> None:
         """With ``whole_nodes`` a reservation takes all of its nodes: nobody else may use them in its time."""

@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections.abc import Container, Hashable, Iterator
 
 from headway.training.jobstate import JobState
-from headway.training.policies.backfills.before import Before, Differences, Slot
+from headway.training.policies.backfills.before import Before, Slot
 from headway.training.policies.backfills.held import NEVER, Held
 from headway.training.pool import members
 from headway.training.queue import Entry
@@ -35,15 +35,12 @@ class Region:
         """Reservations in the order in which they were made; None if not all are known."""
         self.before = Before()
         """Those of the plan before."""
-        self.started = 0
-        """Nodes on which jobs have started since, of which what was planned after them takes account."""
         self._times: list[tuple[int, int]] = []
         """(place in ``put_off``, time as of which reservations from there on are to be made)."""
 
     def renew(self, now: int, changed: int) -> None:
         """Begin a new plan; on ``changed`` nodes running jobs hold something else than when the last one was made."""
-        self.before = self.before.next(self.nodes, self.made, Differences(changed, self.started))
-        self.started = 0
+        self.before = self.before.next(self.nodes, self.made, changed)
         self.made = []
         self.at, self.first_end, self.planned = now, NEVER, []
         self.put_off, self.next, self._times = [], 0, []
@@ -94,17 +91,6 @@ class Region:
         while len(self._times) > 1 and self._times[1][0] <= place:
             del self._times[0]
         return self._times[0][1], js
-
-    def ahead(self) -> list[JobState]:
-        """Return the next jobs."""
-        return self.put_off[self.next :]
-
-    def only_time(self) -> int:
-        """Return the time as of which the reservations of all that are left are to be made; -1 if it is not one."""
-        times = self._times
-        while len(times) > 1 and times[1][0] <= self.next:
-            del times[0]
-        return times[0][1] if len(times) == 1 else -1
 
     def left(self) -> Iterator[tuple[int, JobState]]:
         """Yield what ``take`` returns, as long as there is something."""

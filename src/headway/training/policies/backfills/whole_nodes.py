@@ -22,21 +22,19 @@ class WholeNodes:
     def __init__(self, held: Held, state: TrainingState) -> None:
         self._held = held
         self._state = state
-        self.intervals: list[list[tuple[int, int]]] = [[] for _ in held.times]
+        self._intervals: list[list[tuple[int, int]]] = [[] for _ in held.times]
         """(start, end) of reservations, in order."""
         self.changed = 0
         """Nodes, as a bit set, on which something is reserved."""
         self.stands = NEVER
         """Of the start that was found last: until then time alone makes no other node the better one."""
-        self.tied = 0
-        """Of the start that was found last: nodes that are free at the same time; 0 if there is no choice."""
 
     # --- changing it ------------------------------------------------------------------------------------------
 
     def plan(self, js: JobState, parts: Parts, start: int, end: int) -> None:
         """Reserve nodes."""
         for node, _ in parts:
-            insort(self.intervals[node], (start, end))
+            insort(self._intervals[node], (start, end))
             self.changed |= 1 << node
 
     def reserve(self, js: JobState, parts: Parts, start: int, end: int, sign: int = -1) -> bool:
@@ -47,7 +45,7 @@ class WholeNodes:
             self.plan(js, parts, start, end)
             return True
         for node, _ in parts:
-            intervals = self.intervals[node]
+            intervals = self._intervals[node]
             index = next(index for index, (first, last) in enumerate(intervals) if first <= start and last == end)
             first, _ = intervals.pop(index)
             if first < start:
@@ -62,14 +60,10 @@ class WholeNodes:
             sound = sound and self._gap(node, start, end - start) == start
         return sound
 
-    def knows(self, js: JobState) -> None:
-        """Take note that reservations take account of a job that started."""
-        self._held.knows(js)
-
     def reset(self, nodes: int) -> None:
         """Drop all reservations on these nodes."""
         for node in members(nodes):
-            self.intervals[node] = []
+            self._intervals[node] = []
         self.changed &= ~nodes
 
     def forget(self, now: int) -> None:
@@ -92,7 +86,7 @@ class WholeNodes:
 
     def _gap(self, node: int, start: int, length: int) -> int:
         """Return the first time from ``start`` on at which a node is not reserved for ``length``."""
-        for first, last in self.intervals[node]:
+        for first, last in self._intervals[node]:
             if last > start:
                 if first >= start + length:
                     break
@@ -102,8 +96,9 @@ class WholeNodes:
     def on_one_node(self, js: JobState, now: int, length: int) -> tuple[int, Parts]:
         """Return the earliest start on one node, and the node with its GPUs; of equals the node that has the GPUs
         first."""
-        need, every = js.gpus, self.intervals
-        best, where, since, tied = NEVER, -1, None, 0
+        need, every = js.gpus, self._intervals
+        best, where, since = NEVER, -1, None
+        self.stands = NEVER
         for start, node in self._held.in_order(js.eligible, need, js.cpu_milli, js.memory_bytes):
             if start > best:
                 break
@@ -115,13 +110,13 @@ class WholeNodes:
                         break
                     start = last
             if start < best:
-                best, where, since, tied = start, node, None, 0
+                best, where, since = start, node, None
             elif start == best < NEVER:
-                tied |= 1 << node | 1 << where
                 since = since or self._since(where, need, now)
                 if (sooner := self._since(node, need, now)) < since:
                     where, since = node, sooner
-        self.stands, self.tied = NEVER if since is None else since[0], tied
+        if since is not None:
+            self.stands = since[0]
         return best, ((where, need),)
 
     def among(self, js: JobState, now: int, length: int, nodes: int, latest: int) -> tuple[int, int]:
@@ -129,8 +124,8 @@ class WholeNodes:
         ``on_one_node`` does; (NEVER, -1) if there is none by ``latest``."""
         each = js.gpus // js.nodes if js.nodes > 1 else js.gpus
         cpu_milli, memory_bytes = host_share(js, each)
-        enough, every = self._held.enough, self.intervals
-        best, where, since, tied = latest + 1, -1, None, 0
+        enough, every = self._held.enough, self._intervals
+        best, where, since = latest + 1, -1, None
         nodes &= js.eligible
         while nodes:
             low = nodes & -nodes
@@ -146,13 +141,12 @@ class WholeNodes:
                         break
                     start = last
             if start < best:
-                best, where, since, tied = start, node, None, 0
+                best, where, since = start, node, None
             elif start == best and where >= 0:
-                tied |= 1 << node | 1 << where
                 since = since or self._since(where, each, now)
                 if (sooner := self._since(node, each, now)) < since:
                     where, since = node, sooner
-        self.stands, self.tied = NEVER if since is None else since[0], tied
+        self.stands = NEVER if since is None else since[0]
         return (best, where) if where >= 0 else (NEVER, -1)
 
     def _since(self, node: int, need: int, now: int) -> tuple[int, int]:
@@ -161,7 +155,6 @@ class WholeNodes:
 
     def on_nodes(self, js: JobState, now: int, length: int, domain: int = -1) -> tuple[int, Parts]:
         """Return the earliest start over several nodes of a domain, and the GPUs on each."""
-        self.tied = 0
         if js.nodes <= 1:
             self.stands = -1
             return self.to_profile().on_nodes(js, now, length, domain)
@@ -192,18 +185,11 @@ class WholeNodes:
                     able.append((self._reserved_from(node, start) - length, node))
             if len(able) >= js.nodes:
                 rooms = sorted([(self._held.room(js, node, start), node) for _, node in able])
-                if len(rooms) > js.nodes:
-                    self.tied = sum([1 << node for _, node in rooms])
                 return start, tuple([(node, each) for _, node in rooms[: js.nodes]])
-
-    def by_room(self, js: JobState, parts: Parts, start: int) -> Parts:
-        """Return parts of a job as ``on_nodes`` orders them."""
-        room = self._held.room
-        return tuple([part for _, part in sorted([(room(js, part[0], start), part) for part in parts])])
 
     def _reserved_from(self, node: int, start: int) -> int:
         """Return when a node that is not reserved now next is."""
-        intervals = self.intervals[node]
+        intervals = self._intervals[node]
         index = bisect_left(intervals, (start,))
         return intervals[index][0] if index < len(intervals) else 2 * NEVER
 
@@ -211,6 +197,6 @@ class WholeNodes:
         """Return the same as timelines."""
         profile = Profile(self._held, self._state.pool.schedulable, whole_nodes=True)
         for node in members(self.changed):
-            for start, end in self.intervals[node]:
+            for start, end in self._intervals[node]:
                 profile.close(node, start, end)
         return profile
