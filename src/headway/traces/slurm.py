@@ -95,7 +95,7 @@ def read_rows(path: Path, strict: bool, *, unfinished: bool = False) -> tuple[Tr
     rows, aside = _apart(folded(rows, notes), cells, path)
     rows = with_terms(_placed(rows, notes))
     rows = ended(until_limit(rows) if unfinished else rows)
-    sheet = Sheet(Table(path, frame[rows["position"]], rows["line"], source.place, source.notes), ())
+    sheet = Sheet(Table(path, _in_order_of(rows["position"], frame), rows["line"], source.place, source.notes), ())
     sheet.zone = "UTC" if cells.counts_instants("Submit") else ""
     for number, rule in enumerate(cells.rules):
         sheet.drop(rows["broken"] == number, rule.column, rule.text)
@@ -113,6 +113,11 @@ def read_rows(path: Path, strict: bool, *, unfinished: bool = False) -> tuple[Tr
     again = {name: (later, min(later, lost)) for name, later, lost in repeated.iter_rows()}
     passed = height - frame.height
     return replace(read, passed_over=passed, eligible=dict(late.iter_rows()), requeued=again), kept
+
+
+def _in_order_of(positions: pl.Series, frame: pl.DataFrame) -> pl.DataFrame:
+    """Return these rows of a table; the table itself, which is large, where they are all of it as they come."""
+    return frame if len(positions) == frame.height and positions.is_sorted() else frame[positions]
 
 
 def _apart(rows: pl.DataFrame, cells: Cells, path: Path) -> tuple[pl.DataFrame, list[Dropped]]:

@@ -1,8 +1,10 @@
 """Reservations that are put off, or kept where nothing changed: the tape is that of planning everything every time."""
 
+import random
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given, settings, strategies as st
 
 from headway.core.scheduler import Scheduler
@@ -12,7 +14,9 @@ from headway.training.cluster import Cluster, Node, Partition, Qos, uniform
 from headway.training.job import Job, Outcome, workload
 from headway.training.limits import LimitRule
 from headway.training.policies.backfills.conservative import Conservative
+from headway.training.policies.backfills.hopes import Waiting
 from headway.training.policies.backfills.plan import Plan
+from headway.training.policies.backfills.profile import Profile
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.policies.parts import Reservation
 from headway.training.policies.registry import build
@@ -25,11 +29,24 @@ from tests.strategies import worlds
 GIB = 2**30
 
 
+class Impatient(Waiting):
+    """Waiting jobs whose reservations may never be put off."""
+
+    def may_put_off(self, *_: Any) -> bool:
+        return False
+
+
 class Eager(Plan):
     """The oracle: makes all reservations at once, and all of them anew each time."""
 
-    def _may_put_off(self, *_: Any) -> bool:
-        return False
+    def __init__(self, whole_nodes: bool) -> None:
+        super().__init__(whole_nodes)
+        self._waiting = Impatient()
+
+    def extend(self, *seen: Any) -> Any:
+        yield from super().extend(*seen)
+        assert self.is_whole
+        assert isinstance(self.profile, Profile)
 
 
 class Asking:
@@ -197,4 +214,41 @@ def test_a_job_that_leaves_the_queue_as_another_is_requeued_for_later_is_forgott
     ]
     world = World(replace(uniform(1, 2), qos=qos, preemption=rules), workload(jobs))
     spec = "multifactor(age_weight=0,qos_weight=10)+conservative(interval=1s)"
+    assert played(spec, world, eager=False)[0].digest == played(spec, world, eager=True)[0].digest
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_so_it_is_where_long_queues_wait_for_several_kinds_of_nodes(seed: int) -> None:
+    draw = random.Random(seed)
+    kinds = (("big", 6, 8), ("small", 4, 4), ("few", 2, 8))
+    nodes, partitions = [], []
+    for name, count, gpus in kinds:
+        partitions.append(Partition(name, tuple(range(len(nodes), len(nodes) + count))))
+        nodes += [
+            Node(f"{name}{index}", gpus, name, cpu_milli=8000 * gpus, memory_bytes=64 * GIB) for index in range(count)
+        ]
+    partitions.append(Partition("debug", (0, 1), priority=5))
+    jobs = []
+    for _ in range(240):
+        partition, wide = draw.choice(("big", "big", "small", "few", "debug")), draw.random() < 0.15
+        most = 4 if partition == "small" else 8
+        gpus, count = (2 * most, 2) if wide and partition != "debug" else (draw.choice((1, 1, 2, most)), 1)
+        limit = draw.choice((10, 40, 120, 300))
+        jobs.append(
+            Job(
+                0,
+                draw.randrange(20) * 45 * SECOND,
+                draw.randrange(1, limit) * SECOND,
+                gpus,
+                nodes=count,
+                partition=partition,
+                estimate=limit * SECOND,
+                cpu_milli=4000 * gpus,
+                tenant=draw.choice("ab"),
+                user=draw.choice("xyz"),
+            )
+        )
+    world = World(Cluster(tuple(nodes), partitions=tuple(partitions)), workload(jobs))
+    order = "multifactor(period=30s,max_age=600s,half_life=300s,fair_tree=true,size_weight=500)"
+    spec = f"{order}+conservative(depth=500,interval=20s,slurm=true)+consecutive"
     assert played(spec, world, eager=False)[0].digest == played(spec, world, eager=True)[0].digest

@@ -33,6 +33,9 @@ from headway.training.resources import Placement
 from headway.training.state import TrainingState
 from headway.units import MINUTE, Duration
 
+_TIDY = 8
+"""After so many intervals what is past is dropped from the profile."""
+
 
 class Conservative(Backfill):
     """Backfilling with a reservation for every job."""
@@ -81,15 +84,17 @@ class Conservative(Backfill):
         if policy.preempts or state.quotas or self.slurm:
             yield from self._first_jobs(now, state, policy)
         if not self._broken and self._in_step(state, policy):
-            yield from self._keep(now, state, policy)
-            yield from self._extend(now, state, policy)
+            if len(self._plan):
+                yield from self._keep(now, state, policy)
+            yield from self._go_on(now, state, policy)
         if self._broken:
             if self._planned < 0 or now >= self._planned + self.interval:
                 yield from self._anew(now, state, policy)
             else:
                 if policy.preempts or not self.slurm:
                     yield from self._first_jobs(now, state, policy)
-                yield from self._keep(now, state, policy)
+                if len(self._plan):
+                    yield from self._keep(now, state, policy)
                 if state.queue.size and self._woken != self._planned + self.interval:
                     self._woken = self._planned + self.interval
                     yield WakeAt(self._woken)
@@ -114,7 +119,9 @@ class Conservative(Backfill):
             return True
         if not self._future.holds(now, state):
             return False
-        return all(slot.js.gpu_milli == 1000 for slot in self._plan.slots.values()) if state.pool.sharing else True
+        return (
+            all(slot.js.gpu_milli == 1000 for slot in self._plan.slots.by_job.values()) if state.pool.sharing else True
+        )
 
     def _in_step(self, state: TrainingState, policy: Admission) -> bool:
         """Return whether the jobs with reservations are the first of the queue; if not, reservations are made anew."""
@@ -123,7 +130,7 @@ class Conservative(Backfill):
             self._refreshed != state.refreshed
             or state.quotas
             or len(plan) > state.queue.size
-            or any(job not in plan for _, job in in_order(state, policy, len(plan)))
+            or (len(plan) > 0 and any(job not in plan for _, job in in_order(state, policy, len(plan))))
         )
         return not self._broken
 
@@ -171,10 +178,10 @@ class Conservative(Backfill):
             if state.jobs.get(js.id) is not js or js.status is Status.RUNNING:
                 continue
             if js.id in policy.stopped:
-                self._plan.again(slot)
+                self._plan.slots.again(slot)
             elif (placement := self._place_of(now, state, policy, slot)) is None:
                 self._broken = True
-                self._plan.again(slot)
+                self._plan.slots.again(slot)
             else:
                 yield StartJob(js.id, placement)
                 self._started(now, state, js)
@@ -204,14 +211,36 @@ class Conservative(Backfill):
         self._plan.renew(now, state, policy, self.depth)
         yield from self._extend(now, state, policy)
 
+    def _go_on(self, now: int, state: TrainingState, policy: Admission) -> Iterator[Action]:
+        """Make the reservations that are missing beside those that stand; jobs whose reservation begins now start."""
+        plan = self._plan
+        if state.queue.size <= len(plan):
+            return
+        if now >= self._forgotten + _TIDY * self.interval and plan.is_whole:
+            self._forgotten = now
+            plan.profile.forget(now)
+        if (start := self._only_one(state, policy)) is not None:
+            yield start
+            self._started(now, state, state.jobs[start.job])
+        else:
+            yield from self._extend(now, state, policy)
+
+    def _only_one(self, state: TrainingState, policy: Admission) -> StartJob | None:
+        """Return the start of the only job that waits if it fits: nothing is reserved, and what is free stays so."""
+        if len(self._plan) or state.queue.size != 1 or not self._plan.lazy or state.pool.sharing:
+            return None
+        (lane,) = state.queue.lanes.values()
+        js = state.jobs[lane.head[1]]
+        if js.gpu_milli < 1000 or js.id in policy.stopped:
+            return None
+        placement = policy.placement.place(state.pool, js)
+        return None if placement is None else StartJob(js.id, placement)
+
     def _extend(self, now: int, state: TrainingState, policy: Admission) -> Iterator[Action]:
         """Make reservations for those of the first ``depth`` jobs that have none; start those that begin now."""
         plan = self._plan
         if len(plan) >= self.depth or len(plan) == state.queue.size:
             return
-        if now >= self._forgotten + self.interval and plan.is_whole:
-            self._forgotten = now
-            plan.profile.forget(now)
         for js, placement in plan.extend(now, state, policy, self.depth):
             yield StartJob(js.id, placement)
             self._started(now, state, js)

@@ -109,6 +109,20 @@ class Waiting:
         self.regions = {nodes: region if other & region else other for nodes, other in self.regions.items()}
         self.region_of = {name: region if other & region else other for name, other in self.region_of.items()}
 
+    def may_put_off(self, state: TrainingState, policy: Admission) -> bool:
+        """Return whether reservations may be made later: jobs start here alone, and each fits somewhere."""
+        pool, ends = state.pool, state.ends.of_rate(0)
+        return (
+            state.speed.constant
+            and state.reserved is None
+            and not (policy.preempts or state.quotas or state.divides)
+            and policy.migration is None
+            and type(policy.order).lane is Order.lane
+            and pool.schedulable == pool.everywhere
+            and not self.shares
+            and (ends[-1][0] if ends else 0) + self.longest * (state.queue.size + 1) < NEVER
+        )
+
     def region_of_lane(self, state: TrainingState, lane: Lane) -> int:
         """Return the region in which the jobs of a lane wait."""
         return self.region_of[state.jobs[lane.head[1]].job.partition if state.cluster.partitions else ""]
@@ -243,18 +257,3 @@ def mask_of(parts: Iterable[tuple[int, int]]) -> int:
     for node, _ in parts:
         nodes |= 1 << node
     return nodes
-
-
-def may_put_off(state: TrainingState, policy: Admission, waiting: Waiting) -> bool:
-    """Return whether reservations may be made later: jobs start here alone, and each fits somewhere."""
-    pool, ends = state.pool, state.ends.of_rate(0)
-    return (
-        state.speed.constant
-        and state.reserved is None
-        and not (policy.preempts or state.quotas or state.divides)
-        and policy.migration is None
-        and type(policy.order).lane is Order.lane
-        and pool.schedulable == pool.everywhere
-        and not waiting.shares
-        and (ends[-1][0] if ends else 0) + waiting.longest * (state.queue.size + 1) < NEVER
-    )

@@ -7,21 +7,24 @@ asked for, as of the time at which they were due.
 """
 
 from collections.abc import Iterator
-from heapq import heapify, heappop, heappush
 
 from headway.training.jobstate import JobState
 from headway.training.policies.backfills.before import Before, Slot, following
 from headway.training.policies.backfills.held import NEVER, Held
-from headway.training.policies.backfills.hopes import Hopes, Waiting, length_of, mask_of, may_put_off
+from headway.training.policies.backfills.hopes import Hopes, Waiting, length_of, mask_of
 from headway.training.policies.backfills.profile import Parts, Profile
 from headway.training.policies.backfills.queue_order import in_order, is_kept_out, jobs_of, last_of, versions_of
 from headway.training.policies.backfills.region import Region
 from headway.training.policies.backfills.reservation import reserved, run_time
+from headway.training.policies.backfills.slots import Slots
 from headway.training.policies.backfills.whole_nodes import WholeNodes
 from headway.training.policies.parts import Admission, Reservation
 from headway.training.queue import Entry, Lane
 from headway.training.resources import Placement
 from headway.training.state import TrainingState
+
+_FEW = 4
+"""So many new jobs are planned whether one could start or not."""
 
 
 class Plan:
@@ -33,16 +36,13 @@ class Plan:
     def __init__(self, whole_nodes: bool = False) -> None:
         self.whole_nodes = whole_nodes
         """Whether a reservation takes all of its nodes, as in Slurm."""
-        self.slots: dict[int, Slot] = {}
+        self.slots = Slots()
         self._jobs: set[int] = set()
         """Jobs that have a reservation, or whose reservation was put off."""
-        self._starts: list[tuple[int, int]] = []
         self._regions: dict[int, Region] = {}
         """By their nodes."""
         self._fresh: dict[int, list[JobState]] = {}
         """By region: jobs that are to be planned, once it is known that there are any."""
-        self._left: dict[int, int] = {}
-        """How long jobs would have held something whose reservations were put off, and which started before."""
         self._touched = 0
         """Nodes on which jobs have started since all was planned last."""
         self._entered: Slot | None = None
@@ -50,7 +50,8 @@ class Plan:
         self._held: Held | None = None
         self._notices = 0
         self._waiting = Waiting()
-        self._lazy = self._anew = False
+        self.lazy = self._anew = False
+        """Whether reservations may be put off, as far as was known when the last plan was made."""
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -68,7 +69,7 @@ class Plan:
         self.finish()
         return {
             job: Reservation(job, slot.start, slot.js.gpus, tuple(node for node, _ in slot.parts))
-            for job, slot in self.slots.items()
+            for job, slot in self.slots.by_job.items()
         }
 
     # --- what becomes of reservations -------------------------------------------------------------------------
@@ -88,26 +89,21 @@ class Plan:
         for region in self._regions.values():
             if region.has_left and now >= region.first_due(self._held):
                 self._finish(region)
-        jobs: set[int] = set()
-        while self._starts and self._starts[0][0] <= now:
-            time, job = heappop(self._starts)
-            if job in self.slots and self.slots[job].start == time:
-                jobs.add(job)
-        if not jobs:
+        if not (jobs := self.slots.begin(now)):
             return []
         ordered = [job for _, job in in_order(state, policy, state.queue.size) if job in jobs]
         held_back = sorted(jobs.difference(ordered))
-        return sorted([self.slots[job] for job in (*ordered, *held_back)], key=lambda slot: slot.start)
+        return sorted([self.slots.by_job[job] for job in (*ordered, *held_back)], key=lambda slot: slot.start)
 
     def leaves(self, js: JobState) -> None:
         """Take note that a job is about to start that was not to: what was put off goes by what it would have held."""
         self._waiting.started.add(js.id)
-        if js.id in self._jobs and js.id not in self.slots:
-            self._left[js.id] = length_of(js, 0)
+        if js.id in self._jobs and js.id not in self.slots.by_job:
+            self.slots.left[js.id] = length_of(js, 0)
 
     def started(self, js: JobState) -> Slot | None:
         """Take note of a job that has started; return the reservation that it had."""
-        nodes, slot = mask_of(js.placement), self.slots.pop(js.id, None)
+        nodes, slot = mask_of(js.placement), self.slots.by_job.pop(js.id, None)
         self._touched |= nodes
         self._jobs.discard(js.id)
         self._waiting.started.add(js.id)
@@ -116,10 +112,6 @@ class Plan:
                 region.first_end = min(region.first_end, js.expected_end())
                 region.before.differs |= nodes if slot is None else nodes | slot.nodes
         return slot
-
-    def again(self, slot: Slot) -> None:
-        """Return a reservation with the next ones that have begun, too."""
-        heappush(self._starts, (slot.start, slot.js.id))
 
     # --- making them ------------------------------------------------------------------------------------------
 
@@ -135,19 +127,20 @@ class Plan:
             or notices != self._notices
         ):
             self._held = held = Held(state)
-            self._lazy = False
+            self.lazy = False
         self._notices = notices
-        changed, self._touched, self._left = held.follow(now, state) | self._touched, 0, {}
+        changed, self._touched = held.follow(now, state) | self._touched, 0
+        self.slots.left.clear()
         self._waiting.follow(now, state)
-        anew, self._lazy = not self._lazy, may_put_off(state, policy, self._waiting)
-        if anew or not self._lazy:
-            self.slots, self._jobs, self._starts, self._regions = {}, set(), [], {}
-            if self._lazy and self.whole_nodes:
+        anew, self.lazy = not self.lazy, self._waiting.may_put_off(state, policy)
+        if anew or not self.lazy:
+            self.slots, self._jobs, self._regions = Slots(), set(), {}
+            if self.lazy and self.whole_nodes:
                 self.profile = WholeNodes(held, state)
             else:
                 self.profile = Profile(held, state.pool.schedulable, self.whole_nodes)
         self._fresh = {}
-        if not self._lazy:
+        if not self.lazy:
             self._look_for_all(state, policy, depth)
             return
         lanes = self._lanes(state)
@@ -158,9 +151,7 @@ class Plan:
         last = last_of(state, depth)
         for nodes, theirs in lanes.items():
             self._renew(now, state, nodes, theirs, last, changed)
-        if len(self._starts) > 4 * len(self) + 100:
-            self._starts = [(slot.start, job) for job, slot in self.slots.items()]
-            heapify(self._starts)
+        self.slots.tidy(4 * len(self) + 100)
 
     def _renew(
         self, now: int, state: TrainingState, nodes: int, lanes: list[Lane], last: Entry | None, changed: int
@@ -182,14 +173,12 @@ class Plan:
         region.renew(now, nodes & changed)
         states = state.jobs
         if jobs:
-            self._fresh[nodes] = [states[job] for job in jobs]
+            self._fresh[nodes] = list(map(states.__getitem__, jobs))
 
     def _drop(self, region: Region) -> None:
         """Forget the reservations of a region."""
-        slots = self.slots
         self._jobs.difference_update(region.planned)
-        for job in region.planned:
-            slots.pop(job, None)
+        self.slots.drop(region.planned if region.made is None else [slot.js.id for slot in region.made])
 
     def _lanes(self, state: TrainingState) -> dict[int, list[Lane]]:
         """Return the lanes of all regions."""
@@ -210,13 +199,16 @@ class Plan:
         fresh, self._fresh = self._fresh, {}
         self._seen = state, policy.placement
         regions = [self._regions[nodes] for nodes in fresh]
+        unplanned: dict[int, set[int]] = {}
+        at_once = not self.lazy or (not self._anew and sum(map(len, fresh.values())) <= _FEW)
         for region in regions:
-            region.add(now, fresh[region.nodes])
-            self._jobs.update([js.id for js in fresh[region.nodes]])
-        if not self._lazy:
+            at_once = at_once and not region.has_left
+            ids = region.add(now, fresh[region.nodes])
+            unplanned[region.nodes] = set(ids)
+            self._jobs.update(ids)
+        if at_once:
             yield from self._go_through_all(now, policy, regions)
             return
-        unplanned = {nodes: {js.id for js in jobs} for nodes, jobs in fresh.items()}
         hopes = Hopes(now, state, policy.placement, self._waiting, self.profile)
         hopes.add(unplanned)
         yield from self._go_through(now, policy, regions, hopes)
@@ -224,12 +216,12 @@ class Plan:
     def _follow_new(self, now: int, state: TrainingState, policy: Admission, depth: int) -> None:
         """Find the jobs that have come since the last plan, which stands."""
         self._waiting.follow(now, state)
-        if self._lazy and not may_put_off(state, policy, self._waiting):
+        if self.lazy and not self._waiting.may_put_off(state, policy):
             self.finish()
-            self._lazy, self._regions = False, {}
+            self.lazy, self._regions = False, {}
             if isinstance(self.profile, WholeNodes):
                 self.profile = self.profile.to_profile()
-        if not self._lazy:
+        if not self.lazy:
             self._look_for_all(state, policy, depth)
             return
         lanes = self._lanes(state)
@@ -268,11 +260,15 @@ class Plan:
         """Plan all jobs in order; yield those that start now."""
         state, _ = self._seen
         for region in regions:
-            for _, js in region.left():
-                if is_kept_out(state, js):  # one that has just started may have used up a limit
-                    self._jobs.discard(js.id)
-                elif (placement := self._place_now(region, now, js, policy)) is not None:
-                    yield js, placement
+            region.before = Before()
+        while regions := [each for each in regions if each.has_left]:
+            region = regions[0] if len(regions) == 1 else min(regions, key=Region.head)
+            _, js = region.take()
+            if is_kept_out(state, js):  # one that has just started may have used up a limit
+                self._jobs.discard(js.id)
+                region.leave_out()
+            elif (placement := self._place_now(region, now, js, policy)) is not None:
+                yield js, placement
 
     def _go_through(
         self, now: int, policy: Admission, regions: list[Region], hopes: Hopes
@@ -372,15 +368,13 @@ class Plan:
         self.profile.plan(js, parts, start, end)
         if region.made is not None:
             region.made.append(slot)
-        if js.id not in self._left:
-            self.slots[js.id] = slot
-            heappush(self._starts, (start, js.id))
+        self.slots.add(slot)
 
     def _earliest(self, now: int, js: JobState) -> tuple[int, int, Parts]:
         """Return (start, length, parts) of the earliest reservation. The length depends on the nodes, so the search
         may be repeated once."""
         state, _ = self._seen
-        length = self._left.get(js.id) or self._waiting.length.get(js.id) or length_of(js, now)
+        length = self.slots.left.get(js.id) or self._waiting.length.get(js.id) or length_of(js, now)
         start, parts = self._search(now, js, length)
         if not state.speed.constant and start < NEVER:
             there = run_time(state, js, tuple((node, (1 << count) - 1) for node, count in parts))

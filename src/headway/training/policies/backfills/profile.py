@@ -98,8 +98,9 @@ class Profile:
 
     def forget(self, now: int) -> None:
         """Drop the past of all timelines that were changed."""
-        for node in members(self.changed):
-            if (index := bisect_right(self._times[node], now) - 1) > 0:
+        for node, times in enumerate(self._times):
+            if len(times) > 1 and times[1] <= now and self.changed >> node & 1:
+                index = bisect_right(times, now) - 1
                 for column in (self._times, self._gpus, self._cpus, self._memory):
                     del column[node][:index]
 

@@ -4,6 +4,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from heapq import merge
 from itertools import chain, islice
+from operator import itemgetter
 
 from headway.training.feasible import quota_refusal
 from headway.training.jobstate import JobState
@@ -11,6 +12,8 @@ from headway.training.policies.backfills.walk import guaranteed
 from headway.training.policies.parts import Admission, Order
 from headway.training.queue import Entry, Lane, tier_of
 from headway.training.state import TrainingState
+
+_job = itemgetter(1)
 
 
 def last_of(state: TrainingState, depth: int) -> Entry | None:
@@ -34,7 +37,7 @@ def jobs_of(lanes: list[Lane], last: Entry | None) -> list[int]:
         entries += lane
     if len(lanes) > 1:
         entries.sort()
-    return [job for _, job in (entries if last is None else entries[: bisect_right(entries, last)])]
+    return list(map(_job, entries if last is None else entries[: bisect_right(entries, last)]))
 
 
 def in_order(state: TrainingState, policy: Admission, count: int) -> list[Entry]:

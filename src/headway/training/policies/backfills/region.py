@@ -45,12 +45,14 @@ class Region:
         self.at, self.first_end, self.planned = now, NEVER, []
         self.put_off, self.next, self._times = [], 0, []
 
-    def add(self, now: int, jobs: list[JobState]) -> None:
-        """Put off the reservations of these jobs, which come after all others."""
+    def add(self, now: int, jobs: list[JobState]) -> list[int]:
+        """Put off the reservations of these jobs, which come after all others; return their numbers."""
         self.due = None
         self._times.append((len(self.put_off), now))
         self.put_off += jobs
-        self.planned += [js.id for js in jobs]
+        ids = [js.id for js in jobs]
+        self.planned += ids
+        return ids
 
     @property
     def extended(self) -> int:
