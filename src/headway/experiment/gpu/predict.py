@@ -24,7 +24,7 @@ from headway.experiment.gpu.setting import (
 from headway.experiment.gpu.sources import Source, source_of
 from headway.formats.kernels import programs as kernel_programs
 from headway.kernels.device import Device
-from headway.kernels.other_machine import on_other_machine
+from headway.kernels.other_machine import Factors, on_other_machine
 from headway.kernels.program import MILLION, Client
 from headway.profiling.kernel_store import KernelStore
 from headway.units import MILLISECOND, SECOND, parse_duration
@@ -119,9 +119,9 @@ def predict(
     if floor_ppm is not None:
         given["floor"] = floor_ppm / MILLION
     setting = Setting((high,), lows, "headway", think, check_seconds(seconds), seed, given, device or _device_of(first))
-    clients, cpu_ppm = clients_of(setting, sources), MILLION
+    clients, factors = clients_of(setting, sources), Factors()
     if alone:
-        clients, cpu_ppm = on_other_machine(clients, setting.device, alone, said)
+        clients, factors = on_other_machine(clients, setting.device, alone, said)
     clients = on_real_cpus(clients, seed)
     for line in (*(line for source in sources.values() for line in source.notes), *notes(clients, "note: ")):
         said(line)
@@ -140,7 +140,8 @@ def predict(
         "low": names[1:],
         "think_s": think / SECOND,
         "slo": slo_ppm / MILLION,
-        "cpu_factor": cpu_ppm / MILLION,
+        "cpu_factor": factors.cpu_ppm / MILLION,
+        "gpu_factor": factors.gpu_ppm / MILLION,
         "seconds": seconds,
         "seed": seed,
         "busy_share_alone": rows[0]["busy_share_alone"],
