@@ -6,7 +6,9 @@ reflex (``kernels/reflex.py``) decides whether a waiting kernel is launched. Bot
 each client above. A kernel that waits is checked again when the shim's polling could find a change.
 """
 
+from collections import deque
 from collections.abc import Iterator, Sequence
+from math import exp, log
 from statistics import median
 
 from headway.errors import ExperimentError
@@ -29,6 +31,7 @@ from headway.kernels.reflex import (
     depth_of,
     settle,
 )
+from headway.kernels.slowdown import Value, deviation
 from headway.kernels.state import ClientState, KernelsState
 
 BEAT_NS = 8_000_000
@@ -36,6 +39,8 @@ BEAT_NS = 8_000_000
 WHILE_NS = 100_000_000
 """The dial is told of steps of so much time together: about what it compares with one hold."""
 LEAST_STEPS = 4
+EVEN, EVEN_OF = 0.01, 5
+"""Steps alone are even where the last whiles spread by less than this, as a logarithm; live it is of ten holds."""
 NEVER = 1 << 62
 NAP_NS = 1_000_000
 BELIEVED_NS = 1_000_000_000
@@ -64,16 +69,19 @@ class _Gate(Account):
 
 
 class _Felt:
-    """The slow-down of one client as the dial is told it: the median over the steps of a while.
+    """The slow-down of one client as the dial is told it: by the steps of a while.
 
     Live, steps in a hold are compared with those around it. Here the time alone of every step is known, and no hold is
-    needed to learn it: the dial settles in seconds, not in minutes.
+    needed to learn it: the dial settles in seconds, not in minutes. As live it is the median, and of a client whose
+    steps alone are even the mean where that is more.
     """
 
-    __slots__ = ("actual", "alone", "first")
+    __slots__ = ("actual", "alone", "first", "took")
 
     def __init__(self) -> None:
         self.actual = self.alone = self.first = 0
+        self.took: deque[float] = deque(maxlen=EVEN_OF)
+        """Median logarithm of the times alone, of the last whiles."""
 
     def read(self, steps: Sequence[tuple[int, int]]) -> None:
         """Count the steps since the last time, where there are enough of them."""
@@ -81,9 +89,12 @@ class _Felt:
         alone = sum(took for _, took in fresh)
         if alone < WHILE_NS or len(fresh) < LEAST_STEPS:
             return
-        ratio = median(actual / took for actual, took in fresh)
+        each = tuple(log(actual / took) for actual, took in fresh)
+        self.took.append(median(log(took) for _, took in fresh))
+        value = Value(median(each), len(each), self.took[-1], (0.0,), each)
+        even = len(self.took) == EVEN_OF and deviation(self.took) < EVEN
         self.alone += alone
-        self.actual += round(alone * ratio)
+        self.actual += round(alone * exp(value.felt if even else value.excess))
         self.first = len(steps)
 
 
