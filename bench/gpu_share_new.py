@@ -1,6 +1,7 @@
 """What the simulation predicts of the known and new pairs of the dial, from traces of each program alone.
 
-    python -m bench.gpu_share_new predict OUT.jsonl TRACES [--only HIGH+LOW;HIGH+LOW] [--seconds 1] [--alone CSV]
+    python -m bench.gpu_share_new predict OUT.jsonl TRACES [--only HIGH+LOW;HIGH+LOW] [--seconds 1] [--first 29]
+        [--alone CSV]
     python -m bench.gpu_share_new table OUT.jsonl PAIRS.csv      beside what was measured, as CSV
 
 TRACES is a folder of what ``scripts/gpu-share traces`` recorded. Times are those without a profiler: CPU times are
@@ -28,14 +29,22 @@ from bench.gpu_share_keep import short
 from bench.gpu_share_rows import rows
 from bench.kernels import CPU, _cut, _played, _scaled, _search, _without_pauses
 from headway.experiment.gpu.predict import predict
-from headway.experiment.gpu.setting import Setting, clients_of, compare, on_real_cpus
+from headway.experiment.gpu.setting import (
+    COLD_PPM,
+    COLD_UNTIL,
+    SLEEP,
+    Setting,
+    clients_of,
+    compare,
+    on_real_cpus,
+)
 from headway.formats.kernels import trace as kernel_trace
 from headway.formats.kernels.programs import from_trace
 from headway.formats.kernels.trace import KernelTrace
 from headway.kernels import alone
 from headway.kernels.device import Device
-from headway.kernels.program import Client, Program
-from headway.units import MILLISECOND
+from headway.kernels.program import Client, Program, on_idle_cpu
+from headway.units import MILLISECOND, SECOND
 
 BASES = {"prefill-1024-10ms": ("prefill-1024", 10.0), "convnet-poisson": ("convnet", 0.0)}
 """Programs that are another one, with a pause in ms."""
@@ -93,20 +102,24 @@ def without_profiler(trace: KernelTrace, below: bool) -> Program:
 
 
 def with_arrivals(program: Program, load: float) -> Program:
-    """Requests at drawn times, at this part of what the program can do: each waits for the one before it."""
+    """Requests at drawn times, at this part of what the program can do: each waits for the one before it.
+
+    After a pause a processor is slower, as in a run with pauses between all requests.
+    """
     draw, launches = np.random.default_rng(0), list[Any]()
-    mean = took(program) / len(program.request_starts)
+    cold = on_idle_cpu(program, COLD_PPM, COLD_UNTIL)
+    mean, slow = (took(each) / len(program.request_starts) for each in (program, cold))
     edges = [*program.request_starts, len(program.launches)]
     due = ended = 0.0
     for number in range(DRAWN):
         at = number % (len(edges) - 1)
-        part = list(program.launches[edges[at] : edges[at + 1]])
         due += float(draw.exponential(mean / load))
         begins = max(due, ended)
+        rests = begins - ended >= SLEEP
         if launches:
             launches[-1] = launches[-1]._replace(think=round(begins - ended))
-        ended = begins + mean
-        launches += part
+        ended = begins + (slow if rests else mean)
+        launches += (cold if rests else program).launches[edges[at] : edges[at + 1]]
     return replace(program, launches=tuple(launches))
 
 
@@ -138,7 +151,7 @@ def together(below: list[str], seconds: float) -> list[float]:
 
 
 def predictions(
-    traces: Path, seconds: float, only: set[str], done: set[str], took_alone: dict[str, float]
+    traces: Path, seconds: float, first: float, only: set[str], done: set[str], took_alone: dict[str, float]
 ) -> Iterator[Row]:
     """A row for each pair that is not there yet. ``took_alone``: ms of a request, by pair, where that is known."""
     from bench.gpu_share_aa_programs import NEW_PAIRS, PAIRS
@@ -156,7 +169,9 @@ def predictions(
                 *(str(above), below),
                 think=pause,
                 alone=round(alone_ms * MILLISECOND),
+                first=round(first * SECOND),
                 seconds=seconds,
+                modes=("mps",),
                 write=lambda _: None,
             )
             modes = {
@@ -175,6 +190,7 @@ def main() -> None:
     parser.add_argument("other", type=Path, help="predict: the folder of traces; table: pairs.csv")
     parser.add_argument("--only", default="")
     parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--first", type=float, default=0.0, help="from the floor, for so many seconds; 0: settled")
     parser.add_argument("--alone", type=Path, help="a CSV with above, below and alone_p50_ms")
     given = parser.parse_args()
     if given.what == "predict":
@@ -182,7 +198,7 @@ def main() -> None:
         known = list(csv.DictReader(given.alone.open())) if given.alone else []
         took_alone = {f"{row['above']}+{row['below']}": float(row["alone_p50_ms"]) for row in known}
         only = {*filter(None, given.only.split(";"))}
-        for row in predictions(given.other, given.seconds, only, done, took_alone):
+        for row in predictions(given.other, given.seconds, given.first, only, done, took_alone):
             with given.file.open("a") as out:
                 out.write(json.dumps(row) + "\n")
             print(row, flush=True)

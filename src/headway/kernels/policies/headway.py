@@ -7,7 +7,7 @@ each client above. A kernel that waits is checked again when the shim's polling 
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from math import exp, log
 from statistics import median
 
@@ -31,7 +31,7 @@ from headway.kernels.reflex import (
     depth_of,
     settle,
 )
-from headway.kernels.slowdown import Value, deviation
+from headway.kernels.slowdown import Step, Value, deviation
 from headway.kernels.state import ClientState, KernelsState
 
 BEAT_NS = 8_000_000
@@ -83,9 +83,10 @@ class _Felt:
         self.took: deque[float] = deque(maxlen=EVEN_OF)
         """Median logarithm of the times alone, of the last whiles."""
 
-    def read(self, steps: Sequence[tuple[int, int]]) -> None:
+    def read(self, client: ClientState) -> None:
         """Count the steps since the last time, where there are enough of them."""
-        fresh = steps[self.first :]
+        steps, alone_took = client.whole, client.expected.took
+        fresh = [(ended - began, alone_took[request]) for began, ended, request in steps[self.first :]]
         alone = sum(took for _, took in fresh)
         if alone < WHILE_NS or len(fresh) < LEAST_STEPS:
             return
@@ -101,13 +102,14 @@ class _Felt:
 class Headway(KernelsPolicy):
     """Launches kernels that fit, are absorbed, are paid for or are owed.
 
-    ``slo`` is the target slow-down above, ``floor`` the share of the GPU that clients below keep.
+    ``slo`` is the target slow-down above, ``floor`` the share of the GPU that clients below keep. ``met``: the pair is
+    known, and the dial is told the slow-down of all steps; else it begins at the floor and learns by holds, as live.
     """
 
     name = "headway"
     raised = True
 
-    def __init__(self, slo: float = 1.05, floor: float = 0.01, watch: bool = True) -> None:
+    def __init__(self, slo: float = 1.05, floor: float = 0.01, watch: bool = True, met: bool = True) -> None:
         if not 1 <= slo <= 100:
             raise ExperimentError(f"policy headway: slo={slo} is not a slow-down: it must lie between 1 and 100")
         if not 0 <= floor < 1:
@@ -115,13 +117,14 @@ class Headway(KernelsPolicy):
         self.slo = slo
         self.floor = floor
         self.watch = watch
+        self.met = met
 
     def bind(self, state: KernelsState) -> None:
-        """Make a dial for these options. Programs and pairs are known from the start: nobody begins at the floor."""
+        """Make a dial for these options. Programs are known from the start."""
         self.dial = Dial(
             slo_ppm=round(self.slo * MILLION),
             floor_ppm=round(self.floor * MILLION),
-            begin_ppm=MILLION,
+            begin_ppm=MILLION if self.met else 0,
             holds=Holds() if self.watch else Holds(share_ppm=0),
         )
         self._gates = [_Gate() for _ in state.clients]
@@ -168,8 +171,13 @@ class Headway(KernelsPolicy):
     def _seen(self, client: ClientState) -> Seen:
         """Return what the dial reads of a client: its steps of a while, and what the same ones take alone."""
         felt = self._felt[client.id]
-        felt.read(client.whole)
         filled = self._gates[client.id].told
+        if not self.met:
+            fresh, felt.first = client.whole[felt.first :], len(client.whole)
+            kinds = client.expected.kinds
+            steps = [Step(began, ended, *kinds[request]) for began, ended, request in fresh]
+            return Seen(client.id, client.priority, epochs=client.epoch, filled_ns=filled, steps=steps)
+        felt.read(client)
         return Seen(client.id, client.priority, felt.actual, felt.alone, epochs=client.epoch, filled_ns=filled)
 
     def _look(self, now: int, state: KernelsState, client: ClientState, gate: _Gate) -> Look:
