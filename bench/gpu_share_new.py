@@ -171,7 +171,7 @@ def predictions(
                 alone=round(alone_ms * MILLISECOND),
                 first=round(first * SECOND),
                 seconds=seconds,
-                modes=("mps",),
+                modes=("gate",) if first else ("mps",),
                 write=lambda _: None,
             )
             modes = {
@@ -219,17 +219,16 @@ def table(said: list[Row], measured: list[Row]) -> Iterator[list[str]]:
         real = came.get((row["high"], row["low"]))
         if real is None:
             continue
-        gate, mps = row["modes"]["gate"], row["modes"]["mps"]
-        whole = row.get("together", [1.0] * len(gate["shares"]))
-        told = [fmean(np.divide(mode["shares"], whole)) for mode in (gate, mps)]
+        whole = row.get("together", [1.0] * len(row["modes"]["gate"]["shares"]))
+        told = {mode: fmean(np.divide(each["shares"], whole)) for mode, each in row["modes"].items()}
         # One build has MPS without a limit on SMs as mps100.
         slow, rate = (real[new if new in real else old] for old, new in MPS_COLUMNS)
         saw = fmean(map(float, real["below_rate"].split("+")))
-        cells = [row["high"], row["low"], real["build"], f"{told[0]:.3f}", f"{saw:.3f}", _off(told[0], saw)]
-        if slow:
-            beside = fmean(map(float, rate.split("+")))
-            cells += [f"{mps['slowdown']:.2f}", f"{float(slow):.2f}", _off(mps["slowdown"], float(slow))]
-            cells += [f"{told[1]:.3f}", f"{beside:.3f}", _off(told[1], beside)]
+        cells = [row["high"], row["low"], real["build"], f"{told['gate']:.3f}", f"{saw:.3f}", _off(told["gate"], saw)]
+        if slow and "mps" in told:
+            said_slow, beside = row["modes"]["mps"]["slowdown"], fmean(map(float, rate.split("+")))
+            cells += [f"{said_slow:.2f}", f"{float(slow):.2f}", _off(said_slow, float(slow))]
+            cells += [f"{told['mps']:.3f}", f"{beside:.3f}", _off(told["mps"], beside)]
         yield cells + [""] * (12 - len(cells))
 
 
