@@ -22,6 +22,34 @@ def test_a_request_alone_takes_what_it_took_without_a_profiler(name: str, below:
     assert waits == (6 if below else 3)  # a solve waits twice by itself; that at the end of a request below is none
 
 
+def test_requests_of_several_kinds_take_what_each_kind_takes() -> None:
+    trace = kernel_trace.read(TRACES / "short-and-long.parquet")
+    assert new.kinds_of(trace) == ["2048", "256"] * 3
+    program = new.without_profiler(trace, below=False)
+    told = trace.metadata["alone"]["by_kind_ms"]
+    assert len(program.request_starts) == 4  # as many short as long ones
+    assert new.took(program) / new.MILLISECOND == pytest.approx(2 * sum(told.values()), rel=0.01)
+    assert not new.alike(TRACES, "short-and-long")
+    assert new.alike(TRACES, "embedding-poisson")
+
+
+def test_what_a_profiler_does_at_the_launch_of_a_graph_is_no_time_of_the_processor() -> None:
+    trace = kernel_trace.read(TRACES / "decoder-graph.parquet")
+    program = new.without_profiler(trace, below=False)
+    kernels = sum(end - start for start, end, *_ in trace.metadata["graph"])
+    assert all(launch.duration > kernels for launch in program.launches), "its kernels run one after another"
+
+
+def test_several_below_are_compared_with_their_rates_together() -> None:
+    gate, mps = {"shares": [0.1, 0.2]}, {"slowdown": 2.0, "shares": [0.2, 0.2]}
+    said = [{"high": "a", "low": "b,c", "modes": {"gate": gate, "mps": mps}, "together": [0.5, 0.4]}]
+    real = {"above": "a", "below": "b,c", "aim": "1.0500", "build": "f", "mps100_p50": "2.0", "mps100_below": "0.4+0.5"}
+    _, row = new.table(said, [{**real, "below_rate": "0.35+0.35"}])
+    assert row == ["a", "b,c", "f", "0.350", "0.350", "+0", "2.00", "2.00", "+0", "0.450", "0.450", "+0"]
+    _, row = new.table(said, [{**real, "below_rate": "0.35+0.35", "mps100_p50": "", "mps100_below": ""}])
+    assert row == ["a", "b,c", "f", "0.350", "0.350", "+0", *[""] * 6]
+
+
 def test_drawn_arrivals_leave_the_load_that_is_asked_for() -> None:
     program = new.without_profiler(kernel_trace.read(TRACES / "convnet.parquet"), below=False)
     drawn = new.with_arrivals(program, 0.5)

@@ -4,6 +4,8 @@ import csv
 from pathlib import Path
 
 from bench.gpu_share_dial_table import cells
+from bench.gpu_share_new import table
+from bench.gpu_share_rows import rows
 
 PAGE = Path("docs/background/results/h200-dial.md")
 ROWS = list(csv.DictReader((PAGE.with_suffix("") / "pairs.csv").read_text().splitlines()))
@@ -78,3 +80,16 @@ def test_what_is_said_of_one_build() -> None:
 def mean(rates: str) -> float:
     values = [float(rate) for rate in rates.split("+")]
     return sum(values) / len(values)
+
+
+def test_what_was_predicted_again_is_beside_what_was_measured() -> None:
+    section = PAGE.read_text().partition("## Predicted again")[2]
+    lines = {line.split(" | ")[0]: line.strip("| ").split(" | ") for line in section.splitlines() if line[:3] == "| `"}
+    assert len(lines) == len(ONE_BUILD)
+    for name, at in (("again", 3), ("first", 5)):
+        _, *made = table(list(rows(PAGE.with_suffix("") / f"predict-{name}.jsonl")), ONE_BUILD)
+        for above, below, _, said, came, off, *_ in made:
+            cells_of = lines["| `" + above + "` + `" + below.replace(",", "`, `") + "`"]
+            assert (cells_of[1], cells_of[at], cells_of[at + 1]) == (came, said, off)
+        right = sum(abs(int(row[5])) <= 15 for row in made)
+        assert f"*{'now' if name == 'again' else name}*: {right} of {len(made)} within 15 %" in section

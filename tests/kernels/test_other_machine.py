@@ -4,11 +4,13 @@ import json
 
 import pytest
 
+from headway.errors import InputError
 from headway.experiment.gpu import predict as predicting
+from headway.formats.kernels.programs import load
 from headway.kernels.device import Device
 from headway.kernels.kernel import Kernel
-from headway.kernels.other_machine import MILLION, MOST_PPM, cpu_factor, cpu_scaled, request_alone
-from headway.kernels.program import Launch, Program
+from headway.kernels.other_machine import MILLION, MOST_PPM, cpu_factor, cpu_scaled, on_other_machine, request_alone
+from headway.kernels.program import Client, Launch, Program
 from tests.kernels.test_wiring import call
 
 US, MS = 1_000, 1_000_000
@@ -60,7 +62,32 @@ def test_one_that_keeps_the_gpu_busy_says_little_of_processors() -> None:
     said: list[str] = []
     found = predicting.predict("graph", "matmul", seconds=0.01, alone=MS, write=lambda _: None, say=said.append)
     assert found["cpu_factor"] == 1
+    assert found["gpu_factor"] == pytest.approx(1.06, abs=0.01)  # 0.95 ms in its trace
     assert any("graph keeps the GPU busy" in line for line in said)
+
+
+def test_where_the_gpu_is_the_bound_processors_are_taken_to_be_ahead_of_it() -> None:
+    """Its trace is of a machine whose processors were the bound: a request took 2 ms, the GPU alone needs 1.6."""
+    busy = Program("busy", KERNEL, tuple(Launch(0, 20 * US, 15 * US, at == 99) for at in range(100)))
+    clients = (Client("busy", busy), Client("below", BELOW, 1))
+    assert request_alone(busy, DEVICE, 0) == pytest.approx(2.03 * MS, rel=0.01)
+    for wanted in (1.62 * MS, 1.75 * MS):  # the GPU's time, and more at the clocks of a busy GPU
+        made, factors = on_other_machine(clients, DEVICE, round(wanted), lambda line: None)
+        above = made[0].program
+        assert request_alone(above, DEVICE, 0) == pytest.approx(wanted, rel=0.01)
+        assert request_alone(cpu_scaled(above, 1_250_000), DEVICE, 0) == pytest.approx(wanted, rel=0.01)
+        assert factors.cpu_ppm < 650_000
+        assert factors.gpu_ppm == pytest.approx(MILLION * wanted / (1.62 * MS), rel=0.02)
+        assert [each.duration for each in made[1].program.launches] == [15 * US] * 300
+    slower = on_other_machine(clients, DEVICE, round(1.9 * MS), lambda line: None)[1]
+    assert slower.gpu_ppm == MILLION
+    assert 900_000 < slower.cpu_ppm < MILLION
+
+
+def test_a_busy_gpu_that_takes_a_quarter_longer_is_another_one() -> None:
+    clients = (Client("above", load("graph")), Client("below", BELOW, 1))
+    with pytest.raises(InputError, match="is it of another program, GPU or pause between requests"):
+        on_other_machine(clients, DEVICE, round(1.3 * MS), lambda line: None)
 
 
 def test_what_is_of_another_machine_is_not_kept() -> None:

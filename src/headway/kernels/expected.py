@@ -54,6 +54,8 @@ class Expected:
     """Mean duration at a place, of kernels whose time depends on it."""
     took: tuple[int, ...]
     """The time of each request alone: from its first launch to the end of the wait that closes it."""
+    kinds: tuple[tuple[int, int], ...] = ()
+    """How many launches each request has, and a number for which kernels these are."""
 
     def step(self, place: int, before: int, kernel: int) -> Step:
         """Return what follows ``kernel`` after ``before``, as the launch of this number since the last wait."""
@@ -74,7 +76,7 @@ def learn(client: Client, device: Device) -> Expected:
     durations: dict[int, list[int]] = defaultdict(list)
     there: dict[tuple[int, int, int], list[int]] = defaultdict(list)
     steps: dict[tuple[int, int, int], list[Step]] = defaultdict(list)
-    took, began = [], 0
+    took, kinds, began, kind = [], [], 0, 0
     before, place = FIRST, 0
     for moment, following in zip(played, [*played[1:], None], strict=True):
         launch = once.launch(moment.number)
@@ -84,8 +86,10 @@ def learn(client: Client, device: Device) -> Expected:
         for where in (place, ANY) if place < PLACES else (ANY,):
             steps[where, before, launch.kernel].append(step)
             there[where, before, launch.kernel].append(launch.duration)
+        kind = (kind * 31 + launch.kernel + 1) % 2**32 if place else launch.kernel + 1
         if launch.waits:
             took.append(moment.free - began)
+            kinds.append((place + 1, kind))
         before, place = launch.kernel, 0 if launch.waits else place + 1
     first = once.launch(0).kernel
     for where in (0, ANY):  # it starts over
@@ -99,6 +103,7 @@ def learn(client: Client, device: Device) -> Expected:
         {key: _mean(samples) for key, samples in steps.items()},
         {key: sum(each) // len(each) for key, each in there.items() if key[2] in varied and key[0] != ANY},
         tuple(took),
+        tuple(kinds),
     )
 
 

@@ -54,8 +54,8 @@ class ClientState:
         """Time spent at the gate."""
         self.served_at = 0
         self.held_up = 0
-        self.whole: list[tuple[int, int]] = []
-        """Its whole steps, from the first launch to the end of the wait after it: the time of each, and that alone."""
+        self.whole: list[tuple[int, int, int]] = []
+        """Its whole steps: the first launch, the end of the wait after it, and which of its requests it is."""
         self.fill = 0
         """How long the kernel that its thread waits with is expected to take; valid only while it waits."""
         self.kernel = FIRST
@@ -137,7 +137,7 @@ class KernelsState:
             client = self.clients[event.client]
             self.changes += 1
             client.epoch += 1
-            client.whole.append((now - client.began, client.expected.took[event.request]))
+            client.whole.append((client.began, now, event.request))
             client.next = now + client.step.think
             following = client.client.launch(client.launched).kernel
             client.slack = client.expected.step(0, client.kernel, following).slack  # of the request to come

@@ -44,14 +44,14 @@ class Running:
 
     __slots__ = (
         *("client", "launch", "kernel", "duration", "width", "tail", "waves", "wave", "graph", "stays"),
-        *("fine", "spread", "left", "speed", "room"),
+        *("late", "spread", "left", "speed", "room"),
         *("held", "since", "ready", "started", "rank", "ends", "armed", "retires", "by", "queued", "origin", "parts"),
     )
 
     def __init__(self, client: int, launch: int, kernel: int, duration: int, shape: Shape, rank: int) -> None:
         self.client, self.launch, self.kernel = client, launch, kernel
         self.duration = duration
-        self.width, self.tail, self.waves, self.graph, self.stays, self.fine, self.spread = shape
+        self.width, self.tail, self.waves, self.graph, self.stays, self.spread = shape
         self.left = duration * MILLION
         self.wave = max(1, self.left // self.waves)
         self.speed = 0
@@ -60,6 +60,8 @@ class Running:
         self.since = 0
         self.ready = 0
         self.started = -1
+        self.late = False
+        """Between two kernels of a graph: whoever waits for slots comes first, whatever its priority."""
         self.room = MILLION
         """Speed factor where it started on fewer SMs than its blocks use alone."""
         self.rank = rank
@@ -79,7 +81,7 @@ class Running:
         """Keep ``width`` of it, and return the rest as a separate part that has yet to start."""
         late, tail = self.width - width, self.tail * width // self.width
         spread = self.spread * width // self.width
-        shape = Shape(late, max(1, self.tail - tail), self.waves, False, self.stays, self.fine, self.spread - spread)
+        shape = Shape(late, max(1, self.tail - tail), self.waves, False, self.stays, self.spread - spread)
         rest = Running(self.client, self.launch, self.kernel, self.duration, shape, self.rank)
         self.width, self.tail, self.spread = width, max(1, tail), spread
         rest.origin, rest.queued = self.origin, False
@@ -204,13 +206,12 @@ class Shared(Streams):
 
     def _retire(self, one: Running) -> None:
         """End a wave: its slots go to kernels that are served before it, and those that its last wave lacks to any."""
-        top = one.rank + one.graph if not one.stays else -1
-        fine = 0 if one.graph else one.fine
-        wanted = sum(other.width - other.held for other in self.running if other.rank < top and other.fine >= fine)
+        wanted = sum(other.width - other.held for other in self.running if _fits(other, one)) if not one.stays else 0
         one.held -= min(one.held, wanted)
         one.retires = -1
         if one.graph and wanted:
             one.ready = one.since  # it queues behind kernels that became ready meanwhile
+            one.late = True
             self.running.sort(key=_precedence)
 
     def _settle(self, now: int) -> None:
@@ -235,6 +236,9 @@ class Shared(Streams):
                     self._crowd(one)
                     if one.origin is one:
                         self._began(now, one)
+        if running[-1].late:  # others had their turn
+            running[-1].late = False
+            running.sort(key=_precedence)
         if parts:
             running += parts
             running.sort(key=_precedence)
@@ -379,12 +383,12 @@ _NOBODY = Running(-1, -1, -1, 0, Shape(1, 1, 1), 0)
 
 def _fits(one: Running, other: Running) -> bool:
     """Return whether a kernel may take the slots of a wave of another one."""
-    return one.rank < other.rank + other.graph and (one.fine >= other.fine or other.graph)
+    return one is not other and (one.rank < other.rank or other.graph)
 
 
 def _held(one: Running) -> int:
     return one.held
 
 
-def _precedence(one: Running) -> tuple[int, int, int]:
-    return one.rank, one.ready, one.client
+def _precedence(one: Running) -> tuple[bool, int, int, int]:
+    return one.late, one.rank, one.ready, one.client

@@ -3,9 +3,7 @@
 from typing import NamedTuple
 
 from headway.kernels.device import MILLION, Device
-from headway.kernels.kernel import GRAPH, KERNEL, Kernel
-
-FINEST = 1 << 30
+from headway.kernels.kernel import GRAPH, Kernel
 
 
 class Shape(NamedTuple):
@@ -18,8 +16,6 @@ class Shape(NamedTuple):
     """A CUDA graph: a wave is one or more of its kernels; between two, others of the same priority may run."""
     stays: bool = False
     """A persistent kernel: a wave is a round of tiles; its blocks stay until no tile is left for them."""
-    fine: int = FINEST
-    """How many of its blocks fit on an SM: the slot of a small block is too small for a larger one."""
     spread: int = MILLION
     """The share of the SMs that hold a block of it."""
 
@@ -28,9 +24,8 @@ def shape_of(device: Device, kernel: Kernel) -> Shape:
     """Return the shape of a kernel."""
     width = device.width_ppm(kernel)
     if device.persistent(kernel) and device.rounds > 1:
-        return Shape(width, max(1, width * device.last_ppm // MILLION), device.rounds, False, True, kernel.per_sm)
+        return Shape(width, max(1, width * device.last_ppm // MILLION), device.rounds, False, True)
     if kernel.kind == GRAPH:
         return Shape(width, width, device.nodes, True)
-    fine = kernel.per_sm if kernel.kind == KERNEL else FINEST
     spread = max(width, min(MILLION, kernel.blocks * MILLION // device.sms))
-    return Shape(width, device.tail_ppm(kernel), device.waves(kernel), False, False, fine, spread)
+    return Shape(width, device.tail_ppm(kernel), device.waves(kernel), False, False, spread)

@@ -24,7 +24,7 @@ from headway.experiment.gpu.setting import (
 from headway.experiment.gpu.sources import Source, source_of
 from headway.formats.kernels import programs as kernel_programs
 from headway.kernels.device import Device
-from headway.kernels.other_machine import on_other_machine
+from headway.kernels.other_machine import Factors, on_other_machine
 from headway.kernels.program import MILLION, Client
 from headway.profiling.kernel_store import KernelStore
 from headway.units import MILLISECOND, SECOND, parse_duration
@@ -33,7 +33,15 @@ SETTLE = 2 * SECOND
 """Time that the dial has before it counts: in most pairs it has settled by then."""
 SLO = 1.05
 """The slow-down aimed at unless another is given."""
-SETTINGS: dict[str, Any] = {"slo": None, "floor": None, "think": "0s", "alone": None, "seconds": 1.0, "seed": 0}
+SETTINGS: dict[str, Any] = {
+    "slo": None,
+    "floor": None,
+    "think": "0s",
+    "alone": None,
+    "first": None,
+    "seconds": 1.0,
+    "seed": 0,
+}
 """Settings of a prediction and their defaults."""
 MODES = {"gate": "headway", "mps": "mps", "mps_priority": "mps-priority", "time_slicing": "time-slicing"}
 """How two programs can share, and the policy that plays each out."""
@@ -46,6 +54,7 @@ OFF_ALONE = (
     "how far off: of the same 32 settings, told what a request took alone, the slow-down was within 15 % in all, the "
     "rate below in 22 (half of all within 10 %)"
 )
+OF_A_FIRST_MEETING = "--first makes it one of programs that have not met before"
 OF_ANOTHER_MACHINE = "--alone makes it one for another machine than that of the traces"
 
 
@@ -63,6 +72,7 @@ def answer(high: str, low: Sequence[str], settings: Mapping[str, Any]) -> Answer
     took = parse_duration(str(alone), what="--alone") if alone is not None else 0
     if alone is not None and took <= 0:
         raise InputError(f"--alone {alone}: a request takes some time; leave it out to take it as recorded")
+    first = parse_duration(str(chosen["first"]), what="--first") if chosen["first"] is not None else 0
     notes: list[str] = []
     with share_bar("predict") as tell:
         result = predict(
@@ -72,6 +82,7 @@ def answer(high: str, low: Sequence[str], settings: Mapping[str, Any]) -> Answer
             floor_ppm=round(asked["floor"] * MILLION) if "floor" in asked else None,
             think=parse_duration(str(chosen["think"]), what="--think"),
             alone=took,
+            first=first,
             seconds=chosen["seconds"],
             seed=chosen["seed"],
             tell=tell,
@@ -96,9 +107,11 @@ def predict(
     floor_ppm: int | None = None,
     think: int = 0,
     alone: int = 0,
+    first: int = 0,
     seconds: float = 1.0,
     seed: int = 0,
     device: Device | None = None,
+    modes: Sequence[str] = (),
     write: Callable[[Sequence[Mapping[str, Any]]], Path | None] | None = None,
     tell: Tell | None = None,
     say: Callable[[str], None] | None = None,
@@ -106,33 +119,35 @@ def predict(
     """Return slow-down and harvest of two programs, for each way to share, from their traces or profiles.
 
     ``alone``: the time of the median request of the program above alone, with that ``think``, on the machine where they
-    will share. CPU times of all programs are scaled to it, and the row is not stored. ``write`` stores the row of a
-    pair; without it the row goes to the store of the traces' GPU and driver, if they name them. ``tell`` is called with
-    the progress, ``say`` with notes, and with why the row was not stored.
+    will share. Times are scaled to it, and the row is not stored. ``first``: headway meets the pair for the first time,
+    begins at the floor, and is played for so long; the last ``seconds`` count. ``modes``: beside the gate only these of
+    the other ways to share; none: all. ``write`` stores the row of a pair; without it the row goes to the store of the
+    traces' GPU and driver, if they name them. ``tell`` is called with the progress, ``say`` with notes, and with why
+    the row was not stored.
     """
     lows = (low,) if isinstance(low, str) else tuple(low)
     said = say or (lambda line: None)
     _check_below(high, lows)
     sources = {name: source_of(name) for name in (prioritised(text, 0)[0] for text in (high, *lows))}
-    first = next(iter(sources.values()))
-    given: dict[str, float] = {"slo": slo_ppm / MILLION}
-    if floor_ppm is not None:
-        given["floor"] = floor_ppm / MILLION
-    setting = Setting((high,), lows, "headway", think, check_seconds(seconds), seed, given, device or _device_of(first))
-    clients, cpu_ppm = clients_of(setting, sources), MILLION
+    source = next(iter(sources.values()))
+    given, gpu = _options(slo_ppm, floor_ppm, first), device or _device_of(source)
+    setting = Setting((high,), lows, "headway", think, check_seconds(seconds), seed, given, gpu)
+    clients, factors = clients_of(setting, sources), Factors()
     if alone:
-        clients, cpu_ppm = on_other_machine(clients, setting.device, alone, said)
+        clients, factors = on_other_machine(clients, setting.device, alone, said)
     clients = on_real_cpus(clients, seed)
     for line in (*(line for source in sources.values() for line in source.notes), *notes(clients, "note: ")):
         said(line)
-    rows = compare(setting, list(MODES.values()), clients, tell, {MODES["gate"]: min(SETTLE, 2 * setting.horizon)})
-    modes = {name: _mode(row) for name, row in zip(MODES, rows, strict=True)}
+    asked = [name for name in MODES if not modes or name in ("gate", *modes)]
+    rows = compare(setting, [MODES[name] for name in asked], clients, tell, {MODES["gate"]: _settle(setting, first)})
+    found = {name: _mode(row) for name, row in zip(asked, rows, strict=True)}
     names = [client["program"] for client in rows[0]["clients"]]
-    pair = _pair(names, [*sources.values()], think, modes["gate"])
-    why = _unfit(clients, modes["gate"], {} if write else sources) if not alone else OF_ANOTHER_MACHINE
+    pair = _pair(names, [*sources.values()], think, found["gate"])
+    unfit = _unfit(clients, found["gate"], {} if write else sources)
+    why = OF_ANOTHER_MACHINE if alone else OF_A_FIRST_MEETING if first else unfit
     stored = None
     if not why:
-        stored = write([pair]) if write else _kept(first, pair, said)
+        stored = write([pair]) if write else _kept(source, pair, said)
     else:
         said(f"not kept among pairs: {why}")
     return {
@@ -140,14 +155,29 @@ def predict(
         "low": names[1:],
         "think_s": think / SECOND,
         "slo": slo_ppm / MILLION,
-        "cpu_factor": cpu_ppm / MILLION,
+        "cpu_factor": factors.cpu_ppm / MILLION,
+        "gpu_factor": factors.gpu_ppm / MILLION,
         "seconds": seconds,
         "seed": seed,
         "busy_share_alone": rows[0]["busy_share_alone"],
-        "modes": modes,
+        "modes": found,
         "pair": pair,
         "stored": str(stored) if stored else None,
     }
+
+
+def _options(slo_ppm: int, floor_ppm: int | None, first: int) -> dict[str, float]:
+    """Return the options of headway."""
+    given = {"slo": slo_ppm / MILLION} | ({} if floor_ppm is None else {"floor": floor_ppm / MILLION})
+    return {**given, "met": False} if first else given
+
+
+def _settle(setting: Setting, first: int) -> int:
+    """Return how long the dial has before it counts: to settle, or what is left of a first meeting."""
+    if not first:
+        return min(SETTLE, 2 * setting.horizon)
+    check_seconds(first / SECOND)
+    return max(0, first - setting.horizon)
 
 
 def _check_below(high: str, lows: Sequence[str]) -> None:

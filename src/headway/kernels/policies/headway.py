@@ -6,7 +6,9 @@ reflex (``kernels/reflex.py``) decides whether a waiting kernel is launched. Bot
 each client above. A kernel that waits is checked again when the shim's polling could find a change.
 """
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterator
+from math import exp, log
 from statistics import median
 
 from headway.errors import ExperimentError
@@ -29,6 +31,7 @@ from headway.kernels.reflex import (
     depth_of,
     settle,
 )
+from headway.kernels.slowdown import Step, Value, deviation
 from headway.kernels.state import ClientState, KernelsState
 
 BEAT_NS = 8_000_000
@@ -36,6 +39,8 @@ BEAT_NS = 8_000_000
 WHILE_NS = 100_000_000
 """The dial is told of steps of so much time together: about what it compares with one hold."""
 LEAST_STEPS = 4
+EVEN, EVEN_OF = 0.01, 5
+"""Steps alone are even where the last whiles spread by less than this, as a logarithm; live it is of ten holds."""
 NEVER = 1 << 62
 NAP_NS = 1_000_000
 BELIEVED_NS = 1_000_000_000
@@ -64,39 +69,47 @@ class _Gate(Account):
 
 
 class _Felt:
-    """The slow-down of one client as the dial is told it: the median over the steps of a while.
+    """The slow-down of one client as the dial is told it: by the steps of a while.
 
     Live, steps in a hold are compared with those around it. Here the time alone of every step is known, and no hold is
-    needed to learn it: the dial settles in seconds, not in minutes.
+    needed to learn it: the dial settles in seconds, not in minutes. As live it is the median, and of a client whose
+    steps alone are even the mean where that is more.
     """
 
-    __slots__ = ("actual", "alone", "first")
+    __slots__ = ("actual", "alone", "first", "took")
 
     def __init__(self) -> None:
         self.actual = self.alone = self.first = 0
+        self.took: deque[float] = deque(maxlen=EVEN_OF)
+        """Median logarithm of the times alone, of the last whiles."""
 
-    def read(self, steps: Sequence[tuple[int, int]]) -> None:
+    def read(self, client: ClientState) -> None:
         """Count the steps since the last time, where there are enough of them."""
-        fresh = steps[self.first :]
+        steps, alone_took = client.whole, client.expected.took
+        fresh = [(ended - began, alone_took[request]) for began, ended, request in steps[self.first :]]
         alone = sum(took for _, took in fresh)
         if alone < WHILE_NS or len(fresh) < LEAST_STEPS:
             return
-        ratio = median(actual / took for actual, took in fresh)
+        each = tuple(log(actual / took) for actual, took in fresh)
+        self.took.append(median(log(took) for _, took in fresh))
+        value = Value(median(each), len(each), self.took[-1], (0.0,), each)
+        even = len(self.took) == EVEN_OF and deviation(self.took) < EVEN
         self.alone += alone
-        self.actual += round(alone * ratio)
+        self.actual += round(alone * exp(value.felt if even else value.excess))
         self.first = len(steps)
 
 
 class Headway(KernelsPolicy):
     """Launches kernels that fit, are absorbed, are paid for or are owed.
 
-    ``slo`` is the target slow-down above, ``floor`` the share of the GPU that clients below keep.
+    ``slo`` is the target slow-down above, ``floor`` the share of the GPU that clients below keep. ``met``: the pair is
+    known, and the dial is told the slow-down of all steps; else it begins at the floor and learns by holds, as live.
     """
 
     name = "headway"
     raised = True
 
-    def __init__(self, slo: float = 1.05, floor: float = 0.01, watch: bool = True) -> None:
+    def __init__(self, slo: float = 1.05, floor: float = 0.01, watch: bool = True, met: bool = True) -> None:
         if not 1 <= slo <= 100:
             raise ExperimentError(f"policy headway: slo={slo} is not a slow-down: it must lie between 1 and 100")
         if not 0 <= floor < 1:
@@ -104,13 +117,14 @@ class Headway(KernelsPolicy):
         self.slo = slo
         self.floor = floor
         self.watch = watch
+        self.met = met
 
     def bind(self, state: KernelsState) -> None:
-        """Make a dial for these options. Programs and pairs are known from the start: nobody begins at the floor."""
+        """Make a dial for these options. Programs are known from the start."""
         self.dial = Dial(
             slo_ppm=round(self.slo * MILLION),
             floor_ppm=round(self.floor * MILLION),
-            begin_ppm=MILLION,
+            begin_ppm=MILLION if self.met else 0,
             holds=Holds() if self.watch else Holds(share_ppm=0),
         )
         self._gates = [_Gate() for _ in state.clients]
@@ -157,8 +171,13 @@ class Headway(KernelsPolicy):
     def _seen(self, client: ClientState) -> Seen:
         """Return what the dial reads of a client: its steps of a while, and what the same ones take alone."""
         felt = self._felt[client.id]
-        felt.read(client.whole)
         filled = self._gates[client.id].told
+        if not self.met:
+            fresh, felt.first = client.whole[felt.first :], len(client.whole)
+            kinds = client.expected.kinds
+            steps = [Step(began, ended, *kinds[request]) for began, ended, request in fresh]
+            return Seen(client.id, client.priority, epochs=client.epoch, filled_ns=filled, steps=steps)
+        felt.read(client)
         return Seen(client.id, client.priority, felt.actual, felt.alone, epochs=client.epoch, filled_ns=filled)
 
     def _look(self, now: int, state: KernelsState, client: ClientState, gate: _Gate) -> Look:
