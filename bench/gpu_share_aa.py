@@ -30,7 +30,8 @@ import numpy as np
 from bench.gpu_share_aa_client import FAILED
 from bench.gpu_share_client import DONE, RING, STATE
 from bench.gpu_share_session import Modes, Session, write
-from headway.kernels.dial import MILLION, Dial, Rules
+from headway.kernels.dial import MILLION, Dial
+from headway.kernels.gate_rules import Rules
 from headway.live.kernels.build import build
 
 COLUMNS = ("due", "begin", "launched", "end", "launches", "waits", "kind")

@@ -25,7 +25,8 @@ from bench.gpu_share_client import DONE
 from bench.gpu_share_measure import progress
 from bench.gpu_share_rows import rows
 from bench.gpu_share_session import BELOW, MS, Modes, Session, write
-from headway.kernels.dial import MILLION, Dial, Rules
+from headway.kernels.dial import MILLION, Dial
+from headway.kernels.gate_rules import Rules
 from headway.kernels.slowdown import Value, estimate
 from headway.live.kernels import slot_contention
 from headway.live.kernels.slot_contention import SlotContention

@@ -19,7 +19,7 @@ from bench.gpu_share_client import DONE
 from bench.gpu_share_dial import DRAIN_NS, Row, begin_all, build_id, quantiles, rate, start_all
 from bench.gpu_share_rows import rows
 from bench.gpu_share_session import BELOW, MS, Session, write
-from headway.kernels.dial import Rules
+from headway.kernels.gate_rules import Rules
 
 BLOCKS, BLOCK_S, REST_S = 2, 0.7, 0.3
 SETTLE_NS = 60 * MS

@@ -21,7 +21,8 @@ import numpy as np
 
 from bench.gpu_share_client import DONE, PROGRAM, READY, RING, STATE, STREAM, THINK
 from bench.mps import Mps
-from headway.kernels.dial import Dial, Rules
+from headway.kernels.dial import Dial
+from headway.kernels.gate_rules import Rules
 from headway.kernels.holds import Seen
 from headway.live.kernels import slot_steps
 from headway.live.kernels.block import LIVE, SharedBlock, Slot

@@ -9,7 +9,8 @@ from math import exp
 from random import Random
 
 from headway.kernels.contention import Contention, Sample, Samples
-from headway.kernels.dial import MILLION, MS, Dial, Rules
+from headway.kernels.dial import MILLION, MS, Dial
+from headway.kernels.gate_rules import Rules
 from headway.kernels.holds import Seen
 from headway.kernels.slowdown import Step
 
@@ -98,6 +99,15 @@ class StubPair:
         """Return the median slow-down in truth of the last while, holds among it."""
         late = sorted(slow for end, slow in self.slow if end > self.now_ns - seconds * 1e9)
         return late[len(late) // 2]
+
+
+@dataclass
+class StubOtherAim(StubPair):
+    """The same pair, whose slow-down goes by what is let through and not by the part of the aim that this is."""
+
+    def excess(self) -> float:
+        """Return by how much the program above is slower now."""
+        return super().excess() * (self.dial.slo_ppm - MILLION) / 50_000
 
 
 TOP = 2

@@ -5,21 +5,11 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from headway.kernels.dial import (
-    DEEPEST_NS,
-    LEAST_PPM,
-    MILLION,
-    MOST_PPM,
-    MS,
-    NEVER_NS,
-    Dial,
-    Rules,
-    _ahead,
-    next_factor,
-)
+from headway.kernels.dial import DEEPEST_NS, LEAST_PPM, MILLION, MOST_PPM, MS, NEVER_NS, Dial, _ahead, next_factor
+from headway.kernels.gate_rules import Rules
 from headway.kernels.holds import Holds, Seen
 from headway.kernels.slowdown import Estimate
-from tests.kernels.stub_pair import HIGH, LOW, TOP, StubMiddle, StubPair
+from tests.kernels.stub_pair import HIGH, LOW, TOP, StubMiddle, StubOtherAim, StubPair
 
 REQUEST_NS = 4 * MS
 
@@ -314,3 +304,28 @@ def test_a_new_program_below_does_not_inherit_the_boldness_of_another() -> None:
     assert rules[LOW + 1].threshold_ns == NEVER_NS
     rules = loop.rules(at + 1, [seen(3208)[0], Seen(LOW, 5, since_ns=at)])
     assert rules[LOW].threshold_ns == NEVER_NS, "another process in the same slot is another program"
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_another_aim_is_come_to_by_what_is_measured_and_not_at_once(seed: int) -> None:
+    pair = StubOtherAim(Dial(), contention=0.06, seed=seed)
+    pair.run(40)
+    assert pair.felt(10) == pytest.approx(1.05, abs=0.02)
+    pair.dial.slo_ppm = 1_200_000
+    pair.run(0.2)
+    assert pair.felt(0.1) < 1.07, "as much goes as before"
+    pair.run(40)
+    assert pair.felt(10) == pytest.approx(1.2, abs=0.04)
+    assert max(slow for end, slow in pair.slow if end > 41e9) < 1.26
+    pair.dial.slo_ppm = 1_020_000
+    pair.run(40)
+    assert pair.felt(10) == pytest.approx(1.02, abs=0.02)
+
+
+def test_what_was_learnt_at_one_aim_is_where_another_begins() -> None:
+    first = StubOtherAim(Dial(), contention=0.06)
+    first.run(40)
+    again = StubOtherAim(Dial(slo_ppm=1_200_000, learnt=dict(first.dial.learnt)), contention=0.06)
+    again.run(0.3)
+    assert again.felt(0.2) < 1.07
+    assert again.dial.boldness_ppm(HIGH) == pytest.approx(first.dial.learnt["high", "low"] / 4, rel=0.01)

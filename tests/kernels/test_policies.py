@@ -11,7 +11,7 @@ from headway.kernels import alone
 from headway.kernels.account import SURPLUS_NS, Account, Terms
 from headway.kernels.actions import Action, LetGo
 from headway.kernels.device import Device
-from headway.kernels.dial import Rules
+from headway.kernels.gate_rules import Rules
 from headway.kernels.policies.headway import Headway
 from headway.kernels.policies.registry import POLICIES, build, describe
 from headway.kernels.program import Client

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from headway.kernels.account import Account, Book, Terms, comes_first, tame
-from headway.kernels.dial import Rules
+from headway.kernels.gate_rules import Rules
 from headway.kernels.policies.headway import Headway, _Gate
 from headway.kernels.program import Client
 from headway.kernels.reflex import LATEST_NS, LONGEST_NS, Look, Reason, Verdict, Waiter, decide

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import log
 
+from headway.kernels.gate_rules import Rules
 from headway.kernels.holds import Holds, Measured, Seen, Watch
 from headway.kernels.slowdown import (
     FEW_HOLDS,
@@ -46,33 +47,10 @@ _TAIL = 3
 """Without an aim for p99, a step may be delayed by so many times what the aim allows on average."""
 _SLACK_PPM = 10_000
 """The upper end may be above the aim by this, or a fifth of what is allowed: so that the value comes near the aim."""
+_USUAL_AIM_PPM = 50_000
+"""What is learnt of a pair is kept as the boldness at this aim: what is let through goes by both."""
 _ALARM = 0.1
 """Two holds in a row this far above the aim, and above what holds before them spread, are enough to act."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """The rules of one client's gate: the fields of the shared block."""
-
-    gate: int = 1
-    hold: int = 0
-    watched: int = 0
-    threshold_ns: int = 4_000
-    latency_ns: int = 6_000
-    depth_ns: int = 120_000
-    idle_depth_ns: int = 8_000_000
-    silence_ns: int = 100_000_000
-    absorb_ppm: int = 500_000
-    overlap_ppm: int = 500_000
-    credit_ppm: int = 10_000
-    credit_cap_ns: int = 2_000_000
-    floor_ppm: int = 0
-    whole: int = 0
-    sample_every: int = 256
-    raised: int = 0
-    scale_ppm: int = MILLION
-    longest_ns: int = 0
-    """A longer kernel is launched only with no client above at work, or owed by the floor; 0: no limit."""
 
 
 @dataclass(slots=True)
@@ -112,7 +90,7 @@ class Dial:
     it only long gaps are worth a switch. ``priorities``: programs below run at MPS's lower priority, so that a fill
     holds the GPU for one wave and not to its end. ``switch_ns``: the measured cost of a switch, the shortest gap that
     is filled. ``begin_ppm``: the boldness of a pair never seen. ``learnt``: the boldness at which pairs of programs
-    kept to the aim last; a pair begins with it.
+    kept to the aim last, at an aim of 1.05; a pair begins with it.
     """
 
     slo_ppm: int = 1_050_000
@@ -127,6 +105,8 @@ class Dial:
     learnt: dict[tuple[str, str], int] = field(default_factory=dict)
     _above: dict[int, _Above] = field(default_factory=dict)
     _now_ns: int = 0
+    _aim_ppm: int = 0
+    """What the aim allowed at the last call."""
     _level: int = 0
     """The priority below which all are held, in a hold."""
 
@@ -138,6 +118,7 @@ class Dial:
             self.holds.phase(now_ns, {}, (), {})
             return {}
         highest = min(client.priority for client in seen)
+        self._follow_aim(now_ns)
         self._meet(now_ns, seen, highest)
         for client in seen:
             if (above := self._above.get(client.index)) is not None:
@@ -218,6 +199,28 @@ class Dial:
             base = replace(base, threshold_ns=max(self.switch_ns, 500_000), latency_ns=20_000, depth_ns=0)
         return replace(base, sample_every=self.sample_every)
 
+    def _follow_aim(self, now_ns: int) -> None:
+        """Let as much through under another aim as under the one before: what more it allows has to be measured."""
+        before, self._aim_ppm = self._aim_ppm, self.slo_ppm - MILLION
+        if before == self._aim_ppm or before <= 0 or self._aim_ppm <= 0:
+            return
+        for above in self._above.values():
+            lowest = above.lowest()
+            above.boldness = {
+                index: min(MOST_PPM, max(LEAST_PPM, boldness * before // self._aim_ppm)) if boldness else 0
+                for index, boldness in above.boldness.items()
+            }
+            if lowest:
+                above.scale += log(above.lowest() * self._aim_ppm / (lowest * before))
+            above.watch.changed(now_ns)
+
+    def _recalled(self, program: str, other: str) -> int:
+        """Return the boldness that a pair begins with: what was learnt of it, at the present aim."""
+        if (learnt := self.learnt.get((program, other))) is None:
+            return self.begin_ppm
+        allowed = max(1, self.slo_ppm - MILLION)
+        return min(MOST_PPM, max(LEAST_PPM, learnt * _USUAL_AIM_PPM // allowed)) if learnt else 0
+
     # --- who meets whom ---------------------------------------------------------------------------------------------
 
     def _meet(self, now_ns: int, seen: Sequence[Seen], highest: int) -> None:
@@ -237,7 +240,7 @@ class Dial:
                 continue
             for index, who in here.items():
                 if above.below.get(index) != who:
-                    above.boldness[index] = self.learnt.get((client.program, who[1]), self.begin_ppm)
+                    above.boldness[index] = self._recalled(client.program, who[1])
                     above.met_ns = now_ns
                     above.watch.pending.clear()
                     above.watch.changed(now_ns)
@@ -274,7 +277,8 @@ class Dial:
         here = sum(each.scale == above.scale for each in above.watch.measured)
         for index, (_, other) in above.below.items():
             if program and other and (factor < 1 or here >= FEW_HOLDS // 2):
-                self.learnt[program, other] = _times(above.boldness[index], min(1.0, factor))
+                boldness = _times(above.boldness[index], min(1.0, factor))
+                self.learnt[program, other] = boldness * (self.slo_ppm - MILLION) // _USUAL_AIM_PPM
 
     def _factor(self, now_ns: int, above: _Above) -> float:
         """Return by how much the boldness changes now."""

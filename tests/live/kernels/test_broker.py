@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headway.errors import ProfileError
-from headway.kernels.dial import Rules
+from headway.kernels.gate_rules import Rules
 from headway.kernels.limits import Outcome
 from headway.kernels.slowdown import MILLION
 from headway.live.kernels import places

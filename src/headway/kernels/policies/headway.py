@@ -14,8 +14,9 @@ from statistics import median
 from headway.errors import ExperimentError
 from headway.kernels.account import Account, Book, Terms, comes_first, tame
 from headway.kernels.actions import Action, LetGo, WakeAt
-from headway.kernels.dial import Dial, Rules
+from headway.kernels.dial import Dial
 from headway.kernels.flight import Flight, mark
+from headway.kernels.gate_rules import Rules
 from headway.kernels.holds import Holds, Seen
 from headway.kernels.policies.parts import KernelsPolicy, in_turn
 from headway.kernels.reflex import (

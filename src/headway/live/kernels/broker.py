@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from headway.errors import HeadwayError
-from headway.kernels.dial import Dial, Rules
+from headway.kernels.dial import Dial
+from headway.kernels.gate_rules import Rules
 from headway.kernels.holds import Seen
 from headway.kernels.slowdown import MILLION
 from headway.live.kernels import places, processes, slot_profiles, slot_steps

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headway.kernels.dial import Dial, Rules
+from headway.kernels.dial import Dial
+from headway.kernels.gate_rules import Rules
 from headway.kernels.share_rows import OF_ALL, Ending, ShareKind
 from headway.live.kernels import slot_profiles
 from headway.live.kernels.block import SharedBlock, Slot
