@@ -2,9 +2,10 @@
 
     python -m bench.gpu_share_dial_table STATE docs/background/results/h200-dial
 
-STATE holds what ``scripts/gpu-share new limits`` wrote; ``predict.jsonl`` in the second folder what was predicted, and
-``build-before.csv`` what MPS gave pairs whose limits were not all measured. Writes ``one-build.csv``, ``limits.csv``
-and ``one-build-dial.csv`` there, and prints the tables of the page. Rates below are parts of the rate alone without a
+STATE holds what ``scripts/gpu-share new limits`` wrote. In the second folder, ``predict-first.jsonl`` is what was
+predicted of the first meeting (``predict-again.jsonl``: of a settled dial, where that is missing), ``build-before.csv``
+what MPS gave pairs whose limits were not all measured. Writes ``one-build.csv``, ``limits.csv`` and
+``one-build-dial.csv`` there, and prints the tables of the page. Rates below are parts of the rate alone without a
 limit on SMs.
 """
 
@@ -99,6 +100,8 @@ def cells(row: Row, mps: Sequence[Row]) -> list[str]:
     found.append(f"{float(row['energy']):.2f}" if row["energy"] else "–")
     here = best(row, mps)
     found.append(f"{words(here['mode'])}: {float(here['p50']):.2f}; {short(here['rate'])}" if here else "none")
+    if not any((each["above"], each["below"]) == (row["above"], row["below"]) for each in mps):
+        found[-1] = "not measured"
     return found
 
 
@@ -152,7 +155,8 @@ def table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> None:
 def main() -> None:
     """Write the files, and print the tables."""
     state, out = Path(sys.argv[1]), Path(sys.argv[2])
-    said = {(row["high"], row["low"]): row for row in rows(out / "predict.jsonl")}
+    files = out / "predict-again.jsonl", out / "predict-first.jsonl"
+    said = {(row["high"], row["low"]): row for file in files for row in rows(file)}
     measured = list(rows(state / "dialled.jsonl"))
     made = [flat(row, said.get((row["high"], row["low"]))) for row in measured]
     before = list(csv.DictReader((out / "build-before.csv").read_text().splitlines()))
@@ -171,10 +175,10 @@ def main() -> None:
     heads += ["predicted", "energy", "MPS at no worse a p50: p50; below"]
     first = [row for row in made if (row["aim"], row["sms"]) == ("1.0500", 100)]
     table(heads, [cells(row, mps) for row in first])
-    for others in (("1.0200", 100), ("1.2000", 100)), (("1.0500", 30), ("1.0500", 10)):
+    for others in (("1.0200", 100), ("1.2000", 100)), (("1.0500", 30), ("1.0500", 100)):
         heads = ["above", "below"]
         for aim, sms in others:
-            name = f"aim {float(aim):g}" if sms == 100 else f"{sms} % of SMs"
+            name = f"aim {float(aim):g}" if aim != "1.0500" else "all SMs" if sms == 100 else f"{sms} % of SMs"
             heads += [f"{name}: at the end; dial (interval, holds)", "below"]
         found = [(row, [_of(made, row, *each) for each in others]) for row in first]
         table(heads, [other_cells(row, every) for row, every in found if all(every)])
