@@ -48,9 +48,9 @@ BLOCK_JOBS = 50
 AT_A_TIME = 100
 MOST_STEPS = 30_000
 """Instants of one continuation."""
-EFFORT_OF_ONE = 2_000_000
+EFFORT_OF_ONE = 1_000_000
 """What one continuation may cost: a job that waits for weeks is told that it does, and no more."""
-EFFORT_IN_ALL = 4_000_000
+EFFORT_IN_ALL = 2_000_000
 """After so much, live jobs added up over all instants, no further continuation is begun, unless it was asked for."""
 EFFORT_AN_INSTANT = 50
 """What an instant costs beside its live jobs, in live jobs."""
