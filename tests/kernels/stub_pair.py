@@ -107,7 +107,10 @@ class StubOtherAim(StubPair):
 
     def excess(self) -> float:
         """Return by how much the program above is slower now."""
-        return super().excess() * (self.dial.slo_ppm - MILLION) / 50_000
+        rules = self.rules.get(LOW)
+        if rules is None or (rules.hold and self.now_ns >= self._filled_ns):
+            return 0.0
+        return self.contention * rules.credit_ppm / 50_000 * MILLION / rules.scale_ppm
 
 
 TOP = 2

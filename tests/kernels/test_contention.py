@@ -81,6 +81,15 @@ def test_what_was_known_before_is_charged_at_once_and_forgotten_where_it_is_no_l
     assert other.charged_ppm.get(HARSH, 0) < 100_000
 
 
+def test_the_charge_of_a_kernel_that_has_become_rare_is_forgotten_where_nothing_confirms_it() -> None:
+    contention = Contention()
+    contention.recall({HARSH: 600_000})
+    for at in range(900):  # half an hour, a hold every two seconds, in which next to nothing of it ran and nobody lost
+        contention.add(Row(at * 2_000_000_000, 0.0, 0.0, {HARSH: 0.0005, MILD: 0.2}))
+        contention.learn()
+    assert contention.charged_ppm.get(HARSH, 0) < 60_000
+
+
 def test_a_few_holds_that_are_far_off_do_not_make_a_charge() -> None:
     made = rows((0.1, 0.1), 60, noise=0.003)
     for at in (5, 25, 45):

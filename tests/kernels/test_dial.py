@@ -150,6 +150,8 @@ def test_held_moments_take_at_most_a_twentieth_of_the_time(step: int, pause: int
     pair = StubPair(Dial(), step_ns=step, pause_ns=pause, drain_ns=drain, noise=noise, contention=0.0)
     pair.run(20)
     assert pair.dial.holds.held_ns <= 0.05 * pair.now_ns
+    while pair.dial.slowdown(HIGH) is None and pair.now_ns < 40_000 * MS:
+        pair.run(1)  # just after the boldness has grown by much there is none
     assert pair.dial.slowdown(HIGH) is not None
 
 
@@ -318,14 +320,39 @@ def test_another_aim_is_come_to_by_what_is_measured_and_not_at_once(seed: int) -
     assert pair.felt(10) == pytest.approx(1.2, abs=0.04)
     assert max(slow for end, slow in pair.slow if end > 41e9) < 1.26
     pair.dial.slo_ppm = 1_020_000
+    pair.run(0.2)
+    assert pair.felt(0.1) < 1.05, "a tighter aim counts at once"
     pair.run(40)
     assert pair.felt(10) == pytest.approx(1.02, abs=0.02)
+
+
+def test_a_detour_over_an_aim_that_allows_nothing_lets_no_more_through() -> None:
+    pair = StubOtherAim(Dial(), contention=0.06)
+    pair.run(40)
+    for slo_ppm in (MILLION, 1_500_000):
+        pair.dial.slo_ppm = slo_ppm
+        pair.run(0.2)
+        assert pair.felt(0.1) < 1.07
 
 
 def test_what_was_learnt_at_one_aim_is_where_another_begins() -> None:
     first = StubOtherAim(Dial(), contention=0.06)
     first.run(40)
-    again = StubOtherAim(Dial(slo_ppm=1_200_000, learnt=dict(first.dial.learnt)), contention=0.06)
+    again = StubOtherAim(_recalling(first.dial, 1_200_000), contention=0.06)
     again.run(0.3)
     assert again.felt(0.2) < 1.07
     assert again.dial.boldness_ppm(HIGH) == pytest.approx(first.dial.learnt["high", "low"] / 4, rel=0.01)
+
+
+def test_what_was_learnt_at_a_looser_aim_is_not_bolder_at_a_tighter_one() -> None:
+    first = StubOtherAim(Dial(slo_ppm=1_200_000), contention=0.06)
+    first.run(40)
+    tighter = _recalling(first.dial, 1_020_000)
+    again = StubOtherAim(tighter, contention=0.06)
+    again.run(0.1)
+    assert tighter.boldness_ppm(HIGH) == first.dial.learnt["high", "low"]
+    assert again.felt(0.1) < 1.05
+
+
+def _recalling(before: Dial, slo_ppm: int) -> Dial:
+    return Dial(slo_ppm=slo_ppm, learnt=dict(before.learnt), learnt_aims=dict(before.learnt_aims))

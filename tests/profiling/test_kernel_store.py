@@ -136,7 +136,7 @@ def test_the_boldness_of_pairs_is_kept_beside_the_profiles(tmp_path: Path) -> No
     assert store.path("boldness").name == "boldness_.json"
     file = store.folder / "boldness.json"
     file.write_text(file.read_text().replace("900000", "-1"))
-    assert store.learnt() == {("api", "fft"): {"boldness_ppm": 0}}, "what cannot be is left out"
+    assert store.learnt() == {("api", "fft"): {"boldness_ppm": 0}, ("api", "train"): {"holds": 7}}, "not what cannot be"
     file.write_text("{")
     with pytest.raises(ProfileError, match="is not JSON"):
         store.learnt()

@@ -224,7 +224,7 @@ def test_a_document_reads_back_equal(tmp_path: Path) -> None:
         ("raise SystemExit(3)", "cannot be loaded (SystemExit: 3)"),
         ("\n\nx = not_a_name", "cannot be loaded (NameError: name 'not_a_name' is not defined), line 3 of "),
         (APP.replace("reading =", "hw.graph('a', nli >> nli)\n#"), "task nli is twice in nli >> nli"),
-        (APP.partition("reading =")[0], "has no graph: write one, reading = hw.graph("),
+        (APP.partition("reading =")[0], "has no graph in a variable: write one, reading = hw.graph("),
         (APP + "\nother = hw.graph('reading', nli)\n", "two graphs are called reading: give one another name"),
         (
             APP + "\nother = hw.graph('other', hw.task(name='nli')(lambda items: items))\n",

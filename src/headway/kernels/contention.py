@@ -45,6 +45,8 @@ _FAR = 3.0
 _LEAST_NOISE = 0.003
 _STEP = 0.2
 """A charge is left as it is while it is right up to this part of it."""
+_KEPT = 0.7
+"""Of a charge so much is believed after two minutes that do not confirm it."""
 _MOST_BESIDE = 100
 
 
@@ -171,7 +173,7 @@ def fit(rows: Sequence[Row], known: Mapping[Kernel, float] | None = None) -> dic
     ``known``: what was known before; others are drawn toward zero.
     """
     known = known or {}
-    kernels = _dominant(rows)
+    kernels = _dominant(rows, known)
     if not kernels:
         return {}
     table = [
@@ -193,14 +195,16 @@ def fit(rows: Sequence[Row], known: Mapping[Kernel, float] | None = None) -> dic
     return {kernel: Found(best[1 + at], errors[1 + at]) for at, kernel in enumerate(kernels)}
 
 
-def _dominant(rows: Sequence[Row]) -> list[Kernel]:
+def _dominant(rows: Sequence[Row], known: Mapping[Kernel, float]) -> list[Kernel]:
+    """Return the kernels with most of the time beside, and those that are charged: what is dear goes less often."""
     total: dict[Kernel, float] = {}
     for row in rows:
         for kernel, share in row.beside.items():
             total[kernel] = total.get(kernel, 0.0) + share
     least = _LEAST_SHARE * (sum(total.values()) + sum(row.others for row in rows))
     most = sorted(total, key=lambda kernel: (-total[kernel], kernel))[:_MOST_KERNELS]
-    return [kernel for kernel in most if total[kernel] > least]
+    seen = [kernel for kernel in known if total.get(kernel, 0.0) > 0]
+    return list(dict.fromkeys([*(kernel for kernel in most if total[kernel] > least), *seen]))
 
 
 def _dot(some: Iterable[float], others: Iterable[float]) -> float:
@@ -277,7 +281,7 @@ class Contention:
             self.rows.popleft()
         if row.at_ns - self._known_ns > KEPT_NS:  # what was learnt from holds that are forgotten now
             self._known_ns = row.at_ns
-            self._known = {kernel: ppm / MILLION for kernel, ppm in self.charged_ppm.items()}
+            self._known = {kernel: _KEPT * ppm / MILLION for kernel, ppm in self.charged_ppm.items()}
 
     def learn(self) -> None:
         """Charge the kernels that surely contend, by all holds that are kept; what changes little is left as it is."""

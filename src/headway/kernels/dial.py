@@ -48,7 +48,7 @@ _TAIL = 3
 _SLACK_PPM = 10_000
 """The upper end may be above the aim by this, or a fifth of what is allowed: so that the value comes near the aim."""
 _USUAL_AIM_PPM = 50_000
-"""What is learnt of a pair is kept as the boldness at this aim: what is let through goes by both."""
+"""What a pair was learnt at, where that is not known."""
 _ALARM = 0.1
 """Two holds in a row this far above the aim, and above what holds before them spread, are enough to act."""
 
@@ -90,7 +90,7 @@ class Dial:
     it only long gaps are worth a switch. ``priorities``: programs below run at MPS's lower priority, so that a fill
     holds the GPU for one wave and not to its end. ``switch_ns``: the measured cost of a switch, the shortest gap that
     is filled. ``begin_ppm``: the boldness of a pair never seen. ``learnt``: the boldness at which pairs of programs
-    kept to the aim last, at an aim of 1.05; a pair begins with it.
+    kept to the aim last, ``learnt_aims`` what that aim allowed; a pair begins with it.
     """
 
     slo_ppm: int = 1_050_000
@@ -103,6 +103,7 @@ class Dial:
     begin_ppm: int = 0
     holds: Holds = field(default_factory=Holds)
     learnt: dict[tuple[str, str], int] = field(default_factory=dict)
+    learnt_aims: dict[tuple[str, str], int] = field(default_factory=dict)
     _above: dict[int, _Above] = field(default_factory=dict)
     _now_ns: int = 0
     _aim_ppm: int = 0
@@ -200,26 +201,24 @@ class Dial:
         return replace(base, sample_every=self.sample_every)
 
     def _follow_aim(self, now_ns: int) -> None:
-        """Let as much through under another aim as under the one before: what more it allows has to be measured."""
-        before, self._aim_ppm = self._aim_ppm, self.slo_ppm - MILLION
-        if before == self._aim_ppm or before <= 0 or self._aim_ppm <= 0:
+        """Let no more through under another aim than under the one before: what more it allows has to be measured."""
+        if (aim := self.slo_ppm - MILLION) <= 0:
+            return
+        before, self._aim_ppm = self._aim_ppm, aim
+        if before in (0, aim):
             return
         for above in self._above.values():
             lowest = above.lowest()
-            above.boldness = {
-                index: min(MOST_PPM, max(LEAST_PPM, boldness * before // self._aim_ppm)) if boldness else 0
-                for index, boldness in above.boldness.items()
-            }
+            above.boldness = {index: _at_aim(boldness, before, aim) for index, boldness in above.boldness.items()}
             if lowest:
-                above.scale += log(above.lowest() * self._aim_ppm / (lowest * before))
+                above.scale += log(above.lowest() * aim / (lowest * before))
             above.watch.changed(now_ns)
 
-    def _recalled(self, program: str, other: str) -> int:
-        """Return the boldness that a pair begins with: what was learnt of it, at the present aim."""
-        if (learnt := self.learnt.get((program, other))) is None:
+    def _recalled(self, pair: tuple[str, str]) -> int:
+        """Return the boldness that a pair begins with: what was learnt of it, or less under a looser aim."""
+        if pair not in self.learnt:
             return self.begin_ppm
-        allowed = max(1, self.slo_ppm - MILLION)
-        return min(MOST_PPM, max(LEAST_PPM, learnt * _USUAL_AIM_PPM // allowed)) if learnt else 0
+        return _at_aim(self.learnt[pair], self.learnt_aims.get(pair, _USUAL_AIM_PPM), self.slo_ppm - MILLION)
 
     # --- who meets whom ---------------------------------------------------------------------------------------------
 
@@ -240,7 +239,7 @@ class Dial:
                 continue
             for index, who in here.items():
                 if above.below.get(index) != who:
-                    above.boldness[index] = self._recalled(client.program, who[1])
+                    above.boldness[index] = self._recalled((client.program, who[1]))
                     above.met_ns = now_ns
                     above.watch.pending.clear()
                     above.watch.changed(now_ns)
@@ -274,11 +273,13 @@ class Dial:
 
     def _learn(self, above: _Above, program: str, factor: float) -> None:
         """Keep for the next start what is known to be right: the present boldness, or what it is reduced to."""
+        if self.slo_ppm <= MILLION:
+            return
         here = sum(each.scale == above.scale for each in above.watch.measured)
         for index, (_, other) in above.below.items():
             if program and other and (factor < 1 or here >= FEW_HOLDS // 2):
-                boldness = _times(above.boldness[index], min(1.0, factor))
-                self.learnt[program, other] = boldness * (self.slo_ppm - MILLION) // _USUAL_AIM_PPM
+                self.learnt[program, other] = _times(above.boldness[index], min(1.0, factor))
+                self.learnt_aims[program, other] = self.slo_ppm - MILLION
 
     def _factor(self, now_ns: int, above: _Above) -> float:
         """Return by how much the boldness changes now."""
@@ -378,6 +379,13 @@ def _times(boldness_ppm: int, factor: float) -> int:
     if boldness_ppm <= LEAST_PPM and factor < 1:
         return 0
     return max(LEAST_PPM, min(MOST_PPM, round(boldness_ppm * factor)))
+
+
+def _at_aim(boldness_ppm: int, before_ppm: int, aim_ppm: int) -> int:
+    """Return the boldness at another aim: what is let through goes by both, so that a looser one needs less of it."""
+    if not boldness_ppm or aim_ppm <= before_ppm:
+        return boldness_ppm
+    return max(LEAST_PPM, boldness_ppm * before_ppm // aim_ppm)
 
 
 def _ahead(base: Rules, boldness_ppm: int) -> int:

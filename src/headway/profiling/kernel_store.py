@@ -96,7 +96,9 @@ class KernelStore:
         for row in rows:
             pair = str(row.pop("program", "")), str(row.pop("below", ""))
             boldness = row.get("boldness_ppm", 0)
-            if isinstance(boldness, int) and 0 <= boldness <= _BOLDEST_PPM:
+            if not isinstance(boldness, int) or not 0 <= boldness <= _BOLDEST_PPM:
+                del row["boldness_ppm"]  # the rest of the row is as good as before
+            if row:
                 found[pair] = row
         return found
 

@@ -78,7 +78,9 @@ def app_of(module: ModuleType, path: Path) -> App:
     where = f"app {path}"
     graphs = tuple(dict.fromkeys(_parts(module, Graph)))
     if not graphs:
-        raise ExperimentError(f'{where}: has no graph: write one, reading = hw.graph("reading", caption >> speak)')
+        raise ExperimentError(
+            f'{where}: has no graph in a variable: write one, reading = hw.graph("reading", caption >> speak)'
+        )
     names = [graph.name for graph in graphs]
     for name in names:
         if names.count(name) > 1:

@@ -102,3 +102,10 @@ def test_a_job_that_was_requeued_in_reality_waited_twice_and_held_gpus_in_vain()
     # It waits 10 s, runs 30 s, waits 30 s, runs 100 s: until 170 s.
     assert (past["wait_mean_s"], past["jct_mean_s"]) == (20, (170 + 50) / 2)
     assert past["gpu_utilisation_while_arriving"] == pytest.approx(130 / 200)
+
+
+def test_gpus_were_held_from_the_real_start_of_a_job_that_was_eligible_later() -> None:
+    jobs = [Job(0, 0, 100 * SECOND, gpus=1), Job(1, 200 * SECOND, 50 * SECOND, gpus=1)]
+    past = recorded_past(jobs, [10 * SECOND, 0], 1, None, (), (), [140 * SECOND, 0])
+    assert past["wait_mean_s"] == 5, "until it was eligible it did not wait"
+    assert past["gpu_utilisation_while_arriving"] == pytest.approx(50 / 200), "from 150 s on, and not from 10 s on"

@@ -279,3 +279,10 @@ def test_it_renders_in_the_colours_of_the_page(browser: Any, evil: tuple[Path, l
     assert [url.partition(":")[0] for url in asked if not url.startswith("blob:")] == ["file"]
     assert complaints == []
     page.close()
+
+
+def test_the_page_of_a_live_run_does_not_say_that_it_is_simulated(runs: list[Shown]) -> None:
+    assert "Everything here is simulated" in build(runs)
+    live = build([dataclasses.replace(runs[0], live=True)])
+    assert "Everything here is simulated" not in live
+    assert "This was served for real" in live

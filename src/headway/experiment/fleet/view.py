@@ -200,7 +200,7 @@ def _shown(run: Shown) -> serving_page.Shown:
         "scenario": scene.experiment.serving.scenario,
     }
     row["overload"] = controller_overload(scene.built.fleet, run.stored.tape, row["gpu_utilisation"])
-    return serving_page.Shown(row, *_parts(run.stored))
+    return serving_page.Shown(row, *_parts(run.stored), live=bool(run.stored.scene.experiment.serving.engine))
 
 
 def _parts(stored: StoredRun) -> tuple[Catalogue, Fleet, Sequence[Request], Tape]:

@@ -73,6 +73,8 @@ def answer(high: str, low: Sequence[str], settings: Mapping[str, Any]) -> Answer
     if alone is not None and took <= 0:
         raise InputError(f"--alone {alone}: a request takes some time; leave it out to take it as recorded")
     first = parse_duration(str(chosen["first"]), what="--first") if chosen["first"] is not None else 0
+    if chosen["first"] is not None and first <= 0:
+        raise InputError(f"--first {chosen['first']}: a first meeting takes some time; leave it out for a known pair")
     notes: list[str] = []
     with share_bar("predict") as tell:
         result = predict(

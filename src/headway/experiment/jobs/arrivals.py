@@ -73,6 +73,8 @@ class Arrivals:
     of that they ran."""
     ran: Mapping[str, int] = field(default_factory=dict)
     """Jobs whose work is a guess, by name, as they have not ended: for how long they had run."""
+    eligible: Mapping[str, int] = field(default_factory=dict)
+    """Jobs, by name, that were eligible later than they arrive here: when."""
 
 
 @lru_cache(maxsize=1)
@@ -98,7 +100,7 @@ def _of_trace(path: str, format: str, columns: str, strict: bool, skip_bad_rows:
     waits = recorded_waits(trace)
     notes = [*trace.notes, *notes]
     dates, carried = trace.calendar, trace.carried
-    told = (waits, trace.reasons, trace.requeued, trace.ran)
+    told = (waits, trace.reasons, trace.requeued, trace.ran, trace.eligible)
     return Arrivals(trace.jobs, tuple(notes), trace.format, dates, carried, *told)
 
 
@@ -214,6 +216,7 @@ def past_of(made: Arrivals, jobs: Sequence[Job], dates: Calendar | None, notes: 
         reasons=[made.reasons.get(job.name, "") for job in jobs] if made.reasons else [],
         requeued=[made.requeued.get(job.name, (0, 0)) for job in jobs] if made.requeued else [],
         ran=[made.ran.get(job.name, NEVER) for job in jobs] if made.ran else [],
+        eligible=[max(0, made.eligible.get(job.name, 0) - job.submit) for job in jobs] if made.eligible else [],
         caveats=list(notes) if made.format == SLURM else [],
         site=site,
     )

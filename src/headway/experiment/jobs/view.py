@@ -362,7 +362,8 @@ def _past(ledger: Ledger, result: RunResult, window: Window | None) -> dict[str,
     if (dates := past.calendar) is not None:
         found |= {"begins": dates.iso(0), "ends": dates.iso(ledger.horizon), "time_zone": dates.about()}
     if past.has_starts:
-        found["recorded"] = recorded_past(scene.jobs, past.waits, scene.cluster.gpus, window, past.ran, past.requeued)
+        told = past.ran, past.requeued, past.eligible
+        found["recorded"] = recorded_past(scene.jobs, past.waits, scene.cluster.gpus, window, *told)
     if past.source == SLURM:
         found |= {"verdict": judgement(ledger, scene, result.policy).record(), "caveats": past.caveats}
     return found

@@ -22,7 +22,7 @@ class Past(Struct, kw_only=True):
     carried: int = 0
     """So many jobs, the first, ran or waited already when the run begins: they are not measured."""
     waits: list[int] = field(default_factory=list)
-    """Nanoseconds from arrival to the first start."""
+    """Nanoseconds from when a job was eligible to its first start."""
     reasons: list[str] = field(default_factory=list)
     """Why a job waited, as the log says."""
     requeued: list[tuple[int, int]] = field(default_factory=list)
@@ -31,6 +31,8 @@ class Past(Struct, kw_only=True):
     ran: list[int] = field(default_factory=list)
     """Of a job that has not ended in reality, how long it had run in this run's time, in nanoseconds: its work is its
     time limit as long as nobody knows better. ``NEVER`` for a job that ended."""
+    eligible: list[int] = field(default_factory=list)
+    """Nanoseconds from the arrival of a job to when it was eligible in reality."""
     site: bool = False
     """Whether it is played under the site's own policy: its waits can then be held against the recorded ones."""
     caveats: list[str] = field(default_factory=list)

@@ -36,7 +36,11 @@ class LearntPairs:
             self._saved = store.learnt(_RECALL_S)
         except (OSError, ValueError, HeadwayError) as problem:
             say(f"what was learnt of pairs cannot be read: {problem}")
-        dial.learnt.update({pair: row["boldness_ppm"] for pair, row in self._saved.items() if "boldness_ppm" in row})
+        for pair, row in self._saved.items():
+            if "boldness_ppm" in row:
+                dial.learnt[pair] = row["boldness_ppm"]
+            if isinstance(aim := row.get("aim_ppm"), int) and aim > 0:
+                dial.learnt_aims[pair] = aim
         self.contention = SlotContention(dial, dict(self._saved))
 
     def turn(self, now_ns: int, clients: Mapping[int, Slot]) -> None:
@@ -60,6 +64,8 @@ class LearntPairs:
         rows: dict[Pair, dict[str, Any]] = {
             pair: {"boldness_ppm": boldness} for pair, boldness in self._dial.learnt.items()
         }
+        for pair, aim in self._dial.learnt_aims.items():
+            rows.setdefault(pair, {})["aim_ppm"] = aim
         for pair, outcome in self.harvests.outcomes.items():
             limit = self._limits.get(pair[1], ALL_PPM)
             rows.setdefault(pair, {}).update({"sms_ppm": limit, **outcome._asdict()})

@@ -49,9 +49,13 @@ class SlotContention:
         self._samples.add(Sample(now_ns, beside, harm, programs))
 
     def turn(self, now_ns: int, clients: Mapping[int, Slot]) -> None:
-        """Take in what holds have told; every two seconds learn from it and write what is charged."""
+        """Take in what holds have told; every two seconds learn from it and write what is charged.
+
+        Only holds of the highest priority count: the counters are of all others, who run beside it.
+        """
+        highest = min((slot.priority for slot in clients.values()), default=0)
         for index, slot in clients.items():
-            if (watch := self._dial.watch(index)) is not None:
+            if slot.priority == highest and (watch := self._dial.watch(index)) is not None:
                 since_ns, count = self._seen.get(index, (0, 0))
                 new = watch.count - count if since_ns == slot.since_ns else watch.count
                 self._seen[index] = slot.since_ns, watch.count

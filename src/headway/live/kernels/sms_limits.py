@@ -64,4 +64,6 @@ def limit(text: str, program: Program, place: Place, store: Store, mps: bool) ->
     except (OSError, HeadwayError):  # the broker says so in its log
         return 0, ""
     choice = choose(outcomes)
+    if choice.is_trial and not running:  # with nobody above there is nothing to learn
+        return 0, ""
     return choice.sms_ppm % ALL_PPM, choice.line(program.shown_name, name or above)

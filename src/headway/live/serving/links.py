@@ -9,7 +9,7 @@ from typing import cast
 
 import msgspec
 
-from headway.errors import NoServerError, RequestError, RequestLostError, ServeError
+from headway.errors import HeadwayError, NoServerError, RequestError, RequestLostError, ServeError
 from headway.live.frames import Frames, framed
 from headway.live.local_socket import short_address
 from headway.live.serving.control import MOST_BYTES, OUTCOMES, Answered, Outcome, Question
@@ -44,9 +44,17 @@ def connected(path: Path) -> socket.socket:
             link.connect(address)
     except OSError as problem:
         link.close()
-        why = "one starts or stops there; try again" if Place(path.parent).runs else problem.strerror
+        why = "one starts or stops there; try again" if _starts(path.parent) else problem.strerror
         raise NoServerError(f"no server answers in {path.parent}: {why}") from None
     return link
+
+
+def _starts(folder: Path) -> bool:
+    """Return whether a server holds a folder; where that cannot be known, it does not."""
+    try:
+        return Place(folder).runs
+    except (OSError, HeadwayError):
+        return False
 
 
 def too_long(timeout_s: float | None) -> RequestError:

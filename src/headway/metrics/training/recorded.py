@@ -29,12 +29,13 @@ def recorded_past(
     window: Window | None,
     unfinished: Sequence[int] = (),
     requeued: Sequence[tuple[int, int]] = (),
+    eligible: Sequence[int] = (),
 ) -> dict[str, Any]:
     """Return the numbers of the past, by the keys that runs have, and means by group; waits below 0 are not known.
 
     ``unfinished``: by job how long it has run where it has not ended, else below 0. Such a job held GPUs so long, and
     counts nowhere else. ``requeued``: by job how long after its first start the last attempt began, and for how much of
-    that it had run.
+    that it had run. ``eligible``: by job how long after its arrival it was eligible, from when on it waited.
     """
     first_wait = np.array(waits, dtype=np.int64)
     ran = np.fromiter((job.ends_after for job in jobs), np.int64, len(jobs))
@@ -50,7 +51,7 @@ def recorded_past(
     ends, waited = spread(jct[known], SECOND), spread(wait[known], SECOND)
     labels = labelled(jobs, {})
     edges = (int(measured[0]), int(measured[-1])) if len(measured) else (0, 0)
-    start = submit + first_wait
+    start = submit + first_wait + (np.array(eligible, dtype=np.int64) if len(eligible) else 0)
     held = [(start + later, ran), (start, lost)]  # of several attempts before the last one: all at once
     return {
         "jobs": int(known.sum()),

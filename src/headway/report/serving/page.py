@@ -87,6 +87,8 @@ class Shown:
     fleet: Fleet
     requests: Sequence[Request]
     tape: Tape
+    live: bool = False
+    """Whether it was served for real."""
 
     @property
     def label(self) -> str:
@@ -178,6 +180,8 @@ class _Page:
             ("seed", f"{row['seed']:g}"),
         )
         lead = "Everything here is simulated: run times are those of the profiles, with their spread."
+        if run.live:
+            lead = "This was served for real: all times are measured. Slow-downs are against the profile."
         if run.skip:
             first = (
                 "The first request of each run is"
