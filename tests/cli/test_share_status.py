@@ -10,7 +10,7 @@ from headway.cli.share_status import table_of
 ROW: dict[str, Any] = {
     "slot": 0, "name": "batch", "priority": 5, "pid": 7, "launches": 3, "waited_ms": 0.0, "waits": 0, "busy_share": 0.5,
     "harvested_ms": 0.0, "delay_ms": 0.0, "slowdown": None, "blamed_kernel": "", "gated": True, "held": False,
-    "open": False, "kernel_rows": 1,
+    "open": False, "sms": 1.0, "kernel_rows": 1,
 }  # fmt: skip
 
 

@@ -123,22 +123,21 @@ def predict(
     ``alone``: the time of the median request of the program above alone, with that ``think``, on the machine where they
     will share. Times are scaled to it, and the row is not stored. ``first``: headway meets the pair for the first time,
     begins at the floor, and is played for so long; the last ``seconds`` count. ``modes``: beside the gate only these of
-    the other ways to share; none: all. ``write`` stores the row of a pair; without it the row goes to the store of the
-    traces' GPU and driver, if they name them. ``tell`` is called with the progress, ``say`` with notes, and with why
-    the row was not stored.
+    the other ways to share; none: all. ``write`` stores the row of a pair; without it the store of the traces' GPU and
+    driver does. ``tell`` is called with the progress, ``say`` with notes, and with why the row was not stored.
     """
-    lows = (low,) if isinstance(low, str) else tuple(low)
-    said = say or (lambda line: None)
+    lows, said = (low,) if isinstance(low, str) else tuple(low), say or (lambda line: None)
     _check_below(high, lows)
     sources = {name: source_of(name) for name in (prioritised(text, 0)[0] for text in (high, *lows))}
-    source = next(iter(sources.values()))
-    given, gpu = _options(slo_ppm, floor_ppm, first), device or _device_of(source)
-    setting = Setting((high,), lows, "headway", think, check_seconds(seconds), seed, given, gpu)
+    source, given = next(iter(sources.values())), _options(slo_ppm, floor_ppm, first)
+    setting = Setting(
+        (high,), lows, "headway", think, check_seconds(seconds), seed, given, device or _device_of(source)
+    )
     clients, factors = clients_of(setting, sources), Factors()
     if alone:
         clients, factors = on_other_machine(clients, setting.device, alone, said)
     clients = on_real_cpus(clients, seed)
-    for line in (*(line for source in sources.values() for line in source.notes), *notes(clients, "note: ")):
+    for line in (*(line for each in sources.values() for line in each.notes), *notes(clients, "note: ")):
         said(line)
     asked = [name for name in MODES if not modes or name in ("gate", *modes)]
     rows = compare(setting, [MODES[name] for name in asked], clients, tell, {MODES["gate"]: _settle(setting, first)})
@@ -147,11 +146,7 @@ def predict(
     pair = _pair(names, [*sources.values()], think, found["gate"])
     unfit = _unfit(clients, found["gate"], {} if write else sources)
     why = OF_ANOTHER_MACHINE if alone else OF_A_FIRST_MEETING if first else unfit
-    stored = None
-    if not why:
-        stored = write([pair]) if write else _kept(source, pair, said)
-    else:
-        said(f"not kept among pairs: {why}")
+    stored = _stored(why, pair, source, write, said)
     return {
         "high": names[0],
         "low": names[1:],
@@ -166,6 +161,20 @@ def predict(
         "pair": pair,
         "stored": str(stored) if stored else None,
     }
+
+
+def _stored(
+    why: str,
+    pair: Mapping[str, Any],
+    source: Source,
+    write: Callable[[Sequence[Mapping[str, Any]]], Path | None] | None,
+    say: Callable[[str], None],
+) -> Path | None:
+    """Store the row of a pair and return where, or say ``why`` it is not stored."""
+    if why:
+        say(f"not kept among pairs: {why}")
+        return None
+    return write([pair]) if write else _kept(source, pair, say)
 
 
 def _options(slo_ppm: int, floor_ppm: int | None, first: int) -> dict[str, float]:
