@@ -292,9 +292,10 @@ def test_what_takes_long_beside_work_that_was_launched_ahead_is_not_learnt(
         broker.until(lambda slot: slot.ledger.samples >= 8, "low")
         slot = next(slot for slot in broker.block.slots if slot.name == b"low")
         row = next(row for row in slot.kernels if row.id)
-        index = broker.neighbour()
-        time.sleep(0.05)
-        row.work_ns, row.varied = 50_000, 0  # what it took before somebody held it up; a busy machine may have varied it
+        index, before = broker.neighbour(), slot.ledger.kernels
+        broker.until(lambda slot: slot.ledger.kernels > before + 5, "low")  # it has seen the neighbour
+        # What it took before somebody held it up; a busy machine may have varied it.
+        row.work_ns, row.varied = 50_000, 0
         before = slot.ledger.kernels
         broker.until(lambda slot: slot.ledger.kernels > before + 100, "low")
         beside, varied, dropped = row.work_ns, row.varied, slot.ledger.dropped
