@@ -202,8 +202,11 @@ class Power(threading.Thread):
 def record(given: argparse.Namespace) -> None:
     """All programs alone, then the pairs, as far as the seconds reach."""
     from bench.gpu_share import CORES, MINE, sms
-    from bench.gpu_share_aa_programs import ABOVE, BELOW, PAIRS
+    from bench.gpu_share_aa_programs import ABOVE, BELOW, NEW_PAIRS, PAIRS
 
+    only = given.only.split(";") if given.only else [*ABOVE, *map("+".join, PAIRS)]
+    programs = [name for name in ABOVE if name in only]
+    pairs = [each for each in (*PAIRS, *NEW_PAIRS) if "+".join(each) in only]
     end = time.monotonic() + given.budget
     os.sched_setaffinity(0, MINE)
     shutil.rmtree(given.state, ignore_errors=True)
@@ -211,12 +214,12 @@ def record(given: argparse.Namespace) -> None:
     with ThreadPoolExecutor(2) as pool:  # each takes a while
         library, count = pool.submit(build, None, given.state), pool.submit(sms)
     with Session(given.state / "work", library.result(), count.result(), client="bench.gpu_share_aa_client") as session:
-        session.start("high", CORES["high"], 0, list(ABOVE))
-        session.start("low", CORES["low"], 5, list(BELOW))
+        session.start("high", CORES["high"], 0, [name for name in ABOVE if name in programs + [a for a, _ in pairs]])
+        session.start("low", CORES["low"], 5, [name for name in BELOW if name in [b for _, b in pairs]] or ["mixed"])
         session.ready()
         Power(given.state / "power.jsonl").start()
         print(f"ready, {end - time.monotonic():.0f} s left", flush=True)
-        measure(session, list(ABOVE), PAIRS, given, end)
+        measure(session, programs, pairs, given, end)
 
 
 def measure(session: Session, above: list[str], pairs: Any, given: argparse.Namespace, end: float) -> None:
@@ -248,6 +251,7 @@ def main() -> None:
     parser.add_argument("--pair-seconds", type=float, default=30.0)
     parser.add_argument("--budget", type=float, default=480.0)
     parser.add_argument("--slo", type=float, default=1.05)
+    parser.add_argument("--only", default="", help="record: these programs and pairs, PROGRAM;HIGH+LOW")
     given = parser.parse_args()
     if given.what == "record":
         record(given)

@@ -53,7 +53,7 @@ int main() {
                      FIELD(contention_ppm) FIELD(blamed_ns) FIELD(kind) FIELD(varied) FIELD(name) FIELD(beside_ns))
   RECORD(Step, FIELD(key) FIELD(gap_ns) FIELD(think_ns) FIELD(slack_ns) FIELD(samples) FIELD(waits)
                    FIELD(work_ns) FIELD(after) FIELD(sure))
-  RECORD(Span, FIELD(begin_ns) FIELD(end_ns) FIELD(launches) FIELD(kind) FIELD(marked) FIELD(number))
+  RECORD(Span, FIELD(begin_ns) FIELD(end_ns) FIELD(cpu_ns) FIELD(launches) FIELD(kind) FIELD(marked) FIELD(number))
   RECORD(Slot, FIELD(owner) FIELD(state) FIELD(priority) FIELD(seeded) FIELD(since_ns) FIELD(start_ticks) FIELD(name)
                    FIELD(program) FIELD(sms_ppm) FIELD(rules) FIELD(pulse) FIELD(book) FIELD(want) FIELD(ledger) FIELD(kernels) FIELD(steps) FIELD(spans))
   RECORD(Header, FIELD(magic) FIELD(version) FIELD(slot_bytes) FIELD(slots) FIELD(sms) FIELD(broker) FIELD(stopping)

@@ -10,7 +10,7 @@
 namespace headway {
 
 constexpr uint64_t kMagic = 0x5941574441454831ull;  // "1HEADWAY"
-constexpr uint32_t kVersion = 3;
+constexpr uint32_t kVersion = 4;
 constexpr uint32_t kSlots = 32;
 constexpr uint32_t kKernels = 1024;
 constexpr uint32_t kSteps = 16384;
@@ -152,6 +152,7 @@ struct alignas(64) Step {
 struct Span {
   I64 begin_ns;
   I64 end_ns;
+  I64 cpu_ns;        // of this the time in which the program did not wait for the GPU
   U32 launches;
   U32 kind;          // by what was launched: steps of one kind are alike
   U32 marked;        // 1: a request that the program marked
@@ -199,6 +200,6 @@ struct Block {
 
 static_assert(sizeof(std::atomic<int64_t>) == 8 && sizeof(std::atomic<uint32_t>) == 4, "plain cells");
 static_assert(sizeof(Rules) == 192, "rules");
-static_assert(sizeof(Pulse) == 64 && sizeof(Book) == 64 && sizeof(Want) == 64 && sizeof(Step) == 64 && sizeof(Kernel) == 192 && sizeof(Span) == 32, "lines");
+static_assert(sizeof(Pulse) == 64 && sizeof(Book) == 64 && sizeof(Want) == 64 && sizeof(Step) == 64 && sizeof(Kernel) == 192 && sizeof(Span) == 40, "lines");
 
 }  // namespace headway

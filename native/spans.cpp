@@ -20,7 +20,7 @@ constexpr uint32_t kRanges = 64;  // NVTX ranges within each other that are told
 
 struct Request {
   uint32_t depth, launches;
-  int64_t begin_ns;
+  int64_t begin_ns, waited_ns;
   uint64_t kind;
   uint32_t ranges;
   uint64_t ours;  // of the ranges within each other: a bit for each that is a request
@@ -30,24 +30,27 @@ thread_local Request request __attribute__((tls_model("initial-exec"))) = {};
 void begin_request() {
   if (request.depth++) return;  // requests within a request are part of it
   request.begin_ns = now_ns();
+  request.waited_ns = 0;
   request.launches = 0;
   request.kind = 0;
 }
 
 void end_request() {
   if (!request.depth || --request.depth || !request.launches) return;
+  const int64_t now = now_ns();
   if (Slot* slot = share().slot)  // it has launched: it has joined, if it can
-    record_span(slot, request.begin_ns, now_ns(), request.launches, request.kind, true);
+    record_span(slot, request.begin_ns, now, now - request.begin_ns - request.waited_ns, request.launches, request.kind, true);
 }
 
 }  // namespace
 
-void record_span(Slot* slot, int64_t begin_ns, int64_t end_ns, uint32_t launches, uint64_t kind, bool marked) {
+void record_span(Slot* slot, int64_t begin_ns, int64_t end_ns, int64_t cpu_ns, uint32_t launches, uint64_t kind, bool marked) {
   const uint64_t at = slot->ledger.spans.fetch_add(1, relaxed);
   Span& span = slot->spans[at % kSpans];
   span.number.store(0, std::memory_order_release);
   span.begin_ns.store(begin_ns, relaxed);
   span.end_ns.store(end_ns, relaxed);
+  span.cpu_ns.store(cpu_ns, relaxed);
   span.launches.store(launches, relaxed);
   span.kind.store(static_cast<uint32_t>(kind ^ kind >> 32), relaxed);
   span.marked.store(marked, relaxed);
@@ -59,6 +62,10 @@ void launch_in_request(uint64_t kernel) {
   if (!request.depth) return;
   request.launches += 1;
   request.kind = mix(request.kind, kernel);
+}
+
+void wait_in_request(int64_t began_ns, int64_t now_ns) {
+  if (request.depth) request.waited_ns += now_ns - (began_ns > request.begin_ns ? began_ns : request.begin_ns);
 }
 
 }  // namespace headway

@@ -360,9 +360,10 @@ void observe_waited(Slot* slot, int64_t began, int64_t now, Over over) {
   Ledger& ledger = slot->ledger;
   ledger.syncs.store(load(ledger.syncs) + 1, relaxed);
   int64_t think = 0, slack = -1;
+  wait_in_request(began, now);
   if (Trail* t = begun(slot)) {  // else others have launched what this thread has waited for
     Step* step = t->step ? t->step : t->pair;
-    if (t->waiting) record_span(slot, t->begin_ns, now, t->launches, t->kind, false);
+    if (t->waiting) record_span(slot, t->begin_ns, now, began - t->begin_ns, t->launches, t->kind, false);
     if (t->counted) waiting_now(t->born, -1);
     t->counted = t->waiting = false;
     t->waited = t->launch_ns != 0;

@@ -113,6 +113,55 @@ class StubOtherAim(StubPair):
         return self.contention * rules.credit_ppm / 50_000 * MILLION / rules.scale_ppm
 
 
+@dataclass
+class StubMachine(StubPair):
+    """The same pair on a machine as they are: its processor is slow by turns, and the GPU's clock follows the load late.
+
+    ``cpu``: time of the processor in a step, in parts of that of the GPU, while the processor is fast. A step takes
+    what the longer of both takes. ``slower``: by what factor the processor is slower in every other second or so.
+    ``beside``: and by what part beside the other program. ``lag_ns``: how long the clock takes to follow, to which
+    two thirds of the slow-down are due.
+    """
+
+    cpu: float = 0.9
+    slower: float = 1.6
+    beside: float = 0.0
+    lag_ns: int = 0
+    _fast: bool = True
+    _turn_ns: int = 0
+    _lagging: float = 0.0
+    _lagged_ns: int = 0
+
+    def _until(self, end_ns: int) -> list[Step]:
+        steps = []
+        while True:
+            if self._end_ns < 0:
+                begin_ns = self._free_ns
+                if begin_ns >= self._turn_ns:
+                    self._fast = not self._fast
+                    self._turn_ns = begin_ns + round(self.random.uniform(0.3, 2.0) * 1e9)
+                excess = self.excess()
+                passed = begin_ns - self._lagged_ns
+                late = exp(-passed / self.lag_ns) if self.lag_ns else 0.0
+                self._lagging, self._lagged_ns = excess + (self._lagging - excess) * late, begin_ns
+                cpu = self.step_ns * self.cpu * (1.0 if self._fast else self.slower)
+                cpu *= exp(self.random.gauss(0, 0.03))
+                noise = exp(self.random.gauss(0, self.noise))
+                alone = max(self.step_ns * noise, cpu)
+                cpu *= 1 + self.beside * bool(excess)
+                took = max(self.step_ns * noise * (1 + (excess + 2 * self._lagging) / 3), cpu)
+                self._truth, self._cpu_ns = max(self.step_ns * noise * (1 + excess), cpu) / alone, round(cpu)
+                self._begun_ns, self._end_ns = begin_ns, begin_ns + round(took)
+            if self._end_ns > end_ns:
+                return steps
+            steps.append(
+                Step(self._begun_ns, self._end_ns, 80, 0, cpu_ns=min(self._cpu_ns, self._end_ns - self._begun_ns))
+            )
+            self.slow.append((self._end_ns, self._truth))
+            self._count += 1
+            self._free_ns, self._end_ns = self._end_ns + 1, -1
+
+
 TOP = 2
 
 

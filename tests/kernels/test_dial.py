@@ -9,7 +9,7 @@ from headway.kernels.dial import DEEPEST_NS, LEAST_PPM, MILLION, MOST_PPM, MS, N
 from headway.kernels.gate_rules import Rules
 from headway.kernels.holds import Holds, Seen
 from headway.kernels.slowdown import Estimate
-from tests.kernels.stub_pair import HIGH, LOW, TOP, StubMiddle, StubOtherAim, StubPair
+from tests.kernels.stub_pair import HIGH, LOW, TOP, StubMachine, StubMiddle, StubOtherAim, StubPair
 
 REQUEST_NS = 4 * MS
 
@@ -235,6 +235,39 @@ def test_it_settles_at_the_aim_by_contention_that_no_wait_shows(
     said = loop.slowdown(HIGH)
     assert said is not None
     assert abs(said.value_ppm / MILLION - felt) < 0.03
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_processor_that_is_slow_by_turns_is_not_taken_for_a_slow_down(seed: int) -> None:
+    pair = StubMachine(Dial(), cpu=0.6 + 0.1 * seed, contention=0.0, noise=0.003, seed=seed)
+    pair.run(15)
+    said = pair.dial.slowdown(HIGH)
+    assert said is not None
+    assert abs(said.value_ppm - MILLION) < 6_000
+    assert said.high_ppm - said.low_ppm < 20_000, "steps at one pace agree, however the pace changes"
+    assert pair.dial.boldness_ppm(HIGH) == MOST_PPM, "and nothing keeps those below from the idle time"
+
+
+def test_what_those_below_do_to_the_processor_is_part_of_the_slow_down() -> None:
+    pair = StubMachine(Dial(slo_ppm=1_200_000), cpu=1.1, contention=0.0, least=0.001, beside=0.06, noise=0.003)
+    pair.run(60)
+    said = pair.dial.slowdown(HIGH)
+    assert said is not None
+    assert abs(said.value_ppm / MILLION - pair.felt(60)) < 0.02
+    assert pair.felt(60) > 1.05
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_clock_that_follows_the_load_late_is_waited_for(seed: int) -> None:
+    pair = StubMachine(
+        *(Dial(), 3 * (1 + seed) * MS), cpu=0.4, contention=0.1 + 0.03 * seed, noise=0.004, lag_ns=90 * MS, seed=seed
+    )
+    pair.run(60)
+    said = pair.dial.slowdown(HIGH)
+    assert said is not None
+    assert abs(pair.felt(20) - 1.05) < 0.015
+    assert abs(said.value_ppm / MILLION - pair.felt(20)) < 0.015
+    assert pair.dial.holds.held_ns <= 0.05 * pair.now_ns
 
 
 def test_a_program_in_the_middle_is_watched_and_the_lowest_obeys_the_most_careful_pair() -> None:

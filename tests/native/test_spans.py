@@ -88,4 +88,4 @@ def test_what_the_ring_has_lost_or_is_not_plausible_is_left_out() -> None:
     assert len(slot_steps.read(slot, 0)[0]) == SPANS - 3
     slot.ledger.spans = 3  # another process in the same slot
     assert slot_steps.read(slot, SPANS + 100) == ([], 3)
-    assert ctypes.sizeof(slot.spans) == 32 * SPANS
+    assert ctypes.sizeof(slot.spans) == 40 * SPANS

@@ -295,7 +295,9 @@ class Dial:
             return 3.0 if not above.lowest() and told[-1].value.excess * MILLION < aim else 1.0
         # The reflex reckons with a part of the aim that is its boldness: so much is usual, and twice that possible.
         reckoned = aim * max(LEAST_PPM, above.lowest()) / MILLION**2
-        return next_factor(with_prior(found, reckoned / 2, 2 * reckoned), aim)
+        factor = next_factor(with_prior(found, reckoned / 2, 2 * reckoned), aim)
+        # However little was expected: by no more than what was measured allows.
+        return max(1.0, min(factor, aim / max(found.value_ppm - MILLION, 1))) if factor > 1 else factor
 
     def _rules_of(self, client: Seen, seen: Sequence[Seen], phase: int, base: Rules) -> Rules:
         above = [other for other in seen if other.priority < client.priority]

@@ -4,13 +4,16 @@ A hold begins at a drawn time, while a program above is at work. It counts from 
 flight, and ends after a few whole steps above. Then nobody is held for about twenty times as long.
 
 Where a program is even from hold to hold (the GPU is its bound, not the CPU) and its slow-down is near the aim, holds
-are longer, and steps near their edges are left out: there the GPU's clock is still that of before.
+are longer, and steps near their edges are left out: there the GPU's clock is still that of before. On a GPU at its
+power limit the clock follows for a tenth of a second and more: one such hold in a few is deep, and its late steps tell
+by how much the early ones, and so those of the other holds, were still too slow.
 """
 
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from math import exp, log
+from math import exp, log, sqrt
+from statistics import median
 
 from headway.kernels.slowdown import (
     LEAST_HOLDS,
@@ -36,6 +39,10 @@ _SHOWN_HOLDS = 10
 _WORKED_NS = 250 * MS
 _FAR = 1.5
 """Holds at a boldness further off than this (a logarithm) tell nothing of the present one."""
+_DEEP_EVERY = 4
+_MATTERS = 0.005
+_PROCESSOR = 0.02
+"""By about so much programs below slow the processor of the one above: what is known before it is measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +91,8 @@ class Watch:
     known_epochs: int = 0
     changed_ns: int = 0
     """When the rules of those below last changed."""
+    even: bool = False
+    """Whether holds agree."""
 
     def read(self, now_ns: int, seen: Seen, scale: float) -> None:
         """Take in what a client has done since the last call."""
@@ -113,16 +122,37 @@ class Watch:
     def _add(self, now_ns: int, scale: float, value: Value, hold: Hold | None = None) -> None:
         self.measured.append(Measured(now_ns, scale, value, hold))
         self.count += 1
+        self.even = self._is_even()
+
+    def _is_even(self) -> bool:
+        """Return whether holds agree: on how long steps take alone, or at a known pace on how much longer beside.
+
+        In deep ones the GPU's clock is another one. And what is even does not cease to be by a hold or two.
+        """
+        late = [each.value for each in self.measured if each.value.settling is None][-_SHOWN_HOLDS:]
+        if len(late) < _EVEN_HOLDS:
+            return False
+        spread = deviation([value.took for value in late])
+        if self.paced:
+            spread = min(spread, deviation([value.excess for value in late]))
+        return spread < _EVEN * (3 if self.even else 1)
 
     def at_work(self, now_ns: int) -> bool:
         """Return whether it has ended a step lately."""
         return now_ns - self.worked_ns < _WORKED_NS
 
     @property
-    def even(self) -> bool:
-        """Return whether its steps alone take the same time from hold to hold."""
-        took = [measured.value.took for measured in list(self.measured)[-_SHOWN_HOLDS:]]
-        return len(took) >= _EVEN_HOLDS and deviation(took) < _EVEN
+    def paced(self) -> bool:
+        """Return whether the pace of its processor is known."""
+        return bool(self.steps) and self.steps[-1].cpu_ns > 0
+
+    @property
+    def shallow(self) -> bool:
+        """Return whether its last holds were too short to tell how the GPU's clock follows; seldom if it need not."""
+        told = [each.value.settling for each in self.measured]
+        known = [each for each in told if each is not None]
+        few = _DEEP_EVERY * (4 if len(known) > 1 and max(known) < _MATTERS else 1)
+        return all(each is None for each in told[1 - few :])
 
     @property
     def step_ns(self) -> int:
@@ -153,8 +183,10 @@ class Watch:
         mean of its steps where that is more than the median, so that it is not delayed often, and by much.
         """
         kept = [each for each in self.measured if each.at_ns > since_ns]
+        processor = _by_processor(kept)
         if felt and self.even:
-            kept = [replace(each, value=each.value._replace(excess=each.value.felt)) for each in kept]
+            kept = [_with(each, each.value.felt) for each in kept]
+        kept = [_with(each, each.value.excess + processor) for each in _settled(kept)]
         values, weights = [], []
         for each in kept:
             grown = scale - each.scale
@@ -166,6 +198,39 @@ class Watch:
         middle = quantile([value.excess for value in values], weights, 0.5)
         missed = [each.value.excess - middle * exp(min(_FAR, each.scale - scale)) for each in kept]
         return estimate(values, weights, missed)
+
+
+def _with(measured: Measured, excess: float) -> Measured:
+    return replace(measured, value=measured.value._replace(excess=excess))
+
+
+def _settled(kept: Sequence[Measured]) -> Sequence[Measured]:
+    """Return what holds would have told if each had lasted until the GPU's clock had followed.
+
+    Deep holds know by how much others are off, at their own boldness.
+    """
+    deep = [(each.scale, each.value.settling) for each in kept if each.value.settling is not None]
+    if not deep:
+        return kept
+    found = []
+    for each in kept:
+        missed = median(off * exp(max(-_FAR, min(_FAR, each.scale - scale))) for scale, off in deep)
+        missed = 0.0 if each.value.settling is not None else max(0.0, missed)
+        found.append(_with(each, each.value.excess + missed))
+    return found
+
+
+def _by_processor(kept: Sequence[Measured]) -> float:
+    """Return by how much steps are longer because their processor is slower beside those below.
+
+    Steps are compared at one pace of the processor, which changes by itself, and by far more; the median over all holds
+    is what is due to those below. Of few holds little is believed.
+    """
+    parts = [each.value.plain - each.value.excess for each in kept if each.value.plain is not None]
+    if len(parts) < LEAST_HOLDS:
+        return 0.0
+    noise = deviation(parts) / sqrt(len(parts))
+    return median(parts) * _PROCESSOR**2 / (_PROCESSOR**2 + noise**2)
 
 
 @dataclass(slots=True)
@@ -184,6 +249,8 @@ class Holds:
     """Nor shorter than this: of short steps a few more."""
     even_ns: int = 60 * MS
     edge_ns: int = 40 * MS
+    deep_ns: int = 120 * MS
+    """After the edge: from then on a deep hold is measured. The GPU's clock has followed."""
     begin_ns: int = -1
     quiet_ns: int = -1
     next_ns: int = -1
@@ -191,6 +258,8 @@ class Holds:
     """All time in which somebody was held."""
     _epochs: dict[int, int] = field(default_factory=dict)
     _long: bool = False
+    _late_ns: int = 0
+    """In a deep hold: when it begins to be measured."""
     _draw: int = 1
 
     @property
@@ -232,20 +301,28 @@ class Holds:
                 return 1
             self._long = precise() and all(watch.even for watch in watches.values())
             self.quiet_ns = now_ns + (self.edge_ns if self._long else 0)
+            deep = self._long and all(watch.shallow for watch in watches.values())
+            self._late_ns = self.quiet_ns + self.deep_ns if deep else 0
             self._epochs = {index: watch.epochs for index, watch in watches.items()}
         if self._goes_on(now_ns, working or watches):
             return 2
         for index, watch in watches.items():
-            edge = 2 * self.edge_ns if self._long else 0
-            hold = Hold(self.begin_ns, self.quiet_ns, now_ns, edge, watch.even, watch.changed_ns)
+            edge = 0 if not self._long else 2 * self.edge_ns if not self._late_ns else self.edge_ns + self.deep_ns
+            hold = Hold(
+                *(self.begin_ns, self.quiet_ns, now_ns, edge),
+                far=watch.even or watch.paced,
+                since_ns=watch.changed_ns,
+                late_ns=self._late_ns,
+            )
             watch.pending.append((hold, scales.get(index, 0.0)))
         return self._end(now_ns)
 
     def _goes_on(self, now_ns: int, watches: dict[int, Watch]) -> bool:
-        since = now_ns - self.quiet_ns
+        first_ns = max(self.quiet_ns, self._late_ns)
+        since = now_ns - first_ns
         if since >= self.most_ns:
             return False
-        done = min(watch.done(self.quiet_ns, self._epochs.get(index, 0)) for index, watch in watches.items())
+        done = min(watch.done(first_ns, self._epochs.get(index, 0)) for index, watch in watches.items())
         if since < (self.even_ns if self._long else self.short_ns):
             return True
         return done < (self.steps if since < self.long_ns else self.least)

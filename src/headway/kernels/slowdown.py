@@ -6,6 +6,7 @@ slow-down that is worth controlling, so that only steps near a hold are compared
 of the same kernels, or at least of as many launches. The median of many holds is the slow-down.
 """
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from math import exp, log, sqrt
@@ -16,8 +17,14 @@ MILLION = 1_000_000
 MS = 1_000_000
 REACH_NS = 100 * MS
 """Steps that begin so close to a hold are compared with those in it, or as close as the hold is long."""
-EVEN_REACH_NS = 400 * MS
-"""The same of programs whose time alone does not change: what happens to them in bursts is then seen as a whole."""
+FAR_REACH_NS = 400 * MS
+"""The same of programs whose time alone does not change, or changes with the known pace of their processor: what
+happens to them in bursts is then seen as a whole."""
+PACE = 0.02
+"""Steps whose processor took longer by this part of a step are not alike, if there are at least ``_LIKE`` that are."""
+_LIKE = 9
+_FAR_PACE = 0.1
+"""And never those that differ by more."""
 LATEST_NS = 1 << 62
 LEAST_HOLDS = 3
 """There is no value before so many holds."""
@@ -43,6 +50,8 @@ class Step(NamedTuple):
     launches: int
     kind: int = 0
     marked: bool = False
+    cpu_ns: int = 0
+    """Of its time that in which the program did not wait for the GPU: the pace of its processor. 0: not known."""
 
 
 class Hold(NamedTuple):
@@ -53,16 +62,18 @@ class Hold(NamedTuple):
     end_ns: int
     settle_ns: int = 0
     """Steps that begin sooner than this after the hold are not compared: what the hold changed has not come back."""
-    even: bool = False
-    """Whether the program's time alone does not change from second to second."""
+    far: bool = False
+    """Whether steps further off are compared, too."""
     since_ns: int = 0
     until_ns: int = LATEST_NS
     """Between these the rules of those below were the same: other steps are not compared."""
+    late_ns: int = 0
+    """From then on the hold has changed all that it will: with steps from then on those soon after it are compared."""
 
     @property
     def reach_ns(self) -> int:
         """Return how close to the hold a step must be to be compared."""
-        return max(EVEN_REACH_NS if self.even else REACH_NS, self.end_ns - self.begin_ns)
+        return max(FAR_REACH_NS if self.far else REACH_NS, self.end_ns - self.begin_ns)
 
     @property
     def known_ns(self) -> int:
@@ -82,6 +93,10 @@ class Value(NamedTuple):
     alone: tuple[float, ...] = ()
     beside: tuple[float, ...] = ()
     """Times of held steps and of some of the others, as logarithms of their ratio to the usual one of their like."""
+    settling: float | None = None
+    """By how much steps were still slower before the hold had changed all that it does; None: it was too short."""
+    plain: float | None = None
+    """The excess by steps at any pace; None: the pace is not known."""
 
     @property
     def felt(self) -> float:
@@ -112,28 +127,88 @@ def value_of(hold: Hold, steps: Iterable[Step]) -> Value | None:
     ]
     if any(step.marked for step in near):
         near = [step for step in near if step.marked]
+    around = [
+        step
+        for step in near
+        if (hold.since_ns <= step.begin_ns and step.end_ns <= hold.begin_ns)
+        or hold.end_ns + hold.settle_ns <= step.begin_ns <= hold.until_ns
+    ]
+    like = _Like(around)
     held = [step for step in near if step.begin_ns >= hold.quiet_ns and step.end_ns <= hold.end_ns]
-    kinds: dict[tuple[int, int], list[float]] = defaultdict(list)
-    sizes: dict[int, list[float]] = defaultdict(list)
-    for step in near:
-        before = hold.since_ns <= step.begin_ns and step.end_ns <= hold.begin_ns
-        if before or hold.end_ns + hold.settle_ns <= step.begin_ns <= hold.until_ns:
-            took = log(step.end_ns - step.begin_ns)
-            kinds[step.launches, step.kind].append(took)
-            sizes[step.launches].append(took)
-    usual = {kind: median(took) for kind, took in kinds.items()}
-    of_size = {size: median(took) for size, took in sizes.items()}
-    alone, times = [], []
-    for step in held:
-        like = usual.get((step.launches, step.kind), of_size.get(step.launches))
-        if like is not None:
-            alone.append(log(step.end_ns - step.begin_ns) - like)
-            times.append(log(step.end_ns - step.begin_ns))
+    told = [(step, usual) for step in held if (usual := like.usual(step)) is not None]
+    alone = [_took(step) - usual for step, usual in told if step.begin_ns >= hold.late_ns]
     if not alone:
         return None
-    beside = [each - usual[kind] for kind, took in kinds.items() if len(took) > 1 for each in took]
-    sampled = tuple(beside[:: 1 + len(beside) // _SAMPLED])
-    return Value(-median(alone), len(alone), median(times), tuple(alone), sampled)
+    early = [_took(step) - usual for step, usual in told if step.begin_ns < (hold.quiet_ns + hold.late_ns) // 2]
+    sampled = around[:: 1 + len(around) // _SAMPLED]
+    beside = [_took(step) - usual for step in sampled if (usual := like.usual(step, 2)) is not None]
+    return Value(
+        -median(alone),
+        len(alone),
+        median(_took(step) for step in held if step.begin_ns >= hold.late_ns),
+        tuple(alone),
+        tuple(beside),
+        median(early) - median(alone) if early and hold.late_ns else None,
+        median(kind.plain - _took(step) for step, _ in told if (kind := like.of(step)))
+        if any(step.cpu_ns for step, _ in told)
+        else None,
+    )
+
+
+class _Like:
+    """Steps around a hold, to be compared with others: of the same kernels, at about the same pace of the processor."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        kinds = defaultdict[tuple[int, ...], list[Step]](list)
+        for step in steps:
+            kinds[step.launches, step.kind].append(step)
+            kinds[step.launches,].append(step)
+        self._kinds = {kind: _Kind.of(mine) for kind, mine in kinds.items()}
+
+    def of(self, step: Step) -> "_Kind | None":
+        """Return steps of the same kernels, or of as many launches; None where there are none."""
+        return self._kinds.get((step.launches, step.kind)) or self._kinds.get((step.launches,))
+
+    def usual(self, step: Step, least: int = 1) -> float | None:
+        """Return the usual time of a step like this one, as a logarithm; None where there are not ``least`` of them."""
+        kind = self.of(step)
+        return kind.usual(step.cpu_ns, least) if kind else None
+
+
+class _Kind(NamedTuple):
+    """Steps of one kind, by the time of the processor in them."""
+
+    cpu_ns: list[int]
+    took: list[float]
+    """The time of each, as a logarithm."""
+    plain: float
+    """The usual one."""
+
+    @classmethod
+    def of(cls, steps: Sequence[Step]) -> "_Kind":
+        """Return these steps, in order."""
+        rows = sorted((step.cpu_ns, _took(step)) for step in steps)
+        return cls([cpu for cpu, _ in rows], [took for _, took in rows], median(took for _, took in rows))
+
+    def usual(self, cpu_ns: int, least: int) -> float | None:
+        """Return the usual time of those whose processor took about as long; None where there are too few of them."""
+        step_ns = exp(self.plain)
+        first, last = self._within(cpu_ns, PACE * step_ns)
+        if last - first < _LIKE:
+            first, last = self._within(cpu_ns, _FAR_PACE * step_ns)
+            while last - first > _LIKE:  # the nearest ones
+                if cpu_ns - self.cpu_ns[first] > self.cpu_ns[last - 1] - cpu_ns:
+                    first += 1
+                else:
+                    last -= 1
+        return median(self.took[first:last]) if last - first >= least else None
+
+    def _within(self, cpu_ns: int, far_ns: float) -> tuple[int, int]:
+        return bisect_left(self.cpu_ns, cpu_ns - far_ns), bisect_right(self.cpu_ns, cpu_ns + far_ns)
+
+
+def _took(step: Step) -> float:
+    return log(step.end_ns - step.begin_ns)
 
 
 def estimate(

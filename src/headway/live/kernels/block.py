@@ -18,7 +18,7 @@ from headway.live.kernels.block_socket import BlockListener, asked, is_sealed, s
 from headway.units import format_size
 
 MAGIC = 0x5941574441454831
-VERSION = 3
+VERSION = 4
 SLOTS = 32
 KERNELS = 1024
 STEPS = 16384
@@ -165,6 +165,7 @@ class Span(ctypes.Structure):
     _fields_ = (
         ("begin_ns", c_int64),
         ("end_ns", c_int64),
+        ("cpu_ns", c_int64),
         ("launches", c_uint32),
         ("kind", c_uint32),
         ("marked", c_uint32),
@@ -195,7 +196,7 @@ class Slot(ctypes.Structure):
         ("kernels", Kernel * KERNELS),
         ("steps", Step * STEPS),
         ("spans", Span * SPANS),
-        ("tail", c_char * (4096 - (896 + KERNELS * 192 + STEPS * 64 + SPANS * 32) % 4096)),
+        ("tail", c_char * (4096 - (896 + KERNELS * 192 + STEPS * 64 + SPANS * 40) % 4096)),
     )
 
 

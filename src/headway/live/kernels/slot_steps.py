@@ -6,7 +6,7 @@ from struct import Struct
 from headway.kernels.slowdown import Step
 from headway.live.kernels.block import SPANS, Slot, Span
 
-_SPAN = Struct("<qqIIII")
+_SPAN = Struct("<qqqIIII")
 _LONGEST_NS = 100_000_000_000
 """A step that is longer is not believed."""
 
@@ -26,8 +26,8 @@ def read(slot: Slot, last: int) -> tuple[list[Step], int]:
         at = first % SPANS
         rows = min(count - first, SPANS - at)
         raw = ctypes.string_at(base + at * ctypes.sizeof(Span), rows * _SPAN.size)
-        for offset, (begin, end, launches, kind, marked, number) in enumerate(_SPAN.iter_unpack(raw)):
+        for offset, (begin, end, cpu, launches, kind, marked, number) in enumerate(_SPAN.iter_unpack(raw)):
             if number == (first + offset + 1) % 2**32 and 0 < end - begin < _LONGEST_NS:
-                steps.append(Step(begin, end, launches, kind, marked == 1))
+                steps.append(Step(begin, end, launches, kind, marked == 1, max(0, min(cpu, end - begin))))
         first += rows
     return steps, count
