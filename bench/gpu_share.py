@@ -261,6 +261,13 @@ def limited(given: argparse.Namespace, budget_s: float, part: str) -> None:
     gpu_share_limits.pairs(part, programs.NEW_PAIRS + programs.PAIRS, given, budget_s, keep)
 
 
+def by_itself(given: argparse.Namespace, budget_s: float) -> None:
+    """The programs above of the same pairs alone, for long."""
+    from bench import gpu_share_aa_programs as programs, gpu_share_dial
+
+    gpu_share_dial.alone_for_long(given.state, budget_s, programs.NEW_PAIRS, given, keep)
+
+
 def opened(state: Path) -> None:
     """What the gate costs a program that is never held."""
     from bench.gpu_share_open import measure as measure_open
@@ -312,6 +319,7 @@ PARTS: dict[str, Callable[[argparse.Namespace, float], None]] = {
     "new": lambda given, left: dialled(given, left, "NEW_PAIRS"),
     "limits": lambda given, left: limited(given, left, "limits"),
     "sliced": lambda given, left: limited(given, left, "sliced"),
+    "alone": lambda given, left: by_itself(given, left),
     "open": lambda given, left: opened(given.state),
     "kills": lambda given, left: killed(given.state, left),
     "commands": lambda given, left: commanded(given.state, left),
@@ -334,8 +342,9 @@ def main() -> None:
     parser.add_argument("--only", help="HIGH+LOW;HIGH+LOW")
     parser.add_argument("--group", choices=list(GROUPS), help="half of the programs above")
     parser.add_argument("--seconds", type=float, default=4.8, help="a pair and pause, without MPS's blocks")
-    parser.add_argument("--pair-seconds", type=float, default=40.0, help="known, new: a pair under the dial")
+    parser.add_argument("--pair-seconds", type=float, default=40.0, help="known, new: a pair under the dial; alone")
     parser.add_argument("--slo", default="1.05", help="slow-down aimed at; known, new: several, 1.05,1.2,1.02")
+    parser.add_argument("--modes", default="", help="limits: of each pair these alone, HIGH+LOW=mps50,client30;…")
     parser.add_argument("--sms", type=int, default=100, help="known, new: per cent of the SMs for those below")
     given = parser.parse_args()
     given.state.mkdir(parents=True, exist_ok=True)

@@ -20,6 +20,7 @@ NEAR_NS = 500 * MS
 """As far from a hold its steps are compared with others, or three holds where these are longer."""
 CLOSE_NS = 100 * MS
 """The same for those that are close, or one hold."""
+PACE, FAR_PACE, LIKE = 0.02, 0.1, 9
 SURE = 1.96 * 1.2533 * 1.4826
 """Of a median: 95 % lie within so many median deviations over the root of the count, if they were normal."""
 
@@ -199,6 +200,45 @@ def hold_values(steps: Steps, reach: Longs, where: Split) -> tuple[Doubles, int]
             values.append(_median(np.array(found)))
             count += len(found)
     return np.array(values), count
+
+
+def paced_values(steps: Steps, cpu: Longs, reach: Longs, where: Split) -> tuple[Doubles, Doubles, int]:
+    """Return what holds tell by steps whose processor took about as long, what they tell by all, and how many steps.
+
+    ``cpu``: the time of the processor in each step. It changes by far more than what is looked for, and for a second at
+    a time. What those beside do to it is the median of the difference of both, over all holds.
+    """
+    logs, held_at = np.log(steps.took), np.flatnonzero(where.hold >= 0)
+    groups = {int(k): np.flatnonzero(where.beside & (steps.key == k)) for k in np.unique(steps.key[held_at])}
+    begins = {k: steps.begin[at] for k, at in groups.items()}
+    values, plain, count = [], [], 0
+    for number, mine in _by_hold(held_at, where.hold[held_at]):
+        found: list[tuple[float, float]] = []
+        for key in np.unique(steps.key[mine]):
+            a, b = np.searchsorted(begins[int(key)], reach[number])
+            if b > a:
+                near = groups[int(key)][a:b]
+                usual = _median(logs[near])
+                for each in mine[steps.key[mine] == key]:
+                    if (like := at_pace(int(cpu[each]), cpu[near], logs[near], float(np.exp(usual)))) is not None:
+                        found.append((like - logs[each], usual - logs[each]))
+        if found:
+            values.append(_median(np.array([each for each, _ in found])))
+            plain.append(_median(np.array([each for _, each in found])))
+            count += len(found)
+    return np.array(values), np.array(plain), count
+
+
+def at_pace(cpu_ns: int, cpu: Longs, logs: Doubles, step_ns: float) -> float | None:
+    """Return the median of those whose processor took as long, to a fiftieth of a step, or of the nearest nine.
+
+    None where the nearest differ by more than a tenth.
+    """
+    far = np.abs(cpu - cpu_ns)
+    like = far <= step_ns * PACE
+    if like.sum() < LIKE:
+        like = far <= min(step_ns * FAR_PACE, float(np.sort(far)[min(LIKE, len(far)) - 1]))
+    return _median(logs[like]) if like.any() else None
 
 
 def _median(values: Doubles) -> float:

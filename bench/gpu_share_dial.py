@@ -2,9 +2,11 @@
 
     scripts/gpu-share known new [--state FOLDER] [--out FOLDER] [--budget SECONDS] [--slo 1.05,1.2,1.02] [--sms 30]
 
-A pair is played for some tens of seconds. Four fifths of each second are under headway's gate and dial, which has never
-met the pair; for a fifth the programs below are held, and the program above is alone. What it takes then is compared
-with what like steps take under the gate just before and after, by the program's own clock. Energy is the driver's
+A pair is played for some tens of seconds. Four fifths of the time are under headway's gate and dial, which has never
+met the pair; for a fifth the programs below are held, and the program above is alone, in turns of two seconds, or of
+0.6 where the processor is the bound. What it takes then is compared
+with what like steps take under the gate just before and after, by the program's own clock: steps whose processor took
+about as long, because it is slow and fast by turns on a shared machine. Energy is the driver's
 counter. Further aims are told to the same dial, in the same processes; each is a row. ``--sms``: the programs below
 have so much of the SMs. What MPS and time slicing make of the same pairs: bench/gpu_share_limits.py.
 """
@@ -15,12 +17,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isnan
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from bench.gpu_share_aa import Power, begin, steps
-from bench.gpu_share_aa_ratio import Longs, Steps, cycle_windows, hold_values, split
+from bench.gpu_share_aa import Power, alone as by_itself, begin, steps
+from bench.gpu_share_aa_ratio import Doubles, Longs, Steps, cycle_windows, paced_values, split
 from bench.gpu_share_client import DONE
 from bench.gpu_share_measure import progress
 from bench.gpu_share_rows import rows
@@ -31,9 +33,22 @@ from headway.kernels.slowdown import Value, estimate
 from headway.live.kernels import slot_contention
 from headway.live.kernels.slot_contention import SlotContention
 
-GATE_S, ALONE_S = 0.8, 0.2
-DRAIN_NS = 40 * MS
-"""At the beginning of a stretch alone: what was in flight ends, and the GPU's clock follows."""
+
+class Cycle(NamedTuple):
+    """How long a pair is under the gate at a time, and alone; what comes first of that is left out."""
+
+    gate_s: float
+    alone_s: float
+    drain_ns: int
+
+
+BY_GPU = Cycle(1.6, 0.4, 160 * MS)
+"""The GPU's clock takes a tenth of a second and more to follow what the GPU has to do."""
+BY_PROCESSOR = Cycle(0.48, 0.12, 20 * MS)
+"""The processor is fast and slow by turns, of a second or so."""
+LAUNCHING = 0.6
+"""Who launches for more of its time than this is bound by the processor, or nearly."""
+LOOK_S = 0.4
 FIRST_S = 10.0
 LAST_S = 20.0
 LOW_ALONE_S = 2.0
@@ -67,21 +82,43 @@ def said(dial: Dial) -> Row:
     return row
 
 
-def outside(found: Row, alone: Longs, first_ns: int, last_ns: int) -> Row:
-    """The slow-down by the program's own clock between two times: like steps, alone against around."""
+def cycle_of(session: Session) -> Cycle:
+    """How the program above is measured, by what bounds it."""
+    first = int(session.programs["high"].control[DONE])
+    time.sleep(LOOK_S)
+    found = steps(session, "high", first)
+    launching = (found["launched"] - found["begin"]) / np.maximum(1, found["end"] - found["begin"])
+    return BY_PROCESSOR if len(launching) and np.median(launching) > LAUNCHING else BY_GPU
+
+
+def outside(found: Row, alone: Longs, drain_ns: int, first_ns: int, last_ns: int) -> Row:
+    """The slow-down by the program's own clock between two times: like steps, alone against around.
+
+    At one pace of the processor, times what those beside do to that pace. ``plain``: whatever the pace was.
+    """
     mine = alone[(alone[:, 0] >= first_ns) & (alone[:, 1] <= last_ns)]
     every = Steps(found["begin"], found["end"], found["kind"]).cut(first_ns, last_ns)
     if len(mine) < 3 or not len(every.begin):
         return {}
-    values, count = hold_values(every, cycle_windows(mine), split(every, mine, DRAIN_NS))
-    told = estimate([Value(float(value), count // max(1, len(values)), 0.0) for value in values])
-    if told is None:
+    cpu = (found["launched"] - found["begin"])[np.searchsorted(found["begin"], every.begin)]
+    values, plain, count = paced_values(every, cpu, cycle_windows(mine), split(every, mine, drain_ns))
+    at_pace, processor, at_any = (_of_stretches(each, count) for each in (values, plain - values, plain))
+    if at_pace is None or processor is None or at_any is None:
         return {}
     return {
-        "value": told.value_ppm / MILLION,
-        "half": (told.high_ppm - told.value_ppm) / MILLION,
-        "stretches": told.holds,
+        "value": at_pace[0] * processor[0],
+        "half": float(np.hypot(at_pace[1], processor[1])),
+        "stretches": len(values),
+        "plain": at_any[0],
+        "plain_half": at_any[1],
+        "processor": processor[0],
     }
+
+
+def _of_stretches(values: Doubles, count: int) -> tuple[float, float] | None:
+    """The median of what stretches tell, and the half-width of its interval."""
+    told = estimate([Value(float(value), count // max(1, len(values)), 0.0) for value in values])
+    return (told.value_ppm / MILLION, (told.high_ppm - told.value_ppm) / MILLION) if told else None
 
 
 def quantiles(found: Row, spans: Longs, skip_ns: int, of: str = "begin") -> Row:
@@ -154,14 +191,15 @@ def measure(session: Session, high: str, lows: list[str], aims: Aims, dial: Dial
         return []
     made: list[Row] = []
     by_itself = rate(session, below, low_first, low_alone)
+    cycle = cycle_of(session)
     modes = Told(session, "high", below, [], dial, contention=SlotContention(dial, {}))
     for slo, seconds in aims:
         dial.slo_ppm = round(slo * MILLION)
         first, held_ns = int(session.programs["high"].control[DONE]), dial.holds.held_ns
-        gate, alone, used = _play(modes, seconds, energy)
+        gate, alone, used = _play(modes, seconds, energy, cycle)
         found = steps(session, "high", first)
         row: Row = {"high": high, "low": ",".join(lows), "slo": slo, "seconds": seconds, "dial": said(dial)}
-        row |= {"build": build_id(), "told": modes.told, **_figures(found, gate, alone, begun=not made)}
+        row |= {"build": build_id(), "told": modes.told, **_figures(found, gate, alone, cycle, begun=not made)}
         row["low_alone_per_s"], row["low_gate_per_s"] = by_itself, rate(session, below, low_first, late_part(gate))
         row["energy"] = energy_ratio(
             used, low_joules, (_count(found, gate), _count(found, alone)),
@@ -219,14 +257,14 @@ def _span(seconds: float) -> Longs:
     return np.array([[start, time.monotonic_ns()]])
 
 
-def _play(modes: Told, seconds: float, energy: Energy) -> tuple[Longs, Longs, tuple[float, float]]:
+def _play(modes: Told, seconds: float, energy: Energy, cycle: Cycle) -> tuple[Longs, Longs, tuple[float, float]]:
     """Play the pair; return the stretches under the gate, and alone, and the joules of both."""
     gate, alone, joules = [], [], {"gate": 0.0, "alone": 0.0}
     end = time.monotonic() + seconds
     modes.stay("alone", 0.5, 0)
     before = energy.now()
     while time.monotonic() < end:
-        for mode, length, spans in (("gate", GATE_S, gate), ("alone", ALONE_S, alone)):
+        for mode, length, spans in (("gate", cycle.gate_s, gate), ("alone", cycle.alone_s, alone)):
             start = time.monotonic_ns()
             modes.stay(mode, length, 0)
             spans.append((start, time.monotonic_ns()))
@@ -235,18 +273,19 @@ def _play(modes: Told, seconds: float, energy: Energy) -> tuple[Longs, Longs, tu
     return np.array(gate), np.array(alone), (joules["gate"], joules["alone"])
 
 
-def _figures(found: Row, gate: Longs, alone: Longs, *, begun: bool) -> Row:
+def _figures(found: Row, gate: Longs, alone: Longs, cycle: Cycle, *, begun: bool) -> Row:
     """What the program's own clock says: at first meeting (``begun``), at the end, and over all."""
     begin_ns, end_ns = int(gate[0, 0]), int(alone[-1, 1])
-    row: Row = {"alone": quantiles(found, alone, DRAIN_NS), "gate": quantiles(found, gate, 0)}
+    row: Row = {"alone": quantiles(found, alone, cycle.drain_ns), "gate": quantiles(found, gate, 0)}
     if (found["due"] < found["begin"]).any():
-        row["alone_from_arrival"] = quantiles(found, alone, DRAIN_NS, "due")
+        row["alone_from_arrival"] = quantiles(found, alone, cycle.drain_ns, "due")
         row["gate_from_arrival"] = quantiles(found, gate, 0, "due")
     late = late_part(gate)
     row["late"] = quantiles(found, late, 0)
-    row["first"] = outside(found, alone, begin_ns, begin_ns + int(FIRST_S * 1e9 / GATE_S)) if begun else {}
-    row["last"] = outside(found, alone, int(late[0, 0]), end_ns)
-    row["all"] = outside(found, alone, begin_ns, end_ns)
+    first_ns = begin_ns + int(FIRST_S * 1e9 * (1 + cycle.alone_s / cycle.gate_s))
+    row["first"] = outside(found, alone, cycle.drain_ns, begin_ns, first_ns) if begun else {}
+    row["last"] = outside(found, alone, cycle.drain_ns, int(late[0, 0]), end_ns)
+    row["all"] = outside(found, alone, cycle.drain_ns, begin_ns, end_ns)
     return row
 
 
@@ -298,6 +337,33 @@ def pairs(state: Path, budget_s: float, every: Sequence[tuple[str, str]], given:
             for row in measure(session, high, low.split(","), aims, Dial()):
                 keep(file, {**row, "sms": given.sms}, line(row))
             print(f"{end - time.monotonic():.0f} s left", flush=True)
+
+
+def alone_for_long(state: Path, budget_s: float, every: Sequence[tuple[str, str]], given: Any, keep: Any) -> None:
+    """Every program above that is not there yet, alone with the hooks for ``--pair-seconds``, within the budget."""
+    from bench.gpu_share import CORES, library, sms
+
+    file, end = state / "alone.jsonl", time.monotonic() + budget_s
+    done = {row["program"] for row in rows(file)}
+    todo = [name for name in dict.fromkeys(high for high, _ in every) if name not in done]
+    todo = [name for name in todo if not given.only or name in given.only.split(";")]
+    with Session(state / "alone", library(state), sms(), client="bench.gpu_share_aa_client") as session:
+        session.start("high", CORES["high"], 0, todo)
+        session.ready()
+        Power(state / "power.jsonl").start()
+        for program in todo:
+            if time.monotonic() + given.pair_seconds + 5 > end:
+                print("the budget is spent; again to go on", flush=True)
+                return
+            if (found := by_itself(session, program, given.pair_seconds)) is None:
+                continue
+            spans = np.array([[found["begin"][0], found["end"][-1]]])
+            row: Row = {"program": program, "seconds": given.pair_seconds, "build": build_id()}
+            row |= quantiles(found, spans, 0)
+            row["launching"] = float(np.median((found["launched"] - found["begin"]) / (found["end"] - found["begin"])))
+            if (found["due"] < found["begin"]).any():
+                row["from_arrival"] = quantiles(found, spans, 0, "due")
+            keep(file, row, f"{program}: {row['p50_ms']:.3f} ms, p99 {row['p99_ms']:.3f}, {row['requests']} requests")
 
 
 def start_all(

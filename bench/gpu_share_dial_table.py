@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.gpu_share_limits import slowdown
 from bench.gpu_share_rows import rows
 
 Row = dict[str, Any]
@@ -65,7 +66,7 @@ def settings(limits: Iterable[Row], before: Iterable[Row]) -> list[Row]:
         for mode, found in row["modes"].items():
             if not found or not found["beside"] or not found["alone"]:
                 continue
-            p50, p99 = (f"{found['beside'][f'{p}_ms'] / found['alone'][f'{p}_ms']:.4f}" for p in ("p50", "p99"))
+            p50, p99 = (f"{slowdown(found, p):.4f}" for p in ("p50", "p99"))
             below = joined(rate / alone for rate, alone in zip(found["low_per_s"], full, strict=True))
             made.append(
                 {"above": row["high"], "below": row["low"], "mode": mode, "p50": p50, "p99": p99, "rate": below}

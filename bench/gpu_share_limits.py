@@ -16,12 +16,13 @@ import numpy as np
 from bench.gpu_share_aa import begin, steps
 from bench.gpu_share_aa_ratio import Longs
 from bench.gpu_share_client import DONE
-from bench.gpu_share_dial import DRAIN_NS, Row, begin_all, build_id, quantiles, rate, start_all
+from bench.gpu_share_dial import BY_PROCESSOR, Row, begin_all, build_id, cycle_of, outside, quantiles, rate, start_all
 from bench.gpu_share_rows import rows
 from bench.gpu_share_session import BELOW, MS, Session, write
 from headway.kernels.gate_rules import Rules
 
-BLOCKS, BLOCK_S, REST_S = 2, 0.7, 0.3
+BLOCKS: dict[bool, tuple[int, float, float]] = {False: (3, 0.6, 0.35), True: (6, 0.3, 0.12)}
+"""How often and how long those below run, and rest, by whether the processor is the bound above."""
 SETTLE_NS = 60 * MS
 LOW_ALONE_S = 0.8
 PERCENTS = (100, 50, 30, 10)
@@ -49,15 +50,16 @@ def processes() -> dict[str, int]:
     return first | {name: percent for kind in KINDS for percent in SEVERAL for name in names_of(kind, percent)[1:]}
 
 
-def blocks(session: Session, names: Sequence[str], rest: Callable[[], None]) -> tuple[Longs, Longs]:
+def blocks(session: Session, names: Sequence[str], rest: Callable[[], None], bound: bool) -> tuple[Longs, Longs]:
     """Let those below run in blocks; return these, and the stretches alone between them. ``rest`` lets them stop."""
     beside, alone = [], []
-    for _ in range(BLOCKS):
+    count, block_s, rest_s = BLOCKS[bound]
+    for _ in range(count):
         for name in names:
             session.go(name)
-        beside.append(_stay(BLOCK_S))
+        beside.append(_stay(block_s))
         rest()
-        alone.append(_stay(REST_S))
+        alone.append(_stay(rest_s))
     return np.array(beside), np.array(alone)
 
 
@@ -92,24 +94,24 @@ def setting(
         return None
     if session.block:
         write(session.slot("high"), Rules(gate=0), 1)
-    since = int(session.programs["high"].control[DONE])
-    time.sleep(REST_S)
-    beside, alone = blocks(session, names, rest)
+    since, cycle = int(session.programs["high"].control[DONE]), cycle_of(session)
+    beside, alone = blocks(session, names, rest, cycle is BY_PROCESSOR)
     found = steps(session, "high", since)
     session.pause("high")
-    row |= {"beside": quantiles(found, beside, SETTLE_NS), "alone": quantiles(found, alone, DRAIN_NS)}
+    row |= {"beside": quantiles(found, beside, SETTLE_NS), "alone": quantiles(found, alone, cycle.drain_ns)}
+    row["own"] = outside(found, alone, cycle.drain_ns, int(beside[0, 0]), int(alone[-1, 1]))
     return {**row, "low_per_s": rate(session, names, first, beside)}
 
 
-def limits(session: Session, high: str, lows: list[str]) -> Row:
-    """One pair under MPS: with limits on SMs, each with client priority and without."""
+def limits(session: Session, high: str, lows: list[str], only: Sequence[str] = ()) -> Row:
+    """One pair under MPS: with limits on SMs, each with client priority and without; or with these alone."""
     made: Row = {}
     for kind in KINDS:
         for percent in SEVERAL if len(lows) > 1 else (*PERCENTS, *WIDE):
-            if percent in WIDE and not _near(made.get(f"{kind}50")):
+            mode = f"{kind}{percent}"
+            if mode not in only if only else percent in WIDE and not _near(made.get(f"{kind}50")):
                 continue
-            names = names_of(kind, percent)[: len(lows)]
-            made[f"{kind}{percent}"] = setting(session, high, lows, names, by_itself=not made)
+            made[mode] = setting(session, high, lows, names_of(kind, percent)[: len(lows)], by_itself=not made)
     return made
 
 
@@ -118,11 +120,13 @@ def _near(found: Row | None) -> bool:
 
 
 def slowdown(found: Row, which: str) -> float:
-    """A percentile beside over that alone, in the same processes."""
+    """A percentile beside over that alone, in the same processes; p50 by like steps at one pace, where it is known."""
+    if which == "p50" and found.get("own"):
+        return float(found["own"]["value"])
     return float(found["beside"][f"{which}_ms"]) / max(1e-9, float(found["alone"][f"{which}_ms"]))
 
 
-def sliced(session: Session, high: str, lows: list[str]) -> Row:
+def sliced(session: Session, high: str, lows: list[str], _: Sequence[str] = ()) -> Row:
     """One pair under time slicing."""
     return {"slicing": setting(session, high, lows, BELOW[: len(lows)])}
 
@@ -153,15 +157,24 @@ def pairs(part: str, every: Sequence[tuple[str, str]], given: Any, budget_s: flo
         print("all pairs are there")
     for lows in TOGETHER if part == "limits" else (sum(TOGETHER, ()),):
         if mine := [pair for pair in todo if pair[1].split(",")[0] in lows]:
-            _measure(part, mine, given.state, end, lambda row: keep(file, row, line(row)))
+            _measure(part, mine, given, end, lambda row: keep(file, row, line(row)))
 
 
-def _measure(part: str, todo: Sequence[tuple[str, str]], state: Path, end: float, keep: Callable[[Row], None]) -> None:
+def chosen(text: str) -> dict[str, list[str]]:
+    """The settings of each pair in ``HIGH+LOW=mps50,client30;…``; rates by itself are of the first, without a limit."""
+    parts = [each.split("=") for each in text.split(";") if each]
+    return {pair: ["mps100", *modes.split(",")] for pair, modes in parts}
+
+
+def _measure(part: str, todo: Sequence[tuple[str, str]], given: Any, end: float, keep: Callable[[Row], None]) -> None:
     """Measure pairs in one set of processes."""
     from bench.gpu_share import CORES, library, sms
 
-    mps = part == "limits"
-    names = processes() if mps else dict.fromkeys(BELOW, 100)
+    mps, state = part == "limits", given.state
+    names, only = processes() if mps else dict.fromkeys(BELOW, 100), chosen(given.modes)
+    if mps and only:
+        wanted = {mode for modes in only.values() for mode in modes}
+        names = {name: percent for name, percent in names.items() if name.partition("-")[0] in wanted}
     cores = {"high": CORES["high"]} | {name: 4 + 2 * (at % 6) for at, name in enumerate(names)} if mps else CORES
     shim, count = (library(state), sms()) if mps else (Path("none"), 0)
     client = "bench.gpu_share_aa_client"
@@ -174,7 +187,7 @@ def _measure(part: str, todo: Sequence[tuple[str, str]], state: Path, end: float
                 if time.monotonic() + PAIR_S[part] > end:
                     print("the budget is spent; again to go on", flush=True)
                     return
-                modes = (limits if mps else sliced)(session, high, low.split(","))
+                modes = (limits if mps else sliced)(session, high, low.split(","), only.get(f"{high}+{low}", ()))
                 keep({"high": high, "low": low, "build": build_id(), "modes": modes})
                 print(f"{end - time.monotonic():.0f} s left", flush=True)
 

@@ -182,6 +182,16 @@ def predictions(
             yield {"high": high, "low": low, "alone_ms": alone_ms, "modes": modes, **more}
 
 
+def took_alone_in(file: Path) -> dict[str, float]:
+    """What a request alone takes, by pair in ``one-build.csv``, or by program above in ``alone.jsonl``."""
+    from bench.gpu_share_aa_programs import NEW_PAIRS, PAIRS
+
+    if file.suffix == ".jsonl":
+        by_program = {row["program"]: row["p50_ms"] for row in rows(file)}
+        return {f"{high}+{low}": by_program[high] for high, low in (*NEW_PAIRS, *PAIRS) if high in by_program}
+    return {f"{row['above']}+{row['below']}": float(row["alone_p50_ms"]) for row in csv.DictReader(file.open())}
+
+
 def main() -> None:
     """Predict, or compare."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -195,8 +205,7 @@ def main() -> None:
     given = parser.parse_args()
     if given.what == "predict":
         done = {f"{row['high']}+{row['low']}" for row in rows(given.file)}
-        known = list(csv.DictReader(given.alone.open())) if given.alone else []
-        took_alone = {f"{row['above']}+{row['below']}": float(row["alone_p50_ms"]) for row in known}
+        took_alone = took_alone_in(given.alone) if given.alone else {}
         only = {*filter(None, given.only.split(";"))}
         for row in predictions(given.other, given.seconds, given.first, only, done, took_alone):
             with given.file.open("a") as out:

@@ -1,13 +1,15 @@
 """Pairs under the dial on the stub driver: a row has the figures from outside, the dial's own, and MPS beside them."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from bench import gpu_share_dial, gpu_share_limits, gpu_share_open
-from bench.gpu_share_dial import build_id, energy_ratio, line, measure, outside, start_all
+from bench.gpu_share_dial import Cycle, build_id, energy_ratio, line, measure, outside, start_all
 from bench.gpu_share_session import Session
 from headway.kernels.dial import Dial
 from headway.live.kernels.build import library
@@ -24,7 +26,8 @@ def session(stub: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_pair_is_a_row(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("GATE_S", 0.3), ("ALONE_S", 0.2), ("LOW_ALONE_S", 0.2)):
+    short = Cycle(0.3, 0.2, 20 * MS)
+    for name, value in (("BY_GPU", short), ("BY_PROCESSOR", short), ("LOW_ALONE_S", 0.2)):
         monkeypatch.setattr(gpu_share_dial, name, value)
     with session:
         start_all(session, [("6", "9")], {}, {"low": 100, "low2": 100})
@@ -45,8 +48,10 @@ def test_a_pair_is_a_row(session: Session, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_pair_under_mps_is_a_row_of_settings(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("BLOCK_S", 0.2), ("REST_S", 0.2), ("LOW_ALONE_S", 0.1), ("PERCENTS", (100, 50))):
+    short = dict.fromkeys((False, True), (3, 0.2, 0.2))
+    for name, value in (("BLOCKS", short), ("LOW_ALONE_S", 0.1), ("PERCENTS", (100, 50))):
         monkeypatch.setattr(gpu_share_limits, name, value)
+    monkeypatch.setattr(gpu_share_dial, "BY_GPU", Cycle(0.3, 0.2, 20 * MS))
     with session:
         start_all(session, [("6", "9")], {}, gpu_share_limits.processes())
         gpu_share_limits.make(session, ["9"])
@@ -58,7 +63,16 @@ def test_a_pair_under_mps_is_a_row_of_settings(session: Session, monkeypatch: py
         assert found["beside"]["requests"] > 10
         assert found["alone"]["requests"] > 10
         assert found["low_per_s"][0] > 0
+    assert modes["mps100"]["own"]["stretches"] == 3
     assert "6+9 | mps100 " in gpu_share_limits.line({"high": "6", "low": "9", "modes": modes})
+
+
+def test_the_settings_of_a_pair_can_be_chosen() -> None:
+    assert gpu_share_limits.chosen("a+b=client30;c+d=mps50,mps10") == {
+        "a+b": ["mps100", "client30"],
+        "c+d": ["mps100", "mps50", "mps10"],
+    }
+    assert gpu_share_limits.chosen("") == {}
 
 
 def test_below_a_silent_program_the_rate_is_compared_with_hooks_that_do_nothing(
@@ -85,17 +99,36 @@ def test_energy_shared_is_against_the_same_work_one_after_the_other() -> None:
 
 def test_from_outside_it_is_like_steps_alone_against_those_around_them() -> None:
     """A second is four fifths beside, at 1.1 times the time alone; two kinds of steps in turn."""
-    begin, end, kind, at = [], [], [], 0
-    while at < 20_000 * MS:
-        alone = at % (1000 * MS) >= 800 * MS
-        took = (2 if len(begin) % 2 else 7) * MS * (10 if alone else 11) // 10
-        begin.append(at)
-        end.append(at + took)
-        kind.append(len(begin) % 2)
-        at += took
-    found = {name: np.array(values) for name, values in (("begin", begin), ("end", end), ("kind", kind))}
-    spans = np.array([((1000 * s + 800) * MS, 1000 * (s + 1) * MS) for s in range(20)])
-    said = outside(found, spans, 0, 20_000 * MS)
+    found = played(lambda at, beside: 0.1 if beside else 0.0, lambda at: 1.0)
+    said = outside(found, SPANS, 0, 0, 20_000 * MS)
     assert said["value"] == pytest.approx(1.1, abs=0.001)
     assert said["half"] < 0.001
-    assert outside(found, spans[:2], 0, 20_000 * MS) == {}
+    assert outside(found, SPANS[:2], 0, 0, 20_000 * MS) == {}
+
+
+def test_from_outside_steps_are_compared_at_one_pace_of_the_processor() -> None:
+    """The processor is slow for 1.3 s of every 2.6; beside, steps take 1.1 times as long at either pace."""
+    found = played(lambda at, beside: 0.1 if beside else 0.0, lambda at: 1.0 + 0.6 * (at // (1300 * MS) % 2))
+    said = outside(found, SPANS, 0, 0, 20_000 * MS)
+    assert said["value"] == pytest.approx(1.1, abs=0.002)
+    assert said["half"] < 0.01
+
+
+def test_from_outside_a_processor_that_is_slower_beside_counts() -> None:
+    found = played(lambda at, beside: 0.0, lambda at: 1.05 if at % (1000 * MS) < 800 * MS else 1.0)
+    said = outside(found, SPANS, 0, 0, 20_000 * MS)
+    assert said["value"] == pytest.approx(1.05, abs=0.005)
+
+
+SPANS = np.array([((1000 * s + 800) * MS, 1000 * (s + 1) * MS) for s in range(20)])
+
+
+def played(delayed: Callable[[int, bool], float], pace: Callable[[int], float]) -> dict[str, Any]:
+    """Twenty seconds of steps of two kinds in turn; the processor launches for most of each."""
+    rows, at = [], 0
+    while at < 20_000 * MS:
+        usual = (2 if len(rows) % 2 else 7) * MS * pace(at)
+        took = round(usual * (1 + delayed(at, at % (1000 * MS) < 800 * MS)))
+        rows.append((at, at + round(0.9 * usual), at + took, len(rows) % 2))
+        at += took
+    return dict(zip(("begin", "launched", "end", "kind"), np.array(rows).T, strict=True))

@@ -115,7 +115,7 @@ class StubOtherAim(StubPair):
 
 @dataclass
 class StubMachine(StubPair):
-    """The same pair on a machine as they are: its processor is slow by turns, and the GPU's clock follows the load late.
+    """The same pair on a machine as they are: its processor is slow by turns, the GPU's clock follows the load late.
 
     ``cpu``: time of the processor in a step, in parts of that of the GPU, while the processor is fast. A step takes
     what the longer of both takes. ``slower``: by what factor the processor is slower in every other second or so.

@@ -70,6 +70,8 @@ class _Above:
     looked: int = 0
     """Measurements when it was last looked at."""
     stretch_ns: int = 2 * MS
+    at_most: bool = False
+    """Whether those below may do all they can, by several holds that agree on it."""
     tail: Tail = field(default_factory=Tail)
 
     def tailed(self) -> list[Value]:
@@ -106,10 +108,8 @@ class Dial:
     learnt_aims: dict[tuple[str, str], int] = field(default_factory=dict)
     _above: dict[int, _Above] = field(default_factory=dict)
     _now_ns: int = 0
-    _aim_ppm: int = 0
-    """What the aim allowed at the last call."""
-    _level: int = 0
-    """The priority below which all are held, in a hold."""
+    _aim_ppm: int = 0  # what the aim allowed at the last call
+    _level: int = 0  # the priority below which all are held, in a hold
 
     def rules(self, now_ns: int, seen: Sequence[Seen]) -> dict[int, Rules]:
         """Return the rules of each client, by its index."""
@@ -142,6 +142,7 @@ class Dial:
         below = [client for client in seen if client.priority > self._level]
         watches = {index: above.watch for index, above in mine.items()}
         scales = {index: above.scale for index, above in mine.items()}
+        self.holds.seldom = all(above.at_most for above in self._above.values())
         return self.holds.phase(now_ns, watches, below, scales, self._near_aim)
 
     def _counts(self, client: Seen, highest: int) -> bool:
@@ -240,7 +241,7 @@ class Dial:
             for index, who in here.items():
                 if above.below.get(index) != who:
                     above.boldness[index] = self._recalled((client.program, who[1]))
-                    above.met_ns = now_ns
+                    above.met_ns, above.at_most = now_ns, False
                     above.watch.pending.clear()
                     above.watch.changed(now_ns)
             above.boldness = {index: above.boldness[index] for index in here}
@@ -255,6 +256,9 @@ class Dial:
         if not above.boldness or watch.count == above.looked:
             return
         above.looked = watch.count
+        found = watch.at(now_ns, above.scale, above.met_ns) if above.lowest() == MOST_PPM else None
+        sure = found is not None and found.holds >= FEW_HOLDS and widened(found).high_ppm < self.slo_ppm
+        above.at_most = sure and not self.slo99_ppm
         if watch.step_ns:
             above.stretch_ns = watch.step_ns
         if self.slo99_ppm:

@@ -210,13 +210,12 @@ def _settled(kept: Sequence[Measured]) -> Sequence[Measured]:
     Deep holds know by how much others are off, at their own boldness.
     """
     deep = [(each.scale, each.value.settling) for each in kept if each.value.settling is not None]
-    if not deep:
+    if not deep or median(off for _, off in deep) < _MATTERS:
         return kept
     found = []
     for each in kept:
         missed = median(off * exp(max(-_FAR, min(_FAR, each.scale - scale))) for scale, off in deep)
-        missed = 0.0 if each.value.settling is not None else max(0.0, missed)
-        found.append(_with(each, each.value.excess + missed))
+        found.append(each if each.value.settling is not None else _with(each, each.value.excess + missed))
     return found
 
 
@@ -235,7 +234,10 @@ def _by_processor(kept: Sequence[Measured]) -> float:
 
 @dataclass(slots=True)
 class Holds:
-    """Decides who is held when. ``share_ppm``: at most this part of the time; ``steps``: whole steps a hold."""
+    """Decides who is held when. ``share_ppm``: at most this part of the time; ``steps``: whole steps a hold.
+
+    ``seldom``: a third of that, because nothing would be done otherwise whatever a hold tells.
+    """
 
     share_ppm: int = 50_000
     steps: int = 4
@@ -251,6 +253,7 @@ class Holds:
     edge_ns: int = 40 * MS
     deep_ns: int = 120 * MS
     """After the edge: from then on a deep hold is measured. The GPU's clock has followed."""
+    seldom: bool = False
     begin_ns: int = -1
     quiet_ns: int = -1
     next_ns: int = -1
@@ -333,6 +336,7 @@ class Holds:
         self.begin_ns = self.quiet_ns = -1
         # Drawn, so that a program that repeats itself is not always met at the same place.
         self._draw = (self._draw * 6364136223846793005 + 1442695040888963407) % 2**64
-        rest = held * (1_000_000 - self.share_ppm) // self.share_ppm
+        share_ppm = self.share_ppm // (3 if self.seldom else 1)
+        rest = held * (1_000_000 - share_ppm) // share_ppm
         self.next_ns = now_ns + rest + (rest // 4 * (self._draw >> 44) >> 20)
         return 0
