@@ -2,6 +2,7 @@
 
     python -m bench.gpu_share_aa record --state FOLDER --out FOLDER [--seconds 20] [--pair-seconds 30] [--budget 480]
     python -m bench.gpu_share_aa noise FOLDER      anywhere: how far alone is from alone, by way of comparing, as CSV
+    python -m bench.gpu_share_aa pace FOLDER       anywhere: the same as the dial compares, at any pace and at one
     python -m bench.gpu_share_aa pairs FOLDER      anywhere: what holds tell of a slow-down, and the program's own clock
     python -m bench.gpu_share_aa ramp FOLDER       anywhere: steps by the time since a hold began, and since it ended
     python -m bench.gpu_share_aa clocks FOLDER     anywhere: clocks and power of each recording
@@ -243,7 +244,7 @@ def measure(session: Session, above: list[str], pairs: Any, given: argparse.Name
 def main() -> None:
     """Read the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("record", "noise", "pairs", "ramp", "clocks"))
+    parser.add_argument("what", choices=("record", "noise", "pace", "pairs", "ramp", "clocks"))
     parser.add_argument("folder", type=Path, nargs="?", help="the recordings, of all but record")
     parser.add_argument("--state", type=Path, default=Path("/tmp/headway-aa"))
     parser.add_argument("--out", type=Path, help="record: all recordings there too, as steps.tar, after each")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bench.gpu_share_aa_ratio import MS, WAYS, Doubles, Estimate, Flags, Longs, Steps, drawn_holds, split, student
+from headway.kernels.slowdown import FAR_REACH_NS, Hold, Step, value_of
 
 LENGTHS_MS: tuple[float, ...] = (0, 20, 50, 100, 200)
 """Of a hold; 0: the drain and as long as four steps take."""
@@ -26,6 +27,7 @@ INTO_MS = (0, 2, 5, 10, 20, 40, 80, 160, 400, 1500)
 """Since a hold began, or since it ended."""
 REFERENCE_NS = 3_000 * MS
 LONG, GATE, HOLD = range(3)
+PACED_NS = 40 * MS
 
 
 def loaded(path: Path) -> dict[str, Any]:
@@ -205,6 +207,27 @@ def _percentile(took: Longs | Doubles, percentile: float) -> float:
 
 
 # --- how quickly a step changes, and what the GPU drew ----------------------------------------------------------------
+
+
+def pace(folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield a row a program alone and way to compare, as the dial does: what drawn holds tell, which should be 1."""
+    for path in sorted(path for path in folder.glob("*.npz") if "+" not in path.stem):
+        found, draw = loaded(path), np.random.default_rng(1)
+        names = ("begin", "end", "launches", "kind", "launched")
+        steps = [
+            Step(begin, end, launches, kind, cpu_ns=launched - begin)
+            for begin, end, launches, kind, launched in zip(*(found[name].tolist() for name in names), strict=True)
+        ]
+        reach_ns = FAR_REACH_NS + 2 * PACED_NS
+        begins = draw.integers(steps[0].begin_ns + reach_ns, steps[-1].end_ns - reach_ns, DRAWS).tolist()
+        for paced in (False, True):
+            mine = steps if paced else [step._replace(cpu_ns=0) for step in steps]
+            holds = [Hold(begin, begin, begin + PACED_NS, far=paced) for begin in begins]
+            values = [found.excess for hold in holds if (found := value_of(hold, mine)) is not None]
+            row = {"program": path.stem, "at_one_pace": int(paced), "holds": len(values)}
+            row["median"] = round(float(np.exp(np.median(values))), 4)
+            low, high = np.exp(np.percentile(values, [5, 95]))
+            yield row | {"deviation": round(float(np.std(values)), 4), "p5": round(low, 4), "p95": round(high, 4)}
 
 
 def ramp(folder: Path) -> Iterator[dict[str, Any]]:

@@ -12,6 +12,7 @@ have so much of the SMs. What MPS and time slicing make of the same pairs: bench
 """
 
 import hashlib
+import tarfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bench.gpu_share_aa import Power, alone as by_itself, begin, steps
+from bench.gpu_share_aa import Power, alone as by_itself, begin, keep as by_itself_kept, steps
 from bench.gpu_share_aa_ratio import Doubles, Longs, Steps, cycle_windows, paced_values, split
 from bench.gpu_share_client import DONE
 from bench.gpu_share_measure import progress
@@ -363,6 +364,10 @@ def alone_for_long(state: Path, budget_s: float, every: Sequence[tuple[str, str]
             row["launching"] = float(np.median((found["launched"] - found["begin"]) / (found["end"] - found["begin"])))
             if (found["due"] < found["begin"]).any():
                 row["from_arrival"] = quantiles(found, spans, 0, "due")
+            by_itself_kept(state, program, found, None)
+            with tarfile.open(state / "alone.tar.gz", "w:gz", compresslevel=1) as all_:
+                for each in sorted(state.glob("*.npz")):
+                    all_.add(each, each.name)
             keep(file, row, f"{program}: {row['p50_ms']:.3f} ms, p99 {row['p99_ms']:.3f}, {row['requests']} requests")
 
 
