@@ -5,7 +5,7 @@ import numpy as np
 from headway.kernels.device import Device
 from headway.kernels.expected import ANY, learn
 from headway.kernels.kernel import Kernel
-from headway.kernels.program import Client, Launch, Normal, Program, on_real_cpu
+from headway.kernels.program import Client, Launch, Normal, Processor, Program, on_real_cpu
 
 KERNELS = (Kernel("a", 1), Kernel("b", 1))
 
@@ -22,7 +22,7 @@ def test_a_step_is_known_by_its_place() -> None:
     assert [known.step(place, 0, 0).gap for place in (1, 2)] == [90_000, 20_000]
     assert known.step(1, 0, 0).slack > known.step(2, 0, 0).slack > 0
     # At a place that was never seen, by the two kernels alone.
-    assert known.step(7, 0, 0) == known.steps[ANY, 0, 0]
+    assert known.step(7, 0, 0) == known.steps[0][ANY, 0, 0]
     assert known.step(7, 0, 0).gap == 55_000
 
 
@@ -43,7 +43,7 @@ def test_the_time_of_each_request_alone_is_known() -> None:
 
 def test_drawn_cpu_times_are_around_the_recorded_ones() -> None:
     program = Program("p", KERNELS, (Launch(0, 10_000, 1000), Launch(1, 20_000, 2000, True)))
-    drawn = on_real_cpu(program, normal(), 0.2, 0.1, 2000)
+    drawn = on_real_cpu(program, normal(), Processor(0.2, 0.1), 2000)
     assert len(drawn.launches) == 2000
     assert [launch._replace(gap=1) for launch in drawn.launches] == [
         launch._replace(gap=1) for launch in program.launches * 1000
@@ -53,5 +53,5 @@ def test_drawn_cpu_times_are_around_the_recorded_ones() -> None:
     assert abs(np.median(first)) < 0.03
     assert abs(first.std() - np.hypot(0.2, 0.1)) < 0.02
     assert np.corrcoef(first, second)[0, 1] > 0.7  # a request is slow as a whole
-    again = on_real_cpu(program, normal(), 0.2, 0.1, 2000)
+    again = on_real_cpu(program, normal(), Processor(0.2, 0.1), 2000)
     assert again == drawn

@@ -33,7 +33,7 @@ class ClientState:
     __slots__ = (
         *("id", "client", "priority", "expected", "gated", "reached", "reached_at", "launched", "finished", "left"),
         *("epoch", "waited", "served_at", "held_up", "whole", "fill"),
-        *("kernel", "place", "step", "began", "launched_at", "finished_at", "busy", "next", "slack", "waits"),
+        *("kernel", "place", "pace", "step", "began", "launched_at", "finished_at", "busy", "next", "slack", "waits"),
     )
 
     def __init__(self, index: int, client: Client, expected: Expected, gated: bool) -> None:
@@ -54,8 +54,8 @@ class ClientState:
         """Time spent at the gate."""
         self.served_at = 0
         self.held_up = 0
-        self.whole: list[tuple[int, int, int]] = []
-        """Its whole steps: the first launch, the end of the wait after it, and which of its requests it is."""
+        self.whole: list[tuple[int, int, int, int]] = []
+        """Its whole steps: the first launch, the end of the wait after it, which request it is, and its CPU time."""
         self.fill = 0
         """How long the kernel that its thread waits with is expected to take; valid only while it waits."""
         self.kernel = FIRST
@@ -64,6 +64,8 @@ class ClientState:
         """What is expected to follow it."""
         self.place = 0
         """How many launches it has made since it last waited."""
+        self.pace = client.program.pace(client.first)
+        """The phase of its processor, where that has any."""
         self.began = 0
         """When it made the first of them."""
         self.launched_at = NOTHING
@@ -137,10 +139,11 @@ class KernelsState:
             client = self.clients[event.client]
             self.changes += 1
             client.epoch += 1
-            client.whole.append((client.began, now, event.request))
+            client.whole.append((client.began, now, event.request, client.client.program.request_cpu[event.request]))
             client.next = now + client.step.think
             following = client.client.launch(client.launched).kernel
-            client.slack = client.expected.step(0, client.kernel, following).slack  # of the request to come
+            client.pace = client.client.program.pace(event.request + 1)
+            client.slack = client.expected.step(0, client.kernel, following, client.pace).slack  # of the one to come
             client.busy, client.waits = min(client.busy, now), False
             return (now, Kind.REQUEST_ENDED, event.client, event.request, 0, 0, event.began)
         if isinstance(event, ClientLeft):
@@ -159,7 +162,7 @@ class KernelsState:
         kernel, client.waits = launch.kernel, launch.waits
         if not client.place:
             client.began = now
-        step = expected.step(client.place, client.kernel, kernel)
+        step = expected.step(client.place, client.kernel, kernel, client.pace)
         work = expected.lasts_at(client.place, client.kernel, kernel)
         client.busy = max(now + device.latency, client.busy + device.follow) + work
         client.next = client.busy + device.wait + step.think if step.waits else now + step.gap
