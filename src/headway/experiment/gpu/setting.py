@@ -5,6 +5,7 @@ GPU machines have neither msgspec nor polars; nothing here needs them. ``scene``
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from headway.core.collector import no_collection
@@ -134,8 +135,7 @@ def on_real_cpus(
         program, source = client.program, stream(seed, f"kernels cpu {number}")
         time = max(program.duration, sum(launch.gap + launch.think for launch in program.launches))
         launches = min(max(VARIED_LAUNCHES, len(program.launches) * horizon // time), MOST_VARIED)
-        drawn = on_real_cpu(program, lambda spread, of=source: float(of.normal(0, spread)), cpu, launches)
-        made.append(replace(client, program=drawn))
+        made.append(replace(client, program=on_real_cpu(program, partial(source.normal, 0.0), cpu, launches)))
     return tuple(made)
 
 
