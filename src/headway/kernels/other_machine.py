@@ -64,7 +64,9 @@ def on_other_machine(
         return request_alone(cpu_scaled(high.program, cpu_ppm), device, high.think)
 
     least, now, most = takes(LEAST_PPM), takes(MILLION), takes(MOST_PPM)
-    needs = least * (MILLION + CLOCKS_PPM) // MILLION
+    busy = now <= _with_clocks(least)  # in its trace
+    needs = _with_clocks(now if busy else least)
+    # The GPU is the bound where a request takes what it needs, and where even half as fast processors are ahead of it.
     bound = request <= needs or takes(2 * MILLION) <= needs
     _check(high.program.name, request, (least, now, most), bound)
     cpu_ppm, gpu_ppm, slow_ppm = cpu_factor(takes, request), MILLION, 0 if even else MILLION // 2
@@ -73,7 +75,7 @@ def on_other_machine(
         usual = slower ** (slow_ppm / MILLION)  # by how much a fast phase is faster than the mean of both
         # The most with which a request takes what the GPU needs, to a hundredth.
         just = cpu_factor(takes, least * 1.01)
-        cpu_ppm = min(MILLION, max(LEAST_PPM, round(just * usual) * AHEAD_PPM // MILLION))
+        cpu_ppm = MILLION if busy else min(MILLION, max(LEAST_PPM, round(just * usual) * AHEAD_PPM // MILLION))
         program = cpu_scaled(high.program, round(cpu_ppm / usual))
         gpu_ppm = cpu_factor(lambda ppm: request_alone(gpu_scaled(program, ppm), device, high.think), request)
         left = "left as recorded" if cpu_ppm == MILLION else f"taken to need {cpu_ppm / MILLION:.2f} of their time"
@@ -84,6 +86,11 @@ def on_other_machine(
     made = [replace(client, program=cpu_scaled(client.program, cpu_ppm)) for client in clients]
     made[0] = replace(made[0], program=gpu_scaled(made[0].program, gpu_ppm))
     return tuple(made), Factors(cpu_ppm, gpu_ppm, slow_ppm)
+
+
+def _with_clocks(least: int) -> int:
+    """Return the most that what takes ``least`` on the GPU takes at other clocks."""
+    return least * (MILLION + CLOCKS_PPM) // MILLION
 
 
 def _check(name: str, request: int, takes: tuple[int, int, int], bound: bool) -> None:
