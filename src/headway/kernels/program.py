@@ -170,14 +170,21 @@ class Client:
 
     def launch(self, number: int) -> Launch:
         """Return its ``number``-th launch, counted from 0 when it joins."""
-        rotated = self._rotated
+        rotated = self.rotated
         return rotated[number % len(rotated)]
 
     @cached_property
-    def _rotated(self) -> tuple[Launch, ...]:
+    def rotated(self) -> tuple[Launch, ...]:
         """Return the program's launches from the one that it begins with."""
         at, launches = self.program.request_starts[self.first], self.program.launches
         return launches[at:] + launches[:at]
+
+    @cached_property
+    def ends(self) -> tuple[bool, ...]:
+        """Return of each of these whether a request ends with it: it waits, or the program starts over."""
+        at, launches = self.program.request_starts[self.first], self.program.launches
+        ends = tuple(launch.waits for launch in launches[:-1]) + (True,)
+        return ends[at:] + ends[:at]
 
     def request(self, number: int) -> int:
         """Return the request of the program that its ``number``-th launch belongs to."""
@@ -186,6 +193,5 @@ class Client:
 
     def ends_request(self, number: int) -> bool:
         """Return whether a request ends with its ``number``-th launch: it waits, or the program starts over."""
-        program = self.program
-        at = (program.request_starts[self.first] + number) % len(program.launches)
-        return program.launches[at].waits or at == len(program.launches) - 1
+        ends = self.ends
+        return ends[number % len(ends)]
