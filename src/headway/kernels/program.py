@@ -18,6 +18,8 @@ PRIORITIES = 10
 Normal = Callable[[float], float]
 """Draws from a normal distribution around 0 with this standard deviation."""
 MILLION = 1_000_000
+_LEVELS = 25
+"""Steps in which CPU times are drawn, in a logarithm of 1."""
 _LENGTHS = 0.3
 """Spread of the lengths of phases, as a logarithm."""
 
@@ -120,6 +122,7 @@ def on_real_cpu(program: Program, draw: Normal, cpu: Processor, launches: int) -
     that just does not fit into them would never fit.
     """
     varied: list[Launch] = []
+    drawn: dict[tuple[int, int], Launch] = {}  # a long program is of few objects, and these stay in the caches
     paces: list[int] = []
     edges = [*program.request_starts, len(program.launches)]
     took = [_about(program.launches[first:last]) for first, last in pairwise(edges)]
@@ -135,8 +138,12 @@ def on_real_cpu(program: Program, draw: Normal, cpu: Processor, launches: int) -
             slow = draw(cpu.request) + slower * (pace - cpu.slow_share)
             if not varied or varied[-1].waits:
                 paces.append(pace)
-            for each in program.launches[first:last]:
-                varied.append(each._replace(gap=max(1, round(each.gap * exp(slow + draw(cpu.launch))))))
+            for at in range(first, last):
+                level = round((slow + draw(cpu.launch)) * _LEVELS)
+                if (made := drawn.get((at, level))) is None:
+                    each = program.launches[at]
+                    made = drawn[at, level] = each._replace(gap=max(1, round(each.gap * exp(level / _LEVELS))))
+                varied.append(made)
     return replace(program, launches=tuple(varied), paces=tuple(paces) if slower else ())
 
 
@@ -183,7 +190,7 @@ class Client:
     def ends(self) -> tuple[bool, ...]:
         """Return of each of these whether a request ends with it: it waits, or the program starts over."""
         at, launches = self.program.request_starts[self.first], self.program.launches
-        ends = tuple(launch.waits for launch in launches[:-1]) + (True,)
+        ends = (*(launch.waits for launch in launches[:-1]), True)
         return ends[at:] + ends[:at]
 
     def request(self, number: int) -> int:
