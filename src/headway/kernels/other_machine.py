@@ -27,8 +27,8 @@ NEAR_PPM = 100
 CLOCKS_PPM = 100_000
 """GPU time differs by this with the load: prefill takes 5.16 ms with pauses of 10 ms and 5.66 ms without."""
 AHEAD_PPM = 920_000
-"""Where the GPU is the bound, a fast phase takes at most this part of the CPU time that would just do. Alone, two
-programs launched in 0.88 and 0.93 of what a request takes then."""
+"""Where the GPU is the bound, a fast phase takes at most this part of the CPU time that would just do: two programs
+alone launched in 0.98 and 0.89 of what a request takes then by a fit of two states, in 0.93 and 0.88 by one of four."""
 BUSY_SLOW_PPM = 333_333
 """And slow phases are a third of the time: 0.33 in the one recording of such a program."""
 UNLIKE_PPM = 250_000
