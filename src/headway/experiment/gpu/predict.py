@@ -137,12 +137,8 @@ def predict(
     setting = Setting(
         (high,), lows, "headway", think, check_seconds(seconds), seed, given, device or _device_of(source)
     )
-    clients, factors = clients_of(setting, sources), Factors()
     settle = _settle(setting, first)
-    if alone:
-        even = 0 < alone_p95 < EVEN * alone
-        clients, factors = on_other_machine(clients, setting.device, alone, said, REAL.slower, even)
-    clients = on_real_cpus(clients, seed, setting.horizon + settle, factors.slow_ppm / MILLION)
+    clients, factors = _clients(setting, sources, settle, (alone, alone_p95), said)
     for line in (*(line for each in sources.values() for line in each.notes), *notes(clients, "note: ")):
         said(line)
     asked = [name for name in MODES if not modes or name in ("gate", *modes)]
@@ -168,6 +164,18 @@ def predict(
         "pair": pair,
         "stored": str(stored) if stored else None,
     }
+
+
+def _clients(
+    setting: Setting, sources: Mapping[str, Source], settle: int, alone: tuple[int, int], say: Callable[[str], None]
+) -> tuple[tuple[Client, ...], Factors]:
+    """Return the clients on the processors of the machine in question. ``alone``: p50 and p95 of a request there."""
+    clients, factors = clients_of(setting, sources), Factors()
+    if alone[0]:
+        even = 0 < alone[1] < EVEN * alone[0]
+        clients, factors = on_other_machine(clients, setting.device, alone[0], say, REAL.slower, even)
+    horizon = setting.horizon + settle
+    return on_real_cpus(clients, setting.seed, horizon, factors.slow_ppm / MILLION), factors
 
 
 def _stored(
