@@ -134,9 +134,8 @@ def predict(
     _check_below(high, lows)
     sources = {name: source_of(name) for name in (prioritised(text, 0)[0] for text in (high, *lows))}
     source, given = next(iter(sources.values())), _options(slo_ppm, floor_ppm, first)
-    setting = Setting(
-        (high,), lows, "headway", think, check_seconds(seconds), seed, given, device or _device_of(source)
-    )
+    where = device or _device_of(source)
+    setting = Setting((high,), lows, "headway", think, check_seconds(seconds), seed, given, where)
     settle = _settle(setting, first)
     clients, factors = _clients(setting, sources, settle, (alone, alone_p95), said)
     for line in (*(line for each in sources.values() for line in each.notes), *notes(clients, "note: ")):
