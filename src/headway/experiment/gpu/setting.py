@@ -123,7 +123,7 @@ def clients_of(setting: Setting, sources: Mapping[str, Source] | None = None) ->
 
 
 def on_real_cpus(
-    clients: tuple[Client, ...], seed: int, horizon: int, slow_share: float = REAL.slow_share
+    clients: tuple[Client, ...], seed: int, horizon: int = SECOND, slow_share: float = REAL.slow_share
 ) -> tuple[Client, ...]:
     """Return the clients with CPU times that vary in phases, from request to request and from launch to launch.
 
