@@ -60,10 +60,10 @@ def moments(client: Client, device: Device, horizon: int = NEVER) -> Iterator[Mo
 
 def requests(client: Client, device: Device, horizon: int = NEVER) -> Iterator[AloneRequest]:
     """Yield every request that ended, with a wait for the GPU, before the horizon."""
-    began = client.start
-    for moment in moments(client, device, horizon):
-        launch = client.launch(moment.number)
+    began, launches = client.start, client.rotated
+    for number, _, _, _, free in moments(client, device, horizon):
+        launch = launches[number % len(launches)]
         if launch.waits:
-            if moment.free < horizon:
-                yield AloneRequest(client.request(moment.number), began, moment.free)
-            began = moment.free + launch.think + client.think
+            if free < horizon:
+                yield AloneRequest(client.request(number), began, free)
+            began = free + launch.think + client.think
