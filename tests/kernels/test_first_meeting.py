@@ -54,9 +54,10 @@ def test_steps_are_known_by_what_they_launch() -> None:
     (long, of_long), (short, of_short) = above.expected.kinds
     assert (long, short) == (5, 3)
     assert of_long != of_short
-    assert [request for *_, request in above.whole[:4]] == [0, 1, 0, 1]
-    for began, ended, request in above.whole:
+    assert [request for _, _, request, _ in above.whole[:4]] == [0, 1, 0, 1]
+    for began, ended, request, cpu in above.whole:
         assert ended - began >= above.expected.took[request]
+        assert cpu == (80 * US, 40 * US)[request], "between its launches"
 
 
 def test_a_first_meeting_is_predicted_from_the_floor_on_and_not_kept() -> None:

@@ -65,6 +65,59 @@ def test_the_numbers_are_those_worked_out_by_hand() -> None:
     assert row["slowdown"] == api["slowdown"]
 
 
+def with_limits() -> Tape:
+    """The same with an aim for p99, a limit on SMs, and kernels that are charged for contention."""
+    rows, notes = hand_made().rows.tolist(), dict(hand_made().notes)
+    rows[0][3] = 1_150_000
+    rows[2][3] = 300_000
+    for row, note in (
+        ([10 * SECOND, int(K.TAILED), 0, 130, 1_080_000, 1_300_000, 1_200_000], ""),
+        (
+            [
+                10 * SECOND,
+                int(K.JOINED),
+                3,
+                0,
+                2,
+                9,
+                73,
+            ],
+            json.dumps(["stream", "s"]),
+        ),
+        ([11 * SECOND, int(K.CHARGED), 3, 0, 0, 0, 500_000], "copy_kernel"),
+        ([11 * SECOND, int(K.CHARGED), 3, 0, 1, 0, 90_000], "gone_kernel"),
+        ([12 * SECOND, int(K.CHARGED), 3, 0, 0, 0, 243_000], ""),
+        ([12 * SECOND, int(K.CHARGED), 3, 0, 1, 0, 0], ""),
+    ):
+        if note:
+            notes[len(rows)] = note
+        rows.append(row)
+    return Tape(np.array(rows, dtype=np.int64), notes)
+
+
+def test_limits_charges_and_the_aim_for_p99_are_among_the_numbers() -> None:
+    before, row = (summarise(shared_run(tape)) for tape in (hand_made(), with_limits()))
+    assert (before["slo_p99"], row["slo_p99"]) == (None, 1.15)
+    assert [each["sms"] for each in before["programs"]] == [1.0, 1.0, 1.0], "tapes of before know of no limit"
+    api, batch, _, stream = row["programs"]
+    assert (api["sms"], batch["sms"], stream["sms"]) == (1.0, 0.3, 1.0)
+    assert (api["slowdown_p99"], api["slowdown_p99_low"], api["slowdown_p99_high"]) == (1.2, 1.08, 1.3)
+    assert batch["slowdown_p99"] is None
+    assert stream["charges"] == [{"kernel": "copy_kernel", "charge": 0.243}], "what is charged at the end"
+    assert batch["charges"] == []
+    assert audit(with_limits()) == []
+
+
+def test_a_story_tells_of_limits_of_charges_and_of_the_tail() -> None:
+    run = shared_run(with_limits())
+    assert "batch, priority 9, 30\N{NO-BREAK SPACE}% of the SMs, process 71" in "\n".join(story(run, "batch").lines())
+    assert "slow-down at p99 1.200× (1.080× to 1.300×)" in "\n".join(story(run, "api").lines())
+    told = "\n".join(story(run, "stream").lines())
+    assert "copy_kernel is charged 24.3\N{NO-BREAK SPACE}% of its time for contention" in told
+    assert "gone_kernel" not in told
+    assert "SMs" not in told
+
+
 def test_a_tape_without_programs_or_values_has_numbers_that_say_so() -> None:
     empty = summarise(shared_run(Tape(np.empty((0, 7), dtype=np.int64))))
     assert (empty["slowdown"], empty["seconds"], empty["programs"]) == (None, 0.0, [])

@@ -24,7 +24,7 @@ def add_predict(group: typer.Typer) -> None:
             option("slo", str | None, "The target slow-down, e.g. 1.05."),
             option("floor", str | None, "The share of the GPU that low-priority programs keep, e.g. 5%."),
             option("think", str, "Time between requests of HIGH: 5ms.", default="0s"),
-            option("alone", str | None, "What a request of HIGH takes alone there: 4.8ms. Else: as recorded."),
+            option("alone", str | None, "What a request of HIGH takes alone there: 4.8ms, or p50 and p95: 4.8ms,6ms."),
             option("first", str | None, "Headway meets them for the first time, so long before the end: 30s."),
             option("seconds", float, "Simulated seconds.", default=1.0),
             option("seed", int, "Draws where in its program each begins.", default=0),

@@ -31,35 +31,39 @@ class AloneRequest(NamedTuple):
 
 def moments(client: Client, device: Device, horizon: int = NEVER) -> Iterator[Moment]:
     """Yield every launch before the horizon, or until the client has done its requests."""
-    thread, last_end, requests, number = client.start, -NEVER, 0, 0
+    latency, follow, wait, queue = device.latency, device.follow, device.wait, device.queue
+    thread, last_end, requests, number = client.start, -NEVER, client.requests, 0
     inside: deque[int] = deque()
     while True:
-        launch = client.launch(number)
-        at = thread + launch.gap
-        while inside and inside[0] <= at:
-            inside.popleft()
-        if len(inside) >= device.queue:
-            at = inside.popleft()
-        if at >= horizon:
-            return
-        started = max(at + device.latency, last_end + device.follow)
-        last_end = started + launch.duration
-        inside.append(last_end)
-        free = last_end + device.wait if launch.waits else at
-        yield Moment(number, at, started, last_end, free)
-        thread = free + (launch.think + client.think if launch.waits else 0)
-        requests += client.ends_request(number)
-        if client.requests and requests == client.requests and client.ends_request(number):
-            return
-        number += 1
+        for (_, gap, duration, waits, think), ends in zip(client.rotated, client.ends, strict=True):
+            at = thread + gap
+            while inside and inside[0] <= at:
+                inside.popleft()
+            if len(inside) >= queue:
+                at = inside.popleft()
+            if at >= horizon:
+                return
+            started, following = at + latency, last_end + follow
+            if following > started:
+                started = following
+            last_end = started + duration
+            inside.append(last_end)
+            free = last_end + wait if waits else at
+            yield Moment(number, at, started, last_end, free)
+            thread = free + think + client.think if waits else at
+            if ends:
+                requests -= 1
+                if not requests:
+                    return
+            number += 1
 
 
 def requests(client: Client, device: Device, horizon: int = NEVER) -> Iterator[AloneRequest]:
     """Yield every request that ended, with a wait for the GPU, before the horizon."""
-    began = client.start
-    for moment in moments(client, device, horizon):
-        launch = client.launch(moment.number)
+    began, launches = client.start, client.rotated
+    for number, _, _, _, free in moments(client, device, horizon):
+        launch = launches[number % len(launches)]
         if launch.waits:
-            if moment.free < horizon:
-                yield AloneRequest(client.request(moment.number), began, moment.free)
-            began = moment.free + launch.think + client.think
+            if free < horizon:
+                yield AloneRequest(client.request(number), began, free)
+            began = free + launch.think + client.think

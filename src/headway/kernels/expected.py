@@ -2,7 +2,8 @@
 
 These are the tables of the shared block (kernels and steps), filled from one run of the program alone, as profiling
 would fill them. Policies see these, never the real duration of a launch. As in the shim a step is known by its place
-since the last wait, the kernel and the one before it; where that place is new, by the two kernels alone.
+since the last wait, the kernel and the one before it; where that place is new, by the two kernels alone. The shim's
+means follow a processor within some eight requests: of each phase of it there is a table of its own.
 """
 
 from collections import defaultdict
@@ -49,7 +50,8 @@ class Expected:
     """Mean duration of each kernel."""
     widths_ppm: tuple[int, ...]
     waves: tuple[int, ...]
-    steps: dict[tuple[int, int, int], Step]
+    steps: tuple[dict[tuple[int, int, int], Step], ...]
+    """Of each phase of the processor."""
     here: dict[tuple[int, int, int], int]
     """Mean duration at a place, of kernels whose time depends on it."""
     took: tuple[int, ...]
@@ -57,10 +59,11 @@ class Expected:
     kinds: tuple[tuple[int, int], ...] = ()
     """How many launches each request has, and a number for which kernels these are."""
 
-    def step(self, place: int, before: int, kernel: int) -> Step:
+    def step(self, place: int, before: int, kernel: int, pace: int = 0) -> Step:
         """Return what follows ``kernel`` after ``before``, as the launch of this number since the last wait."""
-        found = self.steps.get((place, before, kernel))
-        return found if found is not None else self.steps.get((ANY, before, kernel), UNKNOWN)
+        steps = self.steps[pace]
+        found = steps.get((place, before, kernel))
+        return found if found is not None else steps.get((ANY, before, kernel), UNKNOWN)
 
     def lasts_at(self, place: int, before: int, kernel: int) -> int:
         """Return how long ``kernel`` is expected to take there."""
@@ -75,7 +78,9 @@ def learn(client: Client, device: Device) -> Expected:
     slack = _slack(once, device, played)
     durations: dict[int, list[int]] = defaultdict(list)
     there: dict[tuple[int, int, int], list[int]] = defaultdict(list)
-    steps: dict[tuple[int, int, int], list[Step]] = defaultdict(list)
+    steps: list[dict[tuple[int, int, int], list[Step]]] = [
+        defaultdict(list) for _ in range(max(program.paces, default=0) + 1)
+    ]
     took, kinds, began, kind = [], [], 0, 0
     before, place = FIRST, 0
     for moment, following in zip(played, [*played[1:], None], strict=True):
@@ -83,8 +88,9 @@ def learn(client: Client, device: Device) -> Expected:
         durations[launch.kernel].append(launch.duration)
         step = _step(once, device, moment, following, slack[moment.number])
         began = began if place else moment.launched
+        pace = program.pace(program.request_of[moment.number])
         for where in (place, ANY) if place < PLACES else (ANY,):
-            steps[where, before, launch.kernel].append(step)
+            steps[pace][where, before, launch.kernel].append(step)
             there[where, before, launch.kernel].append(launch.duration)
         kind = (kind * 31 + launch.kernel + 1) % 2**32 if place else launch.kernel + 1
         if launch.waits:
@@ -93,14 +99,14 @@ def learn(client: Client, device: Device) -> Expected:
         before, place = launch.kernel, 0 if launch.waits else place + 1
     first = once.launch(0).kernel
     for where in (0, ANY):  # it starts over
-        steps[where, before, first] += steps[where, FIRST, first]
+        steps[program.pace(0)][where, before, first] += steps[program.pace(0)][where, FIRST, first]
         there[where, before, first] += there[where, FIRST, first]
     varied = {kernel for kernel, each in durations.items() if _varies(each)}
     return Expected(
         tuple(_last(durations[kernel], kernel in varied) for kernel in range(len(program.kernels))),
         tuple(MILLION if kernel.kind == GRAPH else device.width_ppm(kernel) for kernel in program.kernels),
         tuple(GRAPH_PARTS if kernel.kind == GRAPH else device.waves(kernel) for kernel in program.kernels),
-        {key: _mean(samples) for key, samples in steps.items()},
+        tuple({key: _mean(samples) for key, samples in each.items()} for each in steps),
         {key: sum(each) // len(each) for key, each in there.items() if key[2] in varied and key[0] != ANY},
         tuple(took),
         tuple(kinds),

@@ -3,6 +3,9 @@
 A launch takes the CPU of another machine 1.1 to 1.9 times as long, and longer with a profiler than without; a GPU that
 is at work all the time runs at other clocks than one that rests. The time of a request alone is known before the
 program shares. Where it is about what the GPU alone needs, the GPU is the bound; else the CPU takes the rest.
+
+A processor has fast and slow phases (``program.Processor``). The median request is of the phase that it is in for most
+of the time: where that takes what the GPU needs, processors keep up with the GPU in their fast phases.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,13 +24,13 @@ PLAYED = 400 * MILLISECOND
 REQUESTS = 3
 LEAST_PPM, MOST_PPM = 200_000, 5_000_000
 NEAR_PPM = 100
-TELLING_PPM = 200_000
-"""If twice the CPU time makes a request longer by less than this share, the request says little about the CPU."""
 CLOCKS_PPM = 100_000
 """GPU time differs by this with the load: prefill takes 5.16 ms with pauses of 10 ms and 5.66 ms without."""
-AHEAD_PPM = 760_000
-"""Where the GPU is the bound, CPU times are at most this part of what would just do. Requests vary (``on_real_cpu``),
-and so nineteen of twenty still wait for the GPU."""
+AHEAD_PPM = 920_000
+"""Where the GPU is the bound, a fast phase takes at most this part of the CPU time that would just do: two programs
+alone launched in 0.98 and 0.89 of what a request takes then by a fit of two states, in 0.93 and 0.88 by one of four."""
+BUSY_SLOW_PPM = 333_333
+"""And slow phases are a third of the time: 0.33 in the one recording of such a program."""
 UNLIKE_PPM = 250_000
 """A GPU-bound request that takes this much more or less than the traced one is not of the same program or GPU."""
 
@@ -36,30 +39,44 @@ class Factors(NamedTuple):
     """By how much the times of the traces were multiplied, in parts per million."""
 
     cpu_ppm: int = MILLION
-    """CPU times of all programs."""
+    """CPU times of all programs, the mean of fast and slow phases (of their logarithms)."""
     gpu_ppm: int = MILLION
     """Durations of the program above."""
+    slow_ppm: int = MILLION // 2
+    """Of the time, processors are in a slow phase."""
 
 
 def on_other_machine(
-    clients: Sequence[Client], device: Device, request: int, say: Callable[[str], None]
+    clients: Sequence[Client],
+    device: Device,
+    request: int,
+    say: Callable[[str], None],
+    slower: float = 1.0,
+    even: bool = False,
 ) -> tuple[tuple[Client, ...], Factors]:
-    """Return the clients with times scaled so that a request of the first takes ``request`` alone, and the factors."""
+    """Return the clients with times scaled so that a request of the first takes ``request`` alone, and the factors.
+
+    ``slower``: by how much processors are slower in a slow phase. ``even``: they have none, by what is known.
+    """
     high = clients[0]
 
     def takes(cpu_ppm: int) -> int:
         return request_alone(cpu_scaled(high.program, cpu_ppm), device, high.think)
 
     least, now, most = takes(LEAST_PPM), takes(MILLION), takes(MOST_PPM)
-    little = (takes(2 * MILLION) - now) * MILLION < TELLING_PPM * now
-    bound = little or request * MILLION <= least * (MILLION + CLOCKS_PPM)
+    busy = now <= _with_clocks(least)  # in its trace
+    needs = _with_clocks(now if busy else least)
+    # The GPU is the bound where a request takes what it needs, and where even half as fast processors are ahead of it.
+    bound = request <= needs or takes(2 * MILLION) <= needs
     _check(high.program.name, request, (least, now, most), bound)
-    cpu_ppm, gpu_ppm = cpu_factor(takes, request), MILLION
+    cpu_ppm, gpu_ppm, slow_ppm = cpu_factor(takes, request), MILLION, 0 if even else MILLION // 2
     if bound:
+        slow_ppm = 0 if even else BUSY_SLOW_PPM
+        usual = slower ** (slow_ppm / MILLION)  # by how much a fast phase is faster than the mean of both
         # The most with which a request takes what the GPU needs, to a hundredth.
         just = cpu_factor(takes, least * 1.01)
-        cpu_ppm = MILLION if little else min(MILLION, max(LEAST_PPM, just * AHEAD_PPM // MILLION))
-        program = cpu_scaled(high.program, cpu_ppm)
+        cpu_ppm = MILLION if busy else min(MILLION, max(LEAST_PPM, round(just * usual) * AHEAD_PPM // MILLION))
+        program = cpu_scaled(high.program, round(cpu_ppm / usual))
         gpu_ppm = cpu_factor(lambda ppm: request_alone(gpu_scaled(program, ppm), device, high.think), request)
         left = "left as recorded" if cpu_ppm == MILLION else f"taken to need {cpu_ppm / MILLION:.2f} of their time"
         say(
@@ -68,7 +85,12 @@ def on_other_machine(
         )
     made = [replace(client, program=cpu_scaled(client.program, cpu_ppm)) for client in clients]
     made[0] = replace(made[0], program=gpu_scaled(made[0].program, gpu_ppm))
-    return tuple(made), Factors(cpu_ppm, gpu_ppm)
+    return tuple(made), Factors(cpu_ppm, gpu_ppm, slow_ppm)
+
+
+def _with_clocks(least: int) -> int:
+    """Return the most that what takes ``least`` on the GPU takes at other clocks."""
+    return least * (MILLION + CLOCKS_PPM) // MILLION
 
 
 def _check(name: str, request: int, takes: tuple[int, int, int], bound: bool) -> None:

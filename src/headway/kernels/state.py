@@ -32,13 +32,14 @@ class ClientState:
 
     __slots__ = (
         *("id", "client", "priority", "expected", "gated", "reached", "reached_at", "launched", "finished", "left"),
-        *("epoch", "waited", "served_at", "held_up", "whole", "fill"),
-        *("kernel", "place", "step", "began", "launched_at", "finished_at", "busy", "next", "slack", "waits"),
+        *("launches", "epoch", "waited", "served_at", "held_up", "whole", "fill"),
+        *("kernel", "place", "pace", "step", "began", "launched_at", "finished_at", "busy", "next", "slack", "waits"),
     )
 
     def __init__(self, index: int, client: Client, expected: Expected, gated: bool) -> None:
         self.id = index
         self.client = client
+        self.launches = client.rotated
         self.priority = client.priority
         self.expected = expected
         self.gated = gated
@@ -54,8 +55,8 @@ class ClientState:
         """Time spent at the gate."""
         self.served_at = 0
         self.held_up = 0
-        self.whole: list[tuple[int, int, int]] = []
-        """Its whole steps: the first launch, the end of the wait after it, and which of its requests it is."""
+        self.whole: list[tuple[int, int, int, int]] = []
+        """Its whole steps: the first launch, the end of the wait after it, which request it is, and its CPU time."""
         self.fill = 0
         """How long the kernel that its thread waits with is expected to take; valid only while it waits."""
         self.kernel = FIRST
@@ -64,6 +65,8 @@ class ClientState:
         """What is expected to follow it."""
         self.place = 0
         """How many launches it has made since it last waited."""
+        self.pace = client.program.pace(client.first)
+        """The phase of its processor, where that has any."""
         self.began = 0
         """When it made the first of them."""
         self.launched_at = NOTHING
@@ -84,7 +87,7 @@ class ClientState:
     @property
     def wants(self) -> int:
         """Return the kernel that its thread waits with; valid only while it waits."""
-        return self.client.launch(self.reached).kernel
+        return self.launches[self.reached % len(self.launches)].kernel
 
 
 class KernelsState:
@@ -108,7 +111,7 @@ class KernelsState:
         """Apply an event."""
         if isinstance(event, KernelFinished):
             client = self.clients[event.client]
-            launch = client.client.launch(event.launch)
+            launch = client.launches[event.launch % len(client.launches)]
             client.finished += 1
             client.finished_at = now
             if client.gated and client.launched == client.finished:
@@ -122,9 +125,10 @@ class KernelsState:
             client = self.clients[event.client]
             self.changes += 1
             client.reached, client.reached_at = event.launch, now
-            client.fill = client.expected.lasts_at(client.place, client.kernel, client.wants)
+            kernel = client.wants
+            client.fill = client.expected.lasts_at(client.place, client.kernel, kernel)
             self.waiting[event.client] = None
-            row = (now, 6, event.client, event.launch, client.wants, 0, 0)
+            row = (now, 6, event.client, event.launch, kernel, 0, 0)
         else:
             row = self._apply_rare(now, event)
         self.journal(row)
@@ -137,10 +141,11 @@ class KernelsState:
             client = self.clients[event.client]
             self.changes += 1
             client.epoch += 1
-            client.whole.append((client.began, now, event.request))
+            client.whole.append((client.began, now, event.request, client.client.program.request_cpu[event.request]))
             client.next = now + client.step.think
             following = client.client.launch(client.launched).kernel
-            client.slack = client.expected.step(0, client.kernel, following).slack  # of the request to come
+            client.pace = client.client.program.pace(event.request + 1)
+            client.slack = client.expected.step(0, client.kernel, following, client.pace).slack  # of the one to come
             client.busy, client.waits = min(client.busy, now), False
             return (now, Kind.REQUEST_ENDED, event.client, event.request, 0, 0, event.began)
         if isinstance(event, ClientLeft):
@@ -155,18 +160,16 @@ class KernelsState:
         """Launch a client's next kernel and update its predictions; return the kernel."""
         self.changes += 1
         device, expected = self.device, client.expected
-        launch = client.client.launch(client.launched)
+        launch = client.launches[client.launched % len(client.launches)]
         kernel, client.waits = launch.kernel, launch.waits
         if not client.place:
             client.began = now
-        step = expected.step(client.place, client.kernel, kernel)
+        step = expected.step(client.place, client.kernel, kernel, client.pace)
         work = expected.lasts_at(client.place, client.kernel, kernel)
         client.busy = max(now + device.latency, client.busy + device.follow) + work
         client.next = client.busy + device.wait + step.think if step.waits else now + step.gap
         client.slack, client.step, client.kernel = step.slack, step, kernel
-        client.place = (
-            0 if launch.waits or client.place == len(client.client.program.launches) - 1 else client.place + 1
-        )
+        client.place = 0 if launch.waits or client.place == len(client.launches) - 1 else client.place + 1
         client.launched_at = client.served_at = now
         client.launched += 1
         return kernel
@@ -216,6 +219,6 @@ class KernelsState:
     @property
     def digest(self) -> str:
         """Return a digest of everything that a policy is shown and must leave as it is."""
-        slots = [slot for slot in ClientState.__slots__ if slot not in ("client", "expected", "whole")]
+        slots = [slot for slot in ClientState.__slots__ if slot not in ("client", "launches", "expected", "whole")]
         seen = [[getattr(client, slot) for slot in slots] for client in self.clients]
         return hashlib.sha256(repr((seen, list(self.waiting))).encode()).hexdigest()

@@ -63,17 +63,15 @@ def client_row(
     kind = rows[:, 1]
     ended = rows[kind == Kind.REQUEST_ENDED]
     latency = ended[:, 0] - ended[:, _VALUE]
-    moments = [moment for moment in alone.moments(client, device, until) if since <= moment.ended <= until]
-    requests = [request for request in alone.requests(client, device, until) if request.ended >= since]
-    base = np.array([request.ended - request.began for request in requests], dtype=np.int64)
+    wanted, base = _alone(client, device, until, since)
     finished = rows[(kind == Kind.FINISHED) & (rows[:, 0] <= until)]
-    got, wanted = int(finished[:, _DETAIL].sum()), sum(moment.ended - moment.started for moment in moments)
+    got = int(finished[:, _DETAIL].sum())
     return {
         "client": client.name,
         "program": client.program.name,
         "priority": client.priority,
         "requests": len(ended),
-        "requests_alone": len(requests),
+        "requests_alone": len(base),
         **{f"slowdown_{name}": _ratio(latency, base, share) for name, share in (("p50", 50), ("p99", 99))},
         **{f"latency_{name}_s": _at(latency, share) for name, share in (("p50", 50), ("p99", 99))},
         **{f"latency_alone_{name}_s": _at(base, share) for name, share in (("p50", 50), ("p99", 99))},
@@ -86,6 +84,19 @@ def client_row(
         "held_up_by": causes(clients, rows[kind == Kind.HELD_UP]),
         "reasons": _reasons(rows[kind == Kind.LET_GO]),
     }
+
+
+def _alone(client: Client, device: Device, until: int, since: int) -> tuple[int, Longs]:
+    """Return the GPU time of a client alone between two times, and how long its requests take then."""
+    work, times, began, rotated = 0, list[int](), client.start, client.rotated
+    for number, _, started, ended, free in alone.moments(client, device, until):
+        if since <= ended <= until:
+            work += ended - started
+        if (launch := rotated[number % len(rotated)]).waits:
+            if since <= free < until:
+                times.append(free - began)
+            began = free + launch.think + client.think
+    return work, np.array(times, dtype=np.int64)
 
 
 def request_latencies(clients: Sequence[Client], tape: Tape) -> dict[str, float]:

@@ -4,8 +4,8 @@ Pure functions of a tape. They need only numpy. All numbers are what the broker 
 """
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,15 @@ class KernelDelay:
     delay: Longs
 
 
+@dataclass(frozen=True, slots=True)
+class KernelCharge:
+    """A kernel that is charged for contention: the delay above beyond waiting, in parts of its time, over time."""
+
+    name: str
+    times: Longs
+    charge_ppm: Longs
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class SharedProgram:
     """A program that shared the GPU. Arrays have a row a moment, their columns as named."""
@@ -55,6 +64,11 @@ class SharedProgram:
     boldness: Longs
     """Time, parts per million."""
     kernels: tuple[KernelDelay, ...]
+    sms_ppm: int = 0
+    """The share of the SMs that it was limited to; 0: none."""
+    charges: tuple[KernelCharge, ...] = ()
+    tail: Longs = field(default_factory=lambda: np.empty((0, 5), dtype=np.int64))
+    """Its slow-down at p99: time, value, lower and upper end in parts per million, steps."""
 
     @property
     def last(self) -> Sequence[int]:
@@ -100,7 +114,7 @@ class SharedRun:
 
     programs: tuple[SharedProgram, ...]
     aims: Longs
-    """Time, floor, slow-down aimed at, in parts per million."""
+    """Time, floor, slow-down aimed at, the one for p99 (0: none), in parts per million."""
     held: Longs
     """Time, all time in which programs below were held so far."""
     until: int
@@ -124,7 +138,7 @@ def shared_run(tape: Tape) -> SharedRun:
         _program(tape, row, name, key, until) for row, (name, key) in zip(tape.of(ShareKind.JOINED), names, strict=True)
     )
     aims, held = tape.of(ShareKind.AIMED), tape.of(ShareKind.HELD)
-    return SharedRun(programs, aims[:, [_TIME, _DETAIL, _VALUE]], held[:, [_TIME, _VALUE]], until)
+    return SharedRun(programs, aims[:, [_TIME, _DETAIL, _VALUE, _LEASE]], held[:, [_TIME, _VALUE]], until)
 
 
 def _names(tape: Tape) -> list[tuple[str, str]]:
@@ -155,6 +169,8 @@ def _program(tape: Tape, joined: Longs, name: str, key: str, until: int) -> Shar
     measured = _together(rows, ShareKind.MEASURED, ShareKind.INTERVAL)
     pick = [_TIME, _LEASE, _PLACE, _DETAIL, _VALUE, 7 + _VALUE, 7 + _DETAIL]
     ended = int(left[-1, _TIME]) if len(left) else until
+    delays = [KernelDelay(*each) for each in _kernels(tape, at, rows, ShareKind.DELAYED)]
+    charges = [KernelCharge(*each) for each in _kernels(tape, at, rows, ShareKind.CHARGED)]
     return SharedProgram(
         number,
         name,
@@ -167,7 +183,10 @@ def _program(tape: Tape, joined: Longs, name: str, key: str, until: int) -> Shar
         counted[:, pick],
         measured[:, [_TIME, _VALUE, 7 + _DETAIL, 7 + _VALUE, _LEASE, _PLACE]],
         _of_rule(tape, at, rows, BOLDNESS),
-        _kernels(tape, at, rows),
+        tuple(sorted(delays, key=lambda kernel: -int(kernel.delay[-1]))),
+        int(joined[_LEASE]),
+        tuple(sorted(charges, key=lambda kernel: -int(kernel.charge_ppm[-1]))),
+        rows[rows[:, _KIND] == ShareKind.TAILED][:, [_TIME, _VALUE, _PLACE, _DETAIL, _LEASE]],
     )
 
 
@@ -186,15 +205,13 @@ def _of_rule(tape: Tape, at: Longs, rows: Longs, name: str) -> Longs:
     return found
 
 
-def _kernels(tape: Tape, at: Longs, rows: Longs) -> tuple[KernelDelay, ...]:
-    """Return the kernels that delayed others, the worst first."""
-    delayed = np.flatnonzero(rows[:, _KIND] == ShareKind.DELAYED)
-    found = []
-    for place in np.unique(rows[delayed, _PLACE]).tolist():
-        here = delayed[rows[delayed, _PLACE] == place]
+def _kernels(tape: Tape, at: Longs, rows: Longs, kind: ShareKind) -> Iterator[tuple[str, Longs, Longs]]:
+    """Yield the kernels of a kind of rows: name, times and values."""
+    of_kind = np.flatnonzero(rows[:, _KIND] == kind)
+    for place in np.unique(rows[of_kind, _PLACE]).tolist():
+        here = of_kind[rows[of_kind, _PLACE] == place]
         name = next((tape.notes[int(at[row])] for row in here if int(at[row]) in tape.notes), "(no name)")
-        found.append(KernelDelay(name, rows[here, _TIME], rows[here, _VALUE]))
-    return tuple(sorted(found, key=lambda kernel: -int(kernel.delay[-1])))
+        yield name, rows[here, _TIME], rows[here, _VALUE]
 
 
 # --- numbers ------------------------------------------------------------------------------------------------------
@@ -209,6 +226,7 @@ def summarise(run: SharedRun) -> dict[str, Any]:
     return {
         "slowdown": max((row["slowdown"] for row in known), default=None),
         "slo": run.aims[-1, 2] / MILLION if len(run.aims) else None,
+        "slo_p99": run.aims[-1, 3] / MILLION or None if len(run.aims) else None,
         "floor": run.aims[-1, 1] / MILLION if len(run.aims) else None,
         "above_aim_share": max((row["above_aim_share"] for row in known), default=None),
         "harvested_s": sum(row["harvested_s"] for row in rows),
@@ -245,10 +263,20 @@ def program_row(run: SharedRun, program: SharedProgram) -> dict[str, Any]:
             f"slowdown_{name}": None if ppm is None else ppm / MILLION
             for name, ppm in zip(("last", "low", "high"), last[:3], strict=True)
         },
+        **{
+            f"slowdown_p99{name}": int(program.tail[-1, at]) / MILLION if len(program.tail) else None
+            for at, name in enumerate(("", "_low", "_high"), 1)
+        },
+        "sms": (program.sms_ppm or MILLION) / MILLION,
         "slowdown_holds": last[3] or 0,
         "slowdown_steps": last[4] or 0,
         "delays": [
             {"kernel": kernel.name, "delayed": run.delayed(program, kernel), "delay_s": int(kernel.delay[-1]) / SECOND}
             for kernel in program.kernels
+        ],
+        "charges": [
+            {"kernel": kernel.name, "charge": int(kernel.charge_ppm[-1]) / MILLION}
+            for kernel in program.charges
+            if kernel.charge_ppm[-1]
         ],
     }

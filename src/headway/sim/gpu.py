@@ -9,34 +9,16 @@ each kernel gets exactly its work. A GPU schedules its own future events by ``al
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from headway.kernels.device import MILLION, Device
+from headway.kernels.events import KernelFinished, KernelHeldUp
 from headway.kernels.kernel import Kernel
 from headway.sim.shapes import Shape, shape_of
 
 Alarm = Callable[[int, "Running | int"], None]
 
 
-class Finished(NamedTuple):
-    """Report of a GPU: a kernel ended."""
-
-    client: int
-    launch: int
-    started: int
-
-
-class HeldUp(NamedTuple):
-    """Report of a GPU: a kernel starts later than it could have."""
-
-    client: int
-    launch: int
-    by: int
-    kernel: int
-    delay: int
-
-
-Report = Finished | HeldUp
+Report = KernelFinished | KernelHeldUp
 
 
 class Running:
@@ -121,7 +103,7 @@ class Streams:
         stream.popleft()
         one.ends, one.origin = -1, _NOBODY  # a reference to itself would wait for the garbage collector
         self._ended[one.client] = now
-        self.reports.append(Finished(one.client, one.launch, one.started))
+        self.reports.append(KernelFinished(one.client, one.launch, one.started))
         if stream:
             following = stream[0]
             following.ready = max(following.ready, now + self.device.follow)
@@ -131,7 +113,8 @@ class Streams:
         """Note that the first blocks of a kernel are on the GPU; report its delay."""
         one.started = now
         if now > one.ready and one.by is not None:
-            self.reports.append(HeldUp(one.client, one.launch, one.by.client, one.by.kernel, now - one.ready))
+            held = KernelHeldUp(one.client, one.launch, one.by.client, one.by.kernel, now - one.ready)
+            self.reports.append(held)
         one.by = None  # else each kernel would keep all earlier ones alive
 
 

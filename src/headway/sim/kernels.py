@@ -16,14 +16,13 @@ from headway.kernels.events import (
     ClientLeft,
     Event,
     KernelFinished,
-    KernelHeldUp,
     KernelLaunched,
     KernelReached,
     RequestEnded,
     Woke,
 )
 from headway.kernels.state import KernelsState
-from headway.sim.gpu import Finished, Running, Shared, Sliced
+from headway.sim.gpu import Running, Shared, Sliced
 
 _LAUNCH, _WAITED, _GPU, _WAKE, _END = range(5)
 Queued = tuple[int, int, int, int, Running | int]
@@ -54,7 +53,10 @@ class SimulatedGpu:
         """Schedule the first launches. ``raised``: the GPU uses priorities. No launch comes at or after ``horizon``."""
         self._clients = [client.client for client in state.clients]
         self._gated = [client.gated for client in state.clients]
+        self._launches = [client.rotated for client in self._clients]
+        self._ends = [client.ends for client in self._clients]
         self._device = state.device
+        self._asked = [state.device.gate if gated else 0 for gated in self._gated]
         self._state = state
         self._gone = 0
         self._heap: list[Queued] = []
@@ -83,18 +85,20 @@ class SimulatedGpu:
 
     def next(self) -> tuple[int, Sequence[Event]] | None:
         """Return the next instant with events, in rank order; None when nothing will happen any more."""
-        heap, events, gpu = self._heap, self._events, self.gpu
+        heap, events, ring, reports = self._heap, self._events, self.gpu.ring, self.gpu.reports
         events.clear()
         while heap:
-            if self._gone == len(self._threads) and self._state.over():
+            if self._gone and self._gone == len(self._threads) and self._state.over():
                 return None
             now = heap[0][0]
             while heap and heap[0][0] == now:
                 _, _, what, client, token = heappop(heap)
                 if what == _GPU:
-                    gpu.ring(now, token)
-                    if gpu.reports:
+                    ring(now, token)
+                    if reports:
                         self._report(now)
+                elif what == _LAUNCH:
+                    self._on_launch_reached(now, client)
                 else:
                     self._handle(now, what, client)
             if events:
@@ -104,9 +108,7 @@ class SimulatedGpu:
         return None
 
     def _handle(self, now: int, what: int, client: int) -> None:
-        if what == _LAUNCH:
-            self._on_launch_reached(now, client)
-        elif what == _WAITED:
+        if what == _WAITED:
             self._on_wait_over(now, client)
         elif what == _WAKE:
             self._wakes.discard(now)
@@ -122,19 +124,19 @@ class SimulatedGpu:
             self._events.append(ClientLeft(index))
 
     def _report(self, now: int) -> None:
-        for report in self.gpu.reports:
-            if isinstance(report, Finished):
-                self._events.append(KernelFinished(*report))
+        reports = self.gpu.reports
+        self._events += reports
+        for report in reports:
+            if isinstance(report, KernelFinished):
                 self._on_kernel_ended(now, report.client, report.launch)
-            else:
-                self._events.append(KernelHeldUp(*report))
-        self.gpu.reports.clear()
+        reports.clear()
 
     def _on_kernel_ended(self, now: int, index: int, number: int) -> None:
         """Continue a client's thread after one of its kernels ended."""
         thread = self._threads[index]
         thread.inside -= 1
-        if self._clients[index].launch(number).waits:
+        launches = self._launches[index]
+        if launches[number % len(launches)].waits:
             self._push(now + self._device.wait, _WAITED, index)
         elif thread.asleep:
             thread.asleep = False
@@ -155,21 +157,23 @@ class SimulatedGpu:
 
     def _launch(self, now: int, index: int) -> None:
         """Submit a client's next launch to the GPU, and schedule what its thread does next."""
-        thread, client = self._threads[index], self._clients[index]
+        thread, launches = self._threads[index], self._launches[index]
         number = thread.next
-        launch = client.launch(number)
+        at = number % len(launches)
+        launch = launches[at]
         self.gpu.submit(now, index, number, launch.kernel, launch.duration)
         thread.inside += 1
-        thread.next += 1
-        if client.ends_request(number):
+        thread.next = number + 1
+        if self._ends[index][at]:
             thread.requests += 1
-            thread.ended = thread.requests == client.requests
+            thread.ended = thread.requests == self._clients[index].requests
         if not launch.waits:
             if thread.ended:
                 self._push(now + 1, _WAITED, index)
             else:
-                asked = self._device.gate if self._gated[index] else 0
-                self._push(now + asked + client.launch(number + 1).gap, _LAUNCH, index)
+                self._number += 1
+                due = now + self._asked[index] + launches[(at + 1) % len(launches)].gap
+                heappush(self._heap, (due, self._number, _LAUNCH, index, 0))
 
     def _on_wait_over(self, now: int, index: int) -> None:
         """Handle the end of the wait after a request; a client that has done its requests leaves."""

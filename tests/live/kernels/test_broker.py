@@ -425,6 +425,55 @@ def test_how_a_pair_went_is_kept_when_one_of_them_leaves_and_shown(place: Place)
     os.close(handle)
 
 
+class SlowToRead(Memory):
+    """A store whose pairs are read when it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open = threading.Event()
+
+    def learnt(self) -> dict[tuple[str, str], dict[str, Any]]:
+        self.open.wait(60)
+        return super().learnt()
+
+
+def test_what_a_slow_store_holds_of_pairs_is_not_overwritten(tmp_path: Path) -> None:
+    charged = {"contention": {f"{7:016x}": 250_000}}
+    store = SlowToRead()
+    stored = {
+        ("a.py", "b.py"): {"boldness_ppm": 800_000, "aim_ppm": 50_000, **charged},
+        ("a.py", "c.py"): {"boldness_ppm": 700_000, "aim_ppm": 50_000},
+        ("a.py", "d.py"): {"boldness_ppm": 600_000},
+    }
+    store.save_learnt(stored)
+    broker, block, _ = broker_at(tmp_path, store=store)
+    join(block, 0, name="a", priority=0)
+    slot = join(block, 1, name="b", priority=5)
+    slot.kernels[7].id, slot.kernels[7].samples = 7, 1
+    join(block, 2, name="c", priority=5)
+    now = time.monotonic_ns()
+    broker.step(now)
+    assert broker.dial.learnt == {}
+    broker.dial.learnt["a.py", "b.py"] = 30_000  # from the floor
+    broker.dial.learnt_aims["a.py", "b.py"] = 20_000
+    broker.pairs.keep()
+    broker.background_store.finish()
+    assert store.pairs == stored, "nothing is saved before it is known what is there"
+    store.open.set()
+    until = time.monotonic() + 20
+    while not broker.pairs._stored and time.monotonic() < until:
+        now += SECOND
+        broker.step(now)
+    broker.step(now + 3 * SECOND)
+    assert slot.kernels[7].contention_ppm == 250_000, "charged as stored"
+    assert broker.dial.learnt["a.py", "d.py"] == 600_000, "a pair that has not met begins with what is stored"
+    broker.dial.learnt["a.py", "c.py"] = 900_000
+    broker.run(lambda: True, lambda ending: None)
+    assert store.pairs["a.py", "b.py"] == stored["a.py", "b.py"]
+    assert store.pairs["a.py", "c.py"]["boldness_ppm"] == 900_000
+    assert store.pairs["a.py", "d.py"] == stored["a.py", "d.py"]
+
+
 def test_what_was_learnt_of_pairs_and_cannot_be_read_is_said(tmp_path: Path) -> None:
     class Broken(Memory):
         def learnt(self) -> dict[tuple[str, str], dict[str, Any]]:

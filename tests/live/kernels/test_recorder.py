@@ -33,8 +33,13 @@ class KnownDial(Dial):
 
     known: Estimate | None = None
 
+    tail: Estimate | None = None
+
     def slowdown(self, index: int) -> Estimate | None:
         return self.known if index == 0 else None
+
+    def told(self, index: int) -> tuple[Estimate | None, int, Estimate | None]:
+        return self.slowdown(index), 0, self.tail
 
 
 class Recorded:
@@ -114,6 +119,30 @@ def test_what_was_measured_set_and_counted_is_on_the_tape(recorded: Recorded) ->
     assert [row[3] for row in rows(tape, ShareKind.RULED, 1) if row[1] == gate] == [1]
     assert audit(tape) == []
     assert recorded.said[-1] == f"batch (process {batch.owner}) left after 0 launches"
+
+
+def test_limits_charges_and_the_aim_for_p99_are_on_the_tape(recorded: Recorded) -> None:
+    recorded.dial.slo99_ppm = 1_150_000
+    recorded.dial.tail = Estimate(1_100_000, 1_050_000, 1_200_000, 5, 120)
+    join(recorded.block, 0, name="api", priority=0)
+    batch = join(recorded.block, 1, name="batch", priority=9)
+    batch.sms_ppm = 300_000
+    kernel, other = batch.kernels[5], batch.kernels[9]
+    kernel.id, kernel.name, kernel.contention_ppm = 77, b"copy", 250_000
+    other.id, other.name, other.blamed_ns, batch.ledger.delay_ns = 78, b"gemm", 60, 60
+    recorded.pass_(1.2)
+    kernel.contention_ppm, kernel.blamed_ns, batch.ledger.delay_ns = 0, 10, 70
+    recorded.pass_(1.2)
+    kernel.contention_ppm, batch.ledger.delay_ns = 190_000, 80
+    recorded.pass_(1.2)
+    tape = recorded.ended()
+    assert rows(tape, ShareKind.AIMED) == [(1_150_000, 0, recorded.dial.floor_ppm, recorded.dial.slo_ppm)]
+    assert rows(tape, ShareKind.TAILED) == [(120, 1_050_000, 1_200_000, 1_100_000)]
+    assert [row[0] for row in rows(tape, ShareKind.JOINED)] == [0, 300_000]
+    assert rows(tape, ShareKind.DELAYED) == [(0, 0, 0, 60), (0, 1, 0, 10)]
+    assert rows(tape, ShareKind.CHARGED) == [(0, 1, 0, 250_000), (0, 1, 0, 0), (0, 1, 0, 190_000)]
+    assert [note for note in tape.notes.values() if note in ("copy", "gemm")] == ["gemm", "copy", "copy"]
+    assert audit(tape) == []
 
 
 def test_counters_come_once_a_second_and_changes_at_most_four_times(recorded: Recorded) -> None:
@@ -273,6 +302,13 @@ def test_the_loop_of_a_broker_imports_nothing_that_a_gpu_machine_may_lack() -> N
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_a_folder_is_named_by_gpu_and_time_and_nothing_of_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert tape_folders.usual(3, 0) == tmp_path / "headway" / "share" / "gpu-3" / "19700101T000000Z"
 
 
 def test_the_last_tapes_are_kept_and_what_is_not_a_tape_or_is_written_stays(

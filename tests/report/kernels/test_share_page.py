@@ -16,7 +16,7 @@ from headway.live.kernels import tape_folders
 from headway.metrics.share import shared_run, summarise
 from headway.report.kernels.share_page import FIGURES, QUESTIONS, Shown, build
 from headway.units import SECOND
-from tests.metrics.test_share import hand_made, made
+from tests.metrics.test_share import hand_made, made, with_limits
 from tests.report.pages import Page
 from tests.report.test_browser import CHROMIUM, EVIL, FLAGS
 from tests.report.training.test_page import coloured
@@ -51,6 +51,21 @@ def test_it_answers_and_shows_value_interval_harvest_and_who_delayed_whom() -> N
     assert "its broker still runs, or was killed" not in page.text
     ids = {given["id"] for _, given in page.elements if given.get("id")}
     assert {anchor for anchor, _, _ in QUESTIONS} <= ids
+
+
+def test_limits_charges_and_the_aim_for_p99_are_shown_where_there_are_any() -> None:
+    before, text = (Page(build([shown(tape)])).text for tape in (hand_made(), with_limits()))
+    for line in (
+        "1.1×, p99 1.15×",
+        "1.200× (1.080× to 1.300×)",
+        "limited to 30 % of the SMs",
+        "copy_kernel",
+        "24.3\N{NO-BREAK SPACE}%",
+    ):
+        assert line in text
+        assert line not in before
+    assert "kernels charged for contention" not in before
+    assert "gone_kernel" not in text
 
 
 def test_an_open_end_and_what_is_not_there_are_said() -> None:

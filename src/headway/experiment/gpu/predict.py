@@ -11,6 +11,7 @@ from headway.errors import ExperimentError, InputError, unknown_name
 from headway.experiment.answer import Answer
 from headway.experiment.gpu.setting import (
     LOW_PRIORITY,
+    REAL,
     Setting,
     Tell,
     check_seconds,
@@ -27,12 +28,14 @@ from headway.kernels.device import Device
 from headway.kernels.other_machine import Factors, on_other_machine
 from headway.kernels.program import MILLION, Client
 from headway.profiling.kernel_store import KernelStore
-from headway.units import MILLISECOND, SECOND, parse_duration
+from headway.units import MILLISECOND, SECOND, format_duration, parse_duration
 
 SETTLE = 2 * SECOND
 """Time that the dial has before it counts: in most pairs it has settled by then."""
 SLO = 1.05
 """The slow-down aimed at unless another is given."""
+EVEN = 1.1
+"""Requests alone whose p95 is less than so many times their p50 show no slow phase of the processor."""
 SETTINGS: dict[str, Any] = {
     "slo": None,
     "floor": None,
@@ -69,9 +72,7 @@ def answer(high: str, low: Sequence[str], settings: Mapping[str, Any]) -> Answer
     chosen = {**SETTINGS, **settings}
     asked = options(*(None if chosen[name] is None else str(chosen[name]) for name in ("slo", "floor")))
     alone = chosen["alone"]
-    took = parse_duration(str(alone), what="--alone") if alone is not None else 0
-    if alone is not None and took <= 0:
-        raise InputError(f"--alone {alone}: a request takes some time; leave it out to take it as recorded")
+    took, took_p95 = _alone(None if alone is None else str(alone))
     first = parse_duration(str(chosen["first"]), what="--first") if chosen["first"] is not None else 0
     if chosen["first"] is not None and first <= 0:
         raise InputError(f"--first {chosen['first']}: a first meeting takes some time; leave it out for a known pair")
@@ -84,6 +85,7 @@ def answer(high: str, low: Sequence[str], settings: Mapping[str, Any]) -> Answer
             floor_ppm=round(asked["floor"] * MILLION) if "floor" in asked else None,
             think=parse_duration(str(chosen["think"]), what="--think"),
             alone=took,
+            alone_p95=took_p95,
             first=first,
             seconds=chosen["seconds"],
             seed=chosen["seed"],
@@ -94,7 +96,7 @@ def answer(high: str, low: Sequence[str], settings: Mapping[str, Any]) -> Answer
     lines = [f"{who}, slow-down aimed at {result['slo']:g}×"]
     if took:
         told = f"processors are taken to need {result['cpu_factor']:.2f} times as long as in the traces"
-        lines.append(f"a request alone takes {alone}: {told}")
+        lines.append(f"a request alone takes {alone}: {told}; {_phases(result['cpu_slow_share'])}")
     if result["stored"]:
         notes.append(f"kept in {result['stored']}")
     table = kernel_tables.prediction({MODES[name]: row for name, row in result["modes"].items()}, len(result["low"]))
@@ -109,6 +111,7 @@ def predict(
     floor_ppm: int | None = None,
     think: int = 0,
     alone: int = 0,
+    alone_p95: int = 0,
     first: int = 0,
     seconds: float = 1.0,
     seed: int = 0,
@@ -121,7 +124,8 @@ def predict(
     """Return slow-down and harvest of two programs, for each way to share, from their traces or profiles.
 
     ``alone``: the time of the median request of the program above alone, with that ``think``, on the machine where they
-    will share. Times are scaled to it, and the row is not stored. ``first``: headway meets the pair for the first time,
+    will share. Times are scaled to it, and the row is not stored. ``alone_p95``: its p95, by which it is seen whether
+    processors have slow phases there; 0: not known, they have. ``first``: headway meets the pair for the first time,
     begins at the floor, and is played for so long; the last ``seconds`` count. ``modes``: beside the gate only these of
     the other ways to share; none: all. ``write`` stores the row of a pair; without it the store of the traces' GPU and
     driver does. ``tell`` is called with the progress, ``say`` with notes, and with why the row was not stored.
@@ -130,17 +134,14 @@ def predict(
     _check_below(high, lows)
     sources = {name: source_of(name) for name in (prioritised(text, 0)[0] for text in (high, *lows))}
     source, given = next(iter(sources.values())), _options(slo_ppm, floor_ppm, first)
-    setting = Setting(
-        (high,), lows, "headway", think, check_seconds(seconds), seed, given, device or _device_of(source)
-    )
-    clients, factors = clients_of(setting, sources), Factors()
-    if alone:
-        clients, factors = on_other_machine(clients, setting.device, alone, said)
-    clients = on_real_cpus(clients, seed)
+    where = device or _device_of(source)
+    setting = Setting((high,), lows, "headway", think, check_seconds(seconds), seed, given, where)
+    settle = _settle(setting, first)
+    clients, factors = _clients(setting, sources, settle, (alone, alone_p95), said)
     for line in (*(line for each in sources.values() for line in each.notes), *notes(clients, "note: ")):
         said(line)
     asked = [name for name in MODES if not modes or name in ("gate", *modes)]
-    rows = compare(setting, [MODES[name] for name in asked], clients, tell, {MODES["gate"]: _settle(setting, first)})
+    rows = compare(setting, [MODES[name] for name in asked], clients, tell, {MODES["gate"]: settle})
     found = {name: _mode(row) for name, row in zip(asked, rows, strict=True)}
     names = [client["program"] for client in rows[0]["clients"]]
     pair = _pair(names, [*sources.values()], think, found["gate"])
@@ -154,6 +155,7 @@ def predict(
         "slo": slo_ppm / MILLION,
         "cpu_factor": factors.cpu_ppm / MILLION,
         "gpu_factor": factors.gpu_ppm / MILLION,
+        "cpu_slow_share": factors.slow_ppm / MILLION,
         "seconds": seconds,
         "seed": seed,
         "busy_share_alone": rows[0]["busy_share_alone"],
@@ -161,6 +163,18 @@ def predict(
         "pair": pair,
         "stored": str(stored) if stored else None,
     }
+
+
+def _clients(
+    setting: Setting, sources: Mapping[str, Source], settle: int, alone: tuple[int, int], say: Callable[[str], None]
+) -> tuple[tuple[Client, ...], Factors]:
+    """Return the clients on the processors of the machine in question. ``alone``: p50 and p95 of a request there."""
+    clients, factors = clients_of(setting, sources), Factors()
+    if alone[0]:
+        even = 0 < alone[1] < EVEN * alone[0]
+        clients, factors = on_other_machine(clients, setting.device, alone[0], say, REAL.slower, even)
+    horizon = setting.horizon + settle
+    return on_real_cpus(clients, setting.seed, horizon, factors.slow_ppm / MILLION), factors
 
 
 def _stored(
@@ -183,12 +197,39 @@ def _options(slo_ppm: int, floor_ppm: int | None, first: int) -> dict[str, float
     return {**given, "met": False} if first else given
 
 
+def _phases(slow_share: float) -> str:
+    """Return in words how processors vary."""
+    if not slow_share:
+        return "they have no slow phases"
+    return f"for {slow_share:.0%} of the time they are {REAL.slower:g} times as slow as else"
+
+
 def _settle(setting: Setting, first: int) -> int:
     """Return how long the dial has before it counts: to settle, or what is left of a first meeting."""
     if not first:
         return min(SETTLE, 2 * setting.horizon)
     check_seconds(first / SECOND)
-    return max(0, first - setting.horizon)
+    if first < setting.horizon:
+        raise InputError(
+            f"--first {format_duration(first)} is shorter than --seconds {setting.seconds:g}: of a first meeting the "
+            f"last {setting.seconds:g} s count; give a longer --first, or fewer --seconds"
+        )
+    return first - setting.horizon
+
+
+def _alone(text: str | None) -> tuple[int, int]:
+    """Return p50 and p95 of a request alone, as in ``6.8ms`` or ``6.8ms,8.6ms``; 0: not given."""
+    if text is None:
+        return 0, 0
+    parts = text.split(",")
+    took, p95 = (parse_duration(part, what="--alone") for part in (parts[0], parts[-1]))
+    if len(parts) > 2:
+        raise InputError(f"--alone {text}: give the p50 of a request, or its p50 and p95: 6.8ms,8.6ms")
+    if took <= 0:
+        raise InputError(f"--alone {text}: a request takes some time; leave it out to take it as recorded")
+    if p95 < took:
+        raise InputError(f"--alone {text}: the p95 is below the p50: p50 first, as in {parts[-1]},{parts[0]}")
+    return took, p95 if len(parts) > 1 else 0
 
 
 def _check_below(high: str, lows: Sequence[str]) -> None:

@@ -5,6 +5,7 @@ GPU machines have neither msgspec nor polars; nothing here needs them. ``scene``
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from headway.core.collector import no_collection
@@ -16,7 +17,7 @@ from headway.experiment.stopping import stops_on_interrupt
 from headway.kernels.device import Device
 from headway.kernels.policies.parts import KernelsPolicy
 from headway.kernels.policies.registry import build, describe
-from headway.kernels.program import Client, on_idle_cpu, on_real_cpu
+from headway.kernels.program import Client, Processor, on_idle_cpu, on_real_cpu
 from headway.kernels.replay import fresh_state
 from headway.kernels.state import KernelsState
 from headway.metrics.kernels import summarise
@@ -33,13 +34,15 @@ SETTLE = 600 * MILLISECOND
 SLEEP = MILLISECOND
 COLD_PPM = 800_000
 COLD_UNTIL = 1_200_000
-REQUEST_SPREAD = 0.17
-"""Spread of requests alone: log(p99 / p50) / 2.33, median of 102 measurements of ten programs alone on H200s."""
-LAUNCH_SPREAD = 0.15
-"""Spread of the CPU time before a launch from request to request: 0.09 to 0.22 in ten traces, 0.14 in the mean."""
-VARIED_LAUNCHES = 8_000
-"""Launches that are drawn before a program starts over."""
 """After a pause of at least SLEEP the CPU is cold: the first COLD_UNTIL of CPU time is slower by COLD_PPM."""
+REAL = Processor(request=0.085, launch=0.15, slower=1.42, phase=300 * MILLISECOND)
+"""A processor of H200 machines, by 12 s of two programs alone; docs/reference/gpu-model.md has the numbers.
+
+Launches: 0.09 to 0.22 from request to request in ten traces, 0.14 in the mean.
+"""
+VARIED_LAUNCHES = 8_000
+MOST_VARIED = 200_000
+"""Launches that are drawn before a program starts over: what the run takes, between these."""
 
 
 @dataclass(frozen=True)
@@ -119,15 +122,21 @@ def clients_of(setting: Setting, sources: Mapping[str, Source] | None = None) ->
     return tuple(clients)
 
 
-def on_real_cpus(clients: tuple[Client, ...], seed: int) -> tuple[Client, ...]:
-    """Return the clients with CPU times that vary from request to request and from launch to launch."""
-    source = stream(seed, "kernels cpu")
+def on_real_cpus(
+    clients: tuple[Client, ...], seed: int, horizon: int = SECOND, slow_share: float = REAL.slow_share
+) -> tuple[Client, ...]:
+    """Return the clients with CPU times that vary in phases, from request to request and from launch to launch.
 
-    def draw(spread: float) -> float:
-        return float(source.normal(0, spread))
-
-    made = [on_real_cpu(client.program, draw, REQUEST_SPREAD, LAUNCH_SPREAD, VARIED_LAUNCHES) for client in clients]
-    return tuple(replace(client, program=program) for client, program in zip(clients, made, strict=True))
+    ``horizon``: how long they run. ``slow_share``: of the time, processors are in a slow phase.
+    """
+    cpu = REAL._replace(slow_share=slow_share) if slow_share else REAL._replace(slower=1.0)
+    made = []
+    for number, client in enumerate(clients):
+        program, source = client.program, stream(seed, f"kernels cpu {number}")
+        time = max(program.duration, sum(launch.gap + launch.think for launch in program.launches))
+        launches = min(max(VARIED_LAUNCHES, len(program.launches) * horizon // time), MOST_VARIED)
+        made.append(replace(client, program=on_real_cpu(program, partial(source.normal, 0.0), cpu, launches)))
+    return tuple(made)
 
 
 def prioritised(text: str, usual: int) -> tuple[str, int]:

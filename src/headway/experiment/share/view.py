@@ -79,10 +79,11 @@ class ShareView(View):
     def brief(self, stored: StoredRun) -> list[str]:
         """Return the run in at most fifteen lines."""
         row, about = summarise(shared_run(stored.tape)), stored.scene.experiment.share
+        aim = share_page.aim_text(row["slo"] or 0, row["slo_p99"])
         first = (
             f"GPU {about.gpu} {about.gpu_name} ({about.mode}), from {about.began}: "
             f"{format_duration(round(row['seconds'] * SECOND))}, slow-down {times(row['slowdown'])} in the mean "
-            f"(aim {row['slo'] or 0:g}×, above it {percent(row['above_aim_share'])} of the time)"
+            f"(aim {aim}, above it {percent(row['above_aim_share'])} of the time)"
         )
         second = (
             f"held {percent(row['held_share'])} of the time; {_time(row['harvested_s'])} harvested, "
@@ -100,8 +101,9 @@ VIEW = ShareView()
 def _line(row: Row) -> str:
     slow = "" if row["slowdown"] is None else f", slow-down {times(row['slowdown'])}"
     below = f", harvested {_time(row['harvested_s'])}, waited {_time(row['waited_s'])}" if row["waits"] else ""
+    limit = f", {percent(row['sms'], 0)} of the SMs" if row["sms"] < 1 else ""
     return (
-        f"{row['program']} (priority {row['priority']}): {row['launches']:,} launches, "
+        f"{row['program']} (priority {row['priority']}{limit}): {row['launches']:,} launches, "
         f"GPU busy {percent(row['busy_share'])}{slow}{below}"
     )
 

@@ -87,7 +87,7 @@ class _Felt:
     def read(self, client: ClientState) -> None:
         """Count the steps since the last time, where there are enough of them."""
         steps, alone_took = client.whole, client.expected.took
-        fresh = [(ended - began, alone_took[request]) for began, ended, request in steps[self.first :]]
+        fresh = [(ended - began, alone_took[request]) for began, ended, request, _ in steps[self.first :]]
         alone = sum(took for _, took in fresh)
         if alone < WHILE_NS or len(fresh) < LEAST_STEPS:
             return
@@ -176,7 +176,7 @@ class Headway(KernelsPolicy):
         if not self.met:
             fresh, felt.first = client.whole[felt.first :], len(client.whole)
             kinds = client.expected.kinds
-            steps = [Step(began, ended, *kinds[request]) for began, ended, request in fresh]
+            steps = [Step(began, ended, *kinds[request]) for began, ended, request, _cpu in fresh]
             return Seen(client.id, client.priority, epochs=client.epoch, filled_ns=filled, steps=steps)
         felt.read(client)
         return Seen(client.id, client.priority, felt.actual, felt.alone, epochs=client.epoch, filled_ns=filled)

@@ -40,7 +40,8 @@ class KernelsPolicy(ABC):
 
 def in_turn(state: KernelsState) -> list[ClientState]:
     """Return the waiting clients: the highest priority first, within it the least recently served."""
-    waiting = [state.clients[index] for index in state.waiting]
+    clients = state.clients
+    waiting = [clients[index] for index in state.waiting]
     if len(waiting) > 1:
         waiting.sort(key=lambda client: (client.priority, client.served_at, client.id))
     return waiting

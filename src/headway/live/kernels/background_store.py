@@ -66,18 +66,16 @@ class BackgroundStore:
         copy = Slot.from_buffer_copy(slot)
         self._saves.append(_Save(program, copy, self._saver.submit(self._save, self._store, program, copy)))
 
-    def learnt(self, seconds: float) -> dict[tuple[str, str], dict[str, Any]]:
-        """Return what was learnt of each pair of programs; nothing where that takes longer than so many seconds.
+    def learnt(self) -> "Future[dict[tuple[str, str], dict[str, Any]]]":
+        """Return what was learnt of each pair of programs, as a future.
 
-        Raises OSError, ValueError or HeadwayError where it cannot be read.
+        Its result raises OSError, ValueError or HeadwayError where that cannot be read.
         """
-        if self._store is None:
-            return {}
-        read = self._loader.submit(self._store.learnt)
-        try:
-            return read.result(seconds)
-        except TimeoutError:
-            return {}
+        if self._store is not None:
+            return self._loader.submit(self._store.learnt)
+        nothing: Future[dict[tuple[str, str], dict[str, Any]]] = Future()
+        nothing.set_result({})
+        return nothing
 
     def save_learnt(self, learnt: dict[tuple[str, str], dict[str, Any]]) -> None:
         """Start to save what was learnt of pairs of programs."""

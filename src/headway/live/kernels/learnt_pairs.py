@@ -3,10 +3,14 @@
 Of each pair (program above, program below with its limit on SMs) that is the boldness at which the dial kept to the
 aim, how the program below went once the dial had settled (``kernels/limits.py``), and by how much its kernels slow the
 program above beyond waiting (``kernels/contention.py``).
+
+A store may be slow. Until it has been read nothing is saved, for that would replace what it holds; pairs that have
+begun meanwhile began at the floor, and what is stored of their boldness stays unless they reach more.
 """
 
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, wait
 from typing import Any
 
 from headway.errors import HeadwayError
@@ -32,20 +36,39 @@ class LearntPairs:
         self._limits: dict[str, int] = {}
         self._counted_ns = 0
         self._saved: dict[Pair, dict[str, Any]] = {}
+        self._began: dict[Pair, int] = {}
+        """Pairs that began at the floor, for their row had not been read: the boldness in it."""
+        self._say, self._stored = say, dict[Pair, dict[str, Any]]()
+        self.contention = SlotContention(dial, self._stored)
+        self._read: Future[dict[Pair, dict[str, Any]]] | None = store.learnt()
+        wait([self._read], timeout=_RECALL_S)
+        self._recall(set())
+
+    def _recall(self, there: set[str]) -> bool:
+        """Return whether the store has been read; take in what was learnt before, once. ``there``: running programs."""
+        if self._read is None:
+            return True
+        if not self._read.done():
+            return False
+        read, self._read = self._read, None
         try:
-            self._saved = store.learnt(_RECALL_S)
+            self._stored.update(read.result())
         except (OSError, ValueError, HeadwayError) as problem:
-            say(f"what was learnt of pairs cannot be read: {problem}")
-        for pair, row in self._saved.items():
+            self._say(f"what was learnt of pairs cannot be read: {problem}")
+        for pair, row in self._stored.items():
+            self._saved[pair] = row
             if "boldness_ppm" in row:
-                dial.learnt[pair] = row["boldness_ppm"]
+                if pair in self._dial.learnt or there.issuperset(pair):
+                    self._began[pair] = row["boldness_ppm"]
+                self._dial.learnt.setdefault(pair, row["boldness_ppm"])
             if isinstance(aim := row.get("aim_ppm"), int) and aim > 0:
-                dial.learnt_aims[pair] = aim
-        self.contention = SlotContention(dial, dict(self._saved))
+                self._dial.learnt_aims.setdefault(pair, aim)
+        return True
 
     def turn(self, now_ns: int, clients: Mapping[int, Slot]) -> None:
         """Learn from what holds have told; read the counters of all clients, once a second."""
-        self.contention.turn(now_ns, clients)
+        if self._read is None or self._recall({slot_profiles.key(slot) for slot in clients.values()}):
+            self.contention.turn(now_ns, clients)
         if now_ns - self._counted_ns < _EVERY_NS:
             return
         self._counted_ns = now_ns
@@ -60,12 +83,17 @@ class LearntPairs:
         self.harvests.count(now_ns, int(time.time()), counted, self._dial)
 
     def keep(self) -> None:
-        """Save what is new."""
+        """Save what is new; nothing before the store has been read."""
+        if self._read is not None:
+            return
         rows: dict[Pair, dict[str, Any]] = {
             pair: {"boldness_ppm": boldness} for pair, boldness in self._dial.learnt.items()
         }
         for pair, aim in self._dial.learnt_aims.items():
             rows.setdefault(pair, {})["aim_ppm"] = aim
+        for pair, boldness in self._began.items():
+            if rows.get(pair, {}).get("boldness_ppm", boldness) < boldness:
+                del rows[pair]
         for pair, outcome in self.harvests.outcomes.items():
             limit = self._limits.get(pair[1], ALL_PPM)
             rows.setdefault(pair, {}).update({"sms_ppm": limit, **outcome._asdict()})

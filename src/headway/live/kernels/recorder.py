@@ -50,6 +50,7 @@ class _Program:
     slot: Slot
     rules: dict[int, int] = field(default_factory=dict)
     measured: tuple[int, ...] = ()
+    tail: tuple[int, ...] = ()
     delay_ns: int = 0
 
 
@@ -67,7 +68,7 @@ class TapeRecorder(Recorder):
         self._programs: dict[int, _Program] = {}
         self._rows: list[Noted] = []
         self._kernels: list[Kernels] = []
-        self._aimed = (0, 0)
+        self._aimed = (0, 0, 0)
         self._held = 0
         self._thread = TapeThread(folder, about, say)
 
@@ -91,8 +92,10 @@ class TapeRecorder(Recorder):
             self._ruled(program, dial, index)
         if now_ns - self._counted_ns >= every:
             self._counted_ns = now_ns
-            for program in programs.values():
+            for index, program in programs.items():
                 self._counters(program)
+                if program.slot.priority < lowest:
+                    self._tailed(program, dial, index)
         self._send()
 
     def ended(self, index: int, slot: Slot, how: str) -> None:
@@ -116,13 +119,20 @@ class TapeRecorder(Recorder):
             program = self._programs[index] = _Program(self._count, who, slot)
             self._count += 1
             names = json.dumps([slot_profiles.text(slot.name), slot_profiles.text(slot.program)])
-            self._put(ShareKind.JOINED, program.number, place=index, detail=slot.priority, value=slot.owner, note=names)
+            self._put(
+                *(ShareKind.JOINED, program.number),
+                lease=slot.sms_ppm,
+                place=index,
+                detail=slot.priority,
+                value=slot.owner,
+                note=names,
+            )
         return program
 
     def _of_all(self, dial: Dial) -> None:
-        if (aimed := (dial.floor_ppm, dial.slo_ppm)) != self._aimed:
+        if (aimed := (dial.slo99_ppm, dial.floor_ppm, dial.slo_ppm)) != self._aimed:
             self._aimed = aimed
-            self._put(ShareKind.AIMED, OF_ALL, detail=aimed[0], value=aimed[1])
+            self._put(ShareKind.AIMED, OF_ALL, lease=aimed[0], detail=aimed[1], value=aimed[2])
         if dial.holds.held_ns != self._held:
             self._held = dial.holds.held_ns
             self._put(ShareKind.HELD, OF_ALL, value=self._held)
@@ -134,6 +144,14 @@ class TapeRecorder(Recorder):
         program.measured = tuple(found)
         self._put(ShareKind.MEASURED, program.number, found.holds, found.steps, value=found.value_ppm)
         self._put(ShareKind.INTERVAL, program.number, detail=found.low_ppm, value=found.high_ppm)
+
+    def _tailed(self, program: _Program, dial: Dial, index: int) -> None:
+        if not dial.slo99_ppm or (found := dial.told(index)[2]) is None or tuple(found) == program.tail:
+            return
+        program.tail = tuple(found)
+        self._put(
+            ShareKind.TAILED, program.number, found.steps, found.low_ppm, detail=found.high_ppm, value=found.value_ppm
+        )
 
     def _ruled(self, program: _Program, dial: Dial, index: int) -> None:
         fields = program.slot.rules

@@ -43,6 +43,19 @@ class Kernels(NamedTuple):
     last: bool
 
 
+class _Known(NamedTuple):
+    """What is on the tape of a kernel."""
+
+    number: int
+    blamed: int = 0
+    charged: int = 0
+    named: bool = False
+    """Whether a charge of it has told its name."""
+
+
+_NEW = _Known(-1)
+
+
 class TapeThread:
     """Writes what it is given. ``thinned``: how many times fewer moments are wanted than at first."""
 
@@ -52,8 +65,8 @@ class TapeThread:
         self._about, self._say = about, say
         self._queue: queue.Queue[tuple[int, list[Noted], list[Kernels]] | None] = queue.Queue(_MOST_QUEUED)
         self._tape: TapeWriter | None = None
-        self._delays: dict[int, dict[int, tuple[int, int]]] = {}
-        """Of each program its kernels on the tape: number and delay by identity."""
+        self._delays: dict[int, dict[int, _Known]] = {}
+        """Of each program its kernels on the tape, by identity."""
         self._problem = ""
         self._begun = self._given_up = False
         self._thread = threading.Thread(target=self._run, name="tape", daemon=True)
@@ -109,18 +122,26 @@ class TapeThread:
             self._flush(tape)
 
     def _delayed(self, kernels: Kernels) -> Iterator[Noted]:
-        """Yield the kernels of a program whose delay has grown most; of one that has ended all that have grown."""
+        """Yield the kernels of a program whose delay has grown most, and those that are charged otherwise than before.
+
+        Of a program that has ended all whose delay has grown.
+        """
         known = self._delays.setdefault(kernels.program, {})
-        grown = [
-            (blamed - known.get(identity, (0, 0))[1], identity, blamed, name)
-            for identity, blamed, name in blamed_kernels(kernels.table)
-            if blamed != known.get(identity, (0, 0))[1]
-        ]
-        for _, identity, blamed, name in sorted(grown, reverse=True)[: None if kernels.last else _MOST_KERNELS]:
-            is_new = identity not in known
-            number = len(known) if is_new else known[identity][0]
-            known[identity] = number, blamed
-            yield (int(ShareKind.DELAYED), kernels.program, 0, number, 0, blamed), name if is_new else ""
+        rows = {row.id: row for row in blamed_kernels(kernels.table)}
+        grown = [(row.blamed - known.get(row.id, _NEW).blamed, row) for row in rows.values()]
+        grown = sorted((each for each in grown if each[0]), key=lambda each: -each[0])
+        for _, row in grown[: None if kernels.last else _MOST_KERNELS]:
+            had = known.get(row.id, _Known(len(known)))
+            known[row.id] = had._replace(blamed=row.blamed)
+            name = "" if had.blamed else row.name
+            yield (int(ShareKind.DELAYED), kernels.program, 0, had.number, 0, row.blamed), name
+        charged = {row.id: row.charged for row in rows.values() if row.charged > 0}
+        for kernel in dict.fromkeys((*charged, *(kernel for kernel, had in known.items() if had.charged))):
+            had, charge = known.get(kernel, _Known(len(known))), charged.get(kernel, 0)
+            if charge != had.charged:
+                name = rows[kernel].name if charge and not had.named else ""
+                known[kernel] = had._replace(charged=charge, named=True)
+                yield (int(ShareKind.CHARGED), kernels.program, 0, had.number, 0, charge), name
         if kernels.last:
             del self._delays[kernels.program]
 
@@ -151,12 +172,24 @@ class TapeThread:
             self._say(f"the tape {self.folder} ends here: {why}; sharing goes on")
 
 
-def blamed_kernels(table: bytes) -> Iterator[tuple[int, int, str]]:
-    """Yield the kernels in a copied table that have delayed others: identity, delay, name."""
+class _Row(NamedTuple):
+    """What the table of a program holds of a kernel."""
+
+    id: int
+    blamed: int
+    """Delay above that it caused."""
+    charged: int
+    """What is charged for contention, in parts per million of its time."""
+    name: str
+
+
+def blamed_kernels(table: bytes) -> Iterator[_Row]:
+    """Yield the kernels in a copied table that have delayed others, or are charged for contention."""
     import numpy as np
 
     rows = np.frombuffer(table, dtype=np.int64).reshape(KERNELS, ctypes.sizeof(Kernel) // 8)
-    for at in np.flatnonzero(rows[:, Kernel.blamed_ns.offset // 8] > 0).tolist():
+    told = rows[:, [Kernel.blamed_ns.offset // 8, Kernel.contention_ppm.offset // 8]] > 0
+    for at in np.flatnonzero(told.any(axis=1)).tolist():
         row = Kernel.from_buffer_copy(table, at * ctypes.sizeof(Kernel))
         if row.id:
-            yield row.id, row.blamed_ns, text(row.name)
+            yield _Row(row.id, row.blamed_ns, row.contention_ppm, text(row.name))

@@ -16,6 +16,7 @@ def tables(run: SharedRun) -> Mapping[str, Callable[[], pl.DataFrame]]:
         "counters": lambda: pl.DataFrame(list(_counters(run)), schema=_COUNTERS, orient="row"),
         "slowdown": lambda: pl.DataFrame(list(_slowdown(run)), schema=_SLOWDOWN, orient="row"),
         "delays": lambda: pl.DataFrame(list(_delays(run)), schema=_DELAYS, orient="row"),
+        "charges": lambda: pl.DataFrame(list(_charges(run)), schema=_CHARGES, orient="row"),
     }
 
 
@@ -32,11 +33,13 @@ _SLOWDOWN = {
     "holds": pl.Int64,
     "steps": pl.Int64,
 }
+_CHARGES = {"program": pl.String, "kernel": pl.String, "time_s": pl.Float64, "charge": pl.Float64}
 _DELAYS = {"program": pl.String, "kernel": pl.String, "time_s": pl.Float64, "delay_s": pl.Float64}
 
 
 def _programs(run: SharedRun) -> pl.DataFrame:
-    rows = [{key: value for key, value in row.items() if key != "delays"} for row in summarise(run)["programs"]]
+    listed = ("delays", "charges")
+    rows = [{key: value for key, value in row.items() if key not in listed} for row in summarise(run)["programs"]]
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
@@ -57,3 +60,10 @@ def _delays(run: SharedRun) -> Iterator[tuple[Any, ...]]:
         for kernel in program.kernels:
             for time, delay in zip(kernel.times.tolist(), kernel.delay.tolist(), strict=True):
                 yield program.name, kernel.name, time / SECOND, delay / SECOND
+
+
+def _charges(run: SharedRun) -> Iterator[tuple[Any, ...]]:
+    for program in run.programs:
+        for kernel in program.charges:
+            for time, charge in zip(kernel.times.tolist(), kernel.charge_ppm.tolist(), strict=True):
+                yield program.name, kernel.name, time / SECOND, charge / MILLION

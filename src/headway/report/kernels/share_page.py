@@ -117,7 +117,7 @@ class _Page:
             ("mode", plain(str(about["mode"]))),
             ("began", plain(str(about["began"]))),
             ("recorded", duration(row["seconds"])),
-            ("aim", f"{_number(row['slo'])}×, floor {percent(row['floor'], 0)}"),
+            ("aim", f"{aim_text(row['slo'], row['slo_p99'])}, floor {percent(row['floor'], 0)}"),
         )
         lead = (
             "Measured on a real GPU by the broker of headway share. Slow-down is that of whole steps: beside others, "
@@ -136,7 +136,7 @@ class _Page:
                 name,
                 (
                     times(run.row["slowdown"]),
-                    f"{_number(run.row['slo'])}×",
+                    aim_text(run.row["slo"], run.row["slo_p99"]),
                     percent(run.row["above_aim_share"]),
                     duration(run.row["harvested_s"]),
                     in_ms(run.row["delay_s"]),
@@ -156,7 +156,8 @@ class _Page:
             )
         caption = "Value of the last 20 s (line), interval of 95 % (band), and the aim (dashes)."
         drawn = figure(f"slow-down-{at}", "Slow-down of each program above, over time", caption)
-        heads = ("program", "mean", "time above the aim", "last value", "interval of 95 %", "holds", "steps")
+        heads = ["program", "mean", "time above the aim", "last value", "interval of 95 %", "holds", "steps"]
+        tails = run.row["slo_p99"] is not None
         rows = [
             sections.row(
                 plain(each["program"]),
@@ -167,12 +168,13 @@ class _Page:
                     f"{times(each['slowdown_low'])} to {times(each['slowdown_high'])}",
                     f"{each['slowdown_holds']:,}",
                     f"{each['slowdown_steps']:,}",
+                    *([_tail(each)] if tails else ()),
                 ),
             )
             for each in run.row["programs"]
             if each["slowdown"] is not None
         ]
-        return drawn + _cut(heads, rows, "slow-down of each program")
+        return drawn + _cut([*heads, *(["p99 (interval)"] if tails else ())], rows, "slow-down of each program")
 
     def _harvest(self, at: int, run: Shown) -> str:
         about = "GPU time of kernels that were launched while a program of higher priority was at work."
@@ -184,7 +186,8 @@ class _Page:
         return harvested + (drawn if "work" in run.figures else "")
 
     def _programs(self, at: int, run: Shown) -> str:
-        heads = ("program", "priority", "there", "launches", "GPU busy", "waited", "harvested", "delay caused", "end")
+        heads = ["program", "priority", "there", "launches", "GPU busy", "waited", "harvested", "delay caused", "end"]
+        limited = any(each["sms"] < 1 for each in run.row["programs"])
         rows = [
             sections.row(
                 plain(each["program"]),
@@ -197,11 +200,15 @@ class _Page:
                     duration(each["harvested_s"]),
                     in_ms(each["delay_s"]),
                     each["how"] or "still there",
+                    *([percent(each["sms"], 0)] if limited else ()),
                 ),
             )
             for each in sorted(run.row["programs"], key=lambda each: each["priority"])
         ]
         note = '<p class="note"><code>headway story RUN PROGRAM</code> tells of one of them.</p>'
+        if limited:
+            heads.append("SMs")
+            note = f'<p class="note">SMs: the part of them that a program was limited to.</p>{note}'
         return _cut(heads, rows, "programs") + note
 
     def _delays(self, at: int, run: Shown) -> str:
@@ -219,8 +226,8 @@ class _Page:
             for name, cause in delays
         ]
         if not rows:
-            return "<p>No kernel delayed a program above, as far as the shim saw.</p>"
-        return _cut(("program", "kernel", "delayed", "in all"), rows, "kernels that delayed others")
+            return "<p>No kernel delayed a program above, as far as the shim saw.</p>" + _charges(run)
+        return _cut(("program", "kernel", "delayed", "in all"), rows, "kernels that delayed others") + _charges(run)
 
     def _dial(self, at: int, run: Shown) -> str:
         held = f"<p>Programs below were held for {percent(run.row['held_share'])} of the time, to measure.</p>"
@@ -230,10 +237,14 @@ class _Page:
         return held + figure(f"boldness-{at}", "Boldness towards each program above, over time", about)
 
     def _events(self, at: int, run: Shown) -> str:
-        aims = run.run.aims.tolist()
-        events = [(time, "all", f"aim {slo / 1e6:g}×, floor {floor / 1e4:g} %") for time, floor, slo in aims]
+        events = [
+            (time, "all", f"aim {aim_text(slo / 1e6, slo99 / 1e6)}, floor {floor / 1e4:g} %")
+            for time, floor, slo, slo99 in run.run.aims.tolist()
+        ]
         for each in run.run.programs:
-            events.append((each.joined, each.name, f"joined with priority {each.priority} (process {each.pid})"))
+            limit = f", limited to {each.sms_ppm / 1e4:g} % of the SMs" if each.sms_ppm else ""
+            what = f"joined with priority {each.priority}{limit} (process {each.pid})"
+            events.append((each.joined, each.name, what))
             if each.how:
                 events.append((each.ended, each.name, each.how))
         rows = [
@@ -247,6 +258,36 @@ def _cut(heads: Sequence[str], rows: Sequence[str], caption: str) -> str:
     """Return a table, cut where it is too long for a page."""
     more = f'<p class="note">and {len(rows) - MOST_ROWS:,} more</p>' if len(rows) > MOST_ROWS else ""
     return sections.table(heads, rows[:MOST_ROWS], caption) + more
+
+
+def _charges(run: Shown) -> str:
+    """Return the kernels that are charged for contention; nothing where none is."""
+    charges = [(each["program"], charge) for each in run.row["programs"] for charge in each["charges"]]
+    charges.sort(key=lambda found: -found[1]["charge"])
+    rows = [
+        sections.row(plain(name), (escape(readable(charge["kernel"])), percent(charge["charge"])))
+        for name, charge in charges
+    ]
+    if not rows:
+        return ""
+    about = (
+        "<p>Contention, as learnt: while these run they slow programs above down by so much of their own time, beyond "
+        "any wait (memory bandwidth, caches, power). The gate counts it when it decides.</p>"
+    )
+    return about + _cut(("program", "kernel", "of its time, at the end"), rows, "kernels charged for contention")
+
+
+def _tail(row: Mapping[str, Any]) -> str:
+    """Return the slow-down at p99 with its interval."""
+    if row["slowdown_p99"] is None:
+        return NOTHING
+    low, high = times(row["slowdown_p99_low"]), times(row["slowdown_p99_high"])
+    return f"{times(row['slowdown_p99'])} ({low} to {high})"
+
+
+def aim_text(slo: float | None, slo_p99: float | None) -> str:
+    """Return the aims: ``1.05×``, or ``1.05×, p99 1.15×``."""
+    return f"{_number(slo)}×" + (f", p99 {slo_p99:g}×" if slo_p99 else "")
 
 
 def _number(value: float | None) -> str:

@@ -22,7 +22,8 @@ class ShareStory:
         """Return it as a person reads it."""
         row = self.row
         end = f"{row['how']} at {_at(row['ended_s'])}" if row["how"] else f"still there at {_at(row['ended_s'])}"
-        who = f"{row['program']}, priority {row['priority']}, process {row['pid']}"
+        limit = f", {percent(row['sms'], 0)} of the SMs" if row["sms"] < 1 else ""
+        who = f"{row['program']}, priority {row['priority']}{limit}, process {row['pid']}"
         lines = [
             f"{who}: joined at {_at(row['joined_s'])}, {end}",
             f"  {row['launches']:,} launches, GPU busy {percent(row['busy_share'])}",
@@ -33,6 +34,9 @@ class ShareStory:
                 f"the time; last {times(row['slowdown_last'])} ({times(row['slowdown_low'])} to "
                 f"{times(row['slowdown_high'])}, {row['slowdown_steps']:,} steps in {row['slowdown_holds']:,} holds)"
             )
+        if row["slowdown_p99"] is not None:
+            low, high = times(row["slowdown_p99_low"]), times(row["slowdown_p99_high"])
+            lines.append(f"  slow-down at p99 {times(row['slowdown_p99'])} ({low} to {high})")
         if row["waits"]:
             lines.append(
                 f"  {row['waits']:,} launches waited, {_at(row['waited_s'])} in all; {_at(row['harvested_s'])} of GPU "
@@ -41,6 +45,11 @@ class ShareStory:
         for cause in row["delays"][:MOST_CAUSES]:
             whom = listed(cause["delayed"]) if cause["delayed"] else "programs above"
             lines.append(f"  {readable(cause['kernel'])} delayed {whom} by {in_ms(cause['delay_s'])}")
+        for charge in row["charges"][:MOST_CAUSES]:
+            lines.append(
+                f"  {readable(charge['kernel'])} is charged {percent(charge['charge'])} of its time for contention: "
+                "it slows programs above beyond any wait"
+            )
         return lines
 
     def record(self) -> dict[str, Any]:
