@@ -39,7 +39,7 @@ class Told(Headway):
 def test_it_begins_at_the_floor_and_grows_by_holds() -> None:
     policy = Told(met=False)
     policy.said = []
-    run = drive(policy, CLIENTS, Device(), 3 * SECOND)
+    run = drive(policy, CLIENTS, Device(), 4 * SECOND)
     early = {row.detail for row in run.rows(Kind.LET_GO, 1) if 2 * MILLISECOND < row.time < 400 * MILLISECOND}
     assert early == {Reason.FLOOR}
     assert policy.said[0] == (0, 0)

@@ -176,7 +176,7 @@ class Headway(KernelsPolicy):
         if not self.met:
             fresh, felt.first = client.whole[felt.first :], len(client.whole)
             kinds = client.expected.kinds
-            steps = [Step(began, ended, *kinds[request]) for began, ended, request, _cpu in fresh]
+            steps = [Step(began, ended, *kinds[request], cpu_ns=cpu) for began, ended, request, cpu in fresh]
             return Seen(client.id, client.priority, epochs=client.epoch, filled_ns=filled, steps=steps)
         felt.read(client)
         return Seen(client.id, client.priority, felt.actual, felt.alone, epochs=client.epoch, filled_ns=filled)
