@@ -27,6 +27,8 @@ class Preempting:
         """Running jobs that were given notice, in this order."""
         self.notices = 0
         """Grows with each notice."""
+        self.latest = 0
+        """When the last notice is over that was ever given."""
         self._again: list[tuple[int, int]] = []
         """(when, job) of requeued jobs that may not start yet; jobs that ended meanwhile may be among them."""
 
@@ -35,6 +37,7 @@ class Preempting:
         self.notices += 1
         self.warned[js.id] = js
         js.leaves = until
+        self.latest = max(self.latest, until)
 
     def stopped(self, js: JobState) -> None:
         """Forget the notice of a job that has stopped, for whatever reason."""
@@ -75,7 +78,8 @@ class Preempting:
         for js in state.jobs.values():
             if js.status is Status.DELAYED:
                 heappush(self._again, (js.aged_from, js.id))
-        self.warned = {} if old is None else old.warned
+        if old is not None:
+            self.warned, self.latest = old.warned, old.latest
 
     def refusal(
         self, state: "TrainingState", action: "RequeueJob | KillJob | WarnJob", mode: Mode | None

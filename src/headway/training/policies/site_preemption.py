@@ -21,6 +21,7 @@ from headway.training.feasible import placement_refusal
 from headway.training.jobstate import JobState, Status
 from headway.training.policies.parts import RESTART, Admission
 from headway.training.policies.preemption import fits, make_room, open_to_preemption
+from headway.training.policies.spare import Spare
 from headway.training.preempting import Preempting
 from headway.training.preemption_rules import Mode
 from headway.training.resources import Placement
@@ -35,12 +36,11 @@ class SitePreemption:
     def __init__(self, book: Preempting) -> None:
         self._book = book
         self._precedence = book.precedence
-        self._newest = -1
-        self._able: dict[int, JobState] = {}
-        """Live jobs that may preempt somebody; those that ended meanwhile may be among them."""
         self._tried: tuple[int, ...] = ()
         """What the state was like when the jobs of these shapes were found unable to preempt."""
         self._unable: set[tuple[object, ...]] = set()
+        self._settled: list[int] | None = None
+        """Versions of the lanes when none of their jobs was found able to, in the same state."""
         self._again = NEVER
         """When somebody who runs is exempt no longer."""
 
@@ -48,7 +48,6 @@ class SitePreemption:
         """Stop those whose notice is over, and whom waiting jobs preempt now; start these."""
         for js in self._book.due(now):
             yield self._stop(js, js.by, policy)
-        self._follow(state)
         self._keep_room(now, state, policy)
         while (actions := self._next(now, state, policy)) is not None:
             for action in actions:
@@ -62,39 +61,44 @@ class SitePreemption:
 
     # --- who may preempt --------------------------------------------------------------------------------------
 
-    def _follow(self, state: TrainingState) -> None:
-        """Take note of the jobs that have arrived since the last time."""
-        newest = next(reversed(state.jobs), -1)
-        for job in reversed(state.jobs):
-            if job <= self._newest:
-                break
-            js = state.jobs[job]
-            if self._precedence.below(js.job):
-                self._able[job] = js
-        self._newest = max(self._newest, newest)
-
     def _waiting(self, state: TrainingState) -> list[JobState]:
         """Return the jobs that wait and may preempt somebody, in order; limits hold none of them back."""
-        aside, jobs = state.queue.aside, state.jobs
-        gone = [job for job, js in self._able.items() if jobs.get(job) is not js]
-        for job in gone:
-            del self._able[job]
-        waiting = [js for js in self._able.values() if js.status is Status.WAITING and js.lane not in aside]
-        return sorted(waiting, key=_place_in_queue)
+        jobs, below = state.jobs, self._precedence.below
+        waiting = [js for lane in state.queue.lanes.values() for _, job in lane if below((js := jobs[job]).job)]
+        waiting.sort(key=_place_in_queue)
+        return waiting
 
     def _next(self, now: int, state: TrainingState, policy: Admission) -> list[Action] | None:
         """Return what the first job that can preempt, or whose victims have gone, does; None when none can."""
         present = (state.tenures, state.releases, self._book.notices, state.pool.schedulable)
         if present != self._tried or self._again <= now:
-            self._tried, self._unable, self._again = present, set(), NEVER
-        if not (waiting := self._waiting(state)):
+            self._tried, self._unable, self._settled, self._again = present, set(), None, NEVER
+        versions = [lane.version for lane in state.queue.lanes.values()]
+        if versions == self._settled:
+            return None
+        waiting = self._waiting(state)
+        awaits = any(js.awaits for js in waiting)
+        if (actions := self._first_able(now, state, policy, waiting)) is None and not awaits:
+            self._settled = versions
+        return actions
+
+    def _first_able(
+        self, now: int, state: TrainingState, policy: Admission, waiting: list[JobState]
+    ) -> list[Action] | None:
+        """Return what the first of these jobs that can does; None when none can."""
+        shapes = [
+            (self._precedence.group(js.job), js.eligible, js.gpus, js.gpu_milli, js.nodes, js.grant, js.limits)
+            for js in waiting
+        ]
+        tries = [(js, shape) for js, shape in zip(waiting, shapes, strict=True) if shape not in self._unable]
+        if not tries:
             return None
         offered = self._candidates(now, state, waiting)
-        for js in waiting if offered or any(js.awaits for js in waiting) else ():
-            shape = (self._precedence.group(js.job), js.eligible, js.gpus, js.gpu_milli, js.nodes, js.grant, js.limits)
+        spare = Spare(state.pool, policy.placement, self._precedence, offered)
+        for js, shape in tries:
             if shape in self._unable:
                 continue
-            if (actions := self._actions(now, state, policy, js, offered)) is not None:
+            if (actions := self._actions(now, state, policy, js, spare)) is not None:
                 return actions
             if not js.awaits:
                 self._unable.add(shape)
@@ -102,7 +106,9 @@ class SitePreemption:
 
     def _keep_room(self, now: int, state: TrainingState, policy: Admission) -> None:
         """Let nobody start whom a job could preempt that waits for its victims: it would wait for that one too."""
-        for js in self._able.values():
+        if self._book.latest <= now:
+            return
+        for js in state.jobs.values():
             if js.awaits > now and js.status is Status.WAITING:
                 for _, job in state.queue.in_order():
                     other = state.jobs[job]
@@ -128,14 +134,15 @@ class SitePreemption:
         return sorted(found, key=self._precedence.order)
 
     def _actions(
-        self, now: int, state: TrainingState, policy: Admission, js: JobState, offered: list[JobState]
+        self, now: int, state: TrainingState, policy: Admission, js: JobState, spare: Spare
     ) -> list[Action] | None:
         """Return what lets a job start, now or when notice is over; None when nothing does, or nothing is needed."""
-        if not js.awaits and fits(state, js, policy.placement) is not None:
-            return None
-        below = self._precedence.below(js.job)
-        own = [victim for victim in offered if self._precedence.group(victim.job) in below]
-        victims = list(open_to_preemption(now, state, js, own, 0))
+        if not js.awaits:
+            if not self._book.warned and not spare.may_hold(js):
+                return None
+            if fits(state, js, policy.placement) is not None:
+                return None
+        victims = list(open_to_preemption(now, state, js, spare.victims(js.job), 0))
         if not victims and not js.awaits:
             return None
         placement, needed = self._room(state, policy, js, victims, behind=False)
