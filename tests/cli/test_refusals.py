@@ -216,7 +216,7 @@ def test_keys_that_differ_further_inside_are_refused_where_they_meet() -> None:
         queue.add("", ((0, "y"), 1))
     queue.add("", ((0, 6), 1))
     with pytest.raises(ExperimentError, match="cannot be compared"):
-        queue.rekey([(0, 5), (0, "y")])
+        queue.rekey([""], {0: (0, 5), 1: (0, "y")}.__getitem__)
 
 
 # --- serving policies of one's own ----------------------------------------------------------------------------------

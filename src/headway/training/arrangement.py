@@ -33,7 +33,10 @@ class Arrangement(Protocol):
         """Smaller comes first; it holds until the job starts or ``key_due``."""
 
     def keys(self, now: int, waiting: Sequence[JobState]) -> Sequence[Key]:
-        """The keys of all waiting jobs, each as ``key`` has it."""
+        """The keys of these waiting jobs, each as ``key`` has it."""
+
+    def moved(self, now: int, waiting: Sequence[JobState]) -> Sequence[JobState]:
+        """When ``key_due``: those of all waiting jobs whose keys are others than they have."""
 
     def key_due(self, now: int, since: int) -> bool:
         """With ``rekeys``: whether the keys of waiting jobs are to be computed anew; they last were at ``since``."""

@@ -7,7 +7,7 @@ candidate then costs the number of shapes, not the number of jobs.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from heapq import merge
 from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
@@ -178,16 +178,14 @@ class Queue:
         """Return all jobs that wait, those that are held back too, lane by lane."""
         return [job for lane in self._all() for _, job in lane]
 
-    def rekey(self, keys: Sequence[Key]) -> None:
-        """Give all jobs new keys, in the order of ``waiting``."""
-        first = 0
-        for lane in self._all():
-            last = first + len(lane)
+    def rekey(self, lane_names: Iterable[Hashable], key_of: Callable[[int], Key]) -> None:
+        """Put the jobs of these lanes, of which some have new keys, in order."""
+        for name in lane_names:
+            lane = self.lanes[name] if name in self.lanes else self.aside[name]
             try:
-                lane.rekey(keys[first:last])
+                lane.rekey([key_of(job) for _, job in lane])
             except TypeError as problem:
                 raise _incomparable(lane.head, problem) from None
-            first = last
 
     def _all(self) -> Iterable[Lane]:
         return chain(self.lanes.values(), self.aside.values())

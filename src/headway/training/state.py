@@ -174,14 +174,13 @@ class TrainingState:
         return Draft(self.pool)
 
     def rekey(self, now: int) -> None:
-        """Give every waiting job its key anew, for orders whose keys move with time."""
+        """Give waiting jobs their keys anew, for orders whose keys move with time."""
         self.refreshed = now
         jobs = self.jobs
-        waiting = [jobs[job] for job in self.queue.waiting()]
-        keys = tiered_keys(self.arrangement.keys(now, waiting), waiting, self._tiers)
-        for js, key in zip(waiting, keys, strict=True):
+        moved = self.arrangement.moved(now, [jobs[job] for job in self.queue.waiting()])
+        for js, key in zip(moved, tiered_keys(self.arrangement.keys(now, moved), moved, self._tiers), strict=True):
             js.key = key
-        self.queue.rekey(keys)
+        self.queue.rekey(dict.fromkeys([js.lane for js in moved]), lambda job: jobs[job].key)
         if self.limits is not None:
             self.limits.name_first()
 

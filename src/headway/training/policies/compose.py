@@ -73,6 +73,7 @@ class ComposedPolicy:
         self.watches_ends = order.watches_ends
         self.key = order.key
         self.keys = order.keys
+        self.moved = order.moved
         self.rank = order.rank
         self.ended = order.ended
         self.starves = order.starves or backfill.starves

@@ -70,8 +70,12 @@ class Order(ABC):
         """
 
     def keys(self, now: int, waiting: Sequence[JobState]) -> Sequence[Key]:
-        """Return the keys of all waiting jobs, each as ``key`` has it, for orders that know a quicker way."""
+        """Return the keys of these waiting jobs, each as ``key`` has it, for orders that know a quicker way."""
         return [self.key(now, js) for js in waiting]
+
+    def moved(self, now: int, waiting: Sequence[JobState]) -> Sequence[JobState]:
+        """Return those of all waiting jobs whose keys are to be computed anew, for orders that know which stand."""
+        return waiting
 
     def rekeys(self) -> bool:
         """Return whether ``key_due`` has to be asked."""

@@ -4,7 +4,7 @@ from hypothesis import given, strategies as st
 
 from headway.training.cluster import Tenant
 from headway.training.job import Job, workload
-from headway.training.policies.orders.fair_tree import fair_tree
+from headway.training.policies.orders.fair_tree import FairTree, fair_tree
 from headway.units import HOUR
 from tests.training.policies.orders.test_fairness import play
 
@@ -68,3 +68,14 @@ def test_users_may_use_as_their_shares_say_and_stand_beside_accounts_below() -> 
     tree = _tenants(Tenant("uni", users=(("a", 3), ("b", 1))), Tenant("bio", parent="uni"))
     usage = {("uni", "a"): 3.0, ("uni", "b"): 2.0, ("bio", "c"): 1.5}
     assert fair_tree(usage, {"bio": 1}, tree) == {("uni", "a"): 1.0, ("bio", "c"): 2 / 3, ("uni", "b"): 1 / 3}
+
+
+_USERS = [(account, user) for account in "abc" for user in "xy"]
+
+
+@given(st.lists(st.lists(st.sampled_from((0.0, 0.0, 1.0, 2.0, 2.0, 3.5)), min_size=6, max_size=6), max_size=8))
+def test_a_tree_that_is_asked_again_answers_as_a_new_one_does(many: list[list[float]]) -> None:
+    tree = FairTree(_USERS, {"a": 2}, {})
+    for used in many:
+        usage = dict(zip(_USERS, used, strict=True))
+        assert tree.factors(usage) == fair_tree(usage, {"a": 2}), usage

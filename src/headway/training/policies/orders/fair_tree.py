@@ -11,14 +11,18 @@ ties with an account beside it comes first.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import groupby
+from itertools import groupby, pairwise
 from operator import itemgetter
+
+import numpy as np
 
 from headway.training.cluster import Tenant
 
 Who = tuple[str, str]
 """An account and one of its users."""
 _ROOT = -1
+_CLEARLY = 1 + 1e-9
+"""Who has used so much more than another for its share comes after it, however sums are rounded."""
 
 
 def fair_tree(
@@ -62,20 +66,48 @@ class FairTree:
             below.sort()
         self._shares = {parent: sum(self._weights[each] for each in below) for parent, below in self._below.items()}
         self._used: list[float] = []
+        self._sums = np.zeros((len(members), len(paths)))
+        """Of each member and user: 1 where the user is the member, or below it."""
+        for place, (_, path) in enumerate(self._paths):
+            self._sums[path, place] = 1 / np.array(self._weights, dtype=float)[path]
+        self._neighbours = np.zeros((2, 0), dtype=np.intp)
+        """Members that came one after the other below the same one, when all were last put in order."""
+        self._tied = np.zeros(0, dtype=bool)
+        """Which of these had used the same."""
+        self._found: dict[Who, float] = {}
 
     def factors(self, usage: Mapping[Who, float]) -> dict[Who, float]:
-        """Return the factor of each user."""
+        """Return the factor of each user: the same mapping as the last time where their order is the same."""
+        if not self._found or not self._in_order(usage):
+            self._found = self._ordered(usage)
+        return self._found
+
+    def _in_order(self, usage: Mapping[Who, float]) -> bool:
+        """Return whether all are clearly in the order in which they last were."""
+        levels = self._sums @ np.array([usage[who] for who, _ in self._paths])
+        before, after = levels[self._neighbours]
+        return bool(np.where(self._tied, after + before == 0.0, after > before * _CLEARLY).all())
+
+    def _ordered(self, usage: Mapping[Who, float]) -> dict[Who, float]:
+        """Put all members in order; return the factor of each user."""
         used = self._used = [0.0] * len(self._users)
         for who, path in self._paths:
             own = usage[who]
             for member in path:
                 used[member] += own
+        self._note_neighbours()
         users = left = len(self._paths)
         found: dict[Who, float] = {}
         for same in self._ranked([_ROOT]):
             found |= dict.fromkeys(same, left / users)
             left -= len(same)
         return found
+
+    def _note_neighbours(self) -> None:
+        """Take note of who comes after whom below the same member, and who ties."""
+        pairs = [pair for above in self._below for pair in pairwise(sorted(self._levels(above)))]
+        self._neighbours = np.array([(one, other) for (_, one), (_, other) in pairs], dtype=np.intp).reshape(-1, 2).T
+        self._tied = np.array([one == other for (one, _), (other, _) in pairs], dtype=bool)
 
     def _ranked(self, accounts: Iterable[int]) -> Iterator[list[Who]]:
         """Yield users in order, those that tie together; accounts that tie are looked at as one."""

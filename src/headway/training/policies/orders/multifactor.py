@@ -16,6 +16,7 @@ default to those of the example in Slurm's manual, because Slurm's own default o
 """
 
 from collections.abc import Mapping, Sequence, Set
+from math import floor
 
 import numpy as np
 
@@ -86,6 +87,10 @@ class Multifactor(RoundOrder):
         self._usage: dict[Who, float] = {}
         self._factors: dict[Who, float] = {}
         self._fair: dict[Who, float] = {}
+        self._between: set[int] = set()
+        """Jobs whose keys were asked for since all were last computed: their age counts from there on."""
+        self._keyed = False
+        """Whether all keys were computed once."""
         self._fair_most = SCALE * fairshare_weight
         self._age_most = SCALE * age_weight
         self._age_rate = self._age_most / max_age
@@ -130,16 +135,21 @@ class Multifactor(RoundOrder):
         """The same by the number of a job, for all keys at once; ``whose`` is a place in ``_whose``."""
 
     def key(self, now: int, js: JobState) -> Key:
-        """Return minus the priority, in thousandths; where jobs are requeued, and when it was submitted last."""
+        """Return minus the priority, in thousandths; where jobs are requeued, and when it was submitted last.
+
+        Priorities are less what every job's age has grown by since the run began: that changes no order, and a key
+        stands as long as only the age grows.
+        """
         state = self._state
         if state.refreshed != self._calculated:
             self._calculate(state.refreshed, state)
         who, fixed = self._known.get(js.id) or self._know(js)
-        age = now - js.aged_from
+        age = min(now - js.aged_from, self.max_age)
         if self._accrual:
             age = max(0, min(age, now - js.accrues))
-        grown = self._age_rate * age if age < self.max_age else self._age_most
-        key = -int(grown + self._fair.get(who, self._fair_most) + fixed)
+        if now != state.refreshed:
+            self._between.add(js.id)
+        key = -floor(self._age_rate * (age - state.refreshed) + self._fair.get(who, self._fair_most) + fixed)
         return key if self._again_after is None else (key, self._submitted(js))
 
     def keys(self, now: int, waiting: Sequence[JobState]) -> Sequence[Key]:
@@ -148,13 +158,23 @@ class Multifactor(RoundOrder):
             return super().keys(now, waiting)
         self.key(now, waiting[0])
         rows = self._columns[[js.id for js in waiting]]
-        age = now - np.array([js.aged_from for js in waiting])
+        age = np.minimum(now - np.array([js.aged_from for js in waiting]), self.max_age)
         if self._accrual:
             age = np.maximum(0, np.minimum(age, now - np.array([js.accrues for js in waiting])))
-        grown = np.where(age < self.max_age, self._age_rate * age, self._age_most)
+        grown = self._age_rate * (age - self._state.refreshed)
         fair = np.array([self._fair.get(who, self._fair_most) for who in self._whose])
-        keys: list[int] = (-(grown + fair[rows["whose"]] + rows["fixed"]).astype(np.int64)).tolist()
+        keys: list[int] = (-np.floor(grown + fair[rows["whose"]] + rows["fixed"]).astype(np.int64)).tolist()
         return keys if self._again_after is None else [*zip(keys, map(self._submitted, waiting), strict=True)]
+
+    def moved(self, now: int, waiting: Sequence[JobState]) -> Sequence[JobState]:
+        """Return all where shares are others; else those that came in between, and whose age grows no longer."""
+        before, between, self._between = self._fair, self._between, set()
+        self._calculate(now, self._state)
+        if self._accrual or before != self._fair or not self._keyed:
+            self._keyed = True
+            return waiting
+        grown = now - self.max_age
+        return [js for js in waiting if js.aged_from <= grown or js.id in between]
 
     def _submitted(self, js: JobState) -> int:
         """Return when a job was submitted, or requeued by the rules of the cluster."""
@@ -212,8 +232,10 @@ class Multifactor(RoundOrder):
             self._usage[who] = self._usage.get(who, 0.0) * decay + fresh
         self._counted = held
         self._calculated = now
-        self._factors = self._tree(state) if self.fair_tree else self._classic(state)
-        self._fair = {who: factor * self._fair_most for who, factor in self._factors.items()}
+        factors = self._tree(state) if self.fair_tree else self._classic(state)
+        if factors is not self._factors:
+            self._factors = factors
+            self._fair = {who: factor * self._fair_most for who, factor in factors.items()}
 
     def _held(self, now: int, state: TrainingState) -> dict[Who, int]:
         """Return what all have held by now."""
