@@ -84,7 +84,7 @@ class Conservative(Backfill):
         if policy.preempts or state.quotas or self.slurm:
             yield from self._first_jobs(now, state, policy)
         if not self._broken and self._in_step(state, policy):
-            if len(self._plan):
+            if self._plan.jobs:
                 yield from self._keep(now, state, policy)
             yield from self._go_on(now, state, policy)
         if self._broken:
@@ -93,7 +93,7 @@ class Conservative(Backfill):
             else:
                 if policy.preempts or not self.slurm:
                     yield from self._first_jobs(now, state, policy)
-                if len(self._plan):
+                if self._plan.jobs:
                     yield from self._keep(now, state, policy)
                 if state.queue.size and self._woken != self._planned + self.interval:
                     self._woken = self._planned + self.interval
@@ -125,12 +125,12 @@ class Conservative(Backfill):
 
     def _in_step(self, state: TrainingState, policy: Admission) -> bool:
         """Return whether the jobs with reservations are the first of the queue; if not, reservations are made anew."""
-        plan = self._plan
+        jobs = self._plan.jobs
         self._broken = (
             self._refreshed != state.refreshed
             or state.quotas
-            or len(plan) > state.queue.size
-            or (len(plan) > 0 and any(job not in plan for _, job in in_order(state, policy, len(plan))))
+            or len(jobs) > state.queue.size
+            or (len(jobs) > 0 and not jobs.issuperset([job for _, job in in_order(state, policy, len(jobs))]))
         )
         return not self._broken
 
@@ -156,11 +156,11 @@ class Conservative(Backfill):
 
     def _started(self, now: int, state: TrainingState, js: JobState) -> None:
         """Replace the reservation of a job that started by what it holds."""
-        slot = self._plan.started(js)
+        end = js.expected_end()
+        slot = self._plan.started(js, end)
         if self._broken:
             return
         profile = self._plan.profile
-        end = js.expected_end()
         if slot is not None:
             as_reserved = (slot.start, slot.end, slot.parts) == (now, end, _parts(js.placement))
             if as_reserved and js.gpu_milli == 1000 and not self.slurm:
@@ -214,7 +214,7 @@ class Conservative(Backfill):
     def _go_on(self, now: int, state: TrainingState, policy: Admission) -> Iterator[Action]:
         """Make the reservations that are missing beside those that stand; jobs whose reservation begins now start."""
         plan = self._plan
-        if state.queue.size <= len(plan):
+        if state.queue.size <= len(plan.jobs):
             return
         if now >= self._forgotten + _TIDY * self.interval and plan.is_whole:
             self._forgotten = now
@@ -227,7 +227,7 @@ class Conservative(Backfill):
 
     def _only_one(self, state: TrainingState, policy: Admission) -> StartJob | None:
         """Return the start of the only job that waits if it fits: nothing is reserved, and what is free stays so."""
-        if len(self._plan) or state.queue.size != 1 or not self._plan.lazy or state.pool.sharing:
+        if self._plan.jobs or state.queue.size != 1 or not self._plan.lazy or state.pool.sharing:
             return None
         (lane,) = state.queue.lanes.values()
         js = state.jobs[lane.head[1]]
@@ -239,7 +239,7 @@ class Conservative(Backfill):
     def _extend(self, now: int, state: TrainingState, policy: Admission) -> Iterator[Action]:
         """Make reservations for those of the first ``depth`` jobs that have none; start those that begin now."""
         plan = self._plan
-        if len(plan) >= self.depth or len(plan) == state.queue.size:
+        if len(plan.jobs) >= min(self.depth, state.queue.size):
             return
         for js, placement in plan.extend(now, state, policy, self.depth):
             yield StartJob(js.id, placement)

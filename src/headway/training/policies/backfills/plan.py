@@ -37,7 +37,7 @@ class Plan:
         self.whole_nodes = whole_nodes
         """Whether a reservation takes all of its nodes, as in Slurm."""
         self.slots = Slots()
-        self._jobs: set[int] = set()
+        self.jobs: set[int] = set()
         """Jobs that have a reservation, or whose reservation was put off."""
         self._regions: dict[int, Region] = {}
         """By their nodes."""
@@ -52,12 +52,6 @@ class Plan:
         self._waiting = Waiting()
         self.lazy = self._anew = False
         """Whether reservations may be put off, as far as was known when the last plan was made."""
-
-    def __len__(self) -> int:
-        return len(self._jobs)
-
-    def __contains__(self, job: int) -> bool:
-        return job in self._jobs
 
     @property
     def is_whole(self) -> bool:
@@ -98,18 +92,19 @@ class Plan:
     def leaves(self, js: JobState) -> None:
         """Take note that a job is about to start that was not to: what was put off goes by what it would have held."""
         self._waiting.started.add(js.id)
-        if js.id in self._jobs and js.id not in self.slots.by_job:
+        if js.id in self.jobs and js.id not in self.slots.by_job:
             self.slots.left[js.id] = length_of(js, 0)
 
-    def started(self, js: JobState) -> Slot | None:
-        """Take note of a job that has started; return the reservation that it had."""
+    def started(self, js: JobState, end: int) -> Slot | None:
+        """Take note of a job that has started and is to end then; return the reservation that it had."""
         nodes, slot = mask_of(js.placement), self.slots.by_job.pop(js.id, None)
         self._touched |= nodes
-        self._jobs.discard(js.id)
+        self.jobs.discard(js.id)
         self._waiting.started.add(js.id)
         for region in self._regions.values():
             if region.nodes & nodes:
-                region.first_end = min(region.first_end, js.expected_end())
+                if end < region.first_end:
+                    region.first_end = end
                 region.before.differs |= nodes if slot is None else nodes | slot.nodes
         return slot
 
@@ -134,7 +129,7 @@ class Plan:
         self._waiting.follow(now, state)
         anew, self.lazy = not self.lazy, self._waiting.may_put_off(state, policy)
         if anew or not self.lazy:
-            self.slots, self._jobs, self._regions = Slots(), set(), {}
+            self.slots, self.jobs, self._regions = Slots(), set(), {}
             if self.lazy and self.whole_nodes:
                 self.profile = WholeNodes(held, state)
             else:
@@ -151,7 +146,7 @@ class Plan:
         last = last_of(state, depth)
         for nodes, theirs in lanes.items():
             self._renew(now, state, nodes, theirs, last, changed)
-        self.slots.tidy(4 * len(self) + 100)
+        self.slots.tidy(4 * len(self.jobs) + 100)
 
     def _renew(
         self, now: int, state: TrainingState, nodes: int, lanes: list[Lane], last: Entry | None, changed: int
@@ -177,7 +172,7 @@ class Plan:
 
     def _drop(self, region: Region) -> None:
         """Forget the reservations of a region."""
-        self._jobs.difference_update(region.planned)
+        self.jobs.difference_update(region.planned)
         self.slots.drop(region.planned if region.made is None else [slot.js.id for slot in region.made])
 
     def _lanes(self, state: TrainingState) -> dict[int, list[Lane]]:
@@ -205,7 +200,7 @@ class Plan:
             at_once = at_once and not region.has_left
             ids = region.add(now, fresh[region.nodes])
             unplanned[region.nodes] = set(ids)
-            self._jobs.update(ids)
+            self.jobs.update(ids)
         if at_once:
             yield from self._go_through_all(now, policy, regions)
             return
@@ -239,9 +234,9 @@ class Plan:
                 continue
             region = known if known is not None else self._regions.setdefault(nodes, Region(nodes))
             region.jobs, region.versions = jobs_of(theirs, last), versions
-            if new := [state.jobs[job] for job in region.jobs if job not in self._jobs]:
+            if new := [state.jobs[job] for job in region.jobs if job not in self.jobs]:
                 self._fresh[nodes] = new
-            if state.limits is not None and {*region.planned} & self._jobs - {*region.jobs}:
+            if state.limits is not None and {*region.planned} & self.jobs - {*region.jobs}:
                 region.leave_out()
 
     def _look_for_all(self, state: TrainingState, policy: Admission, depth: int) -> None:
@@ -249,7 +244,7 @@ class Plan:
         nodes = state.pool.everywhere
         region = self._regions.setdefault(nodes, Region(nodes))
         region.jobs = [job for _, job in in_order(state, policy, depth)]
-        if new := [state.jobs[job] for job in region.jobs if job not in self._jobs]:
+        if new := [state.jobs[job] for job in region.jobs if job not in self.jobs]:
             self._fresh[nodes] = new
 
     # --- job by job -------------------------------------------------------------------------------------------
@@ -265,7 +260,7 @@ class Plan:
             region = regions[0] if len(regions) == 1 else min(regions, key=Region.head)
             _, js = region.take()
             if is_kept_out(state, js):  # one that has just started may have used up a limit
-                self._jobs.discard(js.id)
+                self.jobs.discard(js.id)
                 region.leave_out()
             elif (placement := self._place_now(region, now, js, policy)) is not None:
                 yield js, placement
@@ -306,7 +301,7 @@ class Plan:
         after, aside = (started.key, started.id), state.queue.aside
         for region in regions:
             for job in region.hold_back(now, after, aside):
-                self._jobs.discard(job)
+                self.jobs.discard(job)
                 hopes.planned(job, region.nodes, 0)
         for region in [each for each in self._regions.values() if self._anew and each not in regions]:
             waiting = [state.jobs[job] for job in region.jobs]
@@ -319,7 +314,7 @@ class Plan:
                 region.leave_out()
                 regions.append(region)
                 jobs = {js.id for js in left}
-                self._jobs |= jobs
+                self.jobs |= jobs
                 hopes.add({region.nodes: jobs})
 
     def _keeps(self, region: Region, now: int, js: JobState, hopes: Hopes) -> bool:
@@ -351,7 +346,7 @@ class Plan:
         state, rule = self._seen
         start, length, parts = self._earliest(now, js)
         if start >= NEVER:
-            self._jobs.discard(js.id)
+            self.jobs.discard(js.id)
             region.leave_out()
             return None
         if start == now and start_now and (placement := reserved(state, js, parts, rule)) is not None:

@@ -41,6 +41,8 @@ class Profile:
         self._gpus = held.gpus.copy()
         self._cpus = held.cpus.copy()
         self._memory = held.memory.copy()
+        self._amounts = (self._gpus, self._cpus, self._memory) if held.hosted else (self._gpus,)
+        """What is looked at of them."""
         self.changed = 0
         """Nodes, as a bit set, whose timelines are copies; those of the others are the ones of ``held``."""
         self._shared = held.shared.copy()
@@ -57,9 +59,10 @@ class Profile:
         if index == len(times) or times[index] != time:
             if index == 0:
                 raise AssertionError(f"a profile that begins at {times[0]} ns is asked about {time} ns")
-            for column in (self._gpus, self._cpus, self._memory):
-                column[node].insert(index, column[node][index - 1])
             times.insert(index, time)
+            for column in self._amounts:
+                amounts = column[node]
+                amounts.insert(index, amounts[index - 1])
         return index
 
     def _change(self, node: int, start: int, end: int, gpus: int, cpu_milli: int, memory_bytes: int) -> bool:
@@ -68,7 +71,8 @@ class Profile:
             return True
         if not self.changed >> node & 1:
             self.changed |= 1 << node
-            for column in (self._times, self._gpus, self._cpus, self._memory):
+            self._times[node] = self._times[node].copy()
+            for column in self._amounts:
                 column[node] = column[node].copy()
         low = self._cut(node, start)
         high = len(self._times[node]) if end >= NEVER else self._cut(node, end)
@@ -101,19 +105,17 @@ class Profile:
         for node, times in enumerate(self._times):
             if len(times) > 1 and times[1] <= now and self.changed >> node & 1:
                 index = bisect_right(times, now) - 1
-                for column in (self._times, self._gpus, self._cpus, self._memory):
+                del times[:index]
+                for column in self._amounts:
                     del column[node][:index]
 
     def reserve(self, js: JobState, parts: Parts, start: int, end: int, sign: int = -1) -> bool:
         """Take (or with +1 give back) what a job is to have from start to end; return whether it was free."""
-        return self._take(js, parts, start, end, sign, self._whole)
-
-    def _take(self, js: JobState, parts: Parts, start: int, end: int, sign: int, besides: int) -> bool:
-        sound = True
+        besides, sound = self._whole, True
         for node, count in parts:
             cpu_milli, memory_bytes = host_share(js, count)
-            amounts = (sign * (amount + besides) for amount in (count, cpu_milli, memory_bytes))
-            sound = self._change(node, start, end, *amounts) and sound
+            gpus, cpu_milli, memory_bytes = count + besides, cpu_milli + besides, memory_bytes + besides
+            sound = self._change(node, start, end, sign * gpus, sign * cpu_milli, sign * memory_bytes) and sound
         return sound
 
     def plan(self, js: JobState, parts: Parts, start: int, end: int) -> None:
@@ -127,7 +129,12 @@ class Profile:
     def hold(self, js: JobState, placement: Placement, start: int, end: int) -> bool:
         """Take the GPUs of a job that started; return whether no other reservation was touched."""
         if js.gpu_milli == 1000:
-            return self._take(js, tuple((node, mask.bit_count()) for node, mask in placement), start, end, -1, 0)
+            sound = True
+            for node, mask in placement:
+                count = mask.bit_count()
+                cpu_milli, memory_bytes = host_share(js, count)
+                sound = self._change(node, start, end, -count, -cpu_milli, -memory_bytes) and sound
+            return sound
         ((node, mask),) = placement
         gpu = (node, mask.bit_length() - 1)
         busy_until = max(start, self._shared.get(gpu, 0))
