@@ -177,5 +177,5 @@ def _settings(site: Site) -> list[str]:
         f"PriorityCalcPeriod={site.calc_period // 60}",
         "SelectType=select/cons_tres",
         "SchedulerType=sched/backfill",
-        f"SchedulerParameters={backfill},bf_window=10080,bf_continue",
+        f"SchedulerParameters={backfill},bf_window=43200,bf_continue",
     ]

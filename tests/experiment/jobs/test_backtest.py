@@ -41,7 +41,7 @@ def run(folder: Path, *more: str, cluster: str = "nodes.txt") -> int:
 def test_the_errors_of_a_small_history(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(folder, "--config", str(folder / "slurm.conf"), "--json") == 0
     (found,) = json.loads(capsys.readouterr().out)
-    assert found["policy"].startswith("fifo+conservative(depth=500, interval=30s, slurm=true)+consecutive")
+    assert found["policy"].startswith("fifo+conservative(depth=500, interval=30s, slurm=true, window=1d)+consecutive")
     assert (found["jobs"], found["compared"]) == (3, 3)
     assert found["error_p50_s"] == 5
     assert found["bias_s"] == pytest.approx(-10 / 3)

@@ -71,7 +71,14 @@ def test_what_scontrol_show_config_prints_says_the_same_as_the_file() -> None:
     [
         ("PriorityType=priority/basic\nSchedulerType=sched/builtin", "fifo+consecutive"),
         ("PriorityType=priority/multifactor\nSchedulerType=sched/builtin", "fifo+consecutive"),
-        ("SchedulerType=sched/backfill", "fifo+conservative(depth=500, interval=30s, slurm=true)+consecutive"),
+        (
+            "SchedulerType=sched/backfill",
+            "fifo+conservative(depth=500, interval=30s, slurm=true, window=1d)+consecutive",
+        ),
+        (
+            "SchedulerParameters=bf_window=4320",
+            "fifo+conservative(depth=500, interval=30s, slurm=true, window=3d)+consecutive",
+        ),
         ("SchedulerParameters=bf_interval=-1", "fifo+consecutive"),
     ],
 )
@@ -87,7 +94,7 @@ def test_what_has_no_counterpart_is_said() -> None:
     )
     left = site(parse(shown + "SchedulerParameters = bf_window=2880,bf_continue,bf_interval=60")).notes
     assert [note.partition(" ")[0] for note in left] == [
-        *("priorityflags=SMALL_RELATIVE_TO_TIME", "priorityweightassoc=5", "bf_window=2880", "bf_continue=yes"),
+        *("priorityflags=SMALL_RELATIVE_TO_TIME", "priorityweightassoc=5", "bf_continue=yes"),
     ]
 
 

@@ -166,6 +166,19 @@ def test_conservative_looks_no_deeper_than_it_is_told() -> None:
         build("fifo+conservative(depth=0)")
 
 
+def test_conservative_plans_no_further_ahead_than_its_window() -> None:
+    """B could start after 100 s: within the window C waits for it. Beyond it C starts, and B after C."""
+    jobs = workload([job(0, 3, 100), job(1, 4, 10), job(2, 1, 150)])
+    assert run("fifo+conservative(interval=0s,window=99s)", jobs, uniform(1, 4))[0] == {0: 0, 1: 100, 2: 110}
+    assert run("fifo+conservative(interval=0s,window=90s)", jobs, uniform(1, 4))[0] == {0: 0, 2: 2, 1: 152}
+
+
+def test_a_job_beyond_the_window_is_planned_once_it_is_near_enough() -> None:
+    """At 2 s B is too far ahead for a window of 90 s, at 20 s it no longer is: D waits for it."""
+    jobs = workload([job(0, 3, 100), job(1, 4, 10), job(20, 1, 150)])
+    assert run("fifo+conservative(interval=0s,window=90s)", jobs, uniform(1, 4))[0] == {0: 0, 1: 100, 2: 110}
+
+
 @pytest.mark.parametrize("backfill", RESERVING)
 def test_each_partition_has_its_own_first_job(backfill: str) -> None:
     cluster = uniform(2, 4, partitions=(Partition("a", (0,)), Partition("b", (1,))))

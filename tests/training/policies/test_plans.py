@@ -39,8 +39,8 @@ class Impatient(Waiting):
 class Eager(Plan):
     """The oracle: makes all reservations at once, and all of them anew each time."""
 
-    def __init__(self, whole_nodes: bool) -> None:
-        super().__init__(whole_nodes)
+    def __init__(self, whole_nodes: bool, window: int) -> None:
+        super().__init__(whole_nodes, window)
         self._waiting = Impatient()
 
     def extend(self, *seen: Any) -> Any:
@@ -68,7 +68,7 @@ def played(spec: str, world: World, *, eager: bool, every: int = 0) -> tuple[Tap
     policy, cluster, jobs = build(spec), world.cluster, world.jobs
     assert isinstance(policy.backfill, Conservative)
     if eager:
-        policy.backfill._plan = Eager(policy.backfill.slurm)
+        policy.backfill._plan = Eager(policy.backfill.slurm, policy.backfill.window)
     state = TrainingState(cluster, to_come=len(jobs), arrangement=policy, speed=world.speed(), costs=world.costs)
     policy.bind(state)
     asking, tape = Asking(policy, every), TapeWriter()
@@ -143,8 +143,8 @@ def site_cases(draw: st.DrawFn) -> tuple[str, World]:
     )  # fmt: skip
     depth, interval = draw(st.sampled_from([1, 2, 5, 100])), draw(st.sampled_from([0, 1, 2, 4, 20]))
     placement = draw(st.sampled_from(["first-fit", "best-fit", "consolidate", "spread"]))
-    slurm = draw(st.sampled_from(["false", "true"]))
-    spec = f"{order}+conservative(depth={depth},interval={interval}s,slurm={slurm})+{placement}"
+    slurm, window = draw(st.sampled_from(["false", "true"])), draw(st.sampled_from([0, 0, 2, 9, 30]))
+    spec = f"{order}+conservative(depth={depth},interval={interval}s,slurm={slurm},window={window}s)+{placement}"
     return spec, World(cluster, jobs)
 
 
@@ -217,8 +217,9 @@ def test_a_job_that_leaves_the_queue_as_another_is_requeued_for_later_is_forgott
     assert played(spec, world, eager=False)[0].digest == played(spec, world, eager=True)[0].digest
 
 
+@pytest.mark.parametrize("window_s", [0, 60, 400])
 @pytest.mark.parametrize("seed", range(4))
-def test_so_it_is_where_long_queues_wait_for_several_kinds_of_nodes(seed: int) -> None:
+def test_so_it_is_where_long_queues_wait_for_several_kinds_of_nodes(seed: int, window_s: int) -> None:
     draw = random.Random(seed)
     kinds = (("big", 6, 8), ("small", 4, 4), ("few", 2, 8))
     nodes, partitions = [], []
@@ -250,5 +251,5 @@ def test_so_it_is_where_long_queues_wait_for_several_kinds_of_nodes(seed: int) -
         )
     world = World(Cluster(tuple(nodes), partitions=tuple(partitions)), workload(jobs))
     order = "multifactor(period=30s,max_age=600s,half_life=300s,fair_tree=true,size_weight=500)"
-    spec = f"{order}+conservative(depth=500,interval=20s,slurm=true)+consecutive"
+    spec = f"{order}+conservative(depth=500,interval=20s,slurm=true,window={window_s}s)+consecutive"
     assert played(spec, world, eager=False)[0].digest == played(spec, world, eager=True)[0].digest

@@ -34,6 +34,8 @@ _TRES = {"gres/gpu": "gpu", "cpu": "cpu", "mem": "mem"}
 _SPANS = {"prioritymaxage": "max_age", "prioritydecayhalflife": "half_life", "prioritycalcperiod": "period"}
 _BACKFILL_DEPTH = 500
 _BACKFILL_INTERVAL = 30
+_BACKFILL_WINDOW = 1440
+"""Minutes."""
 _DEFAULT_HALF_LIFE = "7-0"
 _FOR_EVER = 10_000 * DAY
 _NOTHING = ("", "0", "none", "no", "n/a")
@@ -130,7 +132,7 @@ def _left(settings: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         elif key.startswith("priority") and key not in taken and value.lower() not in _NOTHING:
             yield key, value
     for name, value in _parameters(settings).items():
-        told = name in _SCHEDULER or (name.startswith("bf_") and name not in ("bf_interval", "bf_max_job_test"))
+        told = name in _SCHEDULER or (name.startswith("bf_") and name not in ("bf_interval", "bf_max_job_test", "bf_window"))
         if told and value not in _NOTHING:
             yield name, value
     if settings.get("selecttype", "").lower() == "select/linear":
@@ -187,7 +189,8 @@ def _backfill(settings: Mapping[str, str]) -> str:
     if kind != "sched/backfill" or interval < 0:
         return "+none"
     depth = _parameter(given, "bf_max_job_test", _BACKFILL_DEPTH)
-    return f"+conservative(depth={max(1, depth)},interval={interval}s,slurm=true)"
+    window = _parameter(given, "bf_window", _BACKFILL_WINDOW)
+    return f"+conservative(depth={max(1, depth)},interval={interval}s,slurm=true,window={max(1, window)}m)"
 
 
 def _parameters(settings: Mapping[str, str]) -> dict[str, str]:

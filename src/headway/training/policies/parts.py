@@ -232,7 +232,7 @@ class Backfill(ABC):
     """Whether it wants a lane for each shape of demand instead of one a partition."""
     ranks_ends: ClassVar[bool] = False
     """Whether it needs running jobs in order of their expected end."""
-    starves: ClassVar[bool] = False
+    starves: bool = False
     """Whether it may let a job wait for ever under endless arrivals of others."""
     reserves: ClassVar[bool] = False
     """Whether it promises GPUs to jobs that wait, and lets none start that would delay these."""

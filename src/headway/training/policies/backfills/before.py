@@ -29,6 +29,13 @@ class Slot(NamedTuple):
     """The nodes of its parts, as a bit set."""
     stands: int = NEVER
     """Until then time alone makes no other node the better one of two that are free at the same time."""
+    kept: bool = True
+    """Whether it is held free: not where it begins too late for that."""
+
+    @property
+    def taken(self) -> int:
+        """Return the nodes that are held free."""
+        return self.nodes if self.kept else 0
 
 
 class Before:
@@ -65,7 +72,7 @@ class Before:
             if slot.js.id in to_come and not self._follows(js):
                 return None
             self._next += 1
-            self.differs |= slot.nodes
+            self.differs |= slot.taken
         return None
 
     def next(self, nodes: int, made: list[Slot] | None, changed: int) -> "Before":
@@ -78,11 +85,11 @@ class Before:
         return Before(made, changed)
 
     def note(self, slot: Slot | None, nodes: int) -> None:
-        """Take note of what the job that was asked for last has got, and its nodes."""
+        """Take note of what the job that was asked for last has got, and the nodes that it holds free or has got."""
         if (last := self._last) is None:
             self.differs |= nodes
-        elif slot is None or (slot.start, slot.end, slot.parts) != (last.start, last.end, last.parts):
-            self.differs |= nodes | last.nodes
+        elif slot is None or (slot.start, slot.end, slot.parts, slot.kept) != (*last[1:4], last.kept):
+            self.differs |= nodes | last.taken
 
     def _follows(self, js: JobState) -> bool:
         """Return whether a job had one of the next few reservations."""
@@ -94,7 +101,7 @@ class Before:
 def following(now: int, slot: Slot, differs: int, profile: WholeNodes) -> Slot | None:
     """Return the reservation that a job would get now that had another one, and ``differs`` are the nodes on which
     something is held or reserved otherwise; None where all nodes have to be looked at, or it may start now."""
-    js, start, end, _, nodes, stands = slot
+    js, start, end, _, nodes, stands, _ = slot
     differs &= js.eligible
     if stands < now or start <= now:
         return None

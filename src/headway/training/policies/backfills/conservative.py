@@ -8,7 +8,8 @@ queue.
 
 Departures: only the first ``depth`` jobs are considered (Slurm's bf_max_job_test). Reservations are on nodes, not on a
 pool of processors; a job takes the place that the policy's placement chooses if no reservation is touched, else the
-reserved one. A share of a GPU joins one that is used in part if it may do so now; for later it is planned as a whole
+reserved one. With ``window`` (Slurm's bf_window) a job that would start later than so long from now has no reservation
+until it is nearer. A share of a GPU joins one that is used in part if it may do so now; for later it is planned as a whole
 GPU. With ``slurm`` a reservation takes all of its nodes, as in Slurm: a job that would still run when it begins does
 not start there, though it would leave enough; and the strict queue comes first at every decision, as Slurm's main
 scheduler does. A job that its quota keeps out has no reservation. What preemption or a guaranteed quota admits starts
@@ -49,6 +50,7 @@ class Conservative(Backfill):
         depth: int = 100,
         interval: Duration = Duration(MINUTE),  # noqa: B008
         slurm: bool = False,
+        window: Duration = Duration(0),  # noqa: B008
     ) -> None:
         if depth < 1:
             raise ExperimentError(f"conservative(depth={depth}): must be at least 1")
@@ -57,7 +59,9 @@ class Conservative(Backfill):
         self.depth = depth
         self.interval = self.forgets = interval
         self.slurm = slurm
-        self._plan = Plan(whole_nodes=slurm)
+        self.window = window
+        self.starves = window > 0
+        self._plan = Plan(whole_nodes=slurm, window=window)
         self._promised: Mapping[int, Reservation] | None = None
         """What others say that it has promised."""
         self._future = Future()
@@ -79,7 +83,7 @@ class Conservative(Backfill):
 
     def decide(self, now: int, state: TrainingState, policy: Admission) -> Iterator[Action]:
         """Start jobs whose reservations have begun, and make the reservations that are missing."""
-        if not self._stands(now, state):
+        if not self._stands(now, state) or (self.window and now >= self._planned + self.interval):
             self._broken = True
         if policy.preempts or state.quotas or self.slurm:
             yield from self._first_jobs(now, state, policy)

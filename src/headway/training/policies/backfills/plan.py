@@ -33,9 +33,11 @@ class Plan:
     profile: Profile | WholeNodes
     """What is free when beside the reservations that were made."""
 
-    def __init__(self, whole_nodes: bool = False) -> None:
+    def __init__(self, whole_nodes: bool = False, window: int = 0) -> None:
         self.whole_nodes = whole_nodes
         """Whether a reservation takes all of its nodes, as in Slurm."""
+        self.window = window
+        """Above 0: what begins later than so long after the plan is made is not held free."""
         self.slots = Slots()
         self.jobs: set[int] = set()
         """Jobs that have a reservation, or whose reservation was put off."""
@@ -154,13 +156,15 @@ class Plan:
         """Make the plan of a region anew if it may be another one now."""
         versions = versions_of(state, lanes) if last is None else None
         known = self._regions.get(nodes)
-        same = known is not None and not nodes & changed
+        same = known is not None and not nodes & changed and not self._comes_near(known, now)
         if known is not None and same and known.versions == versions is not None:
+            self._stands(known, now)
             return
         jobs = jobs_of(lanes, last)
         region = known if known is not None else self._regions.setdefault(nodes, Region(nodes))
         region.versions = versions
         if same and jobs == region.jobs:
+            self._stands(region, now)
             return
         self._drop(region)
         region.jobs = jobs
@@ -169,6 +173,14 @@ class Plan:
         states = state.jobs
         if jobs:
             self._fresh[nodes] = list(map(states.__getitem__, jobs))
+
+    def _comes_near(self, region: Region, now: int) -> bool:
+        """Return whether a reservation that began too late does so no longer."""
+        return 0 < self.window and region.too_late <= now + self.window
+
+    def _stands(self, region: Region, now: int) -> None:
+        if self.window:
+            region.stands(now)
 
     def _drop(self, region: Region) -> None:
         """Forget the reservations of a region."""
@@ -290,7 +302,7 @@ class Plan:
                     again = True
                     self._hold_back(now, regions, js, hopes)
             slot = self._entered
-            nodes = slot.nodes if slot is not None else mask_of(placement or ())
+            nodes = slot.taken if slot is not None else mask_of(placement or ())
             if not kept:
                 region.before.note(slot, nodes)
             again = hopes.planned(js.id, region.nodes, nodes) or again or not region.has_left
@@ -327,9 +339,9 @@ class Plan:
         found = following(now, slot, before.differs, profile)
         if found is None:
             return False
-        self._enter(region, found)
+        found = self._enter(region, now, found)
         if found is not slot:
-            before.note(found, found.nodes)
+            before.note(found, found.taken)
         return True
 
     def _place_now(self, region: Region, now: int, js: JobState, policy: Admission) -> Placement | None:
@@ -351,19 +363,26 @@ class Plan:
             return None
         if start == now and start_now and (placement := reserved(state, js, parts, rule)) is not None:
             return placement
-        self._enter(region, Slot(js, start, start + length, parts, mask_of(parts), self.profile.stands))
+        self._enter(region, now, Slot(js, start, start + length, parts, mask_of(parts), self.profile.stands))
         return None
 
     def _begin_entry(self) -> None:
         self._entered = None
 
-    def _enter(self, region: Region, slot: Slot) -> None:
+    def _enter(self, region: Region, now: int, slot: Slot) -> Slot:
+        """Hold free what a job is to have, unless that begins too late; return the reservation."""
+        kept = not self.window or slot.start <= now + self.window
+        if kept != slot.kept:
+            slot = slot._replace(kept=kept)
         self._entered = slot
-        js, start, end, parts, _, _ = slot
-        self.profile.plan(js, parts, start, end)
         if region.made is not None:
             region.made.append(slot)
-        self.slots.add(slot)
+        if kept:
+            self.profile.plan(slot.js, slot.parts, slot.start, slot.end)
+            self.slots.add(slot)
+        elif slot.start < region.too_late:
+            region.too_late = slot.start
+        return slot
 
     def _earliest(self, now: int, js: JobState) -> tuple[int, int, Parts]:
         """Return (start, length, parts) of the earliest reservation. The length depends on the nodes, so the search

@@ -35,6 +35,8 @@ class Region:
         """Reservations in the order in which they were made; None if not all are known."""
         self.before = Before()
         """Those of the plan before."""
+        self.too_late = NEVER
+        """When the first of the reservations begins that are not held free because they begin too late."""
         self._times: list[tuple[int, int]] = []
         """(place in ``put_off``, time as of which reservations from there on are to be made)."""
 
@@ -42,7 +44,7 @@ class Region:
         """Begin a new plan; on ``changed`` nodes running jobs hold something else than when the last one was made."""
         self.before = self.before.next(self.nodes, self.made, changed)
         self.made = []
-        self.at, self.first_end, self.planned = now, NEVER, []
+        self.at, self.first_end, self.planned, self.too_late = now, NEVER, [], NEVER
         self.put_off, self.next, self._times = [], 0, []
 
     def add(self, now: int, jobs: list[JobState]) -> list[int]:
@@ -53,6 +55,11 @@ class Region:
         ids = [js.id for js in jobs]
         self.planned += ids
         return ids
+
+    def stands(self, now: int) -> None:
+        """Take note that a plan made now would be the same; what is put off is to be made as of now."""
+        if self.has_left:
+            self._times, self.due = [(0, now)], None
 
     @property
     def extended(self) -> int:
