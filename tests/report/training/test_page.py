@@ -197,6 +197,14 @@ def test_the_table_has_the_intervals_and_marks_the_best(compared: Comparison, bu
         assert f"{run.summary.preemptions:,}</td>" in table
 
 
+def test_the_longest_times_of_the_first_screen_are_in_the_unit_of_the_table(compared: Comparison, built: str) -> None:
+    assert {(run.numbers.jct_s.p99 or 0.0) > 48 * 3600 for run in compared.runs} == {True}, "days, if shown by themselves"
+    shown = re.search(r"<dd>([\d.,]+)\s(\w+)</dd><dt>99th percentile of completion</dt>", built)
+    assert shown is not None
+    assert shown[2] == "h"
+    assert f"<td>{shown[1]}&nbsp;h</td>" in built
+
+
 def test_the_parts_of_what_was_lost_add_up(compared: Comparison) -> None:
     for run in compared.runs:
         lost = sum(run.lost.values()) - run.lost[figures.FAILED]
