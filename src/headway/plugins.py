@@ -25,6 +25,7 @@ from headway.core.named import described, in_full
 from headway.core.outside import check_method, is_outside
 from headway.errors import ExperimentError, InputError, TapeError, unknown_name
 from headway.formats.slurm import site as slurm_site
+from headway.formats.slurm.records import Unread
 from headway.kernels.policies import registry as kernels
 from headway.kernels.policies.parts import KernelsPolicy
 from headway.serving.policies import registry as serving
@@ -88,6 +89,13 @@ def site_notes(spec: str) -> tuple[str, ...]:
     file, options, _ = _site(spec)
     given = re.search(r"(^|,)\s*qos\s*=", options) is not None
     return tuple(note for note in slurm_site.read(file).notes if not (given and note == slurm_site.QOS_UNKNOWN))
+
+
+def site_unread(spec: str) -> tuple[Unread, ...]:
+    """Return settings of a Slurm site that the policy which stands for it does not follow."""
+    if not spec.startswith(SITE) or is_untrusted(spec):
+        return ()
+    return slurm_site.read(_site(spec)[0]).unread
 
 
 def _moved(spec: str, path: Callable[[str], object]) -> str:

@@ -103,6 +103,25 @@ def test_a_backtest_counts_the_jobs_it_is_told_to(folder: Path, capsys: pytest.C
     assert (later["jobs"], later["compared"]) == (6, 6)
 
 
+def test_settings_that_are_not_followed_are_named_with_the_jobs_and_the_wait_they_may_concern(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    conf = folder / "slurm.conf"
+    conf.write_text("SchedulerType=sched/backfill\nSchedulerParameters=bf_window=2880,bf_continue\n")
+    files = [str(folder / "sacct.txt"), "--cluster", str(folder / "nodes.txt")]
+    said = (
+        "not followed: bf_window=2880 (jobs that would start later are planned for too): "
+        "may concern 12 jobs, which waited 4 h in all"
+    )
+    for words in (["simulate", *files, "--policy", f"slurm:{conf}"], ["backtest", *files, "--config", str(conf)]):
+        assert ran("jobs", *words, "--json") == 0
+        told = capsys.readouterr()
+        answer = json.loads(told.out)
+        caveats = (answer[0] if isinstance(answer, list) else answer)["caveats"]
+        assert [each for each in caveats if "bf_" in each] == [said]
+        assert told.err.count(said) == 1
+
+
 def test_samples_of_the_queue_tell_what_waiting_was_for(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     samples = [f"2026-03-02T01:{minute:02d}:00|{job}" for minute in range(0, 60, 10) for job in ("10|Resources",)]
     samples += ["2026-03-02T02:00:00|30_[1-3]|JobArrayTaskLimit", "oh no"]
