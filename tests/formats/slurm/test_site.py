@@ -8,9 +8,10 @@ import pytest
 from headway.errors import ExperimentError
 from headway.experiment.files import called
 from headway.formats.slurm.conf import settings as parse
-from headway.formats.slurm.records import PartitionRules, SiteRules
+from headway.formats.slurm.records import PartitionRules, Share, SiteRules
 from headway.formats.slurm.site import (
     EQUAL_SHARES,
+    NO_USAGE,
     PREEMPTION_UNKNOWN,
     QOS_UNKNOWN,
     TIERS_UNKNOWN,
@@ -174,6 +175,9 @@ def test_notes_that_a_cluster_settles_are_left_out() -> None:
     known = uniform(1, 8, tenants=(Tenant("bio"),))
     assert not {QOS_UNKNOWN, EQUAL_SHARES} & set(told(notes, replace(known, qos=(Qos("high", 10),)), SiteRules()))
     assert told(notes, uniform(1, 8), SiteRules()) == list(notes)
+    unused = SiteRules(shares=(Share("bio"),))
+    assert NO_USAGE in notes
+    assert NO_USAGE not in told(notes, uniform(1, 8), unused), "sshare was given, and nothing had been used"
 
 
 def test_a_policy_with_qos_priorities_of_its_own_does_not_ask_for_them_and_is_called_by_its_file(

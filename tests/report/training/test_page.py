@@ -198,7 +198,9 @@ def test_the_table_has_the_intervals_and_marks_the_best(compared: Comparison, bu
 
 
 def test_the_longest_times_of_the_first_screen_are_in_the_unit_of_the_table(compared: Comparison, built: str) -> None:
-    assert {(run.numbers.jct_s.p99 or 0.0) > 48 * 3600 for run in compared.runs} == {True}, "days, if shown by themselves"
+    assert {(run.numbers.jct_s.p99 or 0.0) > 48 * 3600 for run in compared.runs} == {True}, (
+        "days, if shown by themselves"
+    )
     shown = re.search(r"<dd>([\d.,]+)\s(\w+)</dd><dt>99th percentile of completion</dt>", built)
     assert shown is not None
     assert shown[2] == "h"
