@@ -1,5 +1,6 @@
 """What results of a Slurm log carry: dates, the past, the verdict and caveats, groups, costs; and part of a log."""
 
+import csv
 import gzip
 import json
 from pathlib import Path
@@ -172,6 +173,20 @@ def test_a_run_told_in_fifteen_lines_continued_from_a_date_and_shown(
     assert "By QOS" in what.read_text()
     assert sheet.read_text().splitlines()[1].startswith("all,")
     assert "qos,long,3," in sheet.read_text()
+
+
+def test_tables_for_other_programs_have_dates_beside_their_times(folder: Path) -> None:
+    files = [str(folder / "sacct.txt"), "--cluster", str(folder / "nodes.txt")]
+    assert ran("jobs", "simulate", *files, "--policy", "fifo", "--out", str(folder / "run")) == 0
+    assert ran("export", str(folder / "run"), "--csv", str(folder / "sheets")) == 0
+    first = {
+        name: next(csv.DictReader((folder / "sheets" / f"{name}.csv").read_text().splitlines()))
+        for name in ("jobs", "holds", "timeline")
+    }
+    begins, ends = "2026-03-02T00:00:00", "2026-03-02T02:00:00"
+    assert [first["jobs"][key] for key in ("submit", "first_start", "end")] == [begins, begins, ends]
+    assert [first["holds"][key] for key in ("start_s", "start", "end")] == ["0.0", begins, ends]
+    assert first["timeline"]["time"] == begins
 
 
 @pytest.mark.parametrize(
