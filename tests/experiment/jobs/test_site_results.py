@@ -171,6 +171,7 @@ def test_a_run_told_in_fifteen_lines_continued_from_a_date_and_shown(
     assert found["verdict"]["level"] == "yes"
     assert {each["qos"]: each["wait_after_s"] for each in found["qos"]} == {"long": 0, "normal": 0}
     assert "By QOS" in what.read_text()
+    assert "Verdict.</b> On the run that was continued: Absolute waits" in what.read_text()
     assert sheet.read_text().splitlines()[1].startswith("all,")
     assert "qos,long,3," in sheet.read_text()
 

@@ -38,7 +38,8 @@ _QUESTIONS: tuple[Question, ...] = (
 def build(result: Row, title: str = "") -> str:
     """Return the whole page, from what ``whatif --json`` prints."""
     figures = {f"wait-{key_}": _dots(result[key_], group) for group, key_ in _told(result)}
-    told = hero(_answer(result), _lead(result), _facts(result), beside=verdict_of_row(result))
+    judged = verdict_of_row(result, "On the run that was continued: ")
+    told = hero(_answer(result), _lead(result), _facts(result), beside=judged)
     return assembled(
         title,
         "What if",
