@@ -26,8 +26,8 @@ from headway.units import format_duration, seconds
 LONGEST_WAITS = 50
 _LONGEST_NAME = 400
 """Characters after which a full name is cut."""
-_TASK = r"^(\d+)_\d+$"
-"""The name of a task of a Slurm array."""
+_TASK = r"^((?:[^:]+:)?\d+)_\d+$"
+"""The name of a task of a Slurm array; of several clusters with its cluster before it."""
 _APART = 0.01
 """Indexes of runs that are nearer tell nothing."""
 MOST_TENANTS = 20
@@ -353,7 +353,8 @@ def longest(run: Measured) -> str:
         if run.shown_folder:
             command = f"headway story {quote(run.shown_folder)} {quote(job)}"
             cells.append(f"<code>{escape(printable(command))}</code>")
-        more = f" <small>and {record['tasks'] - 1:,} more tasks of the array</small>" if record["tasks"] > 1 else ""
+        others = record["tasks"] - 1
+        more = f" <small>and {count(others, 'more task')} of the array</small>" if others else ""
         rows.append(row(plain(job, 40) + more, cells))
     heads = [
         "job",
