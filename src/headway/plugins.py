@@ -82,6 +82,13 @@ def _site(spec: str) -> tuple[str, str, str]:
     return match[1], match[2] or "", match[3] or ""
 
 
+def site_unread(spec: str) -> tuple[Unread, ...]:
+    """Return settings of a Slurm site that the policy which stands for it does not follow."""
+    if not spec.startswith(SITE) or is_untrusted(spec):
+        return ()
+    return slurm_site.read(_site(spec)[0]).unread
+
+
 def site_notes(spec: str) -> tuple[str, ...]:
     """Return what a policy that a Slurm site's settings come to leaves of them; nothing of any other policy."""
     if not spec.startswith(SITE) or is_untrusted(spec):
@@ -89,13 +96,6 @@ def site_notes(spec: str) -> tuple[str, ...]:
     file, options, _ = _site(spec)
     given = re.search(r"(^|,)\s*qos\s*=", options) is not None
     return tuple(note for note in slurm_site.read(file).notes if not (given and note == slurm_site.QOS_UNKNOWN))
-
-
-def site_unread(spec: str) -> tuple[Unread, ...]:
-    """Return settings of a Slurm site that the policy which stands for it does not follow."""
-    if not spec.startswith(SITE) or is_untrusted(spec):
-        return ()
-    return slurm_site.read(_site(spec)[0]).unread
 
 
 def _moved(spec: str, path: Callable[[str], object]) -> str:
