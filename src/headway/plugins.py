@@ -25,6 +25,7 @@ from headway.core.named import described, in_full
 from headway.core.outside import check_method, is_outside
 from headway.errors import ExperimentError, InputError, TapeError, unknown_name
 from headway.formats.slurm import site as slurm_site
+from headway.formats.slurm.records import Unread
 from headway.kernels.policies import registry as kernels
 from headway.kernels.policies.parts import KernelsPolicy
 from headway.serving.policies import registry as serving
@@ -79,6 +80,13 @@ def _site(spec: str) -> tuple[str, str, str]:
     if match is None:
         raise ExperimentError(f"policy {spec}: is not understood: write it like slurm:slurm.conf(qos=high:1000)+easy")
     return match[1], match[2] or "", match[3] or ""
+
+
+def site_unread(spec: str) -> tuple[Unread, ...]:
+    """Return settings of a Slurm site that the policy which stands for it does not follow."""
+    if not spec.startswith(SITE) or is_untrusted(spec):
+        return ()
+    return slurm_site.read(_site(spec)[0]).unread
 
 
 def site_notes(spec: str) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """What results of a Slurm log carry: dates, the past, the verdict and caveats, groups, costs; and part of a log."""
 
+import csv
 import gzip
 import json
 from pathlib import Path
@@ -103,6 +104,25 @@ def test_a_backtest_counts_the_jobs_it_is_told_to(folder: Path, capsys: pytest.C
     assert (later["jobs"], later["compared"]) == (6, 6)
 
 
+def test_settings_that_are_not_followed_are_named_with_the_jobs_and_the_wait_they_may_concern(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    conf = folder / "slurm.conf"
+    conf.write_text("SchedulerType=sched/backfill\nSchedulerParameters=bf_window=2880,bf_continue\n")
+    files = [str(folder / "sacct.txt"), "--cluster", str(folder / "nodes.txt")]
+    said = (
+        "not followed: bf_window=2880 (jobs that would start later are planned for too): "
+        "may concern 12 jobs, which waited 4 h in all"
+    )
+    for words in (["simulate", *files, "--policy", f"slurm:{conf}"], ["backtest", *files, "--config", str(conf)]):
+        assert ran("jobs", *words, "--json") == 0
+        told = capsys.readouterr()
+        answer = json.loads(told.out)
+        caveats = (answer[0] if isinstance(answer, list) else answer)["caveats"]
+        assert [each for each in caveats if "bf_" in each] == [said]
+        assert told.err.count(said) == 1
+
+
 def test_samples_of_the_queue_tell_what_waiting_was_for(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     samples = [f"2026-03-02T01:{minute:02d}:00|{job}" for minute in range(0, 60, 10) for job in ("10|Resources",)]
     samples += ["2026-03-02T02:00:00|30_[1-3]|JobArrayTaskLimit", "oh no"]
@@ -151,8 +171,23 @@ def test_a_run_told_in_fifteen_lines_continued_from_a_date_and_shown(
     assert found["verdict"]["level"] == "yes"
     assert {each["qos"]: each["wait_after_s"] for each in found["qos"]} == {"long": 0, "normal": 0}
     assert "By QOS" in what.read_text()
+    assert "Verdict.</b> On the run that was continued: Absolute waits" in what.read_text()
     assert sheet.read_text().splitlines()[1].startswith("all,")
     assert "qos,long,3," in sheet.read_text()
+
+
+def test_tables_for_other_programs_have_dates_beside_their_times(folder: Path) -> None:
+    files = [str(folder / "sacct.txt"), "--cluster", str(folder / "nodes.txt")]
+    assert ran("jobs", "simulate", *files, "--policy", "fifo", "--out", str(folder / "run")) == 0
+    assert ran("export", str(folder / "run"), "--csv", str(folder / "sheets")) == 0
+    first = {
+        name: next(csv.DictReader((folder / "sheets" / f"{name}.csv").read_text().splitlines()))
+        for name in ("jobs", "holds", "timeline")
+    }
+    begins, ends = "2026-03-02T00:00:00", "2026-03-02T02:00:00"
+    assert [first["jobs"][key] for key in ("submit", "first_start", "end")] == [begins, begins, ends]
+    assert [first["holds"][key] for key in ("start_s", "start", "end")] == ["0.0", begins, ends]
+    assert first["timeline"]["time"] == begins
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,10 @@ import pytest
 from headway.errors import ExperimentError
 from headway.experiment.files import called
 from headway.formats.slurm.conf import settings as parse
-from headway.formats.slurm.records import PartitionRules, SiteRules
+from headway.formats.slurm.records import PartitionRules, Share, SiteRules
 from headway.formats.slurm.site import (
     EQUAL_SHARES,
+    NO_USAGE,
     PREEMPTION_UNKNOWN,
     QOS_UNKNOWN,
     TIERS_UNKNOWN,
@@ -52,11 +53,10 @@ def test_weights_ages_and_backfill_are_taken_over() -> None:
     assert order.half_life > 1000 * DAY, "0 means that usage is never forgotten"
     assert (backfill.name, backfill.depth, backfill.interval) == ("conservative", 50, MINUTE)
     assert not policy.preempts
-    assert any("bf_max_job_user=10" in note for note in found.notes)
-    assert "default_queue_depth=100 is not followed" in found.notes
+    assert {"bf_max_job_user=10", "default_queue_depth=100"} <= {each.what for each in found.unread}
     other = site(parse("SelectType=select/linear\nTopologyPlugin=topology/tree\nSchedulerParameters=assoc_limit_stop"))
     assert {"SelectType=select/linear", "TopologyPlugin=topology/tree", "assoc_limit_stop=yes"} <= {
-        note.removesuffix(" is not followed") for note in other.notes
+        each.what for each in other.unread
     }
 
 
@@ -87,22 +87,25 @@ def test_sites_without_weights_or_backfill(text: str, name: str) -> None:
 
 
 def test_what_has_no_counterpart_is_said() -> None:
-    notes = site(parse("PriorityWeightTRES=license/matlab=100")).notes
-    assert any("license/matlab=100" in note for note in notes)
+    (weight,) = site(parse("PriorityWeightTRES=license/matlab=100")).unread
+    assert "license/matlab=100" in weight.what
     shown = (
         "PriorityFlags = SMALL_RELATIVE_TO_TIME,FAIR_TREE\nPriorityWeightAssoc = 5\nPriorityUsageResetPeriod = NONE\n"
     )
-    left = site(parse(shown + "SchedulerParameters = bf_window=2880,bf_continue,bf_interval=60")).notes
-    assert [note.partition(" ")[0] for note in left] == [
-        *("priorityflags=SMALL_RELATIVE_TO_TIME", "priorityweightassoc=5", "bf_continue=yes"),
-    ]
+    left = site(parse(shown + "SchedulerParameters = bf_window=2880,bf_continue,bf_interval=60,bf_queue=3")).unread
+    assert [(each.what, each.why) for each in left] == [
+        ("priorityflags=SMALL_RELATIVE_TO_TIME", ""),
+        ("priorityweightassoc=5", ""),
+        ("bf_queue=3", ""),
+    ], "bf_continue lets Slurm go on after a pause: no plan has one here"
+    assert site(parse("SchedulerType=sched/builtin\nSchedulerParameters=bf_queue=3")).unread == ()
 
 
 def test_weights_of_resources_are_those_of_the_order() -> None:
     found = site(parse("PriorityType=priority/multifactor\nPriorityWeightTRES=cpu=10,Mem=0,GRES/gpu=5000,node=3"))
     assert "tres=cpu:10/gpu:5000" in found.policy
     assert "Mem" not in found.policy
-    assert [note for note in found.notes if "tres" in note] == ["priorityweighttres=node=3 is not followed"]
+    assert [each.what for each in found.unread] == ["priorityweighttres=node=3"]
     order = build(found.policy).order
     assert isinstance(order, Multifactor)
     assert order.tres == ("cpu:10", "gpu:5000")
@@ -178,6 +181,9 @@ def test_notes_that_a_cluster_settles_are_left_out() -> None:
     known = uniform(1, 8, tenants=(Tenant("bio"),))
     assert not {QOS_UNKNOWN, EQUAL_SHARES} & set(told(notes, replace(known, qos=(Qos("high", 10),)), SiteRules()))
     assert told(notes, uniform(1, 8), SiteRules()) == list(notes)
+    unused = SiteRules(shares=(Share("bio"),))
+    assert NO_USAGE in notes
+    assert NO_USAGE not in told(notes, uniform(1, 8), unused), "sshare was given, and nothing had been used"
 
 
 def test_a_policy_with_qos_priorities_of_its_own_does_not_ask_for_them_and_is_called_by_its_file(

@@ -54,6 +54,18 @@ def test_a_site_driven_by_its_qos_limits_is_not_trusted_without_them_and_they_ar
     assert told.record()["sources"][0]["by"] == "reason"
 
 
+def test_a_mean_that_is_right_by_accident_is_not_trusted_without_the_limits_that_the_record_names() -> None:
+    whole = errors("all", 1000, 1020, jobs=200, rank_correlation=0.6)
+    early, late = errors("QOSMaxGRESPerUser", 1700, 900, share=0.5), errors("–", 300, 1140, share=0.5)
+    told = verdict_of(made(whole, reason=(late, early)))
+    assert told.level == NO, "alone, the jobs that the limit held would put the mean off by 40 %"
+    assert "The likely reason: QOS limits (50 % of the error)" in told.text
+    little = errors("QOSMaxGRESPerUser", 1700, 1550, share=0.5)
+    assert verdict_of(made(whole, reason=(late, little))).level == RELATIVE
+    given = replace(made(whole, reason=(late, early)), given=frozenset({"qos"}), limits=frozenset({early.group}))
+    assert verdict_of(given).level == YES
+
+
 def test_a_group_that_is_off_is_named_although_the_whole_is_right() -> None:
     whole = errors("all", 1000, 1020, jobs=200, rank_correlation=0.9)
     long = errors("long", 5000, 1000, share=0.5, rank_correlation=0.3)

@@ -19,7 +19,7 @@ from headway.metrics.series import Series
 from headway.report.downsample import MOST_CDF_POINTS, bucketed, cdf
 from headway.report.formatting import duration, percent
 from headway.report.page import MARK, get_plotlyjs
-from headway.report.training import figures, headline, page
+from headway.report.training import figures, headline, page, sections
 from headway.report.training.measured import Comparison, Measured
 from headway.units import SECOND, format_duration, seconds
 from tests.report.made import BUSY, leave, opened
@@ -197,6 +197,16 @@ def test_the_table_has_the_intervals_and_marks_the_best(compared: Comparison, bu
         assert f"{run.summary.preemptions:,}</td>" in table
 
 
+def test_the_longest_times_of_the_first_screen_are_in_the_unit_of_the_table(compared: Comparison, built: str) -> None:
+    assert {(run.numbers.jct_s.p99 or 0.0) > 48 * 3600 for run in compared.runs} == {True}, (
+        "days, if shown by themselves"
+    )
+    shown = re.search(r"<dd>([\d.,]+)\s(\w+)</dd><dt>99th percentile of completion</dt>", built)
+    assert shown is not None
+    assert shown[2] == "h"
+    assert f"<td>{shown[1]}&nbsp;h</td>" in built
+
+
 def test_the_parts_of_what_was_lost_add_up(compared: Comparison) -> None:
     for run in compared.runs:
         lost = sum(run.lost.values()) - run.lost[figures.FAILED]
@@ -214,6 +224,21 @@ def test_waiting_time_by_cause_adds_up_to_all_waiting(compared: Comparison, buil
 def test_the_jobs_that_waited_longest_come_with_a_command(compared: Comparison, built: str) -> None:
     longest = compared.runs[0].table.sort(["wait_s", "id"], descending=[True, False]).row(0, named=True)
     assert f"<code>headway story fifo {longest['id']}</code>" in built
+
+
+def test_of_an_array_the_task_that_waited_longest_stands_for_all(tmp_path: Path) -> None:
+    names = ["7_1", "7_2", "7_3", "8", "here:9_1", "here:9_2", "there:9_1"]
+    rows = "".join(f"{name},0,{3600 + i},8\n" for i, name in enumerate(names))
+    (tmp_path / "jobs.csv").write_text(f"name,submit_s,work_s,gpus\n{rows}")
+    trace = {"path": str(tmp_path / "jobs.csv"), "format": "headway"}
+    leave(tmp_path / "run", {"trace": trace, "cluster": {"nodes": 1, "gpus_per_node": 8}})
+    shown = sections.longest(opened(tmp_path / "run").runs[0])
+    assert re.findall(r'<th scope="row">(.*?)</th>', shown) == [
+        "there:9_1",
+        "here:9_2 <small>and 1 more task of the array</small>",
+        "8",
+        "7_3 <small>and 1 more task of the array</small>",
+    ], "7_1 did not wait"
 
 
 # --- odd runs -------------------------------------------------------------------------------------------------

@@ -1,11 +1,12 @@
 """The table of a comparison: columns go before cells are cut, and nothing is less than nothing."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from headway.report.terminal import PlainConsole, width_of
-from headway.report.training import tables
+from headway.report.training import sections, tables
 
 ORDER = ("jobs/s", "lost GPU-h", "tail", "makespan", "fragm.", "moves", "preempt.", "jobs", "p50", "GPU use")
 
@@ -60,3 +61,56 @@ def test_results_of_an_earlier_version_show_no_use_rather_than_another_one() -> 
     table = tables.comparison([{**earlier, "gpu_utilisation": 0.131}])
     cells = {str(column.header): str(next(iter(column.cells))) for column in table.columns}
     assert (cells["GPU use"], cells["tail"]) == ("–", "–")
+
+
+def behind(limit: str, job_hours: float) -> dict[str, Any]:
+    return {"limit": limit, "job_hours": job_hours, "share": job_hours / 100}
+
+
+def test_throttles_of_arrays_are_one_limit_and_the_longest_waits_come_first() -> None:
+    rows = [
+        {**row("fifo", 1.0), "limits": [behind("JobArrayTaskLimit@array:17", 3.0), behind("MaxGPUs@qos:long", 4.0)]},
+        {**row("srtf", 1.0), "limits": [behind(f"JobArrayTaskLimit@array:{each}", 5.0) for each in (17, 18)]},
+    ]
+    (table,) = tables.grouped(rows, "limit")
+    names, *runs = ([str(cell).split()[0] for cell in column.cells] for column in table.columns)
+    assert names == ["JobArrayTaskLimit,", "MaxGPUs@qos:long"]
+    assert runs == [["3.00", "4.00"], ["10.00", "0.00"]]
+    compared: Any = SimpleNamespace(runs=[SimpleNamespace(label=each["policy"], result=each) for each in rows])
+    shown = sections.by_limit(compared)
+    assert "array:" not in shown
+    assert "10.0\N{NO-BREAK SPACE}% of all waiting" in shown
+
+
+def test_costs_by_type_of_gpu_end_with_their_sum() -> None:
+    kinds = [{"gpu_type": kind, "gpu_hours": 2.0, "cost": 3.0, "energy_kwh": None} for kind in ("a100", "h100")]
+    priced = {**row("fifo", 1.0), "costs": kinds, "cost": 6.0}
+    assert [list(column.cells)[-1] for column in tables.costs([priced]).columns][1:] == ["all", "4.0", "6.00", "–"]
+    compared: Any = SimpleNamespace(runs=[SimpleNamespace(label="fifo", result=priced)])
+    assert "<td>all</td><td>4.0</td><td>6.00</td>" in sections.costs(compared)
+    one: Any = SimpleNamespace(runs=[SimpleNamespace(label="fifo", result={"costs": kinds[:1]})])
+    assert "<td>all</td>" not in sections.costs(one)
+
+
+@pytest.mark.parametrize(
+    ("received", "rho", "told"),
+    [
+        (
+            (0.5, 0.52),
+            (0.004, 0.003),
+            "GPU time that tenants received (over their weight), 1 being equal for all: a 0.500",
+        ),
+        ((0.5, 0.501), (0.3, 0.8), "ρ of jobs, 1 being equal for all: a 0.300, b 0.800."),
+        ((0.5, 0.501), (0.004, 0.003), ""),
+        ((0.5,), (0.004,), "(over their weight), 1 being equal for all: 0.500."),
+    ],
+)
+def test_jains_index_is_shown_where_it_tells_runs_apart(
+    received: tuple[float, ...], rho: tuple[float, ...], told: str
+) -> None:
+    summaries = [SimpleNamespace(jain_tenants=each, jain_jobs=other) for each, other in zip(received, rho, strict=True)]
+    runs = [SimpleNamespace(label=label, summary=summary) for label, summary in zip("ab", summaries, strict=False)]
+    compared: Any = SimpleNamespace(runs=runs)
+    shown = sections.jain_note(compared, True)
+    assert told in shown
+    assert bool(shown) == bool(told)

@@ -16,6 +16,7 @@ from headway.experiment.play import run
 from headway.files import write_whole
 from headway.formats import toml
 from headway.formats.slurm import queue_samples, site as slurm_site
+from headway.formats.slurm.followed import concerns
 from headway.formats.slurm.queue_samples import Sampled
 from headway.formats.training.settings import Experiment
 from headway.metrics.training.backtest import Backtest, backtest
@@ -51,7 +52,7 @@ def answer(
         notes.append(f"without --config the site is taken for {WITHOUT_CONFIG} by default: --config slurm.conf tells")
     if sampled is not None and sampled.skipped:
         notes.append(f"{squeue}: {counted(sampled.skipped, 'line')} skipped: no samples")
-    recorded(typed(document, "settings"))  # refuses what is no history before anything runs
+    waits = recorded(typed(document, "settings"))  # refuses what is no history before anything runs
     backtests: list[Backtest] = []
     stopped = ""
     for spec in policies:
@@ -62,8 +63,11 @@ def answer(
             stopped = f"{result.policy} was stopped; nothing of it is shown"
             break
         backtests.append(compared)
-        notes = slurm_site.told(notes, result.scene.cluster, result.scene.site)
-        notes.extend(note for note in result.scene.notes if note not in notes)
+        scene = result.scene
+        notes = slurm_site.told(notes, scene.cluster, scene.site)
+        found = map(str, concerns(site.unread, scene.jobs, waits, scene.cluster.tenants))
+        notes.extend(note for note in found if note not in notes)
+        notes.extend(note for note in scene.notes if note not in notes)
     if not backtests:
         return Answer([], [], [f"note: {note}" for note in notes], stopped=stopped)
     return _answered(backtests, policies, notes, sampled, csv, stopped)

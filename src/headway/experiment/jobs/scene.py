@@ -53,7 +53,7 @@ from headway.formats.training.past import Past
 from headway.formats.training.settings import Experiment, PolicyTable
 from headway.metrics.training.cost import rates
 from headway.metrics.training.window import Window, check_texts, window_of
-from headway.plugins import GIVEN, SITE, TRUST, anchored, is_from_outside, is_untrusted, of_run, site_notes
+from headway.plugins import GIVEN, SITE, TRUST, anchored, is_from_outside, is_untrusted, of_run, site_notes, site_unread
 from headway.sim.faults import Faults
 from headway.sim.resume import Moment
 from headway.sim.training import SimulatedCluster
@@ -256,6 +256,7 @@ def checked(experiment: Experiment) -> tuple[Experiment, cluster_file.Read, Clus
     cluster = cluster_table.build(experiment.cluster)
     changed = (f"{CHANGED}: {line}" for line in read.changed)
     notes = (*told(site_notes(experiment.policy.name), cluster, read.site), *read.notes, *changed)
+    unread = (*site_unread(experiment.policy.name), *read.unread)
     cluster_table.within("seed", experiment.run.seed, 0, 2**63 - 1)
     policy = policy_of(experiment)
     costs_of(experiment, facts_of(experiment))
@@ -263,7 +264,7 @@ def checked(experiment: Experiment) -> tuple[Experiment, cluster_file.Read, Clus
     faults_of(experiment, cluster)
     for key in ("price", "watts"):
         rates(getattr(measure, key), f"--{key}", cluster)
-    return experiment, read._replace(notes=notes), cluster, policy
+    return experiment, read._replace(notes=notes, unread=unread), cluster, policy
 
 
 def prepare(experiment: Experiment) -> JobsScene:

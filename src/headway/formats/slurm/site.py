@@ -3,7 +3,7 @@
 The weights, ages and periods of priority/multifactor are taken over; priority/basic is first come, first served.
 sched/backfill plans a start for each of the first ``bf_max_job_test`` jobs every ``bf_interval`` seconds, which is
 conservative backfilling; sched/builtin overtakes nobody. Jobs take the tightest stretch of neighbouring nodes, as
-select/cons_tres does. What has no counterpart here is returned as a note.
+select/cons_tres does. What has no counterpart here is returned beside the policy.
 """
 
 import re
@@ -15,7 +15,7 @@ from headway.errors import ExperimentError
 from headway.formats.slurm import conf
 from headway.formats.slurm.cells import span
 from headway.formats.slurm.preemption import preemption
-from headway.formats.slurm.records import PartitionRules, SiteRules
+from headway.formats.slurm.records import PartitionRules, SiteRules, Unread
 from headway.formats.slurm.scontrol import partition_rules
 from headway.training.cluster import Cluster
 from headway.training.precedence import tiers_of
@@ -36,6 +36,7 @@ _BACKFILL_DEPTH = 500
 _BACKFILL_INTERVAL = 30
 _BACKFILL_WINDOW = 1440
 """Minutes."""
+_NO_BACKFILL = "+none"
 _DEFAULT_HALF_LIFE = "7-0"
 _FOR_EVER = 10_000 * DAY
 _NOTHING = ("", "0", "none", "no", "n/a")
@@ -58,6 +59,20 @@ _SCHEDULER = (
     *("defer", "defer_batch", "pack_serial_at_end"),
 )
 """Other parts of SchedulerParameters that change who starts when."""
+_FOLLOWED = ("bf_interval", "bf_max_job_test", "bf_window")
+_TAKES_NO_TIME = ("bf_continue", "bf_max_time", "bf_yield_interval", "bf_yield_rpc_cnt", "bf_yield_sleep")
+"""They say how long Slurm may plan without a pause; a plan takes no time here, and is made to its end."""
+_CONSEQUENCES = {
+    "bf_max_job_user": "all jobs of a user are planned for",
+    "bf_max_job_part": "all jobs of a partition are planned for",
+    "bf_max_job_assoc": "all jobs of an association are planned for",
+    "bf_max_job_user_part": "all jobs of a user in a partition are planned for",
+    "bf_max_job_start": "as many jobs start in a cycle as can",
+    "bf_min_age_reserve": "a job is planned for from its first moment on",
+    "bf_min_prio_reserve": "jobs of any priority are planned for",
+    "bf_resolution": "plans are exact to the nanosecond",
+}
+"""What happens here in place of an option of the backfill."""
 _PLAIN_TOPOLOGIES = ("", "topology/none", "topology/default", "topology/flat")
 _FLAGS = ("NO_FAIR_TREE", "FAIR_TREE")
 """Priority flags that are followed."""
@@ -69,6 +84,8 @@ class Site:
 
     policy: str
     notes: tuple[str, ...] = ()
+    unread: tuple[Unread, ...] = ()
+    """Settings of the order or the backfill that have no counterpart here."""
 
 
 def read(path: str | Path) -> Site:
@@ -103,7 +120,7 @@ def told(notes: Iterable[str], cluster: Cluster, rules: SiteRules) -> list[str]:
         EQUAL_SHARES: bool(cluster.tenants),
         PREEMPTION_UNKNOWN: cluster.preemption is not None or bool(preempting),
         TIERS_UNKNOWN: bool(tiers_of(cluster) or rules.partitions),
-        NO_USAGE: any(tenant.used for tenant in cluster.tenants),
+        NO_USAGE: bool(rules.shares) or any(tenant.used for tenant in cluster.tenants),
     }
     return [note for note in notes if not settled.get(note)]
 
@@ -117,8 +134,8 @@ def site(settings: Mapping[str, str], partitions: Sequence[PartitionRules] = ())
         notes.append(PREEMPTION_UNKNOWN)
     if len({each.tier for each in partitions}) > 1:
         notes.append(TIERS_UNKNOWN)
-    notes.extend(f"{key}={value} is not followed" for key, value in _left(settings))
-    return Site(f"{policy}+consecutive", tuple(notes))
+    unread = tuple(Unread(f"{key}={value}", why=_CONSEQUENCES.get(key, "")) for key, value in _left(settings))
+    return Site(f"{policy}+consecutive", tuple(notes), unread)
 
 
 def _left(settings: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -131,8 +148,9 @@ def _left(settings: Mapping[str, str]) -> Iterator[tuple[str, str]]:
             yield from ((key, flag.strip()) for flag in others)
         elif key.startswith("priority") and key not in taken and value.lower() not in _NOTHING:
             yield key, value
+    planned = _backfill(settings) != _NO_BACKFILL
     for name, value in _parameters(settings).items():
-        told = name in _SCHEDULER or (name.startswith("bf_") and name not in ("bf_interval", "bf_max_job_test", "bf_window"))
+        told = name in _SCHEDULER or (planned and name.startswith("bf_") and name not in (*_FOLLOWED, *_TAKES_NO_TIME))
         if told and value not in _NOTHING:
             yield name, value
     if settings.get("selecttype", "").lower() == "select/linear":
@@ -187,7 +205,7 @@ def _backfill(settings: Mapping[str, str]) -> str:
     given = _parameters(settings)
     interval = _parameter(given, "bf_interval", _BACKFILL_INTERVAL)
     if kind != "sched/backfill" or interval < 0:
-        return "+none"
+        return _NO_BACKFILL
     depth = _parameter(given, "bf_max_job_test", _BACKFILL_DEPTH)
     window = _parameter(given, "bf_window", _BACKFILL_WINDOW)
     return f"+conservative(depth={max(1, depth)},interval={interval}s,slurm=true,window={max(1, window)}m)"

@@ -68,6 +68,15 @@ def costs(
     return {"costs": rows, **{key: value for key, value in sums.items() if (price if key == "cost" else watts)}}
 
 
+def with_sum(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the rows of a result by type of GPU and, where there are several, one of all."""
+    rows = list(result.get("costs") or ())
+    if len(rows) > 1:
+        sums = {key: result.get(key) for key in ("cost", "energy_kwh")}
+        rows.append({"gpu_type": "all", "gpu_hours": sum(each["gpu_hours"] for each in rows), **sums})
+    return rows
+
+
 def uncounted(result: Mapping[str, Any]) -> Iterator[str]:
     """Say which types of GPU that were held have no price, or no watts, where others have."""
     for key, flag, word in (("cost", "--price", "cost"), ("energy_kwh", "--watts", "energy")):

@@ -4,13 +4,20 @@ Who a limit holds back follows from the jobs that run and wait, whatever the pol
 limits would stop a job, the first of them counts, in the order in which the cluster declares them.
 """
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 from headway.core.tape import Tape
 from headway.metrics.series import exact_sum
 from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.waits import waits
+from headway.training.limits import THROTTLE
 from headway.training.policies.registry import build
 from headway.training.replay import Walk
 from headway.units import HOUR
+
+ALL_ARRAYS = f"{THROTTLE}, all arrays"
+"""What the throttles of arrays are called together: a site has hundreds of them."""
 
 
 def by_limit(ledger: Ledger, tape: Tape) -> list[dict[str, str | float]]:
@@ -32,3 +39,14 @@ def by_limit(ledger: Ledger, tape: Tape) -> list[dict[str, str | float]]:
     return [
         {"limit": address, "job_hours": time / HOUR, "share": time / total if total else 0.0} for address, time in rows
     ]
+
+
+def folded(limits: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+    """Return job-hours and share by limit, those of the throttles of arrays added up."""
+    rows: dict[str, dict[str, float]] = {}
+    for each in limits:
+        name = ALL_ARRAYS if each["limit"].startswith(f"{THROTTLE}@array:") else each["limit"]
+        row = rows.setdefault(name, {"job_hours": 0.0, "share": 0.0})
+        for key in row:
+            row[key] += each[key]
+    return rows

@@ -78,22 +78,34 @@ def verdict_of(backtest: Backtest) -> Verdict:
     if level == RELATIVE and sources and sources[0].limits and "qos" not in backtest.given:
         level = NO  # a limit that is not known would hold in any other setting too
     lacking = _lacking(backtest)
-    level = RELATIVE if level == YES and lacking else level
+    if level == YES and lacking:
+        level = NO if _moved(backtest, lacking) > CLOSE else RELATIVE
     text = _text(backtest, level, doubtful, sources)
-    text = " ".join((text, *(line for remedy, line in lacking.items() if remedy not in text)))
+    more = (
+        f"The record names limits that were not given ({_named(groups)}): {remedy}."
+        for remedy, groups in lacking.items()
+        if remedy not in text
+    )
+    text = " ".join((text, *more))
     return Verdict(level, text, backtest.policy, doubtful, sources)
 
 
-def _lacking(backtest: Backtest) -> dict[str, str]:
-    """Say which limits the record names that nobody gave, by the remedy."""
+def _lacking(backtest: Backtest) -> dict[str, list[Errors]]:
+    """Return the jobs by recorded reason, where it is a limit that nobody gave, by the remedy."""
     found: dict[str, list[Errors]] = {}
     for each in backtest.groups["reason"]:
         if remedy := remedies.limit_not_given(each.group, backtest.given, backtest.limits):
             found.setdefault(remedy, []).append(each)
-    return {
-        remedy: f"The record names limits that were not given ({_named(groups)}): {remedy}."
-        for remedy, groups in found.items()
-    }
+    return found
+
+
+def _moved(backtest: Backtest, lacking: Mapping[str, Sequence[Errors]]) -> float:
+    """Return how far off the mean wait would be by the jobs of these limits alone.
+
+    Where that is far, others are off the other way: that the mean is right is an accident.
+    """
+    late = sum(each.bias_s * each.jobs for groups in lacking.values() for each in groups)
+    return abs(late) / backtest.compared / max(backtest.whole.wait_recorded_mean_s, LEAST_WAIT_S)
 
 
 def _named(groups: Sequence[Errors]) -> str:

@@ -3,7 +3,7 @@
 ``docs/guides/export.md`` says what each column is.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
 
@@ -39,10 +39,14 @@ def tables(ledger: Ledger, tape: Tape, calendar: Calendar | None = None) -> dict
     """Return every table by its name, made when it is asked for."""
     jobs = cache(lambda: job_table(ledger))
     return {
-        "jobs": lambda: _dated(jobs().join(_asked_for(ledger), on="id", how="left", maintain_order="left"), calendar),
-        "holds": lambda: hold_table(ledger),
+        "jobs": lambda: _dated(
+            jobs().join(_asked_for(ledger), on="id", how="left", maintain_order="left"),
+            calendar,
+            ("submit", "first_start", "end"),
+        ),
+        "holds": lambda: _dated(hold_table(ledger), calendar, ("start", "end")),
         "tape": lambda: tape_table(ledger, tape),
-        "timeline": lambda: timeline_table(ledger),
+        "timeline": lambda: _dated(timeline_table(ledger), calendar, ("time",)),
         **{key: partial(_of_group, ledger, group, jobs) for group, key in GROUPS.items()},
         **({"limits": lambda: limit_table(ledger, tape)} if ledger.cluster.limits else {}),
         "nodes": lambda: _nodes(ledger),
@@ -59,13 +63,13 @@ def _of_group(ledger: Ledger, group: str, jobs: Callable[[], pl.DataFrame]) -> p
     return by_group(ledger, group, jobs())
 
 
-def _dated(table: pl.DataFrame, calendar: Calendar | None) -> pl.DataFrame:
-    """Return a table of jobs with the dates of the site beside its times, where there are any."""
+def _dated(table: pl.DataFrame, calendar: Calendar | None, names: Sequence[str]) -> pl.DataFrame:
+    """Return a table with the dates of the site beside these times, where there are any."""
     if calendar is None:
         return table
     dates = [
         pl.Series(name, [None if at is None else calendar.iso(seconds(at)) for at in table[f"{name}_s"]], pl.String)
-        for name in ("submit", "first_start", "end")
+        for name in names
     ]
     return table.with_columns(dates)
 

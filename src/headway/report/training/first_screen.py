@@ -130,9 +130,11 @@ def _tiles(compared: Comparison) -> str:
     """Return four numbers of the best run, each beside the baseline's."""
     best, base = compared.runs[compared.best], compared.baseline
     new, old = best.numbers, base.numbers
+    unit, size = time_unit(max(run.numbers.jct_s.mean or 0.0 for run in compared.runs))  # that of the table below
+    new_p99, old_p99 = (in_unit(each.jct_s.p99, unit, size).replace(" ", THIN) for each in (new, old))
     tiles = [
         ("mean wait", duration(new.wait_s.mean), duration(old.wait_s.mean)),
-        ("99th percentile of completion", duration(new.jct_s.p99), duration(old.jct_s.p99)),
+        ("99th percentile of completion", new_p99, old_p99),
         (
             "GPUs in use" if headline.at_once(new) else "GPUs in use while jobs arrive",
             percent(new.gpu_utilisation_while_arriving, 0),

@@ -8,6 +8,8 @@ from typing import Any
 import polars as pl
 
 from headway.errors import printable
+from headway.metrics.training.cost import with_sum
+from headway.metrics.training.limits import folded
 from headway.metrics.training.summary import Summary
 from headway.metrics.training.tenants import GROUPS, TITLES, by_group
 from headway.report.figures import Figure
@@ -24,8 +26,8 @@ from headway.units import format_duration, seconds
 LONGEST_WAITS = 50
 _LONGEST_NAME = 400
 """Characters after which a full name is cut."""
-_TASK = r"^(\d+)_\d+$"
-"""The name of a task of a Slurm array."""
+_TASK = r"^((?:[^:]+:)?\d+)_\d+$"
+"""The name of a task of a Slurm array; of several clusters with its cluster before it."""
 _APART = 0.01
 """Indexes of runs that are nearer tell nothing."""
 MOST_TENANTS = 20
@@ -94,7 +96,7 @@ def costs(compared: Comparison) -> str:
         return ""
     rows = []
     for run in compared.runs:
-        for each in run.result.get("costs") or ():
+        for each in with_sum(run.result):
             cost, energy = each["cost"], each["energy_kwh"]
             cells = [plain(each["gpu_type"], 20), hours(each["gpu_hours"])]
             cells += [NOTHING if cost is None else f"{cost:,.2f}", NOTHING if energy is None else f"{energy:,.1f}"]
@@ -213,8 +215,11 @@ def waited(
 
 
 def by_limit(compared: Comparison) -> str:
-    """Return job-hours waited behind each limit, one column a run; nothing where no limit held a job back."""
-    waits = [{each["limit"]: each for each in run.result.get("limits") or ()} for run in compared.runs]
+    """Return job-hours waited behind each limit, one column a run; nothing where no limit held a job back.
+
+    Throttles of arrays are one row.
+    """
+    waits = [folded(run.result.get("limits") or ()) for run in compared.runs]
     most = {name: max(each[name]["job_hours"] for each in waits if name in each) for each in waits for name in each}
     if not most:
         return ""
@@ -269,34 +274,33 @@ def fairness(compared: Comparison) -> str:
     what = "tenant" if several else "size of job"
     rho = figure("rho", f"Mean finish-time fairness by {what}", f"ρ by {what}")
     wait = figure("group-wait", f"Mean wait by {what}", f"mean wait by {what}")
-    over, by_run = _jain(compared, several)
     index = (
         '<p class="note">ρ is the time a job took over the time it would have taken on an equal part of the cluster: '
-        f"above 1, worse off. Jain’s index over the {over}, 1 being equal for all: {by_run}.</p>"
+        f"above 1, worse off.{jain_note(compared, several)}</p>"
     )
     tables = "".join(for_run(i, tenants(run)) for i, run in enumerate(compared.runs)) if several else ""
     return f'<div class="pair">{rho}{wait}</div>{index}{by_groups(compared)}{tables}'
 
 
-def _jain(compared: Comparison, several: bool) -> tuple[str, str]:
-    """Return what Jain's index is over, and its value in each run.
+def jain_note(compared: Comparison, several: bool) -> str:
+    """Return Jain's index of each run, where it tells runs apart: over what tenants received, else over the ρ of jobs.
 
-    What tenants receive is the same under any policy that completes all jobs: then it is that of ρ.
+    What tenants receive is the same under any policy that completes all jobs; few jobs with a very large ρ make the
+    other one nearly 0 in all runs. One run has its index by itself.
     """
-    received = [run.summary.jain_tenants for run in compared.runs]
-    known = [each for each in received if each is not None]
-    apart = bool(known) and max(known) - min(known) >= _APART
-    telling = several and (len(compared.runs) == 1 or apart)
-    shown = [_index(each) for each in received] if telling else [_index(run.summary.jain_jobs) for run in compared.runs]
-    over = "GPU time that tenants received (over their weight)" if telling else "ρ of jobs"
-    if len(set(shown)) == 1:
-        return over, shown[0] + (" in all runs" if len(shown) > 1 else "")
-    named = [f"{plain(run.label)} {index}" for run, index in zip(compared.runs, shown, strict=True)]
-    return over, ", ".join(named)
-
-
-def _index(value: float | None) -> str:
-    return NOTHING if value is None else f"{value:.3f}"
+    received = [run.summary.jain_tenants for run in compared.runs] if several else []
+    indexes = {
+        "GPU time that tenants received (over their weight)": received,
+        "ρ of jobs": [run.summary.jain_jobs for run in compared.runs],
+    }
+    for over, found in indexes.items():
+        known = [each for each in found if each is not None]
+        if known and (len(found) == 1 or max(known) - min(known) >= _APART):
+            names = [f"{plain(run.label)} " if len(found) > 1 else "" for run in compared.runs]
+            shown = [NOTHING if each is None else f"{each:.3f}" for each in found]
+            by_run = ", ".join(name + index for name, index in zip(names, shown, strict=True))
+            return f" Jain’s index over the {over}, 1 being equal for all: {by_run}."
+    return ""
 
 
 def groups(compared: Comparison, column: str) -> list[str]:
@@ -349,7 +353,8 @@ def longest(run: Measured) -> str:
         if run.shown_folder:
             command = f"headway story {quote(run.shown_folder)} {quote(job)}"
             cells.append(f"<code>{escape(printable(command))}</code>")
-        more = f" <small>and {record['tasks'] - 1:,} more tasks of the array</small>" if record["tasks"] > 1 else ""
+        others = record["tasks"] - 1
+        more = f" <small>and {count(others, 'more task')} of the array</small>" if others else ""
         rows.append(row(plain(job, 40) + more, cells))
     heads = [
         "job",

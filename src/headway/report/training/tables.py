@@ -11,6 +11,8 @@ from rich.text import Text
 from headway.errors import ExperimentError, unknown_name
 from headway.kernels.policies import registry as kernels
 from headway.metrics.training.changes import changes
+from headway.metrics.training.cost import with_sum
+from headway.metrics.training.limits import folded
 from headway.metrics.training.tenants import GROUPS as MEMBERS, TITLES
 from headway.report.formatting import level_of, signed
 from headway.report.names import shortened
@@ -271,10 +273,7 @@ def costs(rows: Sequence[Row]) -> Table:
     table = framed(["run", "GPU type"], ["GPU-hours", "cost", "energy"], "what the GPUs that were held cost")
     names = shortened([str(row.get("variant") or row["policy"]) for row in rows])
     for name, row in zip(names, rows, strict=True):
-        listed = row.get("costs") or ()
-        held = sum(each["gpu_hours"] for each in listed)
-        whole = {"gpu_type": "all", "cost": row.get("cost"), "energy_kwh": row.get("energy_kwh"), "gpu_hours": held}
-        for each in (*listed, *([whole] if len(listed) > 1 else [])):
+        for each in with_sum(row):
             spent, energy = each.get("cost"), each.get("energy_kwh")
             cells = ("–" if spent is None else f"{spent:,.2f}", "–" if energy is None else f"{energy:,.1f} kWh")
             table.add_row(name, each["gpu_type"], f"{each['gpu_hours']:,.1f}", *cells)
@@ -289,8 +288,11 @@ def _levels(rows: Sequence[Row]) -> Iterator[tuple[str, list[float | None]]]:
 
 
 def _limits(rows: Sequence[Row]) -> Iterator[tuple[str, list[float | None]]]:
-    waited = [{each["limit"]: each["job_hours"] * 3600 for each in row.get("limits", ())} for row in rows]
-    for name in sorted({name for each in waited for name in each}):
+    """Yield the time waited behind each limit in each run, the longest first; throttles of arrays are one."""
+    listed = [folded(row.get("limits", ())).items() for row in rows]
+    waited = [{name: each["job_hours"] * 3600 for name, each in limits} for limits in listed]
+    most = {name: max(each.get(name, 0.0) for each in waited) for limits in waited for name in limits}
+    for name in sorted(most, key=lambda name: (-most[name], name)):
         yield name, [each.get(name, 0.0) for each in waited]
 
 

@@ -32,8 +32,8 @@ def verdict_box(compared: Comparison) -> str:
     return verdict_of_row({"verdict": judged, "caveats": list(caveats)})
 
 
-def verdict_of_row(row: Mapping[str, Any]) -> str:
-    """Return the same for the verdict and the caveats of one result."""
+def verdict_of_row(row: Mapping[str, Any], about: str = "") -> str:
+    """Return the same for the verdict and the caveats of one result; ``about`` says of what, where not of this."""
     judged, caveats = row.get("verdict"), row.get("caveats") or ()
     if not judged:
         return ""
@@ -42,5 +42,5 @@ def verdict_of_row(row: Mapping[str, Any]) -> str:
     level = judged["level"] if judged["level"] in _LEVELS else UNKNOWN
     return (
         f'<aside class="verdict {level}" aria-label="How far to trust this"><p><b>Verdict.</b> '
-        f"{escape(judged['text'])}</p>{more}</aside>"
+        f"{about}{escape(judged['text'])}</p>{more}</aside>"
     )

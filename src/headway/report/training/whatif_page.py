@@ -38,7 +38,8 @@ _QUESTIONS: tuple[Question, ...] = (
 def build(result: Row, title: str = "") -> str:
     """Return the whole page, from what ``whatif --json`` prints."""
     figures = {f"wait-{key_}": _dots(result[key_], group) for group, key_ in _told(result)}
-    told = hero(_answer(result), _lead(result), _facts(result), beside=verdict_of_row(result))
+    judged = verdict_of_row(result, "On the run that was continued: ")
+    told = hero(_answer(result), _lead(result), _facts(result), beside=judged)
     return assembled(
         title,
         "What if",
@@ -79,9 +80,10 @@ def _facts(result: Row) -> list[tuple[str, str]]:
 
 def _whole(result: Row) -> str:
     rows = []
+    unit = time_unit(max(result[side]["jct_mean_s"] or 0.0 for side in SIDES))
     for name, each in _LINES:
-        values = [result[side][each] for side in SIDES]
-        rows.append(row(name, [*durations(values), change(result["change"][each])]))
+        shown = [in_unit(result[side][each], *unit) for side in SIDES]
+        rows.append(row(name, [*shown, change(result["change"][each]) + _interval(result, each)]))
     used = [percent(result[side]["gpu_utilisation"]) for side in SIDES]
     rows.append(row("GPU use from there on", [*used, change(result["change"]["gpu_utilisation"])]))
     for name, each in _COUNTS:
@@ -89,6 +91,14 @@ def _whole(result: Row) -> str:
         if any(values):
             rows.append(row(name, [*(f"{value:,}" for value in values), change(result["change"][each])]))
     return table(["", *SIDES, "change"], rows, "Before and after")
+
+
+def _interval(result: Row, key_: str) -> str:
+    """Return the interval of the change of the mean time to completion, the one that has one."""
+    low, high = result["jct_change_low"], result["jct_change_high"]
+    if key_ != "jct_mean_s" or low is None or high is None:
+        return ""
+    return f"<small>{percent(result['confidence'], 0)} interval: {change(low)} to {change(high)}</small>"
 
 
 def _told(result: Row) -> Iterator[tuple[str, str]]:
@@ -164,8 +174,9 @@ def _jobs(result: Row) -> str:
     parts = []
     for side, title in (("gain", "Jobs that gain most"), ("lose", "Jobs that lose most")):
         rows = []
+        unit = time_unit(max((each[f"jct_{when}_s"] or 0.0 for each in result[side] for when in SIDES), default=0.0))
         for each in result[side]:
-            times = durations([each["jct_before_s"], each["jct_after_s"]])
+            times = [in_unit(each[f"jct_{when}_s"], *unit) for when in SIDES]
             after = "never runs" if each["never_runs"] else times[1]
             rows.append(
                 row(plain(str(each["job"]), 40), [plain(each["tenant"], 30), f"{each['gpus']:g}", times[0], after])
