@@ -280,6 +280,33 @@ def test_too_few_jobs_are_told_from_rules_that_are_not_better(folder: Path) -> N
     assert any(line.startswith("Too few jobs to tell: for them there is no interval") for line in answer.lines())
 
 
+def with_more_nodes(folder: Path) -> None:
+    """Give the site two nodes more: only the limit of QOS long makes anybody wait."""
+    (folder / "nodes.txt").write_text("".join(NODES.replace("n1", f"n{each}") for each in (1, 2, 3)))
+    (folder / "slurm.conf").write_text(CONF.replace("Nodes=n1 ", "Nodes=n[1-3] "))
+
+
+def test_waits_that_fall_to_0_are_judged_by_the_change_in_time(folder: Path) -> None:
+    with_more_nodes(folder)
+    answer = tuned(folder, "qos long.MaxTRESPU=", "wait of QOS long")
+    record = answer.record()
+    assert record["found"]
+    aim = record["combinations"][1]["aims"][0]
+    assert (aim["mean_s"], aim["change"], aim["change_interval"]) == (0.0, -1.0, None)
+    assert aim["change_s"] == -record["combinations"][0]["aims"][0]["mean_s"]
+    assert aim["change_interval_s"][1] < 0
+    assert record["combinations"][1]["by_seconds"]
+    assert not record["combinations"][1]["too_few_jobs"]
+    assert "Better, also on the later window: qos long.MaxTRESPU= (wait of QOS long -100.0 %, now 0)." in answer.lines()
+    assert any("the wait of QOS long falls to 0, or nearly so" in note for note in answer.notes)
+
+
+def test_waits_that_are_0_already_cannot_be_lowered(folder: Path) -> None:
+    with_more_nodes(folder)
+    answer = tuned(folder, "qos long.MaxTRESPU=", "wait of QOS normal")
+    assert any(line.endswith("the present rules: the wait of QOS normal is 0 under them.") for line in answer.lines())
+
+
 def test_the_answer_carries_verdict_and_caveats(folder: Path) -> None:
     answer = tuned(folder, "qos long.MaxTRESPU=gres/gpu=4", "wait of QOS normal")
     record = answer.record()
