@@ -159,9 +159,20 @@ def test_a_rule_is_an_axis_of_a_sweep(folder: Path, capsys: pytest.CaptureFixtur
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert ended.value.code == 0
-    rows = json.loads(capsys.readouterr().out)
+    printed = capsys.readouterr()
+    rows = json.loads(printed.out)
     assert [row["values"]["cluster.rules.qos long.MaxTRESPU"] for row in rows] == ["gres/gpu=4", "gres/gpu=8"]
     assert rows[0]["digest"] != rows[1]["digest"]
+    alone = hw.simulate(work(folder, end="1d")).row
+    assert rows[1]["digest"] == alone["digest"]
+    assert all(row["verdict"] == alone["verdict"] for row in rows), "that of the site's policy under its own rules"
+    assert rows[1]["caveats"] == alone["caveats"]
+    assert rows[1]["begins"] == alone["begins"] == "2026-03-01T00:00:00"
+    told = printed.err.splitlines()
+    assert f"note: verdict: {alone['verdict']['text']}" in told
+    assert "note: QOS spare: no association may use it" in told
+    changed = "note: changed for this run: QOS long: MaxTRESPU gres/gpu 4 instead of 8 (1 of 2 combinations)"
+    assert changed in told
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Make the workload of an experiment: read or draw jobs, scale arrivals, set estimates, drop infeasible jobs."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -82,13 +83,20 @@ def arrivals(file: Key, drawn: Key, load: float | str, estimates: str, models: s
     """Return jobs after load and estimates, and what is known besides; cached for the next policy."""
     made = _of_trace(*file) if not drawn else Arrivals(_drawn(drawn, seed))
     jobs = made.jobs
-    if str(load) != "1":
+    if not is_as_recorded(load):
         jobs = traces.load_scale(jobs, load)
         cluster_table.within("load", Fraction(str(load)), *LOADS)
         made = replace(made, calendar=None, waits={}, reasons={})
     if models:
         jobs = traces.with_models(jobs, models, seed)
     return replace(made, jobs=traces.estimates(jobs, estimates, seed))
+
+
+def is_as_recorded(load: float | str) -> bool:
+    """Return whether jobs arrive as they did: the load is 1, however that is written."""
+    with suppress(ValueError, ZeroDivisionError):  # what is no number is refused where it is used
+        return Fraction(str(load)) == 1
+    return False
 
 
 def _of_trace(path: str, format: str, columns: str, strict: bool, skip_bad_rows: bool, *part: str) -> Arrivals:

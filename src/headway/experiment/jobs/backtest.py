@@ -10,7 +10,7 @@ from headway.experiment.answer import Answer, spaced
 from headway.experiment.domain import Progress, RunResult
 from headway.experiment.exports import check_sheet
 from headway.experiment.files import typed
-from headway.experiment.jobs.arrivals import arrivals, source
+from headway.experiment.jobs.arrivals import arrivals, is_as_recorded, source
 from headway.experiment.jobs.scene import CHANGED, JobsScene
 from headway.experiment.play import run
 from headway.files import write_whole
@@ -99,7 +99,7 @@ def recorded(experiment: Experiment) -> Mapping[str, int]:
     table = experiment.trace
     if not table.path:
         raise ExperimentError("a backtest needs a history: name a trace (headway jobs backtest TRACE …)")
-    if str(table.load) != "1" or table.estimates != "trace":
+    if not is_as_recorded(table.load) or table.estimates != "trace":
         raise ExperimentError("a backtest replays the history as it was: trace.load and trace.estimates cannot be set")
     made = arrivals(*source(table, 0), table.load, table.estimates, table.models, experiment.run.seed)
     if not made.waits:
