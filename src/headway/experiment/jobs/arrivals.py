@@ -213,7 +213,9 @@ def unknown_licences(cluster: Cluster, jobs: Sequence[Job], waits: Mapping[str, 
     ]
 
 
-def past_of(made: Arrivals, jobs: Sequence[Job], dates: Calendar | None, notes: Sequence[str], *, site: bool) -> Past:
+def past_of(
+    made: Arrivals, jobs: Sequence[Job], dates: Calendar | None, notes: Sequence[str], *, site: bool, changed: bool
+) -> Past:
     """Return what the log says of the past of the jobs that are left."""
     return Past(
         source=made.format,
@@ -226,5 +228,6 @@ def past_of(made: Arrivals, jobs: Sequence[Job], dates: Calendar | None, notes: 
         ran=[made.ran.get(job.name, NEVER) for job in jobs] if made.ran else [],
         eligible=[max(0, made.eligible.get(job.name, 0) - job.submit) for job in jobs] if made.eligible else [],
         caveats=list(notes) if made.format == SLURM else [],
-        site=site,
+        site=site and not changed,
+        changed=changed,
     )

@@ -159,18 +159,25 @@ class SiteRules:
     partitions: tuple[PartitionRules, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
     """Of slurm.conf or ``scontrol show config``, by name in lower case."""
+    empty: frozenset[str] = frozenset()
+    """Kinds of rows that a file was about and had none of: ``changes``, ``aways``, ``reservations``."""
 
     def __bool__(self) -> bool:
-        return any(getattr(self, each.name) for each in fields(self))
+        return any(getattr(self, each.name) for each in fields(self) if each.name != "empty")
 
     def merged(self, other: "SiteRules") -> "SiteRules":
         """Return what both say, each row once; of one setting, QOS or partition the first that names it counts."""
         joined: dict[str, tuple[Any, ...]] = {}
-        for kind in (each.name for each in fields(self) if each.name != "settings"):
+        for kind in (each.name for each in fields(self) if each.name not in ("settings", "empty")):
             mine, theirs = getattr(self, kind), getattr(other, kind)
             known = {row.name for row in mine} if kind in _NAMED else set(mine)
             joined[kind] = (*mine, *(row for row in theirs if (row.name if kind in _NAMED else row) not in known))
-        return replace(self, **joined, settings={**other.settings, **self.settings})
+        settings = {**other.settings, **self.settings}
+        return replace(self, **joined, settings=settings, empty=self.empty | other.empty)
+
+    def told(self, kind: str) -> bool:
+        """Return whether a file said which rows of a kind there are, if only that there is none."""
+        return bool(getattr(self, kind)) or kind in self.empty
 
     def disputes(self, other: "SiteRules") -> Iterator[str]:
         """Yield what another file says otherwise of a QOS or a partition that is described here already."""

@@ -36,7 +36,8 @@ def cluster(text: str, where: str) -> Described:
     found = tuple(_READERS[kind](rows(text, where)))
     if not found and kind not in ("changes", "aways"):
         raise ExperimentError(f"{where}: has headings and no row")
-    return Described(rules=SiteRules(**{kind: found}))  # type: ignore[arg-type]
+    empty = frozenset() if found else frozenset({kind})
+    return Described(rules=SiteRules(**{kind: found}, empty=empty))  # type: ignore[arg-type]
 
 
 def _kind(names: tuple[str, ...]) -> str | None:

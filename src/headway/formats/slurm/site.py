@@ -101,7 +101,7 @@ def told(notes: Iterable[str], cluster: Cluster, rules: SiteRules) -> list[str]:
         EQUAL_SHARES: bool(cluster.tenants),
         PREEMPTION_UNKNOWN: cluster.preemption is not None or bool(preempting),
         TIERS_UNKNOWN: bool(tiers_of(cluster) or rules.partitions),
-        NO_USAGE: any(tenant.used for tenant in cluster.tenants),
+        NO_USAGE: bool(rules.shares) or any(tenant.used for tenant in cluster.tenants),
     }
     return [note for note in notes if not settled.get(note)]
 
