@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -141,6 +142,8 @@ def test_a_run_told_in_fifteen_lines_continued_from_a_date_and_shown(
     assert len(told) <= 15
     assert any("2026-03-02 00:00:00 to 2026-03-05 04:00:00" in line for line in told)
     assert any(line.startswith("mean wait by QOS: normal") for line in told)
+    waits = [line for line in told if line.startswith(("wait:", "mean wait by"))]
+    assert len({unit for line in waits for unit in re.findall(r"\d (h|min|s)\b", line)}) == 1, "all in one unit"
     assert ran("story", str(run), "10") == 0
     assert "Mon 2026-03-02 02:00:00" in capsys.readouterr().out
     what = folder / "what.html"
