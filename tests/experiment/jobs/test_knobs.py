@@ -335,6 +335,7 @@ def test_a_change_that_concerns_nobody_is_said(folder: Path, run: Run) -> None:
     same = "note: the change makes no difference: every job waits and runs as long as without it"
     assert same in asked
     assert same not in run.whatif("10%", qos="long.MaxTRESPU=gres/gpu=4").notes
+    assert f"note: {line}" in tuned(folder, "qos spare.MaxTRESPU=gres/gpu=2", "wait of QOS long").notes
     both = hw.simulate(work(folder, qos="long.MaxTRESPU=gres/gpu=16", shares="bio=2"))
     assert not any("concerns nobody" in note for note in both.notes)
 

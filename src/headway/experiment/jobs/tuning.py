@@ -22,7 +22,7 @@ from headway.experiment.files import copied, typed
 from headway.experiment.jobs.aims import Aim, aim_of
 from headway.experiment.jobs.arrivals import Arrivals, arrivals, source
 from headway.experiment.jobs.backtest import judgement
-from headway.experiment.jobs.rule_changes import knob, rules_of
+from headway.experiment.jobs.rule_changes import about_nobody, knob, rules_of
 from headway.experiment.jobs.scene import JobsScene, checked, prepare
 from headway.experiment.jobs.trials import Chosen, Played, Trial, compared, together
 from headway.experiment.measured import seeded
@@ -67,6 +67,8 @@ class Search:
     processes: int = 1
     jobs: list[int] = field(default_factory=list)
     """How many were measured, by window."""
+    idle: tuple[str, ...] = ()
+    """Which knobs concern no job, a line each."""
     trust: _Trust = field(default_factory=dict)
     """How far the simulation under the present rules is to be trusted, on both windows together: where a window ends,
     later jobs that held its own back in the record are not there."""
@@ -141,7 +143,8 @@ def _search(document: toml.Document, knobs: Sequence[str], aims: tuple[Aim, ...]
                 checked(made.experiment({key: value}, 0))
     for aim in aims:
         aim.check(scene.jobs)
-    return replace(made, site=scene.site)
+    chosen = {key: several[0] for key, several in values.items()}
+    return replace(made, site=scene.site, idle=tuple(about_nobody(scene.site, rules_of(chosen), scene.jobs)))
 
 
 def _windows(experiment: Experiment, test_from: str) -> tuple[tuple[str, str], ...]:
@@ -265,6 +268,7 @@ def _answered(search: Search, trials: Sequence[Trial], tested: Sequence[Trial]) 
         "found": found,
         "best": dict(tested[1].chosen) if tested else None,
         "commands": lines,
+        "idle_knobs": list(search.idle),
         **search.trust,
     }
     return Answer(record, shown.shown(record), shown.notes(record))

@@ -46,6 +46,7 @@ def notes(record: Row) -> list[str]:
             f"note: by time: the {record['lower']} falls to 0, or nearly so, where a relative change has no interval; "
             "it is judged by the interval of the change in time"
         )
+    told += [f"note: {line}" for line in record["idle_knobs"]]
     if any(line.startswith("scontrol") for line in record["commands"]):
         told.append("note: what scontrol sets is forgotten when slurmctld starts anew: write it into slurm.conf too")
     return [*told, *(f"note: {line}" for line in record.get("caveats") or ())]
