@@ -257,3 +257,16 @@ def test_what_is_said_alike_of_several_partitions_is_one_line(tmp_path: Path) ->
             "3 jobs, which waited 2 h in all"
         ),
     ], "nobody is in partition c"
+
+
+def test_reservations_of_two_files_that_overlap_are_told(tmp_path: Path) -> None:
+    files = {"nodes.txt": "NodeName=n1 CPUTot=1\n"}
+    for name, hour in (("a", "08"), ("b", "10"), ("c", "13")):
+        times = f"StartTime=2026-03-01T{hour}:00:00 EndTime=2026-03-01T12:30:00"
+        files[f"{name}.txt"] = f"ReservationName={name} {times} Nodes=n1 NodeCnt=1\n"
+    files["c.txt"] = files["c.txt"].replace("T12:30", "T14:30")
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    paths = [str(tmp_path / name) for name in files]
+    (line,) = (note for note in cluster_file.read([*paths, paths[1]]).notes if "overlap" in note)
+    assert "reservations a and b overlap on node n1 from 2026-03-01T10:00:00 to 2026-03-01T12:30:00" in line
