@@ -98,6 +98,11 @@ def site_notes(spec: str) -> tuple[str, ...]:
     return tuple(note for note in slurm_site.read(file).notes if not (given and note == slurm_site.QOS_UNKNOWN))
 
 
+def site_file(spec: str) -> str:
+    """Return the file of ``slurm:FILE``, whose settings a policy stands for."""
+    return _site(spec)[0]
+
+
 def _moved(spec: str, path: Callable[[str], object]) -> str:
     """Return the policy of a site with the path of its file put another way."""
     file, options, more = _site(spec)

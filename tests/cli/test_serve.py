@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -114,6 +115,13 @@ def test_a_load_prints_a_table_and_writes_its_numbers(
         capsys, "load", "--server", server.url, "echo", "--rate", "50", "--duration", "0.3s", "--json"
     )
     assert json.loads(out)["ok"] == json.loads(out)["requests"] > 0
+
+
+def test_a_load_of_which_nothing_is_answered_ends_with_1(server: Running, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = called(capsys, "load", "fails", "--rate", "100", "--duration", "0.2s")
+    assert code == 1
+    assert "× task caption: ValueError: no image" in out
+    assert re.search(r"^headway: none of \d+ requests was answered$", err, re.MULTILINE)
 
 
 def test_the_status_shows_graphs_and_workers(server: Running, capsys: pytest.CaptureFixture[str]) -> None:

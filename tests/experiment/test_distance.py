@@ -1,5 +1,6 @@
 """How far two runs of one workload are from each other."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import headway as hw
 from headway.errors import ExperimentError
 from headway.experiment import distance as distance_module
 from headway.experiment.distance import compared
+from headway.experiment.domain import with_table
 
 
 def test_means_and_percentiles_are_compared_with_the_first_run() -> None:
@@ -55,7 +57,15 @@ def test_what_has_no_common_workload_is_refused(jobs: hw.Work) -> None:
 
 def test_a_simulation_that_is_far_off_comes_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     few, many = (hw.simulate(hw.fleet("compass", requests=30, workers=count), "hash").stored for count in (1, 5))
+    live = few.scene.experiment
+    far = replace(few.scene, experiment=with_table(live, "serving", engine="local")).simulated()
+    assert far is not None
+    few = replace(few, scene=far)
     monkeypatch.setattr(distance_module, "simulated", lambda live: few)
     assert any("--overhead" in line for line in distance_module.distance(many, None).notes)
     monkeypatch.setattr(distance_module, "simulated", lambda live: many)
     assert not any("--overhead" in line for line in distance_module.distance(many, None).notes)
+    guessed = replace(far.built, notes=("times of task nli are a guess: headway profile model app.py measures them",))
+    guess = replace(far, built=guessed, experiment=with_table(live, "serving", engine="local")).simulated()
+    assert guess is not None
+    assert guess.notes == guessed.notes, "without a profile it is not the profile's fault"

@@ -138,6 +138,9 @@ def load(
     if measured.stopped:
         console.note("note: these are the requests that were sent until Ctrl-C")
         raise typer.Exit(_STOPPED)
+    if not summary["ok"]:
+        console.note(f"headway: none of {counted(summary['requests'], 'request')} was answered")
+        raise typer.Exit(1)
 
 
 def _measured(server: str, token: str, plan: Plan) -> Measured:

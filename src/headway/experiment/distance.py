@@ -42,8 +42,8 @@ def distance(first: StoredRun, second: StoredRun | None) -> Answer:
     record = {"runs": [str(first.folder), str(second.folder)], **record}
     record |= {"only_in_first": len(a) - len(common), "only_in_second": len(b) - len(common)}
     notes = _notes(record, domain.subject)
-    if is_live and domain.if_far_off and abs(record["mean"]["off"] or 0) > FAR:
-        notes.append(f"the simulation is far from it: {'; '.join([*first.scene.notes, domain.if_far_off])}")
+    if is_live and second.scene.notes and abs(record["mean"]["off"] or 0) > FAR:
+        notes.append(f"the simulation is far from it: {'; '.join(second.scene.notes)}")
     return Answer(record, [_table(record, domain.subject)], notes)
 
 

@@ -77,7 +77,7 @@ class Scene(ABC):
         """Return the policy as it is written in full; its code is not run where it is not trusted."""
 
     def simulated(self, tape: Tape | None = None) -> "Scene | None":
-        """Return the scene of a live run in virtual time, as its tape tells it; None where it is in virtual time."""
+        """Return a live run in virtual time, with notes on what to do if it is far off; None where it is in it."""
         return None
 
     def policy_parts(self, policy: Any) -> Sequence[object]:
@@ -341,7 +341,6 @@ class Domain(ABC):
     """What is scheduled: arguments of its commands, in their order."""
     flags: tuple[Flag, ...]
     """The settings that have a flag, and a keyword in Python; those that matter most first."""
-    if_far_off = ""  # what to do where a simulation is far from its live run
     changes: tuple[str, ...] = ()
     """What a what-if may change, by the names of its flags; none where there is no what-if."""
     axes: tuple[Flag, ...] = ()

@@ -24,7 +24,7 @@ from headway.experiment.measured import with_run
 from headway.experiment.registry import domain_of
 from headway.files import stamp
 from headway.formats import toml
-from headway.plugins import GROUP, anchored, rooted
+from headway.plugins import GROUP, SITE, anchored, rooted, site_file
 
 Rewrite = Callable[[str], str]
 _PLUGIN = re.compile(r"(?:^|\+)\s*([^+()]+\.py):")
@@ -53,7 +53,9 @@ def digest(experiment: Any) -> str:
 
 
 def _with_contents(spec: str) -> str:
-    """Return a policy with the contents of its files instead of their names."""
+    """Return a policy with the contents of its files instead of their names; of a site's settings what they come to."""
+    if spec.startswith(SITE):
+        return f"{SITE}{anchored(spec)} {_contents(site_file(spec))}"
     for file in _PLUGIN.findall(spec):
         spec = spec.replace(file, _contents(file))
     return spec
@@ -126,7 +128,7 @@ def with_absolute_paths(experiment: Any) -> Any:
     """Return the same experiment with absolute paths and no folder: it may run in any process on any machine."""
     domain = domain_of(experiment)
     tables = msgspec.to_builtins(with_run(experiment, out=""))
-    for key, rewrite in _rewrites(domain, anchored).items():
+    for key, rewrite in _rewrites(domain, rooted).items():
         _change(tables, key, rewrite)
     return toml.typed(tables, domain.tables, "settings")
 

@@ -128,6 +128,7 @@ class Sweep:
         if not rows:
             return "\n".join(["no results", *notes])
         view = domain_of(self.cells[0].experiment).view
+        notes += view.sweep_remarks(rows)
         return frames.text(view.pivot(rows, compared_key(self.cells)) or view.comparison(rows)[0], notes)
 
     def _repr_html_(self) -> str:
@@ -292,7 +293,7 @@ def results(cells: Sequence[Cell], store: Store, baseline: str, level: float) ->
         base = None if other == key or other not in groups else _outcome(groups[other], rows[other])
         view = domain_of(groups[key][0][0].experiment).view
         row |= view.changes(_outcome(groups[key], row), base)
-    return list(rows.values())
+    return domain_of(cells[0].experiment).view.together(list(rows.values())) if rows else []
 
 
 def compared_key(cells: Sequence[Cell]) -> str:

@@ -1,5 +1,6 @@
 """Format numbers for pages and terminals: durations, shares, counts, lists."""
 
+import math
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
@@ -61,6 +62,18 @@ def three_digits(value: float) -> str:
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def dollars(value: float, decimals: int = 2) -> str:
+    """Return an amount with so many decimals, or with as many more as a small one needs for two digits."""
+    if 0 < value < 10 ** (1 - decimals):
+        decimals = min(12, 1 - math.floor(math.log10(value)))
+    return f"{value:,.{decimals}f}"
+
+
+def short_time(seconds: float) -> str:
+    """Return a time below a second with three digits, in milliseconds or microseconds."""
+    return f"{1000 * seconds:.3g} ms" if seconds >= 0.001 or seconds == 0 else f"{1e6 * seconds:.3g} µs"
 
 
 def percent(share: float | None, digits: int = 1) -> str:

@@ -92,6 +92,11 @@ class Built:
     by_share: Mapping[tuple[int, int, int], int] = field(default_factory=dict)
     """(function, neighbour, its share of the SMs in ppm) to its slow-down, where a table has it by share."""
 
+    @property
+    def guesses(self) -> tuple[str, ...]:
+        """Return the notes on times that nobody measured."""
+        return tuple(note for note in self.notes if GUESSED in note)
+
 
 class Builder:
     """Builds one scenario; errors name the table that is wrong."""

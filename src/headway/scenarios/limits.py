@@ -7,7 +7,7 @@ from math import fsum
 from headway.errors import ExperimentError
 from headway.formats.serving.settings import ServingExperiment, parse_slo
 from headway.formats.serving.tokens import MOST_BATCH
-from headway.scenarios.build import GUESSED, Built
+from headway.scenarios.build import Built
 from headway.scenarios.classes import classes_of, mixes_of, shares_of, slo_texts
 from headway.scenarios.generating import check_expected_contexts
 from headway.scenarios.tokens import TokenPairs, with_run_tokens
@@ -30,9 +30,7 @@ def deadlines(experiment: ServingExperiment, built: Built) -> tuple[tuple[int, .
 
     No limit may be below the graph's fastest path.
     """
-    guesses = "".join(
-        f"; {note}" for note in built.notes if GUESSED in note
-    )  # a path of guesses may be longer than the real one
+    guesses = "".join(f"; {note}" for note in built.guesses)  # a path of guesses may be longer than the real one
     latency, names = LatencyModel(built.catalogue, built.fleet), list(classes_of(experiment, built))
     rows = []
     for at, (texts, mix) in enumerate(zip(slo_texts(experiment, built), mixes_of(experiment, built), strict=True)):

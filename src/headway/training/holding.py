@@ -342,7 +342,7 @@ class Limits:
         """Return the running jobs that count under a limit, those that hold most first, and what each holds of it."""
         found: dict[JobState, int] = {}
         for js in running:
-            for each, amount in js.limits.bounds if js.limits is not None else ():
+            for each, amount in js.limits.adding() if js.limits is not None else ():
                 if each is counter:
                     found[js] = counter.share_of(js.job, amount, self.now)
         return dict(sorted(found.items(), key=lambda item: (-item[1], item[0].id)))

@@ -75,6 +75,11 @@ class LimitClass:
         """Return what one of its jobs would add to a counter."""
         return next(amount for each, amount in self.bounds if each is counter)
 
+    def adding(self) -> Iterator[tuple[Counter, int]]:
+        """Yield all counters in which its jobs count, whether or not they bind, and what one of them adds to each."""
+        yield from self.bounds
+        yield from ((counter, amount) for counter, amount, _ in self.also)
+
     def counted(self) -> Iterator[tuple[Counter, int, bool]]:
         """Yield all counters in which its jobs count, what one of them holds of each, and whether it binds them."""
         yield from ((counter, held, True) for (counter, _), held in zip(self.bounds, self.weights, strict=True))

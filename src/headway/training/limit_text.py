@@ -6,7 +6,7 @@ from headway.training.counters import Alone, Counter, Submitted
 from headway.training.limits import AGEING, ANY, PER_NODE, LimitRule
 from headway.units import format_duration, format_size
 
-_MOST_HOLDERS = 3
+MOST_HOLDERS = 3
 """Of those that hold what a limit counts, so many are named."""
 _NOUNS = {
     **{key: key for key in ("account", "user", "partition", "array")},
@@ -37,8 +37,8 @@ def told_with_holders(counter: Counter, now: int, wanted: int, holders: Mapping[
     rule = counter.rule
     text = told(counter, now, wanted).removeprefix(f"{rule.name}: ")
     listed = [f"job {name} ({quantity(rule, held)})" for name, held in holders.items()]
-    more = f" and {len(listed) - _MOST_HOLDERS} more" if len(listed) > _MOST_HOLDERS else ""
-    return f"{text}; {', '.join(listed[:_MOST_HOLDERS])}{more}" if listed else text
+    more = f" and {len(listed) - MOST_HOLDERS} more" if len(listed) > MOST_HOLDERS else ""
+    return f"{text}; {', '.join(listed[:MOST_HOLDERS])}{more}" if listed else text
 
 
 def owner(counter: Counter) -> str:

@@ -159,9 +159,20 @@ def test_a_rule_is_an_axis_of_a_sweep(folder: Path, capsys: pytest.CaptureFixtur
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert ended.value.code == 0
-    rows = json.loads(capsys.readouterr().out)
+    printed = capsys.readouterr()
+    rows = json.loads(printed.out)
     assert [row["values"]["cluster.rules.qos long.MaxTRESPU"] for row in rows] == ["gres/gpu=4", "gres/gpu=8"]
     assert rows[0]["digest"] != rows[1]["digest"]
+    alone = hw.simulate(work(folder, end="1d")).row
+    assert rows[1]["digest"] == alone["digest"]
+    assert all(row["verdict"] == alone["verdict"] for row in rows), "that of the site's policy under its own rules"
+    assert rows[1]["caveats"] == alone["caveats"]
+    assert rows[1]["begins"] == alone["begins"] == "2026-03-01T00:00:00"
+    told = printed.err.splitlines()
+    assert f"note: verdict: {alone['verdict']['text']}" in told
+    assert "note: QOS spare: no association may use it" in told
+    changed = "note: changed for this run: QOS long: MaxTRESPU gres/gpu 4 instead of 8 (1 of 2 combinations)"
+    assert changed in told
 
 
 @pytest.fixture
@@ -280,6 +291,33 @@ def test_too_few_jobs_are_told_from_rules_that_are_not_better(folder: Path) -> N
     assert any(line.startswith("Too few jobs to tell: for them there is no interval") for line in answer.lines())
 
 
+def with_more_nodes(folder: Path) -> None:
+    """Give the site two nodes more: only the limit of QOS long makes anybody wait."""
+    (folder / "nodes.txt").write_text("".join(NODES.replace("n1", f"n{each}") for each in (1, 2, 3)))
+    (folder / "slurm.conf").write_text(CONF.replace("Nodes=n1 ", "Nodes=n[1-3] "))
+
+
+def test_waits_that_fall_to_0_are_judged_by_the_change_in_time(folder: Path) -> None:
+    with_more_nodes(folder)
+    answer = tuned(folder, "qos long.MaxTRESPU=", "wait of QOS long")
+    record = answer.record()
+    assert record["found"]
+    aim = record["combinations"][1]["aims"][0]
+    assert (aim["mean_s"], aim["change"], aim["change_interval"]) == (0.0, -1.0, None)
+    assert aim["change_s"] == -record["combinations"][0]["aims"][0]["mean_s"]
+    assert aim["change_interval_s"][1] < 0
+    assert record["combinations"][1]["by_seconds"]
+    assert not record["combinations"][1]["too_few_jobs"]
+    assert "Better, also on the later window: qos long.MaxTRESPU= (wait of QOS long -100.0 %, now 0)." in answer.lines()
+    assert any("the wait of QOS long falls to 0, or nearly so" in note for note in answer.notes)
+
+
+def test_waits_that_are_0_already_cannot_be_lowered(folder: Path) -> None:
+    with_more_nodes(folder)
+    answer = tuned(folder, "qos long.MaxTRESPU=", "wait of QOS normal")
+    assert any(line.endswith("the present rules: the wait of QOS normal is 0 under them.") for line in answer.lines())
+
+
 def test_the_answer_carries_verdict_and_caveats(folder: Path) -> None:
     answer = tuned(folder, "qos long.MaxTRESPU=gres/gpu=4", "wait of QOS normal")
     record = answer.record()
@@ -297,6 +335,7 @@ def test_a_change_that_concerns_nobody_is_said(folder: Path, run: Run) -> None:
     same = "note: the change makes no difference: every job waits and runs as long as without it"
     assert same in asked
     assert same not in run.whatif("10%", qos="long.MaxTRESPU=gres/gpu=4").notes
+    assert f"note: {line}" in tuned(folder, "qos spare.MaxTRESPU=gres/gpu=2", "wait of QOS long").notes
     both = hw.simulate(work(folder, qos="long.MaxTRESPU=gres/gpu=16", shares="bio=2"))
     assert not any("concerns nobody" in note for note in both.notes)
 

@@ -1,6 +1,7 @@
 """A site whose waits come from its QOS limits: what a backtest says with its rules, and without them."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def judged(folder: Path, *files: str, without_reasons: bool = False) -> dict[str, object]:
+def judged(folder: Path, *files: str, without_reasons: bool = False) -> dict[str, Any]:
     trace = folder / "sacct.txt"
     if without_reasons:
         plain = folder / "plain.txt"
@@ -52,7 +53,7 @@ def judged(folder: Path, *files: str, without_reasons: bool = False) -> dict[str
 def test_with_its_rules_the_site_is_trusted(folder: Path) -> None:
     told = judged(folder, *FILES)
     assert told["level"] == "yes"
-    assert told["given"] == ["association", "partition", "qos"]
+    assert told["given"] == ["association", "partition", "qos", "settings"]
 
 
 @pytest.mark.parametrize("without_reasons", [False, True])
@@ -70,3 +71,8 @@ def test_with_limits_that_are_not_those_of_then_nobody_is_told_to_give_them(fold
     assert told["level"] == "no"
     assert "give the limits" not in str(told["text"])
     assert "whether they were others then (sacctmgr show transactions)" in str(told["text"])
+    (folder / "transactions.txt").write_text("Time|Action|Actor|Where|Info\n")
+    (folder / "reservations.txt").write_text("No reservations in the system\n")
+    told = judged(folder, *FILES, "transactions.txt", "reservations.txt")
+    assert {"transaction", "reservation"} <= set(told["given"]), "a file without a row tells that there is none"
+    assert "sacctmgr show transactions" not in str(told["text"])

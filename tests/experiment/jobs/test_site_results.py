@@ -3,6 +3,7 @@
 import csv
 import gzip
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -108,10 +109,10 @@ def test_settings_that_are_not_followed_are_named_with_the_jobs_and_the_wait_the
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     conf = folder / "slurm.conf"
-    conf.write_text("SchedulerType=sched/backfill\nSchedulerParameters=bf_window=2880,bf_continue\n")
+    conf.write_text("SchedulerType=sched/backfill\nSchedulerParameters=bf_resolution=600,bf_continue\n")
     files = [str(folder / "sacct.txt"), "--cluster", str(folder / "nodes.txt")]
     said = (
-        "not followed: bf_window=2880 (jobs that would start later are planned for too): "
+        "not followed: bf_resolution=600 (plans are exact to the nanosecond): "
         "may concern 12 jobs, which waited 4 h in all"
     )
     for words in (["simulate", *files, "--policy", f"slurm:{conf}"], ["backtest", *files, "--config", str(conf)]):
@@ -161,6 +162,8 @@ def test_a_run_told_in_fifteen_lines_continued_from_a_date_and_shown(
     assert len(told) <= 15
     assert any("2026-03-02 00:00:00 to 2026-03-05 04:00:00" in line for line in told)
     assert any(line.startswith("mean wait by QOS: normal") for line in told)
+    waits = [line for line in told if line.startswith(("wait:", "mean wait by"))]
+    assert len({unit for line in waits for unit in re.findall(r"\d (h|min|s)\b", line)}) == 1, "all in one unit"
     assert ran("story", str(run), "10") == 0
     assert "Mon 2026-03-02 02:00:00" in capsys.readouterr().out
     what = folder / "what.html"

@@ -9,9 +9,11 @@ from hypothesis import given, strategies as st
 
 from headway.errors import ExperimentError
 from headway.formats.slurm import cluster_json as slurm_cluster_json, scontrol as slurm_scontrol, sinfo as slurm_sinfo
-from headway.formats.slurm.followed import followed
+from headway.formats.slurm.followed import concerns, followed
 from headway.formats.training import cluster_file, cluster_table
 from headway.formats.training.cluster_records import Described
+from headway.training.job import Job
+from headway.units import HOUR
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 SOURCES = (slurm_scontrol, slurm_sinfo, slurm_cluster_json)
@@ -221,5 +223,50 @@ def test_what_two_files_say_otherwise_of_one_partition_or_qos_is_told_and_the_fi
     told = f"cluster {shown}: partition p: MaxTime otherwise than in a file before, which counts"
     assert [note for note in read.notes if "otherwise" in note] == [told]
     assert [each.most for each in read.table.limits] == ["1h"]
+    conf.write_text("ClusterName=a\nNodeName=n[1-2] Gres=gpu:4\nPartitionName=p Nodes=ALL PreemptMode=OFF AllowQos=a\n")
+    shown.write_text("PartitionName=p Nodes=n[1-2] PreemptMode=REQUEUE AllowQos=b DenyAccounts=bio AllowGroups=ALL\n")
+    (line,) = (note for note in cluster_file.read([str(conf), str(shown)]).notes if "otherwise" in note)
+    assert "partition p: PreemptMode, AllowQos, DenyAccounts otherwise than in a file before" in line
+    conf.write_text(
+        "ClusterName=a\nNodeName=n[1-2] Gres=gpu:4\nPartitionName=p Nodes=ALL AllowQos=b DenyAccounts=bio\n"
+    )
+    silent = cluster_file.read([str(conf), str(shown)])
+    assert not [note for note in silent.notes if "otherwise" in note]
+    assert silent.site.partitions[0].preempt_mode == "REQUEUE", "where the first file is silent, the next one tells"
     found = cluster_file.read([str(conf), str(qos), str(qos)])
     assert [each.most for each in found.table.limits if each.name == "QOSMaxJobsPerUserLimit"] == [3]
+
+
+def test_what_is_said_alike_of_several_partitions_is_one_line(tmp_path: Path) -> None:
+    conf, shown = tmp_path / "slurm.conf", tmp_path / "partitions.txt"
+    parts = "".join(f"PartitionName={name} Nodes=n1 AllowQos=x TRESBillingWeights=CPU=1\n" for name in "abc")
+    conf.write_text(f"ClusterName=a\nNodeName=n1 Gres=gpu:4\n{parts}")
+    shown.write_text(parts.replace("AllowQos=x", "AllowQos=x MaxTime=60"))
+    read = cluster_file.read([str(conf), str(shown)])
+    told = [note.partition(": ")[2] for note in read.notes if "otherwise" in note]
+    assert told == ["partitions a, b, c: MaxTime otherwise than in a file before, which counts"]
+    jobs = [Job(number, 0, 1, 1, name=str(number), partition=name) for number, name in enumerate("aab")]
+    found = concerns(read.unread, jobs, {"0": HOUR, "2": HOUR}, ())
+    assert list(map(str, found)) == [
+        (
+            "not followed: AllowQos of partitions a, b (who may enter is not asked): may concern 3 jobs, which "
+            "waited 2 h in all"
+        ),
+        (
+            "not followed: TRESBillingWeights=CPU=1 of partitions a, b (fair share counts GPU time): may concern "
+            "3 jobs, which waited 2 h in all"
+        ),
+    ], "nobody is in partition c"
+
+
+def test_reservations_of_two_files_that_overlap_are_told(tmp_path: Path) -> None:
+    files = {"nodes.txt": "NodeName=n1 CPUTot=1\n"}
+    for name, hour in (("a", "08"), ("b", "10"), ("c", "13")):
+        times = f"StartTime=2026-03-01T{hour}:00:00 EndTime=2026-03-01T12:30:00"
+        files[f"{name}.txt"] = f"ReservationName={name} {times} Nodes=n1 NodeCnt=1\n"
+    files["c.txt"] = files["c.txt"].replace("T12:30", "T14:30")
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    paths = [str(tmp_path / name) for name in files]
+    (line,) = (note for note in cluster_file.read([*paths, paths[1]]).notes if "overlap" in note)
+    assert "reservations a and b overlap on node n1 from 2026-03-01T10:00:00 to 2026-03-01T12:30:00" in line

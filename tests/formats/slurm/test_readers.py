@@ -7,8 +7,9 @@ import pytest
 from headway.errors import ExperimentError
 from headway.formats.slurm import conf, sacctmgr, scontrol
 from headway.formats.slurm.followed import followed
-from headway.formats.slurm.records import Bound, SiteRules
+from headway.formats.slurm.records import Away, Bound, SiteRules
 from headway.formats.slurm.submit_line import asked
+from headway.formats.slurm.times import site_times
 from headway.formats.training import cluster_file, cluster_table
 from headway.units import HOUR, MINUTE, SECOND
 
@@ -89,6 +90,19 @@ def test_changes_of_limits_are_told_by_whose_they_were_and_others_are_none() -> 
         ("association 15, 9", ("MaxJobs",)), ("QOS long", ("GrpJobs",)), ("QOS long", ("priority",)),
         ("association 11, 10", ("shares",)),
     ]  # fmt: skip
+
+
+def test_a_change_that_nobody_knows_is_told_and_not_left_out() -> None:
+    head, start = "Time|Action|Actor|Where|Info", "2026-03-01T12:00:00|Modify QOS|root|(name='long')"
+    infos = ("grace_time=60", "mod_time=5, description='x'", "gone wrong", "parent_acct='bio'")
+    changes = _site("\n".join([head, *(f"{start}|{info}" for info in infos)])).changes
+    assert [each.names for each in changes] == [("grace_time",), ("'gone wrong' (not understood)",), ("parent_acct",)]
+
+
+def test_a_state_of_a_node_that_is_not_known_is_told() -> None:
+    rows = [("n1", "DOWN*"), ("n1", "IDLE+DRAIN"), ("n1", "FROB"), ("n1", "")]
+    aways = [Away(node, 0, HOUR, state) for node, state in rows]
+    assert site_times(aways, (), ["n1"]).notes == ["events: states that are not known (FROB): taken as drained"]
 
 
 def test_nodes_are_away_from_one_time_to_another() -> None:

@@ -1,27 +1,15 @@
-"""Tests of what a server counts."""
+"""What a server says of requests that came to nothing."""
 
-import numpy as np
-from hypothesis import given, strategies as st
-
-from headway.live.serving.request_counts import percentile
-from headway.live.serving.tally import Tally
-from headway.units import MILLISECOND, SECOND
+import headway as hw
+from headway.live.serving.tally import too_short
+from headway.serving.request import Request
+from headway.units import MILLISECOND
 
 
-def test_a_batch_may_take_longer_where_its_function_does() -> None:
-    tally = Tally()
-    assert tally.patience("speak", 100 * MILLISECOND, SECOND) == 10 * SECOND  # it has not run yet
-    tally.note_run("speak", 0.5)
-    assert tally.patience("speak", 100 * MILLISECOND, SECOND) == SECOND
-    assert tally.patience("speak", 300 * MILLISECOND, SECOND) == 3 * SECOND
-    tally.note_run("speak", 2.5)
-    tally.note_run("speak", 2.5)
-    assert tally.patience("speak", 300 * MILLISECOND, SECOND) == round(7.5 * SECOND)
-
-
-@given(st.lists(st.integers(0, 1 << 40), min_size=1, max_size=50), st.sampled_from((50, 90, 99)))
-def test_percentiles_interpolate_linearly_as_everywhere(values: list[int], percent: int) -> None:
-    assert np.isclose(percentile(sorted(values), percent), np.percentile(values, percent))
-    tally = Tally()
-    tally.latencies.extend(values)
-    assert np.isclose(tally.shown(())["latency_s"][f"p{percent}"], np.percentile(values, percent) / SECOND)
+def test_a_deadline_that_guessed_times_do_not_allow_is_refused_with_what_measures_them() -> None:
+    state, _ = hw.simulate(hw.fleet("compass", requests=5, workers=1), "hash").stored.scene.bound()
+    request = Request(0, 0, 0, 0, MILLISECOND)
+    known = too_short(state, request)
+    assert known.startswith("late: its deadline of 1ms cannot be kept: translation takes ")
+    guess = "times of task opt are a guess: headway profile model app.py measures them"
+    assert too_short(state, request, guess) == f"{known} ({guess})"

@@ -91,6 +91,10 @@ def test_reasons_of_slurm_have_remedies() -> None:
 
 def test_nobody_is_told_to_give_what_was_given() -> None:
     reasons = ("QOSGrpGRES", "AssocGrpGRES", "PartitionTimeLimit", "ReqNodeNotAvail", "NodeDown")
+    files = ("sacctmgr show", "sshare", "scontrol show", "SubmitLine", "give ")
+    told = [remedies.for_group(by, remedies.RULES) for by in remedies.GROUPS]
+    told += [remedies.for_reason(reason, remedies.RULES) for reason in (*reasons, "JobArrayTaskLimit", "Dependency")]
+    assert not [each for each in told if each is None or any(file in each.remedy for file in files)]
     for reason in reasons:
         missing, given = remedies.for_reason(reason), remedies.for_reason(reason, remedies.RULES)
         assert missing is not None
@@ -98,9 +102,24 @@ def test_nobody_is_told_to_give_what_was_given() -> None:
         assert missing[0] == given[0], "the cause is the same"
         assert "give" in missing[1]
         assert given[1].startswith(("they were given", "its rules were given"))
-    for by in ("qos", "partition", "account", "user"):
+    for by in remedies.GROUPS:
         assert remedies.for_group(by)[1].startswith("give ")
         assert "were given" in remedies.for_group(by, remedies.RULES)[1]
+
+
+def test_of_two_files_the_one_that_was_not_given_is_asked_for() -> None:
+    for given, file in (("event", "scontrol show reservation"), ("reservation", "sacctmgr show events")):
+        cause = remedies.for_reason("Reservation", {given})
+        assert cause is not None
+        assert cause.remedy == f"give {file}"
+
+
+def test_whether_a_limit_is_the_cause_does_not_hang_on_its_words() -> None:
+    reason = (errors("–", 100, 90, share=0.1), errors("AssocGrpGRES", 160_000, 70_000, share=0.9))
+    source = verdict_of(made(errors("all", 80_000, 35_000, jobs=200), reason=reason)).sources[0]
+    assert source.rule == "association"
+    assert replace(source, cause="other words").limits
+    assert not replace(source, cause="limits", rule="usage").limits
 
 
 def test_with_the_limits_given_the_verdict_looks_elsewhere() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from rich.table import Table
 
-from headway.report.serving import tables
+from headway.report.serving import brief, tables
 from headway.report.terminal import PlainConsole, width_of
 
 
@@ -134,3 +134,35 @@ def test_large_and_small_numbers_stay_short() -> None:
 def test_the_interval_has_its_confidence_level_as_its_heading(level: float | None, head: str) -> None:
     ranged = row("a", slowdown_mean_low=1.0, slowdown_mean_high=2.0, confidence=level)
     assert head in [str(column.header) for column in tables.comparison([ranged]).columns]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(0.0, "0 ms"), (0.00005, "50 µs"), (0.0034, "3.4 ms"), (0.0304, "30 ms"), (2.2, "2,200 ms"), (12.0, "12.0 s")],
+)
+def test_short_times_have_a_unit_in_which_they_are_not_0(seconds: float, shown: str) -> None:
+    assert tables.seconds_told(seconds) == shown
+    assert shown in printed(tables.comparison([row("a", latency_p50_s=seconds)]))
+
+
+@pytest.mark.parametrize(
+    ("each", "shown"),
+    [(0.0, "$0.0000"), (9.8e-9, "$0.0000098"), (6e-6, "$0.0060"), (0.5, "$500.00")],
+)
+def test_small_costs_have_two_digits(each: float, shown: str) -> None:
+    assert shown in printed(tables.comparison([row("a", cost_per_request_usd=each)]))
+
+
+def test_a_run_in_fifteen_lines_has_the_names_of_the_tables() -> None:
+    graphs = [{"graph": name, "requests": count, "slowdown_mean": 1.5} for name, count in (("few", 1), ("many", 9))]
+    told = brief.lines(row("headway", measured=900, completed=1000, slo_hit_rate=0.987, graphs=graphs))
+    assert len(told) <= brief.MOST_LINES
+    assert told[:5] == [
+        "run: headway",
+        "1,000 requests: 900 measured, 1,000 completed",
+        "slow-down: mean 1.50×, p50 1.00×, p95 3.00×",
+        "latency: p50 500 ms, p99 12.0 s",
+        "in time: 98.7 %",
+    ]
+    assert told[-1] == "mean slow-down by graph: many 1.50×, few 1.50×"
+    assert not [line for line in told if "_" in line]

@@ -25,9 +25,10 @@ from headway.sim.copies import Copies
 from headway.sim.resume import Moment, resume
 from headway.streams import small_stream
 from headway.traces.synthetic import philly_like
-from headway.training.cluster import Partition, uniform
+from headway.training.cluster import Partition, Qos, uniform
 from headway.training.job import Job, workload
 from headway.training.policies.registry import build
+from headway.training.preemption_rules import Mode, Preemption
 from headway.training.rows import Kind
 from headway.units import HOUR, SECOND
 from tests.drive import World, digest, drive, seconds_of
@@ -371,3 +372,25 @@ def test_a_run_that_was_cut_short_is_explained_as_far_as_it_goes(folder: str) ->
     found = explain(scene.cluster, scene.jobs, half, scene.policy(), waiting, end, draws=5)
     assert (found.status, found.recorded) == ("waiting", None)
     assert found.lines()[-1].startswith("in the run it still waits where the tape ends, at ")
+
+
+@pytest.mark.parametrize(
+    ("mode", "fate"),
+    [
+        (Mode.REQUEUE, "0.25 GPU-hours of work done are run again (REQUEUE keeps no progress)"),
+        (Mode.CANCEL, "0.25 GPU-hours of work done are lost (CANCEL ends them)"),
+    ],
+)
+def test_a_preemption_by_the_rules_of_a_site_is_not_called_free(mode: Mode, fate: str) -> None:
+    jobs = workload([Job(0, 0, HOUR, 1, name="victim", qos="low"), Job(0, 60 * SECOND, HOUR, 1, qos="low")])
+    cluster = replace(uniform(1, 1), qos=(Qos("low"),), preemption=Preemption(mode=mode))
+    world = World(cluster, jobs)
+    tape = drive("fifo", world).tape
+    found = told(world, "fifo", tape, 1, HOUR // 4)
+    (line,) = (line for line in found.first_lines() if "preempt" in line)
+    assert line.startswith(f"  preempt job victim (1 on n0): {fate}; the policy then ")
+    (way,) = found.record()["ways"]
+    assert (way["lost_gpu_s"], way["modes"]) == (900.0, [mode])
+    plain = World(uniform(1, 1), jobs)
+    free = told(plain, "fifo", drive("fifo", plain).tape, 1, HOUR // 4)
+    assert "0 GPU-hours of standstill" in "\n".join(free.first_lines())

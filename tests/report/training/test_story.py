@@ -1,6 +1,7 @@
 """The story of one job: exact times, no gaps, and causes that are enough."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -11,6 +12,7 @@ from headway.report.training.story import SCREEN, Story, story
 from headway.report.training.stretches import Running, Waiting
 from headway.training.cluster import uniform
 from headway.training.job import Job, workload
+from headway.training.limits import LimitRule
 from headway.training.policies.registry import build
 from headway.training.replay import Walk
 from headway.training.speed import SpeedModel
@@ -60,6 +62,41 @@ def test_taking_away_the_causes_of_each_stretch_of_waiting_admits_the_job(
         for stretch in waits:
             if stretch.end is not None and stretch.start <= step.time < stretch.end:
                 assert admits(step.time, walk.state, walk.policy, job, stretch.causes), stretch
+
+
+def test_holders_that_left_while_a_job_went_on_waiting_behind_a_limit_are_told_as_gone() -> None:
+    jobs = workload(
+        [
+            Job(0, 0, 10 * SECOND, 2, name="short", user="eve"),
+            Job(0, 0, 30 * SECOND, 2, name="long", user="eve"),
+            Job(0, 0, 5 * SECOND, 4, name="wide", user="eve"),
+        ]
+    )
+    rule = LimitRule("PerUser", "gpus", 4000, per=("user",))
+    world = World(replace(uniform(1, 8), limits=(rule,)), jobs)
+    tale = told(world, "fifo", drive("fifo", world).tape, 2)
+    waiting = tale.stretches[0]
+    assert isinstance(waiting, Waiting)
+    assert (waiting.start, waiting.end) == (0, 30 * SECOND)
+    assert waiting.left == (("short",),)
+    assert waiting.lines()[1].endswith("job short (2 GPUs), job long (2 GPUs) (left meanwhile: job short)")
+    assert waiting.record()["causes"][0]["left"] == ["short"]  # type: ignore[index]
+
+
+def test_who_counts_under_a_limit_without_being_bound_by_it_is_named_too() -> None:
+    low = LimitRule("PerUser", "gpus", 4000, per=("user",), slot="gpus", level=5)
+    high = LimitRule("InBig", "gpus", 8000, where=(("qos", "big"),), per=("user",), slot="gpus", level=1)
+    jobs = workload(
+        [
+            Job(0, 0, 20 * SECOND, 3, name="free", user="eve", qos="big"),
+            Job(0, 0, 5 * SECOND, 2, name="bound", user="eve", qos="small"),
+        ]
+    )
+    world = World(replace(uniform(1, 8), limits=(low, high)), jobs)
+    waiting = told(world, "fifo", drive("fifo", world).tape, 1).stretches[0]
+    assert isinstance(waiting, Waiting)
+    assert waiting.causes[0].names == ("free",)
+    assert "eve holds 3 of 4 GPUs, it wants 2 GPUs; job free (3 GPUs)" in waiting.causes[0].text
 
 
 def test_a_story_says_when_a_job_waited_and_why_where_it_ran_and_what_stopped_it() -> None:

@@ -17,10 +17,6 @@ class FleetDomain(Domain):
     name = "fleet"
     subject = "request"
     about = "Inference pipelines on a fleet: which policy, how many workers, at what cost?"
-    if_far_off = (
-        "the profile may lack what a batch takes besides its function (headway profile model APP.py --overhead), or be "
-        "of another machine"
-    )
     tables = ServingExperiment
     work = WORK
     flags = FLAGS

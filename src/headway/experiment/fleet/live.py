@@ -69,6 +69,7 @@ def served(
 ) -> Iterator[Server]:
     """Yield a server that has not been started; what it did is kept in the folder ``out``, if that is given."""
     state, policy = scene.bound()
+    options = replace(options, guesses="; ".join(scene.built.guesses))
     requests: RequestStream | None = None
     with claimed(out):
         if out is not None:

@@ -45,6 +45,11 @@ from headway.traces import request_table, serving_arrivals
 from headway.units import exact_duration
 
 REQUESTS_NAME = "requests.parquet"
+IF_FAR_OFF = (
+    "the profile may lack what a batch takes besides its function (headway profile model APP.py --overhead), or be of "
+    "another machine"
+)
+"""What to do where a simulation by a profile is far from its live run."""
 SCENARIO_NAME = "scenario"
 
 
@@ -126,7 +131,8 @@ class FleetScene(Scene):
         """Return the requests of a live run in virtual time."""
         if not self.experiment.serving.engine:
             return None
-        return replace(self, experiment=with_table(self.experiment, "serving", engine=""))
+        notes = self.built.guesses or (IF_FAR_OFF,)
+        return replace(self, experiment=with_table(self.experiment, "serving", engine=""), notes=notes)
 
     def policy_parts(self, policy: ServingPolicy) -> Sequence[object]:
         """Return the policy itself, without its controller and its scaler."""

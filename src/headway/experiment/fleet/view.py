@@ -25,6 +25,7 @@ from headway.report.figures import labels, latencies, line_style
 from headway.report.names import shortened
 from headway.report.progress import progress_bar
 from headway.report.serving import (
+    brief,
     export as serving_export,
     figures,
     page as serving_page,
@@ -144,6 +145,10 @@ class FleetView(View):
         """Play a run again under changes, with the same requests, and say what changes."""
         with progress_bar("what if") as told:
             return whatif.ask(stored, at, changes, folder, told)
+
+    def brief(self, stored: StoredRun) -> list[str]:
+        """Return the numbers of a run under the names that tables have."""
+        return brief.lines(stored.result)
 
     def page(self, runs: Sequence[Shown], baseline: int, title: str, tell: Tell) -> str:
         """Make the page: answer, latencies, where time went, what each worker did."""

@@ -1,6 +1,7 @@
 """Make the workload of an experiment: read or draw jobs, scale arrivals, set estimates, drop infeasible jobs."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -82,13 +83,20 @@ def arrivals(file: Key, drawn: Key, load: float | str, estimates: str, models: s
     """Return jobs after load and estimates, and what is known besides; cached for the next policy."""
     made = _of_trace(*file) if not drawn else Arrivals(_drawn(drawn, seed))
     jobs = made.jobs
-    if str(load) != "1":
+    if not is_as_recorded(load):
         jobs = traces.load_scale(jobs, load)
         cluster_table.within("load", Fraction(str(load)), *LOADS)
         made = replace(made, calendar=None, waits={}, reasons={})
     if models:
         jobs = traces.with_models(jobs, models, seed)
     return replace(made, jobs=traces.estimates(jobs, estimates, seed))
+
+
+def is_as_recorded(load: float | str) -> bool:
+    """Return whether jobs arrive as they did: the load is 1, however that is written."""
+    with suppress(ValueError, ZeroDivisionError):  # what is no number is refused where it is used
+        return Fraction(str(load)) == 1
+    return False
 
 
 def _of_trace(path: str, format: str, columns: str, strict: bool, skip_bad_rows: bool, *part: str) -> Arrivals:
@@ -205,7 +213,9 @@ def unknown_licences(cluster: Cluster, jobs: Sequence[Job], waits: Mapping[str, 
     ]
 
 
-def past_of(made: Arrivals, jobs: Sequence[Job], dates: Calendar | None, notes: Sequence[str], *, site: bool) -> Past:
+def past_of(
+    made: Arrivals, jobs: Sequence[Job], dates: Calendar | None, notes: Sequence[str], *, site: bool, changed: bool
+) -> Past:
     """Return what the log says of the past of the jobs that are left."""
     return Past(
         source=made.format,
@@ -218,5 +228,6 @@ def past_of(made: Arrivals, jobs: Sequence[Job], dates: Calendar | None, notes: 
         ran=[made.ran.get(job.name, NEVER) for job in jobs] if made.ran else [],
         eligible=[max(0, made.eligible.get(job.name, 0) - job.submit) for job in jobs] if made.eligible else [],
         caveats=list(notes) if made.format == SLURM else [],
-        site=site,
+        site=site and not changed,
+        changed=changed,
     )

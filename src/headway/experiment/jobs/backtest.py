@@ -10,8 +10,8 @@ from headway.experiment.answer import Answer, spaced
 from headway.experiment.domain import Progress, RunResult
 from headway.experiment.exports import check_sheet
 from headway.experiment.files import typed
-from headway.experiment.jobs.arrivals import arrivals, source
-from headway.experiment.jobs.scene import CHANGED, JobsScene
+from headway.experiment.jobs.arrivals import arrivals, is_as_recorded, source
+from headway.experiment.jobs.scene import JobsScene
 from headway.experiment.play import run
 from headway.files import write_whole
 from headway.formats import toml
@@ -24,6 +24,7 @@ from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.verdict import Verdict, unjudged, verdict_of
 from headway.report.progress import progress_bar
 from headway.report.training.backtest import errors_line, missed, reasons_table, tables, verdict_lines
+from headway.training.eligible_audit import has_terms
 from headway.training.limits import ANY
 from headway.units import counted
 
@@ -59,6 +60,7 @@ def answer(
         toml.put(document, "policy.name", site.policy if spec == SITE else spec)  # notes on it were taken above
         with progress_bar(spec) as told:
             compared, result = replayed(typed(document, "settings"), told, sampled)
+            compared = replace(compared, given=compared.given | {"settings"}) if config is not None else compared
         if result.stopped:
             stopped = f"{result.policy} was stopped; nothing of it is shown"
             break
@@ -103,7 +105,7 @@ def recorded(experiment: Experiment) -> Mapping[str, int]:
     table = experiment.trace
     if not table.path:
         raise ExperimentError("a backtest needs a history: name a trace (headway jobs backtest TRACE …)")
-    if str(table.load) != "1" or table.estimates != "trace":
+    if not is_as_recorded(table.load) or table.estimates != "trace":
         raise ExperimentError("a backtest replays the history as it was: trace.load and trace.estimates cannot be set")
     made = arrivals(*source(table, 0), table.load, table.estimates, table.models, experiment.run.seed)
     if not made.waits:
@@ -135,7 +137,7 @@ def judgement(ledger: Ledger, scene: JobsScene, policy: str) -> Verdict:
     """Return how far to trust a run: that of its own past where the policy is the site's, else that nobody knows."""
     if not scene.past.has_starts:
         return unjudged("the log says of no job when it started, or the load was changed")
-    if any(note.startswith(CHANGED) for note in scene.past.caveats):
+    if scene.past.changed:
         return unjudged(
             "rules of the site were changed for this run, and its past was under others; the same run without the "
             "change tells how far the simulation of the site is to be trusted"
@@ -158,7 +160,14 @@ def given_rules(scene: JobsScene) -> frozenset[str]:
         "association": site.associations or limited & {"account", "tenant", "user"},
         "partition": site.partitions,
         "usage": site.shares,
-        "reservation": site.reservations and site.aways,
-        "event": site.aways,
+        "reservation": site.told("reservations"),
+        "event": site.told("aways"),
+        "transaction": site.told("changes"),
+        "nodes": len({node.gpu_type for node in scene.cluster.nodes}) > 1,
+        "settings": site.settings or scene.past.site,
+        "throttle": has_terms(scene.jobs, "throttle"),
+        "dependency": has_terms(scene.jobs, "after"),
+        "eligible": scene.past.eligible,
+        "licence": any(rule.licence for rule in scene.cluster.limits),
     }
     return frozenset(name for name, known in told.items() if known)

@@ -22,6 +22,7 @@ _TOGETHER = ("gpus", "cpus", "memory", "jobs")
 """What is held at once can be told from recorded starts and run times."""
 _LEAST_SHARE, _LEAST_STARTS = 0.01, 3
 """Of the starts, and in all: fewer may have been let by an administrator."""
+_TRANSACTIONS = "; sacctmgr show transactions by --cluster may tell"
 _Span = tuple[int, int, int, bool]
 """From when to when a job held how much, and whether the limit binds it."""
 
@@ -34,11 +35,14 @@ def with_leave(
     notes: list[str],
     set_limits: Collection[LimitRule] = (),
     requeued: Collection[str] = (),
+    *,
+    knows_changes: bool = False,
 ) -> Cluster:
     """Return the cluster with limits under which each job that really ran may start; notes say which were raised.
 
     A limit that somebody set otherwise for this run (``set_limits``, or in the table) stays as it was set. ``ran``:
     how long each job really waited for its start, by name; of those ``requeued`` nobody knows when they ran.
+    ``knows_changes``: a file told which limits were changed meanwhile.
     """
     if not cluster.limits or not ran:
         return cluster
@@ -59,7 +63,7 @@ def with_leave(
         most = f"{quantity(rule, rule.loosest)} to {quantity(rule, rule.bound(max(amounts)))}"
         how = "lowered" if rule.least else "raised"
         notes.append(f"{counted(len(amounts), 'job')} ran beyond {rule}: {how} from {most}")
-    notes.extend(_together(held))
+    notes.extend(f"{line}{'' if knows_changes else _TRANSACTIONS}" for line in _together(held))
     raised = (
         replace(rule, most=rule.bound(max(beyond[rule])), changes=()) if rule in beyond else rule
         for rule in cluster.limits
@@ -78,7 +82,7 @@ def _together(held: Mapping[Counter, Sequence[_Span]]) -> Iterator[str]:
         yield (
             f"{rule} is below what was held at once: {beyond:,} of {counted(bound, 'start')} of {owner(counter)} in "
             f"the record went beyond {quantity(rule, rule.loosest)}, up to {quantity(rule, peak)}: it was another "
-            "limit then, or not enforced; sacctmgr show transactions by --cluster may tell"
+            "limit then, or not enforced"
         )
 
 

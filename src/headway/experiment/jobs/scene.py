@@ -72,8 +72,6 @@ from headway.training.tenancy import divide
 JOBS_NAME = "jobs.parquet"
 PAST_NAME = "past.json"
 """Beside the jobs of a log: its dates, real waits and caveats."""
-CHANGED = "changed for this run"
-"""Opens the note on a rule of the site that is another one in this run."""
 SITE_NAME = "site.json"
 """Beside the jobs of a site whose rules were read: those rules, so that a what-if can change them."""
 POLICY_NAME = "policy.json"
@@ -254,7 +252,7 @@ def checked(experiment: Experiment) -> tuple[Experiment, cluster_file.Read, Clus
         source(experiment.trace, 0)  # what lacks jobs too is told of both
     experiment, read = _from_files(experiment)
     cluster = cluster_table.build(experiment.cluster)
-    changed = (f"{CHANGED}: {line}" for line in read.changed)
+    changed = (f"changed for this run: {line}" for line in read.changed)
     notes = (*told(site_notes(experiment.policy.name), cluster, read.site), *read.notes, *changed)
     unread = (*site_unread(experiment.policy.name), *read.unread)
     cluster_table.within("seed", experiment.run.seed, 0, 2**63 - 1)
@@ -280,7 +278,9 @@ def prepare(experiment: Experiment) -> JobsScene:
     cluster, jobs = divide(cluster, jobs, experiment.cluster.tenancy, experiment.cluster.sizing)
     jobs = anywhere(cluster, jobs, notes)
     notes += about_nobody(read.site, read.rules, jobs) if read.changed else ()
-    cluster = with_leave(cluster, experiment.cluster, jobs, made.waits, notes, read.set_limits, made.requeued)
+    known = read.site.told("changes")
+    leave = (made.waits, notes, read.set_limits, made.requeued)
+    cluster = with_leave(cluster, experiment.cluster, jobs, *leave, knows_changes=known)
     jobs = in_reservations(cluster, jobs, notes)
     jobs, skipped = feasible(cluster, jobs, policy, table.skip_infeasible, notes)
     cluster = shifted(cluster, _first_left(made, {*table.leave_out, *skipped}))
@@ -293,7 +293,8 @@ def prepare(experiment: Experiment) -> JobsScene:
     since = None if begins is None else begins.begins
     notes += map(str, concerns(read.unread, jobs, made.waits, cluster.tenants, since))
     notes += unknown_licences(cluster, jobs, made.waits)
-    past = past_of(made, jobs, begins, notes, site=experiment.policy.name.startswith(SITE) and not read.changed)
+    own = experiment.policy.name.startswith(SITE)
+    past = past_of(made, jobs, begins, notes, site=own, changed=bool(read.changed))
     window_of(jobs, measure.jobs, measure.warmup, past.carried)
     return JobsScene(_resolved(experiment, cluster), cluster, jobs, tuple(notes), skipped, past=past, site=read.site)
 

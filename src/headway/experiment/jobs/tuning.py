@@ -1,8 +1,9 @@
 """Search rules of a site for a stated aim: every combination of some knobs on a first window, the best on a later one.
 
 A combination is better than the present rules if the aim's mean over the same jobs is lower, the interval of that
-change does not reach zero, what is to be kept rises by no more than its tolerance, and no job is refused that ran. The
-best of them on the first window is played on the later one beside the present rules, and has to be better there too.
+change does not reach zero (of the change in seconds, where the aim falls to 0), what is to be kept rises by no more
+than its tolerance, and no job is refused that ran. The best of them on the first window is played on the later one
+beside the present rules, and has to be better there too.
 """
 
 import itertools
@@ -11,8 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
-
-import numpy as np
 
 from headway.core.tasks import Far
 from headway.errors import ExperimentError, HeadwayError
@@ -23,8 +22,9 @@ from headway.experiment.files import copied, typed
 from headway.experiment.jobs.aims import Aim, aim_of
 from headway.experiment.jobs.arrivals import Arrivals, arrivals, source
 from headway.experiment.jobs.backtest import judgement
-from headway.experiment.jobs.rule_changes import knob, rules_of
+from headway.experiment.jobs.rule_changes import about_nobody, knob, rules_of
 from headway.experiment.jobs.scene import JobsScene, checked, prepare
+from headway.experiment.jobs.trials import Chosen, Played, Trial, compared, together
 from headway.experiment.measured import seeded
 from headway.experiment.play import run
 from headway.experiment.pool import LocalPool
@@ -35,7 +35,7 @@ from headway.formats.slurm.modify import Value, modified
 from headway.formats.slurm.records import SiteRules
 from headway.formats.training.settings import Experiment
 from headway.metrics.compare import Sample
-from headway.metrics.training.changes import Change, changed, mean
+from headway.metrics.training.changes import Change
 from headway.metrics.training.ledger import Ledger
 from headway.report.progress import Board
 from headway.report.training import tuning as shown
@@ -46,52 +46,11 @@ from headway.units import counted, exact_duration, parse_duration
 
 MOST = 1000
 """More combinations are refused."""
-LEAST_S = 60.0
-"""What is to be kept may rise by a minute, however little it was."""
-_FEW = 0.01
-"""So much of the jobs may leave the queue that completed before: users who cancelled while they waited."""
 LEVEL = 0.95
 _WHOLE = 2
 """The place of both windows together."""
-Chosen = Mapping[str, Value]
-"""Values by the keys of settings; empty: the present rules."""
-_Played = tuple[int, int, tuple[Sample, ...]]
-"""A seed, how many jobs were measured, and each aim."""
 _Trust = dict[str, Any]
 """The verdict on a run, and its caveats; empty where it is of no Slurm log."""
-
-
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """A combination that was played: what each aim came to, and how that differs from the present rules."""
-
-    chosen: Chosen
-    samples: tuple[Sample, ...] = ()
-    """Of each aim, the first the one to lower."""
-    error: str = ""
-    """Why there is nothing."""
-    changes: tuple[Change, ...] = ()
-    refused: int = 0
-    """Jobs that run under the present rules and not under these."""
-    missed: tuple[str, ...] = ()
-    """What was to be kept and is not."""
-
-    @property
-    def means(self) -> list[float | None]:
-        """Return the mean of each aim, in seconds."""
-        return [mean(each.jct_s) for each in self.samples]
-
-    @property
-    def better(self) -> bool:
-        """Return whether it is better than the present rules, by the rule above."""
-        interval = self.changes[0].interval if self.changes else None
-        return not self.missed and interval is not None and interval[1] < 0
-
-    @property
-    def unsure(self) -> bool:
-        """Return whether the aim is lower, and too few jobs count for an interval of that change."""
-        change = self.changes[0] if self.changes and not self.error else Change()
-        return change.interval is None and change.value is not None and change.value < 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +67,8 @@ class Search:
     processes: int = 1
     jobs: list[int] = field(default_factory=list)
     """How many were measured, by window."""
+    idle: tuple[str, ...] = ()
+    """Which knobs concern no job, a line each."""
     trust: _Trust = field(default_factory=dict)
     """How far the simulation under the present rules is to be trusted, on both windows together: where a window ends,
     later jobs that held its own back in the record are not there."""
@@ -182,7 +143,8 @@ def _search(document: toml.Document, knobs: Sequence[str], aims: tuple[Aim, ...]
                 checked(made.experiment({key: value}, 0))
     for aim in aims:
         aim.check(scene.jobs)
-    return replace(made, site=scene.site)
+    chosen = {key: several[0] for key, several in values.items()}
+    return replace(made, site=scene.site, idle=tuple(about_nobody(scene.site, rules_of(chosen), scene.jobs)))
 
 
 def _windows(experiment: Experiment, test_from: str) -> tuple[tuple[str, str], ...]:
@@ -236,7 +198,7 @@ def _tried(search: Search, several: Sequence[Chosen], window: int) -> list[Trial
         for number, chosen in enumerate(several)
         for seed in seeded(search.experiment(chosen, window))
     ]
-    played: dict[int, list[_Played]] = {number: [] for number in range(len(several))}
+    played: dict[int, list[Played]] = {number: [] for number in range(len(several))}
     errors: dict[int, str] = {}
     with Board(len(tasks)) as board:
         names = [", ".join(map(str, several[number].values())) or "present" for number, _, _ in tasks]
@@ -262,7 +224,8 @@ def _tried(search: Search, several: Sequence[Chosen], window: int) -> list[Trial
                 board.ended(done.task)
     if window != _WHOLE:
         search.jobs.append(max((measured for _, measured, _ in played[0]), default=0))
-    return _compared(search, several, [_together(played[n]) for n in played], errors)
+    samples = [together(played[number]) for number in played]
+    return compared(several, samples, errors, search.aims, search.level)
 
 
 def play_one(
@@ -288,55 +251,6 @@ def _trust(result: RunResult) -> _Trust:
     return {"verdict": judgement(ledger, scene, result.policy).record(), "caveats": scene.past.caveats}
 
 
-def _together(runs: Sequence[_Played]) -> tuple[Sample, ...]:
-    """Return the samples of all seeds as one."""
-    if len(runs) < 2:
-        return runs[0][2] if runs else ()
-    in_order = sorted(runs, key=lambda each: each[0])
-    return tuple(
-        Sample(
-            tuple(f"{seed}:{name}" for seed, _, samples in in_order for name in samples[aim].names),
-            np.concatenate([samples[aim].jct_s for _, _, samples in in_order]),
-        )
-        for aim in range(len(in_order[0][2]))
-    )
-
-
-def _compared(
-    search: Search, several: Sequence[Chosen], samples: Sequence[tuple[Sample, ...]], errors: Mapping[int, str]
-) -> list[Trial]:
-    """Return all trials, each held against the first."""
-    reference = samples[0]
-    trials = []
-    for number, (chosen, own) in enumerate(zip(several, samples, strict=True)):
-        if errors.get(number) or not reference or number == 0:
-            trials.append(Trial(chosen, own if not errors.get(number) else (), errors.get(number, "")))
-            continue
-        changes = tuple(changed(mine, base, search.level) for mine, base in zip(own, reference, strict=True))
-        refused = max(len(base.names) - len(mine.names) for mine, base in zip(own, reference, strict=True))
-        missed = tuple(_missed(search.aims, own, reference, refused))
-        trials.append(Trial(chosen, own, "", changes, max(0, refused), missed))
-    return trials
-
-
-def _completed(sample: Sample) -> int:
-    return int(np.isfinite(sample.jct_s).sum())
-
-
-def _missed(aims: Sequence[Aim], own: Sequence[Sample], reference: Sequence[Sample], refused: int) -> Iterator[str]:
-    """Yield what was to be kept and is not."""
-    if refused > 0:
-        yield f"{counted(refused, 'job')} can no longer run"
-    both = [(_completed(base), _completed(mine)) for mine, base in zip(own, reference, strict=True)]
-    gone = max(before - after - _FEW * before for before, after in both)
-    if gone > 0 and not refused:
-        yield "more than 1 % of the jobs no longer complete"
-    for aim, mine, base in list(zip(aims, own, reference, strict=True))[1:]:
-        after, before = mean(mine.jct_s), mean(base.jct_s)
-        if after is not None and before is not None and after > max(before * (1 + aim.tolerance), before + LEAST_S):
-            yield str(aim)
-
-
 # --- the answer -------------------------------------------------------------------------------------------------------
 
 
@@ -354,6 +268,7 @@ def _answered(search: Search, trials: Sequence[Trial], tested: Sequence[Trial]) 
         "found": found,
         "best": dict(tested[1].chosen) if tested else None,
         "commands": lines,
+        "idle_knobs": list(search.idle),
         **search.trust,
     }
     return Answer(record, shown.shown(record), shown.notes(record))
@@ -369,12 +284,20 @@ def _record(search: Search, trial: Trial) -> dict[str, Any]:
     return {
         "rules": {key.removeprefix("cluster.rules."): value for key, value in trial.chosen.items()},
         "aims": [
-            {"aim": str(aim), "mean_s": value, "change": change.value, "change_interval": change.interval}
+            {
+                "aim": str(aim),
+                "mean_s": value,
+                "change": change.value,
+                "change_interval": change.interval,
+                "change_s": change.seconds,
+                "change_interval_s": change.seconds_interval,
+            }
             for aim, value, change in zip(search.aims, trial.means, changes, strict=False)
         ],
         "refused": trial.refused,
         "missed": list(trial.missed),
         "better": trial.better,
+        "by_seconds": trial.by_seconds,
         "too_few_jobs": trial.unsure,
         "error": trial.error,
     }

@@ -28,11 +28,11 @@ from headway.metrics.training.recorded import recorded_past
 from headway.metrics.training.sizes import gpu_type_of
 from headway.metrics.training.summary import REPLICATION, as_json, of_ledger, percentile
 from headway.metrics.training.tenants import GROUPS, by_group
-from headway.metrics.training.verdict import spread
+from headway.metrics.training.verdict import UNKNOWN as UNJUDGED, spread
 from headway.metrics.training.window import Window
 from headway.report.export import Tables, Written
 from headway.report.progress import progress_bar, share_bar
-from headway.report.training import brief, export as notebook, figures, page, tables, whatif_page
+from headway.report.training import brief, export as notebook, figures, page, tables, trust, whatif_page
 from headway.report.training.bars import bars
 from headway.report.training.dated import Dated
 from headway.report.training.explanation import Explanation
@@ -104,9 +104,11 @@ class JobsView(View):
         return (Change() if reference is None else _changed(outcome, reference)).row()
 
     def together(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return runs side by side, all with the verdict of the site's own policy where it is among them."""
+        """Return runs side by side; those without a verdict of their own have that of the site's policy among them."""
         judged = spread(rows)
-        return [{**row, "verdict": judged} if row.get("verdict") else row for row in rows]
+        return [
+            {**row, "verdict": judged} if (row.get("verdict") or {}).get("level") == UNJUDGED else row for row in rows
+        ]
 
     def comparison(self, rows: Sequence[Row], width: int | None = None) -> tuple[Table, int]:
         """Return one line a run."""
@@ -151,14 +153,15 @@ class JobsView(View):
         return pivot(rows, across)
 
     def sweep_remarks(self, rows: Sequence[Row]) -> list[str]:
-        """Count combinations that are overloaded, whose queue grows, or whose change is not over everything."""
+        """Count combinations that are overloaded, …, and say how far to trust them."""
         counts = {
             "are overloaded: their waits grow with the trace": "overload",
             "have a queue that grows all through what is measured": "growing",
             "change over some of the seeds, or between different jobs: jct_change_over in --json": "jct_change_over",
         }
         counted = [(sum(1 for row in rows if row.get(key)), what) for what, key in counts.items()]
-        return [f"{count:,} of {len(rows):,} combinations {what}" for count, what in counted if count]
+        remarks = [f"{count:,} of {len(rows):,} combinations {what}" for count, what in counted if count]
+        return [*remarks, *trust.sweep_lines(rows)]
 
     def picture(self, rows: Sequence[Row]) -> str:
         """Draw mean times to completion as bars."""

@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from headway.formats.slurm.accounts import Tree
@@ -16,7 +16,7 @@ from headway.formats.slurm.preemption import (
     qos_of,
     unread as unread_of_preemption,
 )
-from headway.formats.slurm.records import Bound, Change, SiteRules, Unread
+from headway.formats.slurm.records import Bound, Change, SiteRules, Unread, one_or_several
 from headway.formats.slurm.reservations import dated
 from headway.formats.slurm.rules import is_enforced, limits
 from headway.training.cluster import Qos, Tenant
@@ -26,6 +26,8 @@ from headway.training.preemption_rules import Preemption, check_lists
 from headway.units import HOUR, counted
 
 _Kind = tuple[str, str, str, str]
+_OWNERS = {"partition": "partition", "qos": "QOS"}
+"""Of these a job has one each."""
 FOLLOWED_FLAGS = (
     *("denyonlimit", "overpartqos", "partitiontimelimit", "partitionmaxnodes", "partitionminnodes", "nodecay", ""),
 )
@@ -75,15 +77,15 @@ def _notes(site: SiteRules, tree: Tree, rules: Sequence[LimitRule]) -> Iterator[
 
 def _strays(site: SiteRules, tree: Tree, known: set[str]) -> Iterator[str]:
     allowed = {name for each in tree.associations for name in (*each.qos, each.default_qos) if name}
-    partition_qos = {each.qos: each.name for each in site.partitions if each.qos}
+    partition_qos = {each.qos for each in site.partitions if each.qos}
     if tree.associations and known:
-        for name in sorted(known - allowed - set(partition_qos)):
+        for name in sorted(known - allowed - partition_qos):
             yield f"QOS {name}: no association may use it"
         for name in sorted(allowed - known):
             yield f"QOS {name}: associations may use it, and it is not described"
-    for name, partition in partition_qos.items() if known else ():
-        if name not in known:
-            yield f"partition {partition}: its QOS {name} is not described: none of its limits is followed"
+    for name in sorted(partition_qos - known) if known else ():
+        whose = one_or_several("partition", [each.name for each in site.partitions if each.qos == name])
+        yield f"QOS {name} of {whose} is not described: none of its limits is followed"
     for qos in site.qos:
         for name in qos.preempts:
             if name not in known:
@@ -179,8 +181,32 @@ def _whose(rule: Unread) -> str:
     if any(f" {value}" in rule.what for _, value in rule.where):
         return ""
     words = {"qos": "QOS", "tenant": "account"}
-    owner = ", ".join(f"{words.get(key, key)} {value}" for key, value in rule.where)
-    return f" of {owner}" if owner else ""
+    owners: dict[str, list[str]] = {}
+    for key, value in rule.where:
+        owners.setdefault(words.get(key, key), []).append(value)
+    told = ", ".join(one_or_several(word, names) for word, names in owners.items())
+    return f" of {told}" if told else ""
+
+
+def _folded(found: Sequence[Concern]) -> list[Concern]:
+    """Return what is said alike of several partitions, or of several QOSs, as one; their jobs are not the same."""
+    alike: dict[tuple[object, ...], list[Concern]] = {}
+    for each in found:
+        rule = each.rule
+        key, name = rule.where[0] if len(rule.where) == 1 else ("", "")
+        bare = rule.what.removesuffix(f" of {_OWNERS.get(key, '')} {name}")
+        which = (bare, key, rule.why, rule.span) if key in _OWNERS else (rule,)
+        alike.setdefault(which, []).append(each)
+    return [_one_of(which[0], several) for which, several in alike.items()]
+
+
+def _one_of(bare: object, several: Sequence[Concern]) -> Concern:
+    first = several[0]
+    if len(several) == 1:
+        return first
+    where = tuple(pair for each in several for pair in each.rule.where)
+    wait = None if first.wait is None else sum(each.wait or 0 for each in several)
+    return Concern(replace(first.rule, what=str(bare), where=where), sum(each.jobs for each in several), wait)
 
 
 def concerns(
@@ -204,7 +230,7 @@ def concerns(
         chosen = [told for kind, told in kinds.items() if _chooses(each.where, kind, parents)]
         if count := sum(jobs for jobs, _ in chosen):
             found.append(Concern(each, count, sum(wait for _, wait in chosen) if waits else None))
-    return sorted(found, key=lambda concern: (-(concern.wait or 0), -concern.jobs))
+    return sorted(_folded(found), key=lambda concern: (-(concern.wait or 0), -concern.jobs))
 
 
 def _kinds(jobs: Sequence[Job], waits: Mapping[str, int]) -> dict[_Kind, tuple[int, int]]:

@@ -3,7 +3,7 @@
 Times are nanoseconds since 1970 in the zone of the file, spans nanoseconds, counts as Slurm counts them.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
@@ -159,28 +159,59 @@ class SiteRules:
     partitions: tuple[PartitionRules, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
     """Of slurm.conf or ``scontrol show config``, by name in lower case."""
+    empty: frozenset[str] = frozenset()
+    """Kinds of rows that a file was about and had none of: ``changes``, ``aways``, ``reservations``."""
 
     def __bool__(self) -> bool:
-        return any(getattr(self, each.name) for each in fields(self))
+        return any(getattr(self, each.name) for each in fields(self) if each.name != "empty")
 
     def merged(self, other: "SiteRules") -> "SiteRules":
         """Return what both say, each row once; of one setting, QOS or partition the first that names it counts."""
         joined: dict[str, tuple[Any, ...]] = {}
-        for kind in (each.name for each in fields(self) if each.name != "settings"):
+        for kind in (each.name for each in fields(self) if each.name not in ("settings", "empty")):
             mine, theirs = getattr(self, kind), getattr(other, kind)
             known = {row.name for row in mine} if kind in _NAMED else set(mine)
             joined[kind] = (*mine, *(row for row in theirs if (row.name if kind in _NAMED else row) not in known))
-        return replace(self, **joined, settings={**other.settings, **self.settings})
+        joined["partitions"] = tuple(_completed(each, other.partitions) for each in joined["partitions"])
+        settings = {**other.settings, **self.settings}
+        return replace(self, **joined, settings=settings, empty=self.empty | other.empty)
+
+    def told(self, kind: str) -> bool:
+        """Return whether a file said which rows of a kind there are, if only that there is none."""
+        return bool(getattr(self, kind)) or kind in self.empty
 
     def disputes(self, other: "SiteRules") -> Iterator[str]:
-        """Yield what another file says otherwise of a QOS or a partition that is described here already."""
+        """Yield what another file says otherwise of QOSs or partitions that are described here already."""
         for kind, (word, keys) in _NAMED.items():
             known = {each.name: each for each in getattr(self, kind)}
+            found: dict[str, list[str]] = {}
             for each in getattr(other, kind):
-                before = known.get(each.name)
-                differ = [told for key, told in keys.items() if before and getattr(before, key) != getattr(each, key)]
-                if differ:
-                    yield f"{word} {each.name}: {', '.join(differ)} otherwise than in a file before, which counts"
+                if each.name in known and (differ := ", ".join(_differing(known[each.name], each, keys))):
+                    found.setdefault(differ, []).append(each.name)
+            for differ, names in found.items():
+                yield f"{one_or_several(word, names)}: {differ} otherwise than in a file before, which counts"
+
+
+def one_or_several(word: str, names: Sequence[str]) -> str:
+    """Return things with what they are: ``partition a``, ``partitions a, b``."""
+    return f"{word}{'s' if len(names) > 1 and word != 'QOS' else ''} {', '.join(names)}"
+
+
+def _completed(partition: PartitionRules, others: tuple[PartitionRules, ...]) -> PartitionRules:
+    """Return a partition with the mode of preemption that another file tells, where its own is silent."""
+    told = (each.preempt_mode for each in others if each.name == partition.name)
+    return partition if partition.preempt_mode else replace(partition, preempt_mode=next(told, ""))
+
+
+def _differing(before: Any, after: Any, keys: Mapping[str, str]) -> Iterator[str]:
+    """Yield what two descriptions of one thing say otherwise, as Slurm calls it."""
+    for key, called in keys.items():
+        first, second = getattr(before, key), getattr(after, key)
+        if key == "allowed":
+            lists = dict.fromkeys((*dict(first), *dict(second)))
+            yield from (name for name in lists if dict(first).get(name) != dict(second).get(name))
+        elif first != second and not (key == "preempt_mode" and "" in (first, second)):
+            yield called
 
 
 _NAMED = {
@@ -207,6 +238,8 @@ _NAMED = {
             "most_nodes": "MaxNodes",
             "grace": "GraceTime",
             "least_nodes": "MinNodes",
+            "preempt_mode": "PreemptMode",
+            "allowed": "",
         },
     ),
 }

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from itertools import combinations
+from itertools import combinations, product
 
 from headway.errors import ExperimentError, InputError
 from headway.formats.slurm.cells import absent
@@ -63,9 +63,10 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if not absent(part))
 
 
-def overlaps(reservations: Sequence[Reservation], where: str) -> Iterator[str]:
-    """Yield a line for each two reservations that hold one node at one time."""
-    for one, other in combinations(reservations, 2):
+def overlaps(reservations: Sequence[Reservation], where: str, before: Sequence[Reservation] = ()) -> Iterator[str]:
+    """Yield a line for each two reservations that hold one node at one time, or for each with one of ``before``."""
+    new = [each for each in reservations if each not in before]
+    for one, other in product(before, new) if before else combinations(reservations, 2):
         shared = set(one.nodes) & set(other.nodes)
         start, end = max(one.start, other.start), min(one.end, other.end)
         if shared and start < end:

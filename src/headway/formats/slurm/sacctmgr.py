@@ -19,6 +19,11 @@ _ROOT = "root"
 _COLUMNS = {"min_prio_thresh": "MinPrioThres", "max_wall_pj": "MaxWall", "max_wall_duration_per_job": "MaxWall"}
 _VALUE = re.compile(r"(?:^|, )(\w+) ?= ?(?:if \([^,()]*, )?(NULL|-?\d+(?:\.\d+)?|'[^']*')")
 """What a column of the database was set to: ``max_jobs=NULL``, ``grp_tres = if (id_assoc=4, '1001=16', grp_tres)``."""
+_HARMLESS = (
+    *("mod_time", "creation_time", "deleted", "description", "organization", "comment", "lft", "rgt", "lineage"),
+    *("is_def", "def_qos_id", "delta_qos", "admin_level", "default_acct", "default_wckey", "default_cluster"),
+)
+"""Columns of the database that change no limit."""
 _ENDINGS = (("_jobs", ""), ("_per_user", "_pu"), ("_pj", ""))
 
 
@@ -36,7 +41,8 @@ def cluster(text: str, where: str) -> Described:
     found = tuple(_READERS[kind](rows(text, where)))
     if not found and kind not in ("changes", "aways"):
         raise ExperimentError(f"{where}: has headings and no row")
-    return Described(rules=SiteRules(**{kind: found}))  # type: ignore[arg-type]
+    empty = frozenset() if found else frozenset({kind})
+    return Described(rules=SiteRules(**{kind: found}, empty=empty))  # type: ignore[arg-type]
 
 
 def _kind(names: tuple[str, ...]) -> str | None:
@@ -139,7 +145,9 @@ def _changes(table: Iterator[Row]) -> Iterator[Change]:
         if not action.startswith("modify ") or action.endswith(("clusters", "tres")):
             continue
         keys = re.findall(r"(?:^|, )(\w+) ?= ?", re.sub(r"'[^']*'", "", info))
-        names = tuple(dict.fromkeys(name for key in keys if (name := _set(key))))
+        names = tuple(dict.fromkeys(_set(key) or key for key in keys if key not in _HARMLESS))
+        if not keys and info:
+            names = (f"{info!r} (not understood)",)
         if names:
             values = tuple((name, text) for key, text in _VALUE.findall(info) if (name := _set(key)))
             yield Change(_instant(row, "time") or 0, _whose(action, row.text("where")), names, values)

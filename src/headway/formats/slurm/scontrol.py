@@ -79,7 +79,8 @@ def cluster(text: str, where: str) -> Described:
     notes.extend(overlaps(kept, where))
     # Slurm fills nodes of lower weight first; here their order says which come first.
     ordered = sorted(nodes.values(), key=lambda each: each.weight)
-    site = SiteRules(partitions=tuple(rules), reservations=tuple(kept))
+    none_kept = frozenset({"reservations"} if text.lstrip().startswith(_NONE_KEPT) else ())
+    site = SiteRules(partitions=tuple(rules), reservations=tuple(kept), empty=none_kept)
     return Described(tuple(ordered), tuple(partitions.values()), (*notes, *away_note(away, where)), site)
 
 

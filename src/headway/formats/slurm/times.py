@@ -3,6 +3,7 @@
 What cannot be converted is returned by name, with why.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -13,6 +14,12 @@ from headway.units import DAY, HOUR, counted
 
 _DOWN = ("DOWN", "FAIL", "ERROR", "POWERED_DOWN", "POWER_DOWN")
 """States of a node in which what ran there is lost."""
+_STATES = (
+    *_DOWN,
+    *("DRAIN", "IDLE", "ALLOC", "MIX", "MAINT", "NO_RESPOND", "NOT_RESPOND", "REBOOT", "RESERVED", "UNKNOWN", "FUTURE"),
+    *("INVAL", "COMPLETING", "PLANNED", "BLOCKED", "POWER", "PERFCTRS", "CLOUD", "DYNAMIC"),
+)
+"""How the words begin in which Slurm tells the state of a node."""
 _PERIODS = {"DAILY": DAY, "WEEKLY": 7 * DAY, "HOURLY": HOUR}
 _FOLLOWED = ("MAINT", "IGNORE_JOBS", "FLEX", "OVERLAP", "SPEC_NODES", "STATIC_ALLOC", "NO_HOLD_JOBS_AFTER", *_PERIODS)
 _MOVING = {"TIME_FLOAT": "its beginning moves with time", "ANY_NODES": "it is of no nodes in particular"}
@@ -35,12 +42,20 @@ def site_times(aways: Sequence[Away], reservations: Sequence[Reservation], nodes
     if strangers:
         first = ", ".join(strangers[:3]) + (", …" if len(strangers) > 3 else "")
         made.notes.append(f"events: {counted(len(strangers), 'node')} not in the cluster ({first}): left out")
+    odd = sorted({each.state for each in aways if each.node in known and not _is_known(each.state)})
+    if odd:
+        made.notes.append(f"events: states that are not known ({', '.join(odd)}): taken as drained")
     for away in aways:
         if away.node in known:
             made.outages.append(_outage(away))
     for reservation in reservations:
         _reserve(reservation, reservations, known, made)
     return made
+
+
+def _is_known(state: str) -> bool:
+    """Return whether all words of a state, ``IDLE+DRAIN``, are Slurm's; none at all is fine."""
+    return all(word.startswith(_STATES) for word in re.findall(r"[A-Z_]+", state.upper()))
 
 
 def _outage(away: Away) -> OutageTable:

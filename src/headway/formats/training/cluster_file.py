@@ -28,7 +28,7 @@ from headway.formats.slurm.followed import Followed, followed
 from headway.formats.slurm.modify import Rules, modified
 from headway.formats.slurm.preemption import Level
 from headway.formats.slurm.records import Share, SiteRules, Unread
-from headway.formats.slurm.reservations import dated
+from headway.formats.slurm.reservations import dated, overlaps
 from headway.formats.slurm.times import site_times
 from headway.formats.slurm.usage import used_before
 from headway.formats.training import openb
@@ -100,6 +100,8 @@ def read(paths: Sequence[str], rules: Rules | None = None) -> Read:
     site, disputes = SiteRules(), list[str]()
     for path, each in zip((path for path in paths if not path.endswith(".toml")), described, strict=True):
         disputes += [f"cluster {path}: {told}" for told in site.disputes(each.rules)]
+        if site.reservations:
+            disputes += overlaps(each.rules.reservations, f"cluster {path}", site.reservations)
         site = site.merged(each.rules)
     base = structs.replace(
         base, limits=[*base.limits, *(table_from_rule(x) for each in described for x in each.limits)]

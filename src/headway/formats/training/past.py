@@ -35,6 +35,8 @@ class Past(Struct, kw_only=True):
     """Nanoseconds from the arrival of a job to when it was eligible in reality."""
     site: bool = False
     """Whether it is played under the site's own policy: its waits can then be held against the recorded ones."""
+    changed: bool = False
+    """Whether rules of the site were changed for this run: its recorded waits were under others."""
     caveats: list[str] = field(default_factory=list)
     """What a reader of any result should know about the log and how it was read."""
 

@@ -42,5 +42,7 @@ class Options:
     """More open requests than this are refused."""
     least_workers: int = 0
     """The server is ready with so many; others come and go as whoever runs them decides. 0: all of them."""
+    guesses: str = ""
+    """Which times of tasks nobody measured, and what measures them: told with deadlines that they do not allow."""
     start_within_s: float = 300.0
     """For workers to import the application and to build its models."""

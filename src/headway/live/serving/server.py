@@ -248,7 +248,7 @@ class Server:
                     future.set_result(value)
                 return
         error: RequestError
-        if reason == GIVEN_UP and (impossible := too_short(self.state, request)):
+        if reason == GIVEN_UP and (impossible := too_short(self.state, request, self.options.guesses)):
             reason = impossible
         if reason in (GIVEN_UP, _STOPS, self.failure):  # it may be sent again, also under its key
             error = RequestRefusedError(reason, retry_after_s(self.state))

@@ -114,13 +114,17 @@ def answer_of(graph: Graph, results: Sequence[Payload]) -> Any:
     return dict(zip(names, values, strict=True))
 
 
-def too_short(state: ServingState, request: Request) -> str:
-    """Return why no fleet like this could answer a request in time, however long one waits; empty: it could."""
+def too_short(state: ServingState, request: Request, guesses: str = "") -> str:
+    """Return why no fleet like this could answer a request in time, however long one waits; empty: it could.
+
+    ``guesses`` says which times nobody measured.
+    """
     allowed, graph = request.deadline - request.arrival, state.catalogue.graphs[request.graph]
     if not request.deadline or allowed >= (least := state.latency.fastest_path(graph)):
         return ""
     takes = f"{graph.name} takes {format_duration(least)} at least"
-    return f"{LATE}: its deadline of {format_duration(allowed)} cannot be kept: {takes}"
+    known = f" ({guesses})" if guesses else ""
+    return f"{LATE}: its deadline of {format_duration(allowed)} cannot be kept: {takes}{known}"
 
 
 def hung(state: ServingState, now: int, least: int, tally: Tally) -> Iterator[tuple[int, str]]:

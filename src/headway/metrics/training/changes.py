@@ -1,12 +1,12 @@
 """Compare the JCT of runs with a baseline: relative changes with intervals, paired by job or by seed."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from headway.metrics.bootstrap import Interval, paired_interval, replicated_change, summed_interval
+from headway.metrics.bootstrap import Interval, mean_interval, paired_interval, replicated_change, summed_interval
 from headway.metrics.compare import Batches, Row, Sample, change, known, number
 from headway.metrics.series import FloatArray
 
@@ -22,6 +22,14 @@ class Change:
     interval: Interval | None = None
     over: str | None = None
     """What it is over, where that is not all that either has: '98 jobs in common'."""
+    seconds: float | None = None
+    """The same in seconds, where a part of it has no interval; see ``in_seconds``."""
+    seconds_interval: Interval | None = None
+
+    @property
+    def sure(self) -> Interval | None:
+        """Return the interval to judge it by: of the relative change, else of the one in seconds."""
+        return self.interval or self.seconds_interval
 
     def row(self) -> dict[str, Any]:
         """Return it as columns of a row of results."""
@@ -58,6 +66,19 @@ def changed(sample: Sample, reference: Sample, level: float) -> Change:
     value = change(mean(pairs[0]), mean(pairs[1]))
     sure = level > 0 and value is not None
     return Change(value, known(paired_interval(*pairs, level=level)) if sure else None, over)
+
+
+def in_seconds(found: Change, sample: Sample, reference: Sample, level: float) -> Change:
+    """Return a change without an interval with the one in seconds, over the jobs that completed in both runs.
+
+    A part of a mean that falls to 0, or nearly so, has no interval: the logarithm of nothing is not finite.
+    """
+    pairs = (sample.jct_s, reference.jct_s) if sample.names == reference.names else _common(sample, reference)
+    if found.interval is not None or pairs is None:
+        return found
+    differences = pairs[0] - pairs[1]
+    interval = known(mean_interval(differences, level=level)) if level > 0 else None
+    return replace(found, seconds=mean(differences), seconds_interval=interval)
 
 
 def _common(sample: Sample, reference: Sample) -> tuple[FloatArray, FloatArray] | None:

@@ -42,11 +42,13 @@ class Source:
     bias_s: float
     cause: str
     remedy: str
+    rule: str = ""
+    """What the cause is about, of ``remedies.RULES``."""
 
     @property
     def limits(self) -> bool:
         """Return whether a limit is the likely cause."""
-        return "limits" in self.cause
+        return self.rule in remedies.LIMITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +174,7 @@ def sources_of(backtest: Backtest) -> list[Source]:
     """
     reasons, groups = _by_reason(backtest), _by_groups(backtest)
     if "qos" not in backtest.given:
-        if not any("QOS limits" in each.cause for each in (*reasons, *groups)):
+        if not any(each.rule == "qos" for each in (*reasons, *groups)):
             groups += _without_limits(backtest)
         groups.sort(key=lambda each: each.by != "qos")
     return [*reasons, *groups][:MOST_SOURCES]
@@ -188,7 +190,7 @@ def _without_limits(backtest: Backtest) -> list[Source]:
 
 
 def _by_reason(backtest: Backtest) -> list[Source]:
-    causes: dict[tuple[str, str], list[Errors]] = {}
+    causes: dict[remedies.Cause, list[Errors]] = {}
     for each in backtest.groups["reason"]:
         if (cause := remedies.for_reason(each.group, backtest.given)) is not None:
             causes.setdefault(cause, []).append(each)

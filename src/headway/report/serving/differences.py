@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.table import Table
 
-from headway.report.formatting import NOTHING, clipped, duration, percent, signed
+from headway.report.formatting import NOTHING, clipped, dollars, duration, percent, signed
 from headway.report.serving.tables import FORMATS
 from headway.report.terminal import framed
 
@@ -83,7 +83,7 @@ def _said(key: str, value: float | None) -> str:
     if key.endswith("_s"):
         return FORMATS[key](value) if key.startswith("tpot") else duration(value)
     if key == "cost_per_request_usd":
-        return f"{1000 * value:.4f}"
+        return dollars(1000 * value, 4)
     return f"{value:,.2f}×" if key.startswith("slowdown") else f"{value:,.4g}"
 
 

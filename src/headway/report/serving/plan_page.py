@@ -6,7 +6,7 @@ from typing import Any
 
 from headway.report import sections
 from headway.report.figures import Figure, labels, layout_of, line_style
-from headway.report.formatting import NOTHING, percent, plain
+from headway.report.formatting import NOTHING, dollars, percent, plain
 from headway.report.page import assembled
 from headway.report.serving import plans
 
@@ -89,7 +89,7 @@ def _table(rows: Sequence[Row]) -> str:
             f"{row['workers']:,}" if row["workers"] else "none is enough",
             percent(row["slo_hit_rate"]),
             *(NOTHING if row[key] is None else f"{row[key]:,.2f}×" for key in ("slowdown_mean", "slowdown_p95")),
-            NOTHING if row["cost_hour_usd"] is None else f"{row['cost_hour_usd']:,.2f}",
+            NOTHING if row["cost_hour_usd"] is None else dollars(row["cost_hour_usd"]),
             percent(row["slo_hit_rate_one_fewer"]),
         ]
         made.append(sections.row(plain(row["policy"]), cells))

@@ -5,6 +5,8 @@ from typing import Any
 
 from rich.table import Table
 
+from headway.report.formatting import dollars
+from headway.report.serving.tables import seconds_told
 from headway.report.terminal import framed
 from headway.units import counted
 
@@ -39,10 +41,10 @@ def table(rows: Sequence[Row], *, several: bool = False) -> Table:
             f"{100 * row['slo_hit_rate']:.1f} %",
             *slowdowns,
             _dropped(row),
-            "" if latency is None else f"{1000 * latency:,.0f} ms",
+            seconds_told(latency),
             f"{100 * row['gpu_utilisation']:.0f} %",
-            f"{row['cost_hour_usd']:,.2f}",
-            "" if cost is None else f"{1000 * cost:.3f}",
+            dollars(row["cost_hour_usd"]),
+            "" if cost is None else dollars(1000 * cost, 3),
             "" if fewer is None else f"{100 * fewer:.1f} % in time",
         )
     return shown
@@ -61,7 +63,9 @@ def sentences(rows: Sequence[Row]) -> list[str]:
         return [sentence(rows)]
     able = sorted((row for row in best.values() if row["workers"]), key=lambda row: float(row["cost_hour_usd"]))
     first = able[0]
-    told = [f"{first['policy']} needs {counted(first['workers'], 'worker')}, ${first['cost_hour_usd']:,.2f} an hour"]
+    told = [
+        f"{first['policy']} needs {counted(first['workers'], 'worker')}, ${dollars(first['cost_hour_usd'])} an hour"
+    ]
     told += [
         f"{row['policy']} {row['workers']:,} ({row['cost_hour_usd'] / first['cost_hour_usd']:.2f} times the cost)"
         for row in able[1:]
@@ -74,7 +78,7 @@ def sentence(rows: Sequence[Row]) -> str:
     best = rows[0]
     workers = f"{counted(best['workers'], 'worker')} with {best['worker']}"
     in_time = f"{100 * best['slo_hit_rate']:.1f} % in time, {_dropped(best)} dropped"
-    told = f"{workers}: {in_time}, at ${best['cost_hour_usd']:,.2f} an hour"
+    told = f"{workers}: {in_time}, at ${dollars(best['cost_hour_usd'])} an hour"
     if len(rows) > 1 and rows[1]["workers"] and best["cost_hour_usd"]:
         more = rows[1]["cost_hour_usd"] / best["cost_hour_usd"] - 1
         told += f"; {rows[1]['gpu']} instead costs {100 * more:.0f} % more"

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headway.metrics.serving.ranking import NEAR_COST, NEAR_HITS, best
-from headway.report.formatting import clipped
+from headway.report.formatting import clipped, dollars
 from headway.report.terminal import framed
 from headway.units import counted
 
@@ -79,5 +79,7 @@ def _usd(row: Row) -> str:
     if row.get("cost_per_request_usd") is None:
         return "–"
     low, high = row.get("cost_per_request_usd_low"), row.get("cost_per_request_usd_high")
-    text = f"{1000 * row['cost_per_request_usd']:.4f}"
-    return text if low is None or high is None else f"{text} [{1000 * max(low, 0):.4f}, {1000 * high:.4f}]"
+    text = dollars(1000 * row["cost_per_request_usd"], 4)
+    return (
+        text if low is None or high is None else f"{text} [{dollars(1000 * max(low, 0), 4)}, {dollars(1000 * high, 4)}]"
+    )

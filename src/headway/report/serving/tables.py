@@ -7,7 +7,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from headway.report.formatting import clipped, level_of, signed
+from headway.report.formatting import clipped, dollars, level_of, short_time, signed
 from headway.report.names import labels, shortened
 from headway.report.terminal import fitted, framed
 from headway.units import format_size
@@ -23,24 +23,27 @@ def _ratio(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}×" if value < 1000 else f"{value:,.0f}×"
 
 
-def _seconds(value: float | None) -> str:
-    return "" if value is None else f"{1000 * value:,.0f} ms" if value < 10 else f"{value:,.1f} s"
+def seconds_told(value: float | None) -> str:
+    """Return a latency: in milliseconds below ten seconds, with three digits below ten of those."""
+    if value is None:
+        return ""
+    if value < 0.01:
+        return short_time(value)
+    return f"{1000 * value:,.0f} ms" if value < 10 else f"{value:,.1f} s"
 
 
 def _short(value: float | None) -> str:
     """Return a time that may be far below a millisecond, with three digits."""
-    if value is None or value >= 1:
-        return _seconds(value)
-    return f"{1000 * value:.3g} ms" if value >= 0.001 else f"{1e6 * value:.3g} µs"
+    return seconds_told(value) if value is None or value >= 1 else short_time(value)
 
 
 def _usd(value: float | None) -> str:
     """Return what 1,000 requests cost."""
-    return "" if value is None else f"${1000 * value:.4f}" if value < 0.01 else f"${1000 * value:,.2f}"
+    return "" if value is None else f"${dollars(1000 * value, 4 if value < 0.01 else 2)}"
 
 
 def _rent(value: float | None) -> str:
-    return "" if value is None else f"${value:,.4f}" if value < 0.1 else f"${value:,.2f}"
+    return "" if value is None else f"${dollars(value, 4 if value < 0.1 else 2)}"
 
 
 def _count(value: float | None) -> str:
@@ -73,11 +76,11 @@ _COLUMNS: tuple[tuple[str, str, Callable[[Any], str], int], ...] = (
     ("vs {baseline}", "slowdown_change", change_text, 0),
     ("p50", "slowdown_p50", _ratio, 0),
     ("p95", "slowdown_p95", _ratio, 0),
-    ("latency p50", "latency_p50_s", _seconds, 0),
-    ("p99", "latency_p99_s", _seconds, 0),
+    ("latency p50", "latency_p50_s", seconds_told, 0),
+    ("p99", "latency_p99_s", seconds_told, 0),
     ("in time", "slo_hit_rate", _share, 1),
-    ("first token", "ttft_mean_s", _seconds, -1),
-    ("p99", "ttft_p99_s", _seconds, 0),
+    ("first token", "ttft_mean_s", seconds_told, -1),
+    ("p99", "ttft_p99_s", seconds_told, 0),
     ("in time", "ttft_hit_rate", _share, 0),
     ("per token", "tpot_mean_s", _short, -1),
     ("p99", "tpot_p99_s", _short, 0),
@@ -198,8 +201,8 @@ def parts(key: str, groups: Sequence[Row]) -> Table:
         ("requests", "requests", _count),
         ("measured", "measured", _count),
         ("slow-down", "slowdown_mean", _ratio),
-        ("latency p50", "latency_p50_s", _seconds),
-        ("p99" if key != "graph" else "latency p99", "latency_p99_s", _seconds),
+        ("latency p50", "latency_p50_s", seconds_told),
+        ("p99" if key != "graph" else "latency p99", "latency_p99_s", seconds_told),
         ("in time", "slo_hit_rate", _share),
         ("dropped", "dropped_when", _text),
         ("$/1000", "cost_per_request_usd", _usd),

@@ -13,6 +13,9 @@ from headway.units import counted
 Row = Mapping[str, Any]
 MOST_LINES = 15
 _MOST_NAMED = 4
+Unit = tuple[str, int]
+_FAR_SHORTER = 0.1
+"""A mean below so much of a unit would have a digit or two."""
 _GROUPS = ("qos", "partition", "gpu_type", "user")
 
 
@@ -33,8 +36,9 @@ def _lines(row: Row, scene: Scene) -> Iterator[str]:
     states = [f"{row[key]:,.0f} {key}" for key in ("finished", "failed", "cancelled", "unfinished") if row[key]]
     ended = listed(states) if states else "none ended"
     yield f"jobs: {row['measured_jobs']:,.0f} measured of {row['jobs']:,.0f}: {ended}"
+    units = _units(row, past)
     for name, stem in (("time to completion", "jct"), ("wait", "wait")):
-        unit = time_unit(max(each[f"{stem}_mean_s"] or 0 for each in (row, past) if each is not None))
+        unit = units[stem]
         yield f"{name}: {_times(row, stem, unit)}" + ("" if past is None else f"; recorded {_times(past, stem, unit)}")
     use = f"GPU use while jobs arrive: {percent(row.get('gpu_utilisation_while_arriving'))}"
     yield use + (f"; recorded {percent(past['gpu_utilisation_while_arriving'])}" if past else "")
@@ -45,7 +49,7 @@ def _lines(row: Row, scene: Scene) -> Iterator[str]:
     yield from _spent(row)
     for group in _GROUPS:
         if len(row.get(GROUPS[group]) or ()) > 1:
-            yield _by_group(row, group, past)
+            yield _by_group(row, group, past, units["wait"])
     if judged := row.get("verdict"):
         yield f"verdict: {judged['text']}"
     if caveats := row.get("caveats"):
@@ -60,7 +64,17 @@ def _cluster(scene: Scene) -> str:
     return f"{counted(len(scene.cluster.nodes), 'node')}, {', '.join(parts)}"
 
 
-def _times(row: Row, stem: str, unit: tuple[str, int]) -> str:
+def _units(row: Row, past: Row | None) -> dict[str, Unit]:
+    """Return the unit of all times; waits have a smaller one, the same on all lines, where they are far shorter."""
+    longest = {
+        stem: max(each[f"{stem}_mean_s"] or 0 for each in (row, past) if each is not None) for stem in ("jct", "wait")
+    }
+    unit = time_unit(longest["jct"])
+    far_shorter = longest["wait"] < _FAR_SHORTER * unit[1]
+    return {"jct": unit, "wait": time_unit(longest["wait"]) if far_shorter else unit}
+
+
+def _times(row: Row, stem: str, unit: Unit) -> str:
     mean, median, late = (in_unit(row[f"{stem}_{part}_s"], *unit) for part in ("mean", "p50", "p99"))
     return f"mean {mean}, median {median}, p99 {late}"
 
@@ -72,11 +86,10 @@ def _spent(row: Row) -> Iterator[str]:
         yield f"GPUs that were held: {', '.join(parts)}"
 
 
-def _by_group(row: Row, group: str, past: Row | None) -> str:
+def _by_group(row: Row, group: str, past: Row | None, unit: Unit) -> str:
     """Return the mean waits of those with most GPU time."""
     members: Sequence[Row] = sorted(row[GROUPS[group]], key=lambda each: -each["gpu_hours"])[:_MOST_NAMED]
     was = {each[group]: each["wait_mean_s"] for each in (past or {}).get(GROUPS[group], ())}
-    unit = time_unit(max((each["wait_mean_s"] or 0 for each in members), default=0))
     told = []
     for each in members:
         name = str(each[group]) or "(any)"

@@ -21,65 +21,27 @@ from headway.report.training.expected import LEAST_HISTORY, Expected, expected_s
 from headway.report.training.held import reasons
 from headway.report.training.story import described
 from headway.report.training.stretches import recorded_causes
-from headway.sim.copies import Copies
+from headway.report.training.ways import Way, nodes_told, ways_of
 from headway.sim.faults import Faults
-from headway.sim.resume import Moment, resume
-from headway.training.actions import MigrateJob
+from headway.sim.resume import resume
 from headway.training.cause import Cause, CauseKind
 from headway.training.cluster import Cluster
 from headway.training.explain import why_waiting
-from headway.training.feasible import limit_refusal, quota_refusal
 from headway.training.job import Job
-from headway.training.jobstate import JobState, Status
-from headway.training.openings import Opening, by_moves, by_preemption
+from headway.training.jobstate import Status
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.policies.preemption import fits
 from headway.training.rows import Kind
 from headway.training.speed import Costs, SpeedModel
 from headway.training.state import TrainingState
-from headway.units import HOUR, SECOND, WHOLE_GPU_MILLI, clock, counted, format_duration, to_seconds
+from headway.units import SECOND, clock, counted, format_duration, to_seconds
 
-PREEMPTION, MOVES = "preemption", "moves"
 _ENDS = {
     Kind.FINISHED: "finished",
     Kind.FAILED: "failed",
     Kind.CANCELLED: "cancelled",
     Kind.KILL: "preempted",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """One way to make room for the job."""
-
-    kind: str
-    jobs: tuple[str, ...]
-    """Who is stopped or moved, by name."""
-    where: tuple[tuple[tuple[str, int], ...], ...]
-    """For each of them: nodes and GPUs that it leaves (preemption) or goes to (moves)."""
-    cost: int
-    """Standstill, in thousandths of a GPU times nanoseconds."""
-    starts: bool
-    """Whether the policy, asked right after, starts the job; else it has other plans for the room."""
-
-    def line(self) -> str:
-        """Return it as a line for a terminal."""
-        verb, where = ("preempt", "{} ({})") if self.kind == PREEMPTION else ("move", "{} to {}")
-        listed = [where.format(job, _nodes(nodes)) for job, nodes in zip(self.jobs, self.where, strict=True)]
-        what = f"{verb} job{'s' if len(self.jobs) > 1 else ''} {_some(listed)}"
-        cost = self.cost / (WHOLE_GPU_MILLI * HOUR)
-        then = "starts it" if self.starts else "gives the room to others, or waits for its turn"
-        return f"{what}: {cost:.3g} GPU-hours of standstill; the policy then {then}"
-
-    def record(self) -> dict[str, Any]:
-        """Return it as JSON, for a program."""
-        return {
-            "kind": self.kind,
-            "jobs": list(self.jobs),
-            "nodes": [dict(nodes) for nodes in self.where],
-            "cost_gpu_s": self.cost / WHOLE_GPU_MILLI / 10**9,
-            "policy_starts_it": self.starts,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +160,7 @@ def explain(
     )
     js, delayed = moment.state.jobs[job], moment.state.jobs[job].status is Status.DELAYED
     fits_now = not delayed and fits(moment.state, js, copy(policy.placement)) is not None
-    ways, none = ((), {}) if fits_now or delayed else _ways(moment, js)
+    ways, none = ((), {}) if fits_now or delayed else ways_of(moment, js)
     found = Explanation(
         jobs[job],
         policy.name,
@@ -242,7 +204,7 @@ def _status(before: Ledger, job: int, at: int) -> tuple[str, str]:
         counted: Counter[str] = Counter()
         for place in np.flatnonzero(before.place_hold == hold).tolist():
             counted[before.cluster.nodes[int(before.place_node[place])].name] += int(before.place_gpus[place])
-        where = _nodes(tuple(counted.items()))
+        where = nodes_told(tuple(counted.items()))
         return "running", f"at {clock(at)} it runs: since {clock(int(before.hold_start[hold]))} on {where}"
     return "waiting", ""
 
@@ -309,75 +271,3 @@ def _run_times(expected: Expected) -> str:
     if expected.history < LEAST_HISTORY:
         return f"run times as they were announced: fewer than {LEAST_HISTORY} jobs had ended"
     return f"run times as of {counted(expected.history, 'job')} that had ended"
-
-
-# --- making room ----------------------------------------------------------------------------------------------
-
-
-def _ways(moment: Moment, js: JobState) -> tuple[tuple[Way, ...], dict[str, str]]:
-    """Return ways to make room, fewest jobs first, and for each kind without one the reason."""
-    state, rule = moment.state, copy(moment.policy.placement)
-    copies = Copies(moment)
-    ways: list[Way] = []
-    none: dict[str, str] = {}
-    for kind, search in ((PREEMPTION, by_preemption), (MOVES, by_moves)):
-        way = search(state, js, rule)
-        ways.extend(_way(kind, moment, copies, js, opening) for opening in way)
-        if not way:
-            none[kind] = _why_none(kind, state, js)
-    return tuple(ways), none
-
-
-def _way(kind: str, moment: Moment, copies: Copies, js: JobState, opening: Opening) -> Way:
-    state = moment.state
-    placements = [
-        action.placement if isinstance(action, MigrateJob) else state.running[job].placement
-        for action, job in zip(opening.steps, opening.jobs, strict=True)
-    ]
-    where = [
-        tuple((state.cluster.nodes[node].name, mask.bit_count()) for node, mask in placement)
-        for placement in placements
-    ]
-    names = tuple(state.jobs[job].job.name or str(job) for job in opening.jobs)
-    return Way(kind, names, tuple(where), opening.cost, _started(copies.make(), js.id, opening))
-
-
-def _started(moment: Moment, job: int, opening: Opening) -> bool:
-    """Return whether the policy starts the job once room has been made for it."""
-    now, state = moment.time, moment.state
-    for action in opening.steps:
-        if (refusal := state.check(action)) is not None:
-            raise AssertionError(f"what would make room cannot be done: {refusal}")
-        state.commit(now, action)
-    if (refusal := state.check(opening.actions[-1])) is not None:
-        raise AssertionError(f"what makes room leaves none: {refusal}")
-    for action in moment.policy.decide(now, state):
-        if state.check(action) is None:
-            state.commit(now, action)
-    return job in state.running
-
-
-def _why_none(kind: str, state: TrainingState, js: JobState) -> str:
-    if kind == MOVES:
-        if state.quotas and (refusal := quota_refusal(js)) is not None:
-            return f"none: {refusal}"
-        if (refusal := limit_refusal(state, js)) is not None:
-            return f"none: {refusal}"
-        free = state.pool.free_among(js.eligible)
-        if free < js.gpus:
-            return f"none: fewer GPUs are free where it may run ({free}) than it wants ({js.gpus})"
-        return "none was found that leaves everybody a place"
-    held = [each for each in state.running.values() if any(js.eligible >> node & 1 for node, _ in each.placement)]
-    fixed = sum(not each.job.preemptible for each in held)
-    if not fixed:
-        return "none: it would not fit even then"
-    return f"none: {fixed:,} of {len(held):,} running jobs there are not preemptible"
-
-
-def _nodes(nodes: Sequence[tuple[str, int]]) -> str:
-    shown = ", ".join(f"{gpus} on {name}" for name, gpus in nodes[:4])
-    return f"{shown} and {len(nodes) - 4} more nodes" if len(nodes) > 4 else shown
-
-
-def _some(listed: Sequence[str], most: int = 8) -> str:
-    return ", ".join(listed[:most]) + (f" and {len(listed) - most} more" if len(listed) > most else "")

@@ -5,7 +5,7 @@ the times between, the tape is replayed and each instant at which it waits is as
 (``training.explain``). Instants with the same causes are one stretch.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -16,7 +16,7 @@ from headway.errors import TapeError
 from headway.metrics.training.ledger import Ledger
 from headway.report.training.held import NotEligible, not_eligible
 from headway.report.training.stretches import Interval, Running, Timeline, Waiting
-from headway.training.cause import Cause
+from headway.training.cause import Cause, CauseKind
 from headway.training.cluster import Cluster
 from headway.training.explain import why_waiting
 from headway.training.job import Job
@@ -177,6 +177,8 @@ class _Causes:
         self._waits = waits
         self._noted: list[tuple[int, int, tuple[Cause, ...]]] = []
         """(which wait, from when, causes)"""
+        self._left: list[list[dict[str, None]]] = []
+        """For each of these and each of its causes: who held what a limit counts, and does no longer."""
         self._at = 0
 
     def note(self, time: int, causes: tuple[Cause, ...]) -> None:
@@ -186,16 +188,29 @@ class _Causes:
         if self._noted:
             wait, _, before = self._noted[-1]
             if wait == self._at and [c.identity for c in before] == [c.identity for c in causes]:
+                for gone, first, now in zip(self._left[-1], before, causes, strict=True):
+                    gone |= dict.fromkeys(name for name in first.names if name not in now.names)
                 return
         self._noted.append((self._at, time, causes))
+        self._left.append([{} for _ in causes])
 
     def stretches(self) -> list[Waiting]:
         """Return a stretch of waiting for each run of instants with the same causes."""
         following = [(wait, start) for wait, start, _ in self._noted[1:]]
         return [
-            Waiting(start, later if wait == after else self._waits[wait][1], causes)
-            for (wait, start, causes), (after, later) in zip(self._noted, [*following, (-1, 0)], strict=False)
+            Waiting(start, later if wait == after else self._waits[wait][1], causes, _in_order(causes, left))
+            for (wait, start, causes), (after, later), left in zip(
+                self._noted, [*following, (-1, 0)], self._left, strict=False
+            )
         ]
+
+
+def _in_order(causes: Sequence[Cause], left: Sequence[Collection[str]]) -> tuple[tuple[str, ...], ...]:
+    """Return for each limit which of its holders left, in the order in which it names them; none of other causes."""
+    return tuple(
+        tuple(name for name in cause.names if name in gone) if cause.kind is CauseKind.LIMIT else ()
+        for cause, gone in zip(causes, left, strict=True)
+    )
 
 
 def _up_to(stretches: Sequence[Stretch], most: int) -> list[Stretch]:

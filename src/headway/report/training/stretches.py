@@ -9,6 +9,7 @@ from headway.report.training.formatting import holdings
 from headway.training.cause import Cause
 from headway.training.cluster import Cluster
 from headway.training.job import Job
+from headway.training.limit_text import MOST_HOLDERS
 from headway.training.periodic import Stretch
 from headway.training.precedence import Precedence
 from headway.training.replay import placement_of
@@ -37,15 +38,23 @@ class Waiting:
     """None: the tape ends before."""
     causes: tuple[Cause, ...]
     """As they were when the stretch began; their numbers may have changed since."""
+    left: tuple[tuple[str, ...], ...] = ()
+    """For each cause, which of the jobs that held what a limit counts left before the stretch was over."""
 
     def lines(self) -> list[str]:
         """Return it as lines for a terminal."""
         first = f"{spanned(self.start, self.end)}  waits"
-        return [first, *(f"      {cause}" for cause in self.causes)]
+        return [first, *(f"      {cause}{_left(gone)}" for cause, gone in self._with_left())]
 
     def record(self) -> dict[str, object]:
         """Return it as JSON, for a program."""
-        return {"what": "waiting", **span_record(self.start, self.end), "causes": recorded_causes(self.causes)}
+        causes = recorded_causes(self.causes)
+        for record, (_, gone) in zip(causes, self._with_left(), strict=True):
+            record |= {"left": list(gone)} if gone else {}
+        return {"what": "waiting", **span_record(self.start, self.end), "causes": causes}
+
+    def _with_left(self) -> list[tuple[Cause, tuple[str, ...]]]:
+        return list(zip(self.causes, self.left or ((),) * len(self.causes), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +245,12 @@ class Timeline:
 
     def _places(self) -> tuple[tuple[str, int], ...]:
         return tuple((self._cluster.nodes[node].name, mask.bit_count()) for node, mask in placement_of(self._placing))
+
+
+def _left(names: Sequence[str]) -> str:
+    """Return which of the jobs that a cause names were gone before the end, as they are named there."""
+    more = f" and {len(names) - MOST_HOLDERS} more" if len(names) > MOST_HOLDERS else ""
+    return f" (left meanwhile: {', '.join(f'job {name}' for name in names[:MOST_HOLDERS])}{more})" if names else ""
 
 
 def spanned(start: int, end: int | None) -> str:

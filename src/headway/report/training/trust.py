@@ -1,6 +1,7 @@
 """Make the parts of a report that say how far to trust it: the verdict, caveats, the recorded past, and its dates."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -9,6 +10,8 @@ from headway.metrics.training.verdict import NO, RELATIVE, UNKNOWN, YES, spread
 from headway.report.formatting import count
 from headway.report.training.measured import Comparison
 
+MOST_VERDICTS = 3
+"""So many verdicts of a sweep are printed, those of most combinations first."""
 _LEVELS = (YES, RELATIVE, NO, UNKNOWN)
 
 
@@ -23,6 +26,22 @@ def calendar_of(compared: Comparison) -> Calendar | None:
     """Return the dates of the runs; None where they have none, or not the same."""
     calendars = {run.stored.scene.past.calendar for run in compared.runs}
     return calendars.pop() if len(calendars) == 1 else None
+
+
+def sweep_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return verdicts and caveats of the combinations of a sweep, each once; nothing where they are of no Slurm log."""
+    texts = Counter(row["verdict"]["text"] for row in rows if row.get("verdict"))
+    caveats = Counter(line for row in rows for line in dict.fromkeys(row.get("caveats") or ()))
+    return [
+        *(f"{line}{_some(count, rows)}" for line, count in caveats.items()),
+        *(f"verdict{_some(count, rows)}: {text}" for text, count in texts.most_common(MOST_VERDICTS)),
+        *([f"{len(texts) - MOST_VERDICTS:,} more verdicts: --json has them"] if len(texts) > MOST_VERDICTS else []),
+    ]
+
+
+def _some(count: int, rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return how many combinations it is about, where not about all."""
+    return "" if count == len(rows) else f" ({count:,} of {len(rows):,} combinations)"
 
 
 def verdict_box(compared: Comparison) -> str:

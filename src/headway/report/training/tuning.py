@@ -6,7 +6,7 @@ from typing import Any
 from rich.table import Table
 
 from headway.report.terminal import framed
-from headway.report.training.backtest import said
+from headway.report.training.backtest import said, signed
 from headway.units import counted
 
 Row = Mapping[str, Any]
@@ -41,6 +41,12 @@ def notes(record: Row) -> list[str]:
         + "".join(f", the {each['aim']} rises by at most {100 * each['tolerance']:.4g} %" for each in record["keep"])
         + "; on both windows"
     ]
+    if any(row["by_seconds"] for row in (*record["combinations"], *record["test"])):
+        told.append(
+            f"note: by time: the {record['lower']} falls to 0, or nearly so, where a relative change has no interval; "
+            "it is judged by the interval of the change in time"
+        )
+    told += [f"note: {line}" for line in record["idle_knobs"]]
     if any(line.startswith("scontrol") for line in record["commands"]):
         told.append("note: what scontrol sets is forgotten when slurmctld starts anew: write it into slurm.conf too")
     return [*told, *(f"note: {line}" for line in record.get("caveats") or ())]
@@ -77,6 +83,8 @@ def _cell(aim: Row) -> str:
     text += f" ({100 * aim['change']:+.1f} %"
     if (interval := aim["change_interval"]) is not None:
         text += f" [{100 * interval[0]:+.1f}, {100 * interval[1]:+.1f}]"
+    elif (interval := aim["change_interval_s"]) is not None:
+        text += f"; {signed(aim['change_s'])} [{signed(interval[0])}, {signed(interval[1])}]"
     return f"{text})"
 
 
@@ -87,7 +95,8 @@ def _judged(row: Row) -> str:
         return f"not kept: {', '.join(row['missed'])}"
     if row["too_few_jobs"]:
         return "too few jobs to tell"
-    return "better" if row["better"] else "" if not row["rules"] else "not better"
+    judged = "better" if row["better"] else "" if not row["rules"] else "not better"
+    return f"{judged}, by time" if row["by_seconds"] else judged
 
 
 def _conclusion(record: Row) -> str:
@@ -100,7 +109,9 @@ def _conclusion(record: Row) -> str:
             f"{record['lower']}. Give more jobs (there are {record['searched']['jobs']:,}), or another aim."
         )
     if not record["test"]:
-        return f"None of {count} is better than the present rules."
+        none = f"None of {count} is better than the present rules"
+        idle = record["combinations"][0]["aims"][0]["mean_s"] == 0
+        return f"{none}: the {record['lower']} is 0 under them." if idle else f"{none}."
     setting = ", ".join(f"{key}={value}".replace('"', "") for key, value in record["test"][1]["rules"].items())
     if not record["found"] and record["test"][1]["too_few_jobs"]:
         return (
@@ -113,4 +124,5 @@ def _conclusion(record: Row) -> str:
             "later window."
         )
     aim = record["test"][1]["aims"][0]
-    return f"Better, also on the later window: {setting} ({record['lower']} {100 * aim['change']:+.1f} %)."
+    now = ", now 0" if aim["mean_s"] == 0 else ""
+    return f"Better, also on the later window: {setting} ({record['lower']} {100 * aim['change']:+.1f} %{now})."
