@@ -39,7 +39,7 @@ PriorityWeightFairShare=4000
 PriorityMaxAge=3-0
 PriorityDecayHalfLife=3-0
 SchedulerType=sched/backfill
-SchedulerParameters=bf_interval=120,bf_max_job_test=200
+SchedulerParameters=bf_interval=120,bf_max_job_test=200,bf_window=10080
 """
 POLICY = (
     "multifactor(age_weight=1000,fairshare_weight=4000,size_weight=0,qos_weight=0,partition_weight=0,max_age=3d,"
