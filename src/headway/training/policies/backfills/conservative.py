@@ -9,9 +9,9 @@ queue.
 Departures: only the first ``depth`` jobs are considered (Slurm's bf_max_job_test). Reservations are on nodes, not on a
 pool of processors; a job takes the place that the policy's placement chooses if no reservation is touched, else the
 reserved one. With ``window`` (Slurm's bf_window) a job that would start later than so long from now has no reservation
-until it is nearer. A share of a GPU joins one that is used in part if it may do so now; for later it is planned as a whole
-GPU. With ``slurm`` a reservation takes all of its nodes, as in Slurm: a job that would still run when it begins does
-not start there, though it would leave enough; and the strict queue comes first at every decision, as Slurm's main
+until it is nearer. A share of a GPU joins one that is used in part if it may do so now; for later it is planned as a
+whole GPU. With ``slurm`` a reservation takes all of its nodes, as in Slurm: a job that would still run when it begins
+does not start there, though it would leave enough; and the strict queue comes first at every decision, as Slurm's main
 scheduler does. A job that its quota keeps out has no reservation. What preemption or a guaranteed quota admits starts
 first, whatever was reserved.
 """

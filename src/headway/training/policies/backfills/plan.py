@@ -156,7 +156,7 @@ class Plan:
         """Make the plan of a region anew if it may be another one now."""
         versions = versions_of(state, lanes) if last is None else None
         known = self._regions.get(nodes)
-        same = known is not None and not nodes & changed and not self._comes_near(known, now)
+        same = known is not None and not nodes & changed and known.too_late > now + self.window
         if known is not None and same and known.versions == versions is not None:
             self._stands(known, now)
             return
@@ -170,13 +170,8 @@ class Plan:
         region.jobs = jobs
         self.profile.reset(nodes & self.profile.changed)
         region.renew(now, nodes & changed)
-        states = state.jobs
         if jobs:
-            self._fresh[nodes] = list(map(states.__getitem__, jobs))
-
-    def _comes_near(self, region: Region, now: int) -> bool:
-        """Return whether a reservation that began too late does so no longer."""
-        return 0 < self.window and region.too_late <= now + self.window
+            self._fresh[nodes] = list(map(state.jobs.__getitem__, jobs))
 
     def _stands(self, region: Region, now: int) -> None:
         if self.window:
