@@ -76,6 +76,11 @@ class Scene(ABC):
     def policy_name(self) -> str:
         """Return the policy as it is written in full; its code is not run where it is not trusted."""
 
+    @property
+    def endless(self) -> str:
+        """Return why a run that goes on has no end yet; empty for one that was cut short."""
+        return ""
+
     def simulated(self, tape: Tape | None = None) -> "Scene | None":
         """Return the scene of a live run in virtual time, as its tape tells it; None where it is in virtual time."""
         return None
