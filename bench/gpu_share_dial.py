@@ -123,15 +123,15 @@ def _of_stretches(values: Doubles, count: int) -> tuple[float, float] | None:
 
 
 def quantiles(found: Row, spans: Longs, skip_ns: int, of: str = "begin") -> Row:
-    """p50 and p99 of the steps that lie in the spans, in milliseconds."""
+    """p50, p95 and p99 of the steps that lie in the spans, in milliseconds."""
     took = [
         (found["end"] - found[of])[(found["begin"] >= a + skip_ns) & (found["end"] <= b)] for a, b in spans if b > a
     ]
     every = np.concatenate(took) if took else np.array([])
     if not len(every):
         return {}
-    p50, p99 = np.percentile(every, [50, 99]) / 1e6
-    return {"p50_ms": float(p50), "p99_ms": float(p99), "requests": len(every)}
+    p50, p95, p99 = np.percentile(every, [50, 95, 99]) / 1e6
+    return {"p50_ms": float(p50), "p95_ms": float(p95), "p99_ms": float(p99), "requests": len(every)}
 
 
 def rate(session: Session, names: Sequence[str], first: Sequence[int], spans: Longs) -> list[float]:
@@ -348,6 +348,9 @@ def alone_for_long(state: Path, budget_s: float, every: Sequence[tuple[str, str]
     done = {row["program"] for row in rows(file)}
     todo = [name for name in dict.fromkeys(high for high, _ in every) if name not in done]
     todo = [name for name in todo if not given.only or name in given.only.split(";")]
+    if not todo:
+        print("all programs are there")
+        return
     with Session(state / "alone", library(state), sms(), client="bench.gpu_share_aa_client") as session:
         session.start("high", CORES["high"], 0, todo)
         session.ready()
