@@ -4,11 +4,11 @@
 
 A pair is played for some tens of seconds. Four fifths of the time are under headway's gate and dial, which has never
 met the pair; for a fifth the programs below are held, and the program above is alone, in turns of two seconds, or of
-0.6 where the processor is the bound. What it takes then is compared
-with what like steps take under the gate just before and after, by the program's own clock: steps whose processor took
-about as long, because it is slow and fast by turns on a shared machine. Energy is the driver's
-counter. Further aims are told to the same dial, in the same processes; each is a row. ``--sms``: the programs below
-have so much of the SMs. What MPS and time slicing make of the same pairs: bench/gpu_share_limits.py.
+0.6 where the processor is the bound. What it takes then is compared with what like steps take under the gate just
+before and after, by the program's own clock: steps whose processor took about as long, because it is slow and fast by
+turns on a shared machine. Energy is the driver's counter. Further aims are told to the same dial, in the same
+processes; each is a row. ``--sms``: the programs below have so much of the SMs. What MPS and time slicing make of the
+same pairs: bench/gpu_share_limits.py.
 """
 
 import hashlib
