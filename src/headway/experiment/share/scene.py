@@ -23,7 +23,6 @@ class ShareScene(Scene):
     experiment: ShareExperiment
     notes: tuple[str, ...] = ()
 
-    @property
     def endless(self) -> str:
         """Return why the tape has no end yet."""
         return "the tape has no end, for the broker still runs or was killed"
