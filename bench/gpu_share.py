@@ -1,6 +1,8 @@
 """Pairs of programs on one GPU: the one above alone, under MPS, MPS with priority, headway's gate, time slicing.
 
     scripts/gpu-share slicing pairs|fresh|known|new|limits|sliced|traces|coverage|dial|kills|commands|report
+    scripts/gpu-share owed      what this build has not measured yet, most needed first (bench/gpu_share_owed.py)
+    scripts/gpu-share next      the next of it, within the budget
 
 A pair is a line of a JSONL file in the state folder; what is there is not measured again, so a run that was stopped
 goes on. Seconds to expect on an H200 (reckoned, not measured), and for each part 30 to 60 s until its programs run:
@@ -14,7 +16,7 @@ goes on. Seconds to expect on an H200 (reckoned, not measured), and for each par
     open             30: what the gate costs a program below that is never held
     coverage 60, kills 150, commands 60, dial 90, slicing 200, pairs and fresh 14 and 12 a row
 
-Rows of ``known`` and ``new`` carry a digest of the build, and those of another build are measured again.
+Rows carry a digest of the build. ``known``, ``new`` and ``next`` measure those of another build again.
 """
 
 import argparse
@@ -29,6 +31,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.gpu_share_dial import build_id
 from bench.gpu_share_measure import line, measure
 from bench.gpu_share_rows import rows
 from bench.gpu_share_session import BELOW, PLAIN, Session
@@ -115,7 +118,7 @@ def pairs(state: Path, budget_s: float, todo: list[tuple[str, str, float]], give
     """Every pair that is not there yet, within the budget; of those that only a prediction waits for less is asked."""
     seconds = given.seconds
     end = time.monotonic() + budget_s
-    todo = missing(state / "pairs.jsonl", todo)
+    todo = missing(state / "pairs.jsonl", todo, build_id())
     if not todo:
         print("all pairs are there")
         return
@@ -132,7 +135,7 @@ def pairs(state: Path, budget_s: float, todo: list[tuple[str, str, float]], give
                 slo_ppm=round(float(given.slo) * MILLION), begin_ppm=MILLION
             )  # a few seconds: not as if it never met them
             row = measure(session, high, low.split(","), think, seconds * (0.7 if least else 1), dial, **more)
-            keep(state / "pairs.jsonl", row, line(row))
+            keep(state / "pairs.jsonl", stamped(row), line(row))
         for name in session.programs:
             if said := session.said(name)[-300:]:
                 print(name, said)
@@ -165,6 +168,11 @@ def keep(file: Path, row: dict[str, Any], said: str) -> None:
         bundle(file.parent, OUT[0])
 
 
+def stamped(row: dict[str, Any]) -> dict[str, Any]:
+    """A row with the build that it is of."""
+    return {**row, "build": build_id()}
+
+
 def digests(state: Path, name: str, session: Session) -> None:
     """What the programs' results were, fresh and after sharing: one more line."""
     for each in session.programs:  # their last results are written when they rest
@@ -183,9 +191,9 @@ def wanted(only: str | None, group: str | None, every: Sequence[tuple[str, str]]
     return [(h, low, think) for h, low in mine if not group or h in GROUPS[group] for think in THINKS_MS]
 
 
-def missing(file: Path, todo: list[tuple[str, str, float]]) -> list[tuple[str, str, float]]:
-    """Of those the ones without a row."""
-    done = {(r["high"], r["low"], r["think_ms"]) for r in rows(file)}
+def missing(file: Path, todo: list[tuple[str, str, float]], build: str = "") -> list[tuple[str, str, float]]:
+    """Of those the ones without a row; of this build, where one is named."""
+    done = {(r["high"], r["low"], r["think_ms"]) for r in rows(file) if not build or r.get("build") == build}
     return [each for each in todo if each not in done]
 
 
@@ -215,7 +223,7 @@ def coverage(state: Path) -> None:
     from bench.gpu_share_solo import solo
 
     found = solo(state, library(state), *card())
-    (state / "coverage.jsonl").write_text("".join(json.dumps(row) + "\n" for row in found))
+    (state / "coverage.jsonl").write_text("".join(json.dumps(stamped(row)) + "\n" for row in found))
     shutil.make_archive(str(state / "traces"), "gztar", state / "traces")
 
 
@@ -281,7 +289,7 @@ def killed(state: Path, budget_s: float) -> None:
 
     row = kills(state, budget_s)
     print(row)
-    (state / "kills.jsonl").write_text(json.dumps(row) + "\n")
+    (state / "kills.jsonl").write_text(json.dumps(stamped(row)) + "\n")
 
 
 def commanded(state: Path, budget_s: float) -> None:
@@ -290,7 +298,7 @@ def commanded(state: Path, budget_s: float) -> None:
 
     row = commands(state, budget_s)
     print(row)
-    (state / "commands.jsonl").write_text(json.dumps(row) + "\n")
+    (state / "commands.jsonl").write_text(json.dumps(stamped(row)) + "\n")
 
 
 def reported(state: Path, again: Path | None) -> None:
@@ -303,6 +311,20 @@ def reported(state: Path, again: Path | None) -> None:
         keep(again / "kept", again, again / "traces")
         both(state / "kept", again / "kept")
     report(state / "kept")
+
+
+def listed(given: argparse.Namespace, budget_s: float) -> None:
+    """What is owed."""
+    from bench.gpu_share_owed import owed
+
+    owed(given, budget_s)
+
+
+def continued(given: argparse.Namespace, budget_s: float) -> None:
+    """The next of what is owed."""
+    from bench.gpu_share_owed import go_on
+
+    go_on(given, budget_s, PARTS)
 
 
 def _todo(given: argparse.Namespace, every: Sequence[tuple[str, str]]) -> list[tuple[str, str, float]]:
@@ -325,6 +347,8 @@ PARTS: dict[str, Callable[[argparse.Namespace, float], None]] = {
     "commands": lambda given, left: commanded(given.state, left),
     "coverage": lambda given, left: coverage(given.state),
     "traces": lambda given, left: traced(given.state, left),
+    "owed": listed,
+    "next": continued,
     "report": lambda given, left: reported(given.state, given.again),
 }
 
@@ -338,6 +362,7 @@ def main() -> None:
     parser.add_argument("--state", type=Path, default=Path("/tmp/headway-share"), help="results (/tmp/headway-share)")
     parser.add_argument("--again", type=Path, help="report: the folder of a second pass, for the means of both")
     parser.add_argument("--out", type=Path, help="the results there too, as results.tar.gz, after each row and part")
+    parser.add_argument("--from", type=Path, dest="restored", help="owed, next: results.tar.gz of earlier calls")
     parser.add_argument("--budget", type=float, default=500.0, help="seconds")
     parser.add_argument("--only", help="HIGH+LOW;HIGH+LOW")
     parser.add_argument("--group", choices=list(GROUPS), help="half of the programs above")

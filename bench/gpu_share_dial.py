@@ -4,11 +4,11 @@
 
 A pair is played for some tens of seconds. Four fifths of the time are under headway's gate and dial, which has never
 met the pair; for a fifth the programs below are held, and the program above is alone, in turns of two seconds, or of
-0.6 where the processor is the bound. What it takes then is compared
-with what like steps take under the gate just before and after, by the program's own clock: steps whose processor took
-about as long, because it is slow and fast by turns on a shared machine. Energy is the driver's
-counter. Further aims are told to the same dial, in the same processes; each is a row. ``--sms``: the programs below
-have so much of the SMs. What MPS and time slicing make of the same pairs: bench/gpu_share_limits.py.
+0.6 where the processor is the bound. What it takes then is compared with what like steps take under the gate just
+before and after, by the program's own clock: steps whose processor took about as long, because it is slow and fast by
+turns on a shared machine. Energy is the driver's counter. Further aims are told to the same dial, in the same
+processes; each is a row. ``--sms``: the programs below have so much of the SMs. What MPS and time slicing make of the
+same pairs: bench/gpu_share_limits.py.
 """
 
 import hashlib
@@ -123,15 +123,15 @@ def _of_stretches(values: Doubles, count: int) -> tuple[float, float] | None:
 
 
 def quantiles(found: Row, spans: Longs, skip_ns: int, of: str = "begin") -> Row:
-    """p50 and p99 of the steps that lie in the spans, in milliseconds."""
+    """p50, p95 and p99 of the steps that lie in the spans, in milliseconds."""
     took = [
         (found["end"] - found[of])[(found["begin"] >= a + skip_ns) & (found["end"] <= b)] for a, b in spans if b > a
     ]
     every = np.concatenate(took) if took else np.array([])
     if not len(every):
         return {}
-    p50, p99 = np.percentile(every, [50, 99]) / 1e6
-    return {"p50_ms": float(p50), "p99_ms": float(p99), "requests": len(every)}
+    p50, p95, p99 = np.percentile(every, [50, 95, 99]) / 1e6
+    return {"p50_ms": float(p50), "p95_ms": float(p95), "p99_ms": float(p99), "requests": len(every)}
 
 
 def rate(session: Session, names: Sequence[str], first: Sequence[int], spans: Longs) -> list[float]:
@@ -348,6 +348,9 @@ def alone_for_long(state: Path, budget_s: float, every: Sequence[tuple[str, str]
     done = {row["program"] for row in rows(file)}
     todo = [name for name in dict.fromkeys(high for high, _ in every) if name not in done]
     todo = [name for name in todo if not given.only or name in given.only.split(";")]
+    if not todo:
+        print("all programs are there")
+        return
     with Session(state / "alone", library(state), sms(), client="bench.gpu_share_aa_client") as session:
         session.start("high", CORES["high"], 0, todo)
         session.ready()

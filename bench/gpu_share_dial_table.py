@@ -40,6 +40,7 @@ def flat(row: Row, said: Row | None) -> Row:
         "aim": row["slo"],
         "sms": row.get("sms", 100),
         "alone_p50_ms": row["alone"]["p50_ms"],
+        "alone_p95_ms": row["alone"].get("p95_ms", ""),
         "first": first.get("value", ""),
         "first_half": first.get("half", ""),
         "last": last["value"],

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from bench.gpu_share_merge import MODES, merge, slow
+from bench.gpu_share_merge import MODES, key, merge, slow
 from bench.gpu_share_rows import Measured, rows
 
 DIGITS = 5
@@ -88,7 +88,8 @@ def digests(shared: Path, without: Path) -> list[dict[str, Any]]:
 
 def keep(out: Path, state: Path, traces: Path) -> None:
     """Write the files; what was not measured gives empty ones."""
-    every = [pair(row) for row in rows(state / "pairs.jsonl")]
+    last = {key(row): row for row in rows(state / "pairs.jsonl")}  # one that was measured again counts once
+    every = [pair(row) for row in last.values()]
     files = {"pairs": [row for row in every if "mps" in row], "fresh": [row for row in every if "mps" not in row]}
     files |= {name: [pair(row) for row in rows(state / f"{name}.jsonl")] for name in ("slicing", "dial")}
     files["kills"] = list(rows(state / "kills.jsonl"))

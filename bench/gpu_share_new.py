@@ -6,7 +6,8 @@
 
 TRACES is a folder of what ``scripts/gpu-share traces`` recorded. Times are those without a profiler: CPU times are
 scaled, or durations where the GPU is the bound, until a request alone takes what it took without one. ``--alone``: the
-table of a session, of which only what a request of the program above took alone there is used (``alone_p50_ms``).
+table of a session, of which only what a request of the program above took alone there is used (``alone_p50_ms``, and
+``alone_p95_ms`` where it has that).
 
 Rates below are parts of those alone. Several programs below are measured against their rates alone together, and
 predicted so: ``together`` is what each does then of its rate by itself.
@@ -54,8 +55,12 @@ DRAWN = 96
 """Requests with drawn arrivals before they start over."""
 BOUND = 0.75
 ALIKE = 1.5
-MPS_COLUMNS = (("mps_p50", "mps100_p50"), ("mps_below_rate", "mps100_below"))
+MPS_COLUMNS = (("mps100_p50", "mps_p50"), ("mps100_below", "mps_below_rate"))
+"""Of MPS without a limit on SMs, as tables have them; ``one-build.csv`` has none."""
+AIM = 1.05
 Row = dict[str, Any]
+Alone = tuple[float, float]
+"""Milliseconds that a request takes alone: p50, and p95 where it is known, else 0."""
 
 
 def took(program: Program) -> float:
@@ -151,9 +156,9 @@ def together(below: list[str], seconds: float) -> list[float]:
 
 
 def predictions(
-    traces: Path, seconds: float, first: float, only: set[str], done: set[str], took_alone: dict[str, float]
+    traces: Path, seconds: float, first: float, only: set[str], done: set[str], took_alone: dict[str, Alone]
 ) -> Iterator[Row]:
-    """A row for each pair that is not there yet. ``took_alone``: ms of a request, by pair, where that is known."""
+    """A row for each pair that is not there yet. ``took_alone``: of a request, by pair, where that is known."""
     from bench.gpu_share_aa_programs import NEW_PAIRS, PAIRS
 
     with tempfile.TemporaryDirectory() as text:
@@ -164,11 +169,12 @@ def predictions(
             above = prepared(traces, high, False, folder)
             below = [str(prepared(traces, each, True, folder)) for each in low.split(",")]
             pause = round(BASES.get(high, ("", 0.0))[1] * MILLISECOND)
-            alone_ms = took_alone.get(f"{high}+{low}", 0.0) if alike(traces, high) else 0.0
+            alone_ms, p95_ms = took_alone.get(f"{high}+{low}", (0.0, 0.0)) if alike(traces, high) else (0.0, 0.0)
             found = predict(
                 *(str(above), below),
                 think=pause,
                 alone=round(alone_ms * MILLISECOND),
+                alone_p95=round(p95_ms * MILLISECOND),
                 first=round(first * SECOND),
                 seconds=seconds,
                 modes=("gate",) if first else ("mps",),
@@ -179,17 +185,30 @@ def predictions(
                 for mode, each in found["modes"].items()
             }
             more = {"together": short(together(below, seconds))} if len(below) > 1 else {}
-            yield {"high": high, "low": low, "alone_ms": alone_ms, "modes": modes, **more}
+            yield {"high": high, "low": low, "alone_ms": alone_ms, "alone_p95_ms": p95_ms, "modes": modes, **more}
 
 
-def took_alone_in(file: Path) -> dict[str, float]:
-    """What a request alone takes, by pair in ``one-build.csv``, or by program above in ``alone.jsonl``."""
+def took_alone_in(file: Path) -> dict[str, Alone]:
+    """What a request alone takes, by pair in ``one-build.csv``, or by program above in ``alone.jsonl``.
+
+    Of a table that has several rows of a pair the one that predictions are compared with counts: its processors were
+    not those of another aim, a minute later.
+    """
     from bench.gpu_share_aa_programs import NEW_PAIRS, PAIRS
 
     if file.suffix == ".jsonl":
-        by_program = {row["program"]: row["p50_ms"] for row in rows(file)}
-        return {f"{high}+{low}": by_program[high] for high, low in (*NEW_PAIRS, *PAIRS) if high in by_program}
-    return {f"{row['above']}+{row['below']}": float(row["alone_p50_ms"]) for row in csv.DictReader(file.open())}
+        told = {row["program"]: (row["p50_ms"], row.get("p95_ms", 0.0)) for row in rows(file)}
+        return {f"{high}+{low}": told[high] for high, low in (*NEW_PAIRS, *PAIRS) if high in told}
+    return {
+        f"{row['above']}+{row['below']}": (float(row["alone_p50_ms"]), float(row.get("alone_p95_ms") or 0))
+        for row in csv.DictReader(file.read_text().splitlines())
+        if compared(row)
+    }
+
+
+def compared(row: Row) -> bool:
+    """Whether a measured row is one that predictions are made of: at an aim of 1.05, with all SMs."""
+    return float(row["aim"]) == AIM and int(row.get("sms") or 100) == 100
 
 
 def main() -> None:
@@ -223,15 +242,14 @@ def table(said: list[Row], measured: list[Row]) -> Iterator[list[str]]:
         *("mps_predicted", "mps_measured", "mps_off_pct", "mps_below_predicted", "mps_below_measured"),
         "mps_below_off_pct",
     ]
-    came = {(row["above"], row["below"]): row for row in measured if float(row["aim"]) == 1.05}
+    came = {(row["above"], row["below"]): row for row in measured if compared(row)}
     for row in said:
         real = came.get((row["high"], row["low"]))
         if real is None:
             continue
         whole = row.get("together", [1.0] * len(row["modes"]["gate"]["shares"]))
         told = {mode: fmean(np.divide(each["shares"], whole)) for mode, each in row["modes"].items()}
-        # One build has MPS without a limit on SMs as mps100.
-        slow, rate = (real[new if new in real else old] for old, new in MPS_COLUMNS)
+        slow, rate = (next((real[name] for name in names if name in real), "") for names in MPS_COLUMNS)
         saw = fmean(map(float, real["below_rate"].split("+")))
         cells = [row["high"], row["low"], real["build"], f"{told['gate']:.3f}", f"{saw:.3f}", _off(told["gate"], saw)]
         if slow and "mps" in told:

@@ -1,5 +1,6 @@
 """Predictions of new pairs: times without a profiler, drawn arrivals, and the table beside what was measured."""
 
+import csv
 from pathlib import Path
 
 import numpy as np
@@ -74,3 +75,23 @@ def test_what_was_predicted_is_beside_what_was_measured() -> None:
     header, row = new.table(said, [{**real, "below_rate": "0.2+0.3"}])
     assert row == ["a", "b,c", "3", "0.200", "0.250", "-20", "2.00", "1.60", "+25", "0.500", "0.500", "+0"]
     assert len(header) == len(row)
+
+
+def test_other_aims_and_limits_are_no_rows_that_predictions_are_compared_with(tmp_path: Path) -> None:
+    """A processor may be another one a minute later: the time alone is that of the row that is compared."""
+    text = (
+        "build,above,below,aim,sms,alone_p50_ms,alone_p95_ms,below_rate,mps100_p50,mps100_below\n"
+        "f,a,b,1.0500,100,5.0,6.0,0.2,,\nf,a,b,1.0200,100,7.0,8.0,0.1,,\nf,a,b,1.0500,30,9.0,9.9,0.4,,\n"
+    )
+    (file := tmp_path / "one-build.csv").write_text(text)
+    assert new.took_alone_in(file) == {"a+b": (5.0, 6.0)}
+    file.write_text(text.replace(",alone_p95_ms", ",other"))
+    assert new.took_alone_in(file) == {"a+b": (5.0, 0.0)}, "tables of before have no p95"
+    said = [{"high": "a", "low": "b", "modes": {"gate": {"shares": [0.2]}}}]
+    _, row = new.table(said, list(csv.DictReader(file.read_text().splitlines())))
+    assert row[4:6] == ["0.200", "+0"]
+
+
+def test_programs_alone_for_long_tell_of_all_their_pairs(tmp_path: Path) -> None:
+    (file := tmp_path / "alone.jsonl").write_text('{"program": "vit-l", "p50_ms": 6.8, "p95_ms": 7.0}\n')
+    assert new.took_alone_in(file) == {"vit-l+unet-b16": (6.8, 7.0), "vit-l+mixed": (6.8, 7.0)}

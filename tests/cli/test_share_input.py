@@ -201,7 +201,7 @@ def test_a_block_that_finds_no_room_is_the_brokers_last_word(
         main(["share", "broker"])
     assert ended.value.code == 2
     line = capsys.readouterr().err.splitlines()[-1]
-    assert line.startswith("headway: no memory for the shared block: it takes 41.03 MB")
+    assert line.startswith("headway: no memory for the shared block: it takes 41.29 MB")
     assert list(tmp_path.glob("headway-share-*")) == []
 
 

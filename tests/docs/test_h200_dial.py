@@ -108,13 +108,35 @@ def mean(rates: str) -> float:
 
 
 def test_what_was_predicted_again_is_beside_what_was_measured() -> None:
-    section = PAGE.read_text().partition("## Predicted again")[2]
+    section = PAGE.read_text().partition("## Predicted again")[2].partition("\n## ")[0]
     lines = {line.split(" | ")[0]: line.strip("| ").split(" | ") for line in section.splitlines() if line[:3] == "| `"}
     assert len(lines) == len(BEFORE)
-    for name, at in (("again", 3), ("first", 5)):
+    for name, at in (("again", 3), ("first-before", 5)):
         _, *made = table(list(rows(PAGE.with_suffix("") / f"predict-{name}.jsonl")), BEFORE)
         for above, below, _, said, came, off, *_ in made:
             cells_of = lines["| `" + above + "` + `" + below.replace(",", "`, `") + "`"]
             assert (cells_of[1], cells_of[at], cells_of[at + 1]) == (came, said, off)
         right = sum(abs(int(row[5])) <= 15 for row in made)
-        assert f"*{'now' if name == 'again' else name}*: {right} of {len(made)} within 15 %" in section
+        assert f"*{'now' if name == 'again' else 'first'}*: {right} of {len(made)} within 15 %" in section
+
+
+def test_what_the_present_build_predicts_is_beside_what_was_measured() -> None:
+    section = PAGE.read_text().partition("## Predicted by the present build")[2].partition("\n## ")[0]
+    lines = [line.strip("| ").split(" | ") for line in section.splitlines() if line[:3] == "| `"]
+    folder = PAGE.with_suffix("")
+    _, *made = table(list(rows(folder / "predict-first.jsonl")), EVERY)
+    assert len(lines) == len(made) == 14
+    for (above, below, _, said, came, off, *_), cells_of in zip(made, lines, strict=True):
+        assert cells_of[0] == "`" + above + "` + `" + below.replace(",", "`, `") + "`"
+        assert (cells_of[1], cells_of[3], cells_of[4]) == (came, said, off)
+    then = [(float(cells_of[2]), float(cells_of[1])) for cells_of in lines if cells_of[2] != "–"]
+    assert f"*Then*: {sum(near(*each) for each in then)} of {len(then)} within 15 %" in section
+    assert f"*Present*: {sum(abs(int(row[5])) <= 15 for row in made)} of {len(made)}" in section
+    again = list(csv.DictReader((folder / "again-present.csv").read_text().splitlines()))
+    right = sum(abs(int(row["below_off_pct"])) <= 15 for row in again)
+    assert len(again) == 32
+    assert f"{right} within 15 %" in section
+
+
+def near(told: float, saw: float) -> bool:
+    return abs(told / saw - 1) <= 0.15

@@ -190,6 +190,18 @@ def test_a_program_that_never_waits_is_never_measured_and_those_below_keep_the_f
     assert (rules[LOW].threshold_ns, rules[LOW].floor_ppm) == (NEVER_NS, loop.floor_ppm)
 
 
+@pytest.mark.parametrize(("step", "seconds"), [(MS // 2, 6), (2 * MS, 6), (8 * MS, 6), (40 * MS, 15)])
+@pytest.mark.parametrize("contention", [0.0, 0.05, 0.5])
+def test_the_first_value_comes_after_three_to_six_holds(step: int, seconds: int, contention: float) -> None:
+    pair = StubPair(Dial(), step_ns=step, contention=contention, noise=0.02)
+    while pair.dial.slowdown(HIGH) is None and pair.now_ns < 60_000 * MS:
+        pair.run(0.008)
+    watch = pair.dial.watch(HIGH)
+    assert watch is not None
+    assert 3 <= watch.count <= 6
+    assert 1000 * MS <= pair.now_ns <= seconds * 1000 * MS
+
+
 # --- the stub whose slow-down is known --------------------------------------------------------------------------------
 
 

@@ -60,6 +60,27 @@ def test_steps_are_known_by_what_they_launch() -> None:
         assert cpu == (80 * US, 40 * US)[request], "between its launches"
 
 
+@pytest.mark.parametrize("met", [True, False])
+def test_a_long_run_keeps_a_bounded_number_of_steps_and_the_dial_reads_each_once(
+    monkeypatch: pytest.MonkeyPatch, met: bool
+) -> None:
+    told: list[tuple[float, ...]] = []
+
+    class Counted(Headway):
+        def decide(self, now, state):  # type: ignore[no-untyped-def]
+            yield from super().decide(now, state)
+            told.append((self.dial.boldness_ppm(0), self._felt[0].read, state.clients[0].epoch))
+
+    drive(Counted(met=met), CLIENTS, Device(), SECOND)
+    before = list(told)
+    told.clear()
+    monkeypatch.setattr("headway.kernels.state.WHOLE_STEPS", 64)
+    run = drive(Counted(met=met), CLIENTS, Device(), SECOND)
+    assert run.state.clients[0].epoch > 10 * 64
+    assert 64 <= len(run.state.clients[0].whole) <= 2 * 64
+    assert told == before, "what is dropped was read long ago"
+
+
 def test_a_first_meeting_is_predicted_from_the_floor_on_and_not_kept() -> None:
     said: list[str] = []
     kept: list[object] = []
@@ -73,6 +94,6 @@ def test_a_first_meeting_is_predicted_from_the_floor_on_and_not_kept() -> None:
     assert any("--first" in line for line in said)
 
 
-def test_a_meeting_shorter_than_what_counts_is_played_as_long_as_that() -> None:
+def test_a_first_meeting_lasts_at_most_ten_minutes() -> None:
     with pytest.raises(Exception, match="seconds 700 must be above 0 and at most 600"):
         predicting.predict("vgg16", "matmul", seconds=0.1, first=700 * SECOND, write=lambda _: None)

@@ -110,6 +110,18 @@ def test_a_program_that_slower_processors_would_bound_is_not_taken_for_one_that_
     assert 1_800_000 < factors.cpu_ppm < 2 * MILLION
 
 
+@pytest.mark.parametrize("wanted_ms", [1.74, 1.77, 1.85, 1.95])
+def test_a_program_that_the_processor_just_bounds_in_its_trace_is_not_one_that_the_gpu_bounds(wanted_ms: float) -> None:
+    """A launch takes the processor 17 us and the GPU 16: a request that takes no less is the processor's still."""
+    near = Program("near", KERNEL, tuple(Launch(0, 17 * US, 15 * US, at == 99) for at in range(100)))
+    assert request_alone(near, DEVICE, 0) == pytest.approx(1.73 * MS, rel=0.005)
+    assert request_alone(cpu_scaled(near, 200_000), DEVICE, 0) == pytest.approx(1.62 * MS, rel=0.005)
+    made, factors = on_other_machine((Client("near", near),), DEVICE, round(wanted_ms * MS), lambda line: None)
+    assert factors.gpu_ppm == MILLION
+    assert factors.cpu_ppm == pytest.approx(MILLION * wanted_ms / 1.73, rel=0.01)
+    assert request_alone(made[0].program, DEVICE, 0) == pytest.approx(wanted_ms * MS, rel=0.005)
+
+
 def test_a_busy_gpu_that_takes_a_quarter_longer_is_another_one() -> None:
     clients = (Client("above", load("graph")), Client("below", BELOW, 1))
     with pytest.raises(InputError, match="is it of another program, GPU or pause between requests"):

@@ -33,8 +33,21 @@ def test_a_step_is_from_the_first_launch_after_a_wait_to_the_end_of_the_wait_tha
     assert {(step.launches, step.marked) for step in steps} == {(7, False)}
     assert len({step.kind for step in steps}) == 1
     assert all(step.end_ns - step.begin_ns >= 7 * 250_000 for step in steps)
+    assert all(0 < step.cpu_ns < (step.end_ns - step.begin_ns) // 2 for step in steps), "it waits most of the time"
     pauses = [after.begin_ns - before.end_ns for before, after in pairwise(steps)]
     assert min(pauses) >= 2 * MS, "the pause between requests is nobody's"
+
+
+def test_the_time_in_which_a_program_does_not_wait_is_that_of_its_processor(
+    built: Built, broker: MiniBroker, tmp_path: Path
+) -> None:
+    flags = ("--kernel", "some:20", "--launch", "50", "--sync-every", "5", "--gap-us", "1000", "--sleep-ms", "800")
+    client = built.start(tmp_path, broker.path, *flags)
+    broker.until(lambda slot: slot.ledger.spans >= 10)
+    steps, _ = slot_steps.read(only(broker), 0)
+    assert right(client.end())
+    for step in steps:
+        assert 4 * MS <= step.cpu_ns <= step.end_ns - step.begin_ns, "four pauses between five launches"
 
 
 def test_steps_of_other_kernels_are_of_another_kind(built: Built, broker: MiniBroker, tmp_path: Path) -> None:
@@ -60,6 +73,8 @@ def test_requests_are_marked_by_calls_and_by_nvtx_ranges(built: Built, broker: M
     for number, request in enumerate(marked):
         first, second = plain[2 * number : 2 * number + 2]
         assert request.begin_ns <= first.begin_ns
+        waited = sum(step.end_ns - step.begin_ns - step.cpu_ns for step in (first, second))
+        assert request.end_ns - request.begin_ns - request.cpu_ns == waited, "the waits of its two steps"
         assert second.end_ns <= request.end_ns
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from headway.kernels.kernel import GRAPH, Kernel
 from headway.kernels.program import Client, Launch, Program
+from headway.kernels.reflex import Reason
 from headway.kernels.rows import Kind
 from tests.kernels.worlds import TINY, Run, drive, program
 
@@ -137,11 +138,18 @@ def test_a_gated_launch_blocks_its_thread_and_all_that_comes_after() -> None:
 
 
 def test_asking_costs_the_thread_of_a_gated_client_and_nobody_else() -> None:
-    asking = replace(TINY, gate=7)
-    run = drive("strict", [HALF, low((6, 4, 50), (1, 4, 20))], asking)
-    assert run.times(Kind.REACHED, 1) == [6, 123]
-    assert run.times(Kind.LAUNCHED, 0) == [5]
-    assert drive("mps", [HALF, low((6, 4, 50), (1, 4, 20))], asking).times(Kind.LAUNCHED, 1) == [6, 7]
+    clients, asking = [replace(HALF, requests=2, think=900), low((6, 4, 50), (1, 4, 20))], replace(TINY, gate=7)
+    plain, run = (drive("fikit(threshold=0s)", clients, device) for device in (TINY, asking))
+    assert {row.detail for row in run.rows(Kind.LET_GO, 1)} == {Reason.FITS}
+    assert run.times(Kind.REACHED, 1)[1] == plain.times(Kind.REACHED, 1)[1] + 7
+    assert run.times(Kind.LAUNCHED, 0) == plain.times(Kind.LAUNCHED, 0)
+    assert drive("mps", clients, asking).times(Kind.LAUNCHED, 1)[:2] == [6, 7]
+
+
+def test_while_nobody_above_is_at_work_a_launch_does_not_ask() -> None:
+    run = drive("strict", [HALF, low((6, 4, 50), (1, 4, 20))], replace(TINY, gate=7))
+    assert {row.detail for row in run.rows(Kind.LET_GO, 1)} == {Reason.ALONE}
+    assert run.times(Kind.REACHED, 1) == [6, 116]
 
 
 def test_a_full_stream_makes_the_thread_wait() -> None:

@@ -37,10 +37,8 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 Experiment = TypeVar("Experiment", bound=Struct)
 """The typed tables of a scale."""
-Progress = Callable[[Far], None]
-"""Told how far a run is, now and then."""
-Tell = Callable[[str, float], None]
-"""Told what is being done, and which share of all is done."""
+Progress = Callable[[Far], None]  # told how far a run is, now and then
+Tell = Callable[[str, float], None]  # told what is being done, and which share of all is done
 
 
 def with_table(experiment: Experiment, table: str, **changes: Any) -> Experiment:
@@ -75,6 +73,10 @@ class Scene(ABC):
     @abstractmethod
     def policy_name(self) -> str:
         """Return the policy as it is written in full; its code is not run where it is not trusted."""
+
+    def endless(self) -> str:
+        """Return why a run that goes on has no end yet; empty for one that was cut short."""
+        return ""
 
     def simulated(self, tape: Tape | None = None) -> "Scene | None":
         """Return a live run in virtual time, with notes on what to do if it is far off; None where it is in it."""
@@ -305,9 +307,7 @@ class View(ABC):
 
     def explain(self, stored: StoredRun, subject: str, at: str | None, draws: int | None, early: Early = None) -> Any:
         """Say why something does not run at a time, or was late; ``subject`` is empty where none was named."""
-        raise ExperimentError(
-            "explain is about jobs that wait and requests of fleets; headway story tells of this run's"
-        )
+        raise ExperimentError("explain is about jobs that wait and requests of fleets; headway story tells of this run")
 
     def whatif(self, stored: StoredRun, at: str, folder: Path | None, changes: Mapping[str, Any]) -> Answer:
         """Continue a run from a moment of it under changes, or play it again; ``at`` is empty where none was named."""

@@ -33,7 +33,7 @@ def stored(folder: str | Path, checked: str = "", *, trust: bool = False, note: 
 def cut_short(run: StoredRun) -> str:
     """Say of a run that is not complete how far it goes."""
     last = format_duration(int(run.tape.column("time")[-1])) if len(run.tape) else "its beginning"
-    if why := getattr(run.scene, "endless", ""):
+    if why := run.scene.endless():
         return f"{why}: this is the run up to {last}, {counted(len(run.tape), 'row')}"
     return f"the run is not complete: it was cut short at {last}, after {counted(len(run.tape), 'row')}"
 

@@ -64,10 +64,14 @@ def on_other_machine(
         return request_alone(cpu_scaled(high.program, cpu_ppm), device, high.think)
 
     least, now, most = takes(LEAST_PPM), takes(MILLION), takes(MOST_PPM)
-    busy = now <= _with_clocks(least)  # in its trace
-    needs = _with_clocks(now if busy else least)
-    # The GPU is the bound where a request takes what it needs, and where even half as fast processors are ahead of it.
-    bound = request <= needs or takes(2 * MILLION) <= needs
+    at_clocks = request_alone(gpu_scaled(high.program, MILLION + CLOCKS_PPM), device, high.think)
+    busy = at_clocks >= takes(MILLION + CLOCKS_PPM)  # the GPU is the bound in its trace: its time counts for more
+    if busy:
+        # It still is where a request takes what it needs, and where even half as fast processors are ahead of it.
+        bound = request <= at_clocks or takes(2 * MILLION) <= at_clocks
+    else:
+        # It is where processors are faster than in the trace, and a request takes what the GPU needs.
+        bound = request < now and request * MILLION <= least * (MILLION + CLOCKS_PPM)
     _check(high.program.name, request, (least, now, most), bound)
     cpu_ppm, gpu_ppm, slow_ppm = cpu_factor(takes, request), MILLION, 0 if even else MILLION // 2
     if bound:
@@ -86,11 +90,6 @@ def on_other_machine(
     made = [replace(client, program=cpu_scaled(client.program, cpu_ppm)) for client in clients]
     made[0] = replace(made[0], program=gpu_scaled(made[0].program, gpu_ppm))
     return tuple(made), Factors(cpu_ppm, gpu_ppm, slow_ppm)
-
-
-def _with_clocks(least: int) -> int:
-    """Return the most that what takes ``least`` on the GPU takes at other clocks."""
-    return least * (MILLION + CLOCKS_PPM) // MILLION
 
 
 def _check(name: str, request: int, takes: tuple[int, int, int], bound: bool) -> None:

@@ -7,6 +7,7 @@ launch, and how much delay it would not notice.
 
 import hashlib
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from headway.core.tape import Row
 from headway.kernels.actions import Action, WakeAt
@@ -25,6 +26,20 @@ from headway.kernels.program import Client
 from headway.kernels.rows import Kind
 
 NOTHING = -1
+WHOLE_STEPS = 4096
+"""Whole steps that are kept of a client: those of at least 50 ms, however short they are."""
+
+
+class WholeStep(NamedTuple):
+    """What is known of a step that has ended."""
+
+    began: int
+    """Its first launch."""
+    ended: int
+    """The end of the wait that closes it."""
+    request: int
+    cpu: int
+    """The time of its processor."""
 
 
 class ClientState:
@@ -55,8 +70,8 @@ class ClientState:
         """Time spent at the gate."""
         self.served_at = 0
         self.held_up = 0
-        self.whole: list[tuple[int, int, int, int]] = []
-        """Its whole steps: the first launch, the end of the wait after it, which request it is, and its CPU time."""
+        self.whole: list[WholeStep] = []
+        """Its last whole steps, ``WHOLE_STEPS`` of them at least; ``epoch`` counts all."""
         self.fill = 0
         """How long the kernel that its thread waits with is expected to take; valid only while it waits."""
         self.kernel = FIRST
@@ -141,7 +156,10 @@ class KernelsState:
             client = self.clients[event.client]
             self.changes += 1
             client.epoch += 1
-            client.whole.append((client.began, now, event.request, client.client.program.request_cpu[event.request]))
+            if len(client.whole) == 2 * WHOLE_STEPS:
+                del client.whole[:WHOLE_STEPS]
+            cpu = client.client.program.request_cpu[event.request]
+            client.whole.append(WholeStep(client.began, now, event.request, cpu))
             client.next = now + client.step.think
             following = client.client.launch(client.launched).kernel
             client.pace = client.client.program.pace(event.request + 1)

@@ -21,6 +21,7 @@ from headway.kernels.events import (
     RequestEnded,
     Woke,
 )
+from headway.kernels.reflex import Reason
 from headway.kernels.state import KernelsState
 from headway.sim.gpu import Running, Shared, Sliced
 
@@ -56,7 +57,6 @@ class SimulatedGpu:
         self._launches = [client.rotated for client in self._clients]
         self._ends = [client.ends for client in self._clients]
         self._device = state.device
-        self._asked = [state.device.gate if gated else 0 for gated in self._gated]
         self._state = state
         self._gone = 0
         self._heap: list[Queued] = []
@@ -155,8 +155,11 @@ class SimulatedGpu:
             self._events.append(KernelLaunched(index, thread.next))
             self._launch(now, index)
 
-    def _launch(self, now: int, index: int) -> None:
-        """Submit a client's next launch to the GPU, and schedule what its thread does next."""
+    def _launch(self, now: int, index: int, asked: int = 0) -> None:
+        """Submit a client's next launch to the GPU, and schedule what its thread does next.
+
+        ``asked``: the time that the gate took of its thread.
+        """
         thread, launches = self._threads[index], self._launches[index]
         number = thread.next
         at = number % len(launches)
@@ -172,7 +175,7 @@ class SimulatedGpu:
                 self._push(now + 1, _WAITED, index)
             else:
                 self._number += 1
-                due = now + self._asked[index] + launches[(at + 1) % len(launches)].gap
+                due = now + asked + launches[(at + 1) % len(launches)].gap
                 heappush(self._heap, (due, self._number, _LAUNCH, index, 0))
 
     def _on_wait_over(self, now: int, index: int) -> None:
@@ -199,7 +202,8 @@ class SimulatedGpu:
                 self._wakes.add(at)
                 self._push(at, _WAKE)
         else:
-            self._launch(now, action.client)
+            # While nobody above is at work a launch goes on an earlier answer.
+            self._launch(now, action.client, 0 if action.reason == Reason.ALONE else self._device.gate)
 
     def follow(self, now: int, caused: None) -> None:
         """Do nothing: a state of kernels returns no consequences, they follow from the model of the GPU."""

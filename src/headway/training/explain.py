@@ -72,7 +72,7 @@ def probe(policy: ComposedPolicy) -> ComposedPolicy:
     asked = copy(policy)
     asked.order = copy(policy.order)
     asked.placement = copy(policy.placement)
-    asked.stopped = {}
+    asked.barred = {}
     return asked
 
 

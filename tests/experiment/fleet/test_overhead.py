@@ -4,6 +4,7 @@ import random
 from itertools import accumulate
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from headway.experiment.fleet import overhead
@@ -78,9 +79,11 @@ def test_an_application_is_served_to_measure_it(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(overhead, "LEAST", 2)
     (app := tmp_path / "app.py").write_text(APP)
     (profile := tmp_path / "app.profile.toml").write_text(CELLS.replace("0, ", "0, 0.00"))
+    memory = pa.default_memory_pool().backend_name
     found = overhead.overhead_of(app, profile, "cpu")
     assert list(found) == list(IDLE)
     assert 0 < found[0] <= found[IDLE[-1]]
+    assert pa.default_memory_pool().backend_name == memory, "a server leaves Arrow's memory as it was"
 
 
 def test_overheads_never_fall_with_a_longer_sleep() -> None:

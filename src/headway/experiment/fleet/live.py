@@ -71,9 +71,8 @@ def served(
     state, policy = scene.bound()
     options = replace(options, guesses="; ".join(scene.built.guesses))
     requests: RequestStream | None = None
-    with claimed(out):
+    with claimed(out), _system_memory():
         if out is not None:
-            pa.set_memory_pool(pa.system_memory_pool())  # Arrow's own grows for hours over small batches
             store(scene, out)
             requests = RequestStream(out / REQUESTS_NAME)
         tape = TapeWriter(out, keep=False) if out is not None else _Nowhere()
@@ -92,6 +91,17 @@ def served(
                 took = (False, server.clock() / SECOND, peak, out, ())
                 end = RunParts(state, policy, server.fleet, exact=False)
                 numbers(RunResult(replace(scene, requests=all_requests), scene.policy_name(), closed, *took, end))
+
+
+@contextmanager
+def _system_memory() -> Iterator[None]:
+    """Let Arrow take its memory from the system meanwhile: its own pool grows for hours over small batches."""
+    before = pa.default_memory_pool()
+    pa.set_memory_pool(pa.system_memory_pool())
+    try:
+        yield
+    finally:
+        pa.set_memory_pool(before)
 
 
 class _Nowhere(TapeWriter):

@@ -94,7 +94,6 @@ class JobsScene(Scene):
     site: SiteRules = field(default_factory=SiteRules)
     """The rules of a Slurm site as its files print them, with the changes of this run; empty where none were read."""
 
-    @property
     def endless(self) -> str:
         """Return why a run that goes on has no end yet; empty for one that was cut short."""
         return "the queue has jobs that have not ended" if self.experiment.run.engine else ""

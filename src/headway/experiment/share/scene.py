@@ -22,7 +22,10 @@ class ShareScene(Scene):
 
     experiment: ShareExperiment
     notes: tuple[str, ...] = ()
-    endless = "the tape has no end, for the broker still runs or was killed"
+
+    def endless(self) -> str:
+        """Return why the tape has no end yet."""
+        return "the tape has no end, for the broker still runs or was killed"
 
     def policy(self) -> Any:
         """Refuse: the gates decided in the programs themselves."""

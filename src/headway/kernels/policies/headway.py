@@ -33,7 +33,7 @@ from headway.kernels.reflex import (
     settle,
 )
 from headway.kernels.slowdown import Step, Value, deviation
-from headway.kernels.state import ClientState, KernelsState
+from headway.kernels.state import ClientState, KernelsState, WholeStep
 
 BEAT_NS = 8_000_000
 """Interval of the dial, as in the broker."""
@@ -77,27 +77,35 @@ class _Felt:
     steps alone are even the mean where that is more.
     """
 
-    __slots__ = ("actual", "alone", "first", "took")
+    __slots__ = ("actual", "alone", "read", "steps", "took")
 
     def __init__(self) -> None:
-        self.actual = self.alone = self.first = 0
+        self.actual = self.alone = self.read = 0
+        self.steps: list[WholeStep] = []
+        """Those that have not been counted yet."""
         self.took: deque[float] = deque(maxlen=EVEN_OF)
         """Median logarithm of the times alone, of the last whiles."""
 
-    def read(self, client: ClientState) -> None:
+    def fresh(self, client: ClientState) -> list[WholeStep]:
+        """Return the steps since the last call."""
+        count, self.read = client.epoch - self.read, client.epoch
+        return client.whole[-count:] if count else []
+
+    def count(self, client: ClientState) -> None:
         """Count the steps since the last time, where there are enough of them."""
-        steps, alone_took = client.whole, client.expected.took
-        fresh = [(ended - began, alone_took[request]) for began, ended, request, _ in steps[self.first :]]
+        self.steps += self.fresh(client)
+        alone_took = client.expected.took
+        fresh = [(step.ended - step.began, alone_took[step.request]) for step in self.steps]
         alone = sum(took for _, took in fresh)
         if alone < WHILE_NS or len(fresh) < LEAST_STEPS:
             return
+        self.steps.clear()
         each = tuple(log(actual / took) for actual, took in fresh)
         self.took.append(median(log(took) for _, took in fresh))
         value = Value(median(each), len(each), self.took[-1], (0.0,), each)
         even = len(self.took) == EVEN_OF and deviation(self.took) < EVEN
         self.alone += alone
         self.actual += round(alone * exp(value.felt if even else value.excess))
-        self.first = len(steps)
 
 
 class Headway(KernelsPolicy):
@@ -174,11 +182,10 @@ class Headway(KernelsPolicy):
         felt = self._felt[client.id]
         filled = self._gates[client.id].told
         if not self.met:
-            fresh, felt.first = client.whole[felt.first :], len(client.whole)
             kinds = client.expected.kinds
-            steps = [Step(began, ended, *kinds[request], cpu_ns=cpu) for began, ended, request, cpu in fresh]
+            steps = [Step(each.began, each.ended, *kinds[each.request], cpu_ns=each.cpu) for each in felt.fresh(client)]
             return Seen(client.id, client.priority, epochs=client.epoch, filled_ns=filled, steps=steps)
-        felt.read(client)
+        felt.count(client)
         return Seen(client.id, client.priority, felt.actual, felt.alone, epochs=client.epoch, filled_ns=filled)
 
     def _look(self, now: int, state: KernelsState, client: ClientState, gate: _Gate) -> Look:

@@ -119,14 +119,8 @@ class TapeRecorder(Recorder):
             program = self._programs[index] = _Program(self._count, who, slot)
             self._count += 1
             names = json.dumps([slot_profiles.text(slot.name), slot_profiles.text(slot.program)])
-            self._put(
-                *(ShareKind.JOINED, program.number),
-                lease=slot.sms_ppm,
-                place=index,
-                detail=slot.priority,
-                value=slot.owner,
-                note=names,
-            )
+            limit, priority = slot.sms_ppm, slot.priority
+            self._put(ShareKind.JOINED, program.number, limit, index, detail=priority, value=slot.owner, note=names)
         return program
 
     def _of_all(self, dial: Dial) -> None:

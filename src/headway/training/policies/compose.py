@@ -64,7 +64,7 @@ class ComposedPolicy:
         self.quantum = order.quantum = order.quantum if quantum is None else quantum
         self.round_length = round_length
         self.blocked: JobState | None = None
-        self.stopped: dict[int, JobState] = {}
+        self.barred: dict[int, JobState] = {}
         self.shortfall = 1
         self.refresh = order.refresh
         self.rekeys = order.rekeys()
@@ -188,7 +188,7 @@ class ComposedPolicy:
 
     def _by_site(self, now: int, state: TrainingState, site: SitePreemption) -> Iterator[Action]:
         """Do what the cluster's rules of preemption ask for first, and once more for those who wait still."""
-        self.stopped = {}
+        self.barred = {}
         yield from site.decide(now, state, self)
         yield from self._until_limits_open(now, state)
         before = state.changes
@@ -199,8 +199,8 @@ class ComposedPolicy:
             yield from self._wake(now, time)
 
     def _chosen(self, now: int, state: TrainingState) -> Iterable[Action]:
-        if self.stopped and self._site is None:
-            self.stopped = {}
+        if self.barred and self._site is None:
+            self.barred = {}
         if not state.queue.size and not (state.running and self._looks_after_runs(state)):
             return ()
         if self.round_length and now % self.round_length:
@@ -240,7 +240,7 @@ class ComposedPolicy:
             if self.round_length:
                 yield from self._wake(now, now + self.round_length)
                 return
-            if self.stopped and self._could_restart(now, state):
+            if self.barred and self._could_restart(now, state):
                 yield from self._wake(now, now + RESTART)
             if self.refresh:
                 yield from self._wake(now, now + self.refresh)
@@ -253,8 +253,7 @@ class ComposedPolicy:
         Or whether it has turned into borrowed GPUs, or freed, what is promised to a job that was tried before.
         """
         rule = copy(self.placement) if hasattr(self.placement, "__copy__") else self.placement
-        stopped = [js for js in self.stopped.values() if js.since == now]
-        if any(fits(state, js, rule) is not None for js in stopped):
+        if any(js.since == now and fits(state, js, rule) is not None for js in self.barred.values()):
             return True
         heads = (state.jobs[lane.head[1]] for lane in state.queue.lanes.values()) if state.quotas else ()
         owed = (js for js in heads if js.account.promised and guaranteed(js))
@@ -296,7 +295,7 @@ class ComposedPolicy:
     def admit(self, now: int, state: TrainingState, js: JobState) -> list[Action] | None:
         """The actions that start a job now, its preemptions before it; None when it cannot start."""
         self.shortfall = 1
-        if self.stopped and js.id in self.stopped:
+        if self.barred and js.id in self.barred:
             return None
         kept_out = state.quotas and quota_refusal(js) is not None
         if kept_out and not self.preempts:
@@ -320,5 +319,5 @@ class ComposedPolicy:
                 elif js.gpus > state.pool.free_gpus:
                     self.shortfall = js.gpus - state.pool.free_gpus
             return None
-        self.stopped |= {victim.id: victim for victim in room.victims}
+        self.barred |= {victim.id: victim for victim in room.victims}
         return [*(PreemptJob(victim.id) for victim in room.victims), StartJob(js.id, room.placement)]

@@ -192,9 +192,9 @@ class Admission(Protocol):
     preempts: bool
     blocked: JobState | None
     """The first job that could not start for want of resources, as the backfill found it in this decision."""
-    stopped: dict[int, JobState]
-    """Jobs that this decision has stopped for others. None of them starts before the next one: no instant undoes its
-    own actions, and to change places is a migration's business."""
+    barred: dict[int, JobState]
+    """Jobs that may not start in this decision: those that it has stopped for others, because no instant undoes its own
+    actions and to change places is a migration's business; and those that a job which waits for room could preempt."""
 
     def admit(self, now: int, state: TrainingState, js: JobState) -> list[Action] | None:
         """Return the actions that start a job now, its preemptions before it; None when it cannot start."""

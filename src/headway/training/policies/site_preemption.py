@@ -113,7 +113,7 @@ class SitePreemption:
                 for _, job in state.queue.in_order():
                     other = state.jobs[job]
                     if other.eligible & js.eligible and self._precedence.may(js.job, other.job):
-                        policy.stopped[job] = other
+                        policy.barred[job] = other
 
     # --- whom it stops ----------------------------------------------------------------------------------------
 
@@ -176,7 +176,7 @@ class SitePreemption:
             if entry >= mine:
                 break
             other = state.jobs[entry[1]]
-            if other.id not in policy.stopped and not self._precedence.may(js.job, other.job):
+            if other.id not in policy.barred and not self._precedence.may(js.job, other.job):
                 found.append(other)
         return found
 
@@ -202,6 +202,6 @@ class SitePreemption:
 
     def _stop(self, victim: JobState, by: int, policy: Admission) -> Action:
         """Return the action by which a victim goes; if it waits again at once, it does not start in this decision."""
-        policy.stopped[victim.id] = victim
+        policy.barred[victim.id] = victim
         ends = self._precedence.terms(victim.job).mode is Mode.CANCEL
         return (KillJob if ends else RequeueJob)(victim.id, by)

@@ -181,7 +181,7 @@ class Conservative(Backfill):
             js = slot.js
             if state.jobs.get(js.id) is not js or js.status is Status.RUNNING:
                 continue
-            if js.id in policy.stopped:
+            if js.id in policy.barred:
                 self._plan.slots.again(slot)
             elif (placement := self._place_of(now, state, policy, slot)) is None:
                 self._broken = True
@@ -235,7 +235,7 @@ class Conservative(Backfill):
             return None
         (lane,) = state.queue.lanes.values()
         js = state.jobs[lane.head[1]]
-        if js.gpu_milli < 1000 or js.id in policy.stopped:
+        if js.gpu_milli < 1000 or js.id in policy.barred:
             return None
         placement = policy.placement.place(state.pool, js)
         return None if placement is None else StartJob(js.id, placement)

@@ -167,7 +167,7 @@ class Easy(Backfill):
         longest = FOR_EVER
         for _, job in lane:
             js = state.jobs[job]
-            if js.debt + js.expected - js.done > longest or job in heads or js.id in policy.stopped:
+            if js.debt + js.expected - js.done > longest or job in heads or js.id in policy.barred:
                 continue
             if longest == FOR_EVER and fits(state, js, policy.placement) is None:
                 return None

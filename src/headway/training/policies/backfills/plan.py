@@ -342,7 +342,7 @@ class Plan:
     def _place_now(self, region: Region, now: int, js: JobState, policy: Admission) -> Placement | None:
         """Return where a job starts now; None when its reservation, made here, is for later."""
         state, rule = self._seen
-        fresh = js.id in policy.stopped  # it starts at the next decision at the earliest
+        fresh = js.id in policy.barred  # it starts at the next decision at the earliest
         placement = None if fresh else rule.place(state.pool, js)
         if placement is not None and self.profile.fits(js, placement, now, run_time(state, js, placement)):
             return placement

@@ -72,7 +72,7 @@ def _one_lane(
             return
         actions = admit(now, state, js)
         if actions is None:
-            if js.id not in policy.stopped:
+            if js.id not in policy.barred:
                 memory.note(lane, policy.version(now, state), policy.shortfall)
             policy.blocked = js
             return
@@ -124,7 +124,7 @@ def _many_lanes(now: int, state: TrainingState, policy: Admission, memory: Block
                 yield from actions
                 version = policy.version(now, state)
                 continue
-            if js.id not in policy.stopped:
+            if js.id not in policy.barred:
                 memory.note(lane, version, policy.shortfall)
         closed.add(lane.name)
         if not state.quotas or quota_refusal(js) is None:
@@ -136,7 +136,7 @@ def _many_lanes(now: int, state: TrainingState, policy: Admission, memory: Block
 def _elsewhere(state: TrainingState, policy: Admission, js: JobState, territory: int) -> Placement | None:
     """Return where a job fits beside nodes that others wait for; None where it needs some of these."""
     rest = js.eligible & ~territory
-    if not rest or js.id in policy.stopped or state.quotas or state.divides:
+    if not rest or js.id in policy.barred or state.quotas or state.divides:
         return None
     return policy.placement.place(
         state.pool, TentativeDemand(js, Grant(js.cpu_milli, js.memory_bytes, js.storage), rest)

@@ -66,7 +66,7 @@ class Costed(Migration):
             if 0 < self._rested <= now:
                 self._failed = (-1, ())
             for js, taken in _heads(state, policy, blocked, strict=strict):
-                if js.id in policy.stopped:
+                if js.id in policy.barred:
                     continue
                 tried.append(js.id)
                 if state.changes == self._failed[0] and js.id in self._failed[1]:
