@@ -168,6 +168,8 @@ class Multifactor(RoundOrder):
 
     def moved(self, now: int, waiting: Sequence[JobState]) -> Sequence[JobState]:
         """Return all where shares are others; else those that came in between, and whose age grows no longer."""
+        if not waiting:  # shares are computed when the next one comes
+            return waiting
         before, between, self._between = self._fair, self._between, set()
         self._calculate(now, self._state)
         if self._accrual or before != self._fair or not self._keyed:
