@@ -35,7 +35,8 @@ class Held:
         self._changed = set(range(len(nodes)))
         """Nodes to look at the next time, whatever happens."""
         self._firsts: list[dict[int, int]] = [{} for _ in nodes]
-        self._enough: list[dict[tuple[int, int, int], int]] = [{} for _ in nodes]
+        self.known: list[dict[tuple[int, int, int], int]] = [{} for _ in nodes]
+        """What ``enough`` has found, by node and amounts."""
         self._orders: dict[tuple[int, int, int, int], list[tuple[int, int]]] = {}
 
     def follow(self, now: int, state: TrainingState) -> int:
@@ -78,12 +79,17 @@ class Held:
             del shared[gpu]
         for js in state.on_node[node].values():
             end = max(js.expected_end(), now + 1)
-            count = next(mask for place, mask in js.placement if place == node)
-            gpus, (cpu_milli, memory_bytes) = count.bit_count(), host_share(js, count.bit_count())
+            placement = js.placement
+            count = placement[0][1] if len(placement) == 1 else next(mask for place, mask in placement if place == node)
+            gpus = count.bit_count()
+            cpu_milli, memory_bytes = host_share(js, gpus)
             if js.gpu_milli < 1000:
                 gpu, gpus = (node, count.bit_length() - 1), 0
                 shared[gpu] = max(end, shared.get(gpu, 0))
-            amounts = released.setdefault(end, [0, 0, 0])
+            amounts = released.get(end)
+            if amounts is None:
+                released[end] = [gpus, cpu_milli, memory_bytes]
+                continue
             amounts[0] += gpus
             amounts[1] += cpu_milli
             amounts[2] += memory_bytes
@@ -97,7 +103,7 @@ class Held:
             free.append((before[0] + given[0], before[1] + given[1], before[2] + given[2]))
         self.times[node] = [-1, *times]
         self.gpus[node], self.cpus[node], self.memory[node] = map(list, zip(*free, strict=True))
-        self._firsts[node], self._enough[node] = {}, {}
+        self._firsts[node], self.known[node] = {}, {}
         if self._orders:
             self._orders = {key: order for key, order in self._orders.items() if not key[0] >> node & 1}
 
@@ -112,7 +118,7 @@ class Held:
     def enough(self, node: int, need: int, cpu_milli: int, memory_bytes: int) -> int:
         """Return from when on a node has these amounts if nothing else starts: -1 for at once."""
         amounts = need, cpu_milli, memory_bytes
-        found = self._enough[node].get(amounts)
+        found = self.known[node].get(amounts)
         if found is None:
             found = self.first(node, need)
             if self.hosted and found < NEVER:
@@ -120,7 +126,7 @@ class Held:
                 indices = range(bisect_left(self.times[node], found), len(cpus))
                 first = next((at for at in indices if cpus[at] >= cpu_milli and memory[at] >= memory_bytes), None)
                 found = NEVER if first is None else self.times[node][first]
-            self._enough[node][amounts] = found
+            self.known[node][amounts] = found
         return found
 
     def in_order(self, nodes: int, need: int, cpu_milli: int, memory_bytes: int) -> list[tuple[int, int]]:

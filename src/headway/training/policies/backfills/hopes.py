@@ -197,6 +197,8 @@ class Hopes:
         self._hopes: dict[Shape, _Hope] = {}
         self.regions: dict[int, int] = {}
         """How many shapes have hope in each region."""
+        self._nodes = 0
+        """Nodes on which one could start."""
 
     def add(self, unplanned: Mapping[int, set[int]]) -> None:
         """Look at regions; ``unplanned`` are the jobs that are not planned yet in each."""
@@ -213,6 +215,7 @@ class Hopes:
                 hope = _Hope(js, region, lengths, nodes, count)
                 if not hope.is_over(unplanned[region]) and hope.look(profile.changed, profile, now):
                     self._hopes[shape] = hope
+                    self._nodes |= hope.nodes
                     self.regions[region] = self.regions.get(region, 0) + 1
 
     def __contains__(self, job: int) -> bool:
@@ -224,6 +227,8 @@ class Hopes:
         unplanned = self.unplanned[region]
         unplanned.discard(job)
         own, lost = self._shape[job], []
+        if not nodes & self._nodes and own not in self._hopes:
+            return False
         for shape, hope in self._hopes.items():
             if hope.region != region:
                 continue

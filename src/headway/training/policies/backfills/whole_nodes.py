@@ -124,14 +124,17 @@ class WholeNodes:
         ``on_one_node`` does; (NEVER, -1) if there is none by ``latest``."""
         each = js.gpus // js.nodes if js.nodes > 1 else js.gpus
         cpu_milli, memory_bytes = host_share(js, each)
-        enough, every = self._held.enough, self._intervals
+        enough, known, every = self._held.enough, self._held.known, self._intervals
+        amounts = each, cpu_milli, memory_bytes
         best, where, since = latest + 1, -1, None
         nodes &= js.eligible
         while nodes:
             low = nodes & -nodes
             nodes ^= low
             node = low.bit_length() - 1
-            if (start := enough(node, each, cpu_milli, memory_bytes)) > best:
+            if (start := known[node].get(amounts)) is None:
+                start = enough(node, each, cpu_milli, memory_bytes)
+            if start > best:
                 continue
             if start < now:
                 start = now
