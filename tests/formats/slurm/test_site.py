@@ -75,6 +75,13 @@ def test_what_scontrol_show_config_prints_says_the_same_as_the_file() -> None:
             "SchedulerType=sched/backfill",
             "fifo+conservative(depth=500, interval=30s, slurm=true, window=1d)+consecutive",
         ),
+        *(
+            (
+                f"SchedulerParameters=bf_window={minutes}",
+                "fifo+conservative(depth=500, interval=30s, slurm=true, window=1d)+consecutive",
+            )
+            for minutes in (0, -1, 43_201)
+        ),
         (
             "SchedulerParameters=bf_window=4320",
             "fifo+conservative(depth=500, interval=30s, slurm=true, window=3d)+consecutive",

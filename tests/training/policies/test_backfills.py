@@ -179,6 +179,14 @@ def test_a_job_beyond_the_window_is_planned_once_it_is_near_enough() -> None:
     assert run("fifo+conservative(interval=0s,window=90s)", jobs, uniform(1, 4))[0] == {0: 0, 1: 100, 2: 110}
 
 
+@pytest.mark.parametrize("slurm", ["false", "true"])
+def test_a_job_beyond_the_window_starts_when_it_can_however_long_the_interval_is(slurm: str) -> None:
+    spec = f"fifo+conservative(interval=60s,window=30s,slurm={slurm})"
+    assert run(spec, workload([job(0, 4, 40), job(1, 4, 10)]), uniform(1, 4))[0] == {0: 0, 1: 40}
+    jobs = workload([job(0, 3, 100), job(1, 4, 10), job(2, 2, 20)])
+    assert run(spec, jobs, uniform(1, 4))[0] == {0: 0, 1: 100, 2: 110}
+
+
 @pytest.mark.parametrize("backfill", RESERVING)
 def test_each_partition_has_its_own_first_job(backfill: str) -> None:
     cluster = uniform(2, 4, partitions=(Partition("a", (0,)), Partition("b", (1,))))

@@ -253,3 +253,19 @@ def test_so_it_is_where_long_queues_wait_for_several_kinds_of_nodes(seed: int, w
     order = "multifactor(period=30s,max_age=600s,half_life=300s,fair_tree=true,size_weight=500)"
     spec = f"{order}+conservative(depth=500,interval=20s,slurm=true,window={window_s}s)+consecutive"
     assert played(spec, world, eager=False)[0].digest == played(spec, world, eager=True)[0].digest
+
+
+@pytest.mark.parametrize(("seed", "window_s"), [(1205, 30), (2477, 0)])
+def test_regions_that_a_new_job_connects_know_what_ends_in_them(seed: int, window_s: int) -> None:
+    draw = random.Random(seed)
+    parts = (Partition("a", (0,)), Partition("b", (1,)), Partition("ab", (0, 1)))
+    jobs, time = [], 0
+    for number in range(10):
+        time += draw.choice([0, 1, 3, 7, 15])
+        partition = draw.choice(["a", "a", "b", "ab"]) if number > 3 else draw.choice("ab")
+        work, gpus = draw.choice([5, 10, 30, 60, 100]), draw.choice([1, 2, 3, 4])
+        jobs.append(Job(number, time * SECOND, work * SECOND, gpus, partition=partition))
+    world = World(uniform(2, 4, partitions=parts), workload(jobs))
+    interval, slurm = draw.choice([1, 2, 4, 10, 20]), draw.choice(["true", "false"])
+    spec = f"fifo+conservative(depth=100,interval={interval}s,slurm={slurm},window={window_s}s)+first-fit"
+    assert played(spec, world, eager=False)[0].digest == played(spec, world, eager=True)[0].digest

@@ -8,17 +8,21 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from headway.training.cluster import Qos, uniform
+from headway.training.events import JobArrived
 from headway.training.job import Job, Outcome, workload
 from headway.training.jobstate import JobState
 from headway.training.policies import site_preemption
+from headway.training.policies.backfills.none import NoBackfill
+from headway.training.policies.compose import ComposedPolicy
 from headway.training.policies.orders.multifactor import Multifactor
+from headway.training.policies.placements.first_fit import FirstFit
 from headway.training.policies.site_preemption import SitePreemption
 from headway.training.policies.spare import Spare
 from headway.training.preemption_rules import Mode, Preemption
 from headway.training.rows import Kind
 from headway.training.terms import Terms
-from headway.units import SECOND
-from tests.drive import World, drive
+from headway.units import SECOND, Duration
+from tests.drive import World, drive, fresh_state
 from tests.training.policies.test_plans import site_cases
 
 QOS = (
@@ -89,3 +93,23 @@ def test_a_job_that_comes_after_a_later_one_may_preempt_too() -> None:
     world = World(replace(uniform(1, 2), qos=QOS, preemption=Preemption(again_after=0)), jobs)
     rows = drive("fifo", world).tape.of(Kind.REQUEUE)
     assert [(row[0], row[2]) for row in rows.tolist()] == [(20 * SECOND, 1)]
+
+
+class Patient(Multifactor):
+    """Its own keys: who has waited longest comes last."""
+
+    name = "patient"
+
+    def key(self, now: int, js: JobState) -> int:
+        return now - js.job.submit
+
+
+def test_an_order_with_keys_of_its_own_gets_all_of_them_anew() -> None:
+    order = Patient(period=Duration(10 * SECOND))
+    policy = ComposedPolicy("patient", order, NoBackfill(), FirstFit())
+    state = fresh_state(policy, World(uniform(1, 1), workload([Job(0, 0, SECOND), Job(1, 0, SECOND)])))
+    for job in (Job(0, 0, SECOND), Job(1, 0, SECOND)):
+        state.apply(0, JobArrived(job))
+    for time in (60, 120, 180):
+        state.rekey(time * SECOND)
+        assert {js.key for js in state.jobs.values()} == {time * SECOND}

@@ -34,7 +34,7 @@ _TRES = {"gres/gpu": "gpu", "cpu": "cpu", "mem": "mem"}
 _SPANS = {"prioritymaxage": "max_age", "prioritydecayhalflife": "half_life", "prioritycalcperiod": "period"}
 _BACKFILL_DEPTH = 500
 _BACKFILL_INTERVAL = 30
-_BACKFILL_WINDOW = 1440
+_BACKFILL_WINDOW, _LONGEST_WINDOW = 1440, 43_200
 """Minutes."""
 _NO_BACKFILL = "+none"
 _DEFAULT_HALF_LIFE = "7-0"
@@ -208,7 +208,9 @@ def _backfill(settings: Mapping[str, str]) -> str:
         return _NO_BACKFILL
     depth = _parameter(given, "bf_max_job_test", _BACKFILL_DEPTH)
     window = _parameter(given, "bf_window", _BACKFILL_WINDOW)
-    return f"+conservative(depth={max(1, depth)},interval={interval}s,slurm=true,window={max(1, window)}m)"
+    if not 1 <= window <= _LONGEST_WINDOW:  # Slurm says that it is invalid, and goes on with its default
+        window = _BACKFILL_WINDOW
+    return f"+conservative(depth={max(1, depth)},interval={interval}s,slurm=true,window={window}m)"
 
 
 def _parameters(settings: Mapping[str, str]) -> dict[str, str]:

@@ -70,7 +70,7 @@ class SitePreemption:
 
     def _next(self, now: int, state: TrainingState, policy: Admission) -> list[Action] | None:
         """Return what the first job that can preempt, or whose victims have gone, does; None when none can."""
-        present = (state.tenures, state.releases, self._book.notices, state.pool.schedulable)
+        present = (state.tenures, state.releases, self._book.notices, state.pool.schedulable, state.refreshed)
         if present != self._tried or self._again <= now:
             self._tried, self._unable, self._settled, self._again = present, set(), None, NEVER
         versions = [lane.version for lane in state.queue.lanes.values()]

@@ -42,6 +42,7 @@ class Spare:
         return gpus[0] >= js.gpus or not self._rule.needs_one_node(self._pool, js)
 
     def _most_first(self, js: JobState) -> list[int]:
+        """Return how many GPUs a job could have on each node that it may use, the most first."""
         key = self._precedence.below(js.job), js.eligible
         found = self._gpus.get(key)
         if found is None:

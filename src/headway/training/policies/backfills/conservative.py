@@ -54,8 +54,9 @@ class Conservative(Backfill):
     ) -> None:
         if depth < 1:
             raise ExperimentError(f"conservative(depth={depth}): must be at least 1")
-        if interval < 0:
-            raise ExperimentError(f"conservative(interval={interval}ns): must not be negative")
+        for name, length in (("interval", interval), ("window", window)):
+            if length < 0:
+                raise ExperimentError(f"conservative({name}={length}ns): must not be negative")
         self.depth = depth
         self.interval = self.forgets = interval
         self.slurm = slurm
@@ -83,7 +84,7 @@ class Conservative(Backfill):
 
     def decide(self, now: int, state: TrainingState, policy: Admission) -> Iterator[Action]:
         """Start jobs whose reservations have begun, and make the reservations that are missing."""
-        if not self._stands(now, state) or (self.window and now >= self._planned + self.interval):
+        if not self._stands(now, state) or (self.window and self._is_old(now, state)):
             self._broken = True
         if policy.preempts or state.quotas or self.slurm:
             yield from self._first_jobs(now, state, policy)
@@ -126,6 +127,10 @@ class Conservative(Backfill):
         return (
             all(slot.js.gpu_milli == 1000 for slot in self._plan.slots.by_job.values()) if state.pool.sharing else True
         )
+
+    def _is_old(self, now: int, state: TrainingState) -> bool:
+        """Return whether jobs that had no reservation, because they were to start too late, may get one now."""
+        return now >= self._planned + self.interval or not self._future.same(state)
 
     def _in_step(self, state: TrainingState, policy: Admission) -> bool:
         """Return whether the jobs with reservations are the first of the queue; if not, reservations are made anew."""

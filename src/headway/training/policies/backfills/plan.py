@@ -158,13 +158,13 @@ class Plan:
         known = self._regions.get(nodes)
         same = known is not None and not nodes & changed and known.too_late > now + self.window
         if known is not None and same and known.versions == versions is not None:
-            self._stands(known, now)
+            self._note_stands(known, now)
             return
         jobs = jobs_of(lanes, last)
         region = known if known is not None else self._regions.setdefault(nodes, Region(nodes))
         region.versions = versions
         if same and jobs == region.jobs:
-            self._stands(region, now)
+            self._note_stands(region, now)
             return
         self._drop(region)
         region.jobs = jobs
@@ -173,7 +173,8 @@ class Plan:
         if jobs:
             self._fresh[nodes] = list(map(state.jobs.__getitem__, jobs))
 
-    def _stands(self, region: Region, now: int) -> None:
+    def _note_stands(self, region: Region, now: int) -> None:
+        """Take note that the plan of a region, made now, would be the same."""
         if self.window:
             region.stands(now)
 
@@ -231,8 +232,7 @@ class Plan:
             for joined in [joined for joined in lanes if joined & nodes]:  # a new job connects it with another one
                 self._finish(region := self._regions.pop(nodes))
                 whole = self._regions.setdefault(joined, Region(joined))
-                whole.planned += region.planned
-                whole.made = None
+                whole.join(region)
         last = last_of(state, depth)
         for nodes, theirs in lanes.items():
             versions = versions_of(state, theirs) if last is None else None

@@ -56,6 +56,12 @@ class Region:
         self.planned += ids
         return ids
 
+    def join(self, other: "Region") -> None:
+        """Take over the jobs of a region that is part of this one now; what it has put off was made before."""
+        self.planned += other.planned
+        self.first_end, self.too_late = min(self.first_end, other.first_end), min(self.too_late, other.too_late)
+        self.made = None
+
     def stands(self, now: int) -> None:
         """Take note that a plan made now would be the same; what is put off is to be made as of now."""
         if self.has_left:

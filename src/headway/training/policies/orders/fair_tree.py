@@ -66,10 +66,9 @@ class FairTree:
             below.sort()
         self._shares = {parent: sum(self._weights[each] for each in below) for parent, below in self._below.items()}
         self._used: list[float] = []
-        self._sums = np.zeros((len(members), len(paths)))
-        """Of each member and user: 1 where the user is the member, or below it."""
-        for place, (_, path) in enumerate(self._paths):
-            self._sums[path, place] = 1 / np.array(self._weights, dtype=float)[path]
+        pairs = [(member, place) for place, (_, path) in enumerate(self._paths) for member in path]
+        self._above, self._under = np.array(pairs, dtype=np.intp).reshape(-1, 2).T
+        """Members, and the users that are one or below it, pair by pair."""
         self._neighbours = np.zeros((2, 0), dtype=np.intp)
         """Members that came one after the other below the same one, when all were last put in order."""
         self._tied = np.zeros(0, dtype=bool)
@@ -84,7 +83,8 @@ class FairTree:
 
     def _in_order(self, usage: Mapping[Who, float]) -> bool:
         """Return whether all are clearly in the order in which they last were."""
-        levels = self._sums @ np.array([usage[who] for who, _ in self._paths])
+        own = np.array([usage[who] for who, _ in self._paths])
+        levels = np.bincount(self._above, own[self._under], len(self._weights)) / self._weights
         before, after = levels[self._neighbours]
         return bool(np.where(self._tied, after + before == 0.0, after > before * _CLEARLY).all())
 

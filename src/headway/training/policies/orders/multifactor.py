@@ -95,7 +95,8 @@ class Multifactor(RoundOrder):
         self._age_most = SCALE * age_weight
         self._age_rate = self._age_most / max_age
         weights = (age_weight, fairshare_weight, size_weight, qos_weight, partition_weight, *self._tres.values())
-        self._at_once = type(self).key is Multifactor.key and SCALE * sum(map(abs, weights)) < 1 << 62
+        self._own_keys = type(self).key is not Multifactor.key
+        self._at_once = not self._own_keys and SCALE * sum(map(abs, weights)) < 1 << 62
 
     def bind(self, state: TrainingState) -> None:
         """Read the totals and priorities of the cluster, to which the factors are relative."""
@@ -106,7 +107,7 @@ class Multifactor(RoundOrder):
         self._tenants = {each.name: each for each in state.cluster.tenants}
         self._counts = {each.name: each.usage_factor for each in state.cluster.qos if each.usage_factor != 1.0}
         """Of QOSs whose jobs count more or less than once."""
-        for tenant in state.cluster.tenants:
+        for tenant in state.cluster.tenants if self._calculated < 0 else ():  # once, also where the cluster changes
             for user, time in tenant.used:
                 who = tenant.name, user if self.fair_tree else ""
                 self._usage[who] = self._usage.get(who, 0.0) + time
@@ -137,8 +138,8 @@ class Multifactor(RoundOrder):
     def key(self, now: int, js: JobState) -> Key:
         """Return minus the priority, in thousandths; where jobs are requeued, and when it was submitted last.
 
-        Priorities are less what every job's age has grown by since the run began: that changes no order, and a key
-        stands as long as only the age grows.
+        Priorities are less what every job's age has grown by since the run began: that changes no order but
+        that of jobs within a thousandth, and a key stands as long as only the age grows.
         """
         state = self._state
         if state.refreshed != self._calculated:
@@ -172,7 +173,7 @@ class Multifactor(RoundOrder):
             return waiting
         before, between, self._between = self._fair, self._between, set()
         self._calculate(now, self._state)
-        if self._accrual or before != self._fair or not self._keyed:
+        if self._own_keys or self._accrual or before != self._fair or not self._keyed:
             self._keyed = True
             return waiting
         grown = now - self.max_age
