@@ -4,7 +4,8 @@ its lane.
 Where partitions share nodes, a blocked job closes the nodes of its partition to all that come after it, as Slurm's main
 scheduler does; they may start on other nodes. A job that its quota keeps out closes only its own lane: it holds nothing
 back that others could use. Nor does a job of another tenant hold back one that is first of its tenant and within its
-guarantee. A job that is barred in this decision, because it was stopped or because room is kept, keeps its place in the queue.
+guarantee. A job that is barred in this decision, because it was stopped or because room is kept, keeps its place in the
+queue.
 """
 
 from collections.abc import Container, Hashable, Iterable, Iterator
