@@ -83,6 +83,10 @@ def test_what_scontrol_show_config_prints_says_the_same_as_the_file() -> None:
             for minutes in (0, -1, 43_201)
         ),
         (
+            "SchedulerParameters=bf_max_job_test=0,bf_interval=0",
+            "fifo+conservative(depth=500, interval=30s, slurm=true, window=1d)+consecutive",
+        ),
+        (
             "SchedulerParameters=bf_window=4320",
             "fifo+conservative(depth=500, interval=30s, slurm=true, window=3d)+consecutive",
         ),
@@ -202,3 +206,12 @@ def test_a_policy_with_qos_priorities_of_its_own_does_not_ask_for_them_and_is_ca
     assert QOS_UNKNOWN not in site_notes(given)
     assert called(given) == "slurm:slurm.conf(qos=high:1000/low:10)"
     assert called(f"{plain}+easy") == "slurm:slurm.conf+easy"
+
+
+def test_options_out_of_range_are_told_with_the_default_that_counts() -> None:
+    notes = site(parse("SchedulerParameters=bf_window=0,bf_max_job_test=-3,bf_interval=60")).notes
+    assert notes == (
+        "bf_max_job_test=-3 is not between 1 and 1,000,000: 500 counts, Slurm's default",
+        "bf_window=0 is not between 1 and 43,200: 1440 counts, Slurm's default",
+    )
+    assert site(parse("SchedulerParameters=bf_window=0,bf_interval=-1")).notes == ()

@@ -32,10 +32,11 @@ _WEIGHTS = {
 _TRES_WEIGHTS = "priorityweighttres"
 _TRES = {"gres/gpu": "gpu", "cpu": "cpu", "mem": "mem"}
 _SPANS = {"prioritymaxage": "max_age", "prioritydecayhalflife": "half_life", "prioritycalcperiod": "period"}
-_BACKFILL_DEPTH = 500
-_BACKFILL_INTERVAL = 30
-_BACKFILL_WINDOW, _LONGEST_WINDOW = 1440, 43_200
-"""Minutes."""
+_RANGES = {"bf_interval": (30, 1, 10_800), "bf_max_job_test": (500, 1, 1_000_000), "bf_window": (1440, 1, 43_200)}
+"""Options of the backfill that are followed: what Slurm takes without them, the least and the most; seconds, jobs and
+minutes."""
+_OFF = -1
+"""A bf_interval that means no backfill."""
 _NO_BACKFILL = "+none"
 _DEFAULT_HALF_LIFE = "7-0"
 _FOR_EVER = 10_000 * DAY
@@ -59,7 +60,6 @@ _SCHEDULER = (
     *("defer", "defer_batch", "pack_serial_at_end"),
 )
 """Other parts of SchedulerParameters that change who starts when."""
-_FOLLOWED = ("bf_interval", "bf_max_job_test", "bf_window")
 _TAKES_NO_TIME = ("bf_continue", "bf_max_time", "bf_yield_interval", "bf_yield_rpc_cnt", "bf_yield_sleep")
 """They say how long Slurm may plan without a pause; a plan takes no time here, and is made to its end."""
 _CONSEQUENCES = {
@@ -96,7 +96,10 @@ def read(path: str | Path) -> Site:
     if not any(key.partition("[")[0] in known for key in settings):
         raise ExperimentError(f"config {path}: is neither a slurm.conf nor what scontrol show config prints")
     rules = (partition_rules(record, f"config {path}") for _, record in conf.records(text, "partitionname"))
-    return site(settings, tuple(rules))
+    try:
+        return site(settings, tuple(rules))
+    except ExperimentError as problem:
+        raise ExperimentError(f"config {path}: {str(problem).removeprefix('config: ')}") from None
 
 
 def with_options(policy: str, options: str) -> str:
@@ -134,6 +137,7 @@ def site(settings: Mapping[str, str], partitions: Sequence[PartitionRules] = ())
         notes.append(PREEMPTION_UNKNOWN)
     if len({each.tier for each in partitions}) > 1:
         notes.append(TIERS_UNKNOWN)
+    notes += () if policy.endswith(_NO_BACKFILL) else _out_of_range(settings)
     unread = tuple(Unread(f"{key}={value}", why=_CONSEQUENCES.get(key, "")) for key, value in _left(settings))
     return Site(f"{policy}+consecutive", tuple(notes), unread)
 
@@ -150,7 +154,7 @@ def _left(settings: Mapping[str, str]) -> Iterator[tuple[str, str]]:
             yield key, value
     planned = _backfill(settings) != _NO_BACKFILL
     for name, value in _parameters(settings).items():
-        told = name in _SCHEDULER or (planned and name.startswith("bf_") and name not in (*_FOLLOWED, *_TAKES_NO_TIME))
+        told = name in _SCHEDULER or (planned and name.startswith("bf_") and name not in (*_RANGES, *_TAKES_NO_TIME))
         if told and value not in _NOTHING:
             yield name, value
     if settings.get("selecttype", "").lower() == "select/linear":
@@ -203,14 +207,25 @@ def _tres(settings: Mapping[str, str]) -> dict[str, int]:
 def _backfill(settings: Mapping[str, str]) -> str:
     kind = settings.get("schedulertype", "sched/backfill")
     given = _parameters(settings)
-    interval = _parameter(given, "bf_interval", _BACKFILL_INTERVAL)
-    if kind != "sched/backfill" or interval < 0:
+    if kind != "sched/backfill" or _parameter(given, "bf_interval") == _OFF:
         return _NO_BACKFILL
-    depth = _parameter(given, "bf_max_job_test", _BACKFILL_DEPTH)
-    window = _parameter(given, "bf_window", _BACKFILL_WINDOW)
-    if not 1 <= window <= _LONGEST_WINDOW:  # Slurm says that it is invalid, and goes on with its default
-        window = _BACKFILL_WINDOW
-    return f"+conservative(depth={max(1, depth)},interval={interval}s,slurm=true,window={window}m)"
+    interval, depth, window = (_counted(given, name) for name in ("bf_interval", "bf_max_job_test", "bf_window"))
+    return f"+conservative(depth={depth},interval={interval}s,slurm=true,window={window}m)"
+
+
+def _out_of_range(settings: Mapping[str, str]) -> Iterator[str]:
+    """Say which options of the backfill Slurm would call invalid, and what counts in their place."""
+    given = _parameters(settings)
+    for name, (default, low, high) in _RANGES.items():
+        if _counted(given, name) != (asked := _parameter(given, name)):
+            yield f"{name}={asked} is not between {low} and {high:,}: {default} counts, Slurm's default"
+
+
+def _counted(given: Mapping[str, str], name: str) -> int:
+    """Return an option of the backfill, or its default where it is out of range, as Slurm does."""
+    default, low, high = _RANGES[name]
+    asked = _parameter(given, name)
+    return asked if low <= asked <= high else default
 
 
 def _parameters(settings: Mapping[str, str]) -> dict[str, str]:
@@ -226,8 +241,9 @@ def _number(settings: Mapping[str, str], key: str) -> int:
     return int(text)
 
 
-def _parameter(parameters: Mapping[str, str], name: str, default: int) -> int:
-    text = parameters.get(name) or str(default)
+def _parameter(parameters: Mapping[str, str], name: str) -> int:
+    """Return an option of the backfill as it is written; its default where it is not."""
+    text = parameters.get(name) or str(_RANGES[name][0])
     if not re.fullmatch(r"-?\d+", text):
         raise ExperimentError(f"config: SchedulerParameters {name} {text!r} is not a whole number")
     return int(text)
