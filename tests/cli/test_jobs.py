@@ -283,12 +283,14 @@ def test_bad_input_is_one_line_and_status_2(
         (["jobs", "compare", "ok.csv", *SIZE], "--policies"),
         (["jobs", "compare", "ok.csv", *SIZE, "--policies", "fifo,,sjf"], "is not understood"),
         (["jobs", "compare", "ok.csv", *SIZE, "--policies", "fifo,sfj"], "did you mean 'sjf'?"),
+        (["jobs", "compare", "ok.csv", *SIZE, "--policies", "slurm"], "that of a Slurm site is slurm:slurm.conf"),
+        (["trace", "inspect", "nodes.txt"], "trace nodes.txt: lists nodes, not jobs: give it with --cluster"),
         (["run", "absent.toml"], "there is no such file"),
         (["run", "broken.toml"], "experiment broken.toml: cannot be read"),
         (["run", "unknown.toml"], "unknown key of [cluster] 'ndes'; did you mean 'nodes'?"),
         (["audit", "absent"], "run folder absent: there is no such folder"),
         (["replay", "."], "holds no run"),
-        (["story", "run", "zzz"], "job 'zzz' is not in this run: its 5 jobs go from a to e"),
+        (["story", "run", "zzz"], "job 'zzz' is not in this run: none of its 5 jobs is called so"),
         (["story", "run"], "JOB"),
         (["audit", "corrupt"], "the tape cannot be read"),
     ],
@@ -298,6 +300,7 @@ def test_every_command_says_in_one_line_what_is_wrong(
 ) -> None:
     monkeypatch.chdir(trace)
     (trace / "broken.toml").write_text("x = = 3")
+    (trace / "nodes.txt").write_text("NodeName=n1 CPUTot=64 Gres=gpu:a100:8 State=IDLE\n   Partitions=batch\n")
     (trace / "unknown.toml").write_text('scale = "jobs"\n[cluster]\nndes = 3\n')
     call(capsys, "jobs", "simulate", "ok.csv", *SIZE, "--out", "run")
     (trace / "corrupt").mkdir()

@@ -105,6 +105,15 @@ def test_scattered_gpus_are_fragmentation_at_the_outermost_level_that_has_too_fe
     assert kinds(causes_at("fifo", Cluster(apart, cluster.levels, walls), jobs, 1, 4)) == ["fragmentation at rack"]
 
 
+@pytest.mark.parametrize(("busy", "told"), [(3, "1 of the 2 nodes that it needs has 2"), (4, "0 of the 2 nodes that")])
+def test_a_job_of_several_nodes_says_how_many_of_them_there_are(busy: int, told: str) -> None:
+    walls = tuple(Partition(f"p{i}", (i,)) for i in range(4))
+    ahead = [Job(0, 0, 10 * SECOND, 1, partition=f"p{i}") for i in range(busy)]
+    jobs = workload([*ahead, Job(0, SECOND, SECOND, 4, nodes=2)])
+    causes = causes_at("fifo", replace(uniform(4, 2), partitions=walls), jobs, 1, busy)
+    assert told in " ".join(cause.text for cause in causes)
+
+
 def test_a_placement_that_wants_one_rack_lacks_one_rack() -> None:
     nodes = tuple(Node(f"n{i}", 2, path=(f"rack{i // 2}",)) for i in range(4))
     walls = tuple(Partition(f"p{i}", (i,)) for i in range(4))

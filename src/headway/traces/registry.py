@@ -24,7 +24,7 @@ from headway.traces import (
     swf,
     synergy,
 )
-from headway.traces.head import Reader, head_of
+from headway.traces.head import Head, Reader, head_of
 from headway.traces.requests import REQUEST_FORMATS, refuse_requests, request_format
 from headway.traces.table import listed, text
 from headway.traces.trace import Trace, refuse_many_dropped
@@ -47,6 +47,9 @@ READERS: tuple[Reader[Trace], ...] = (
 
 FORMATS: dict[str, Callable[[Path, bool], Trace]] = {reader.NAME: reader.read for reader in READERS}
 
+_SITE = {"NodeName=": "nodes", "PartitionName=": "partitions", "ReservationName=": "reservations"}
+"""How what ``scontrol show`` prints of a Slurm site begins, and what it lists."""
+
 
 def guess(path: str | Path) -> str:
     """Return the name of a file's format, or raise an error that asks for it."""
@@ -57,6 +60,7 @@ def guess(path: str | Path) -> str:
     if not names and not head.parquet:
         text(head.path)  # wrong encoding is a better reason than none
     if len(names) != 1:
+        _refuse_site(head)
         columns = generic.header(head)
         raise TraceError(
             f"trace {path}: its format cannot be told from its beginning; "
@@ -64,6 +68,15 @@ def guess(path: str | Path) -> str:
             + (f" (columns found: {listed(columns)})" if columns else "")
         )
     return names[0]
+
+
+def _refuse_site(head: Head) -> None:
+    """Refuse what describes a Slurm site and lists no jobs: it is given beside a trace."""
+    for opens, what in _SITE.items():
+        if head.text.lstrip().startswith(opens):
+            raise TraceError(
+                f"trace {head.path}: lists {what}, not jobs: give it with --cluster, beside a trace of jobs"
+            )
 
 
 def load(

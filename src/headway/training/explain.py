@@ -333,7 +333,11 @@ def _scattered(state: TrainingState, js: JobState) -> tuple[str, int, str]:
         per_node = js.gpus // js.nodes
         count = pool.with_free(per_node, open_nodes).bit_count()
         if count < js.nodes:
-            return "node", count * per_node * 1000, f"{count} of {js.nodes} nodes have {per_node} free"
+            return (
+                "node",
+                count * per_node * 1000,
+                f"{count} of the {js.nodes} nodes that it needs {'has' if count == 1 else 'have'} {per_node} free",
+            )
         return "", 0, ""
     free = [(state.cluster.nodes[node].path, pool.free_count[node]) for node in members(open_nodes)]
     for depth, level in enumerate(state.cluster.outer_levels):

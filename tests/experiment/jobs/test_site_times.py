@@ -232,3 +232,19 @@ def test_dates_without_dates_of_jobs_are_left_out_with_a_note(tmp_path: Path) ->
     run = hw.simulate(hw.jobs(str(tmp_path / "jobs.csv"), cluster=str(tmp_path / "mine.toml")), "fifo")
     assert any("1 outages, reservations or limits have dates, and the jobs have none" in note for note in run.notes)
     assert run.table("jobs")["wait_s"].to_list() == [0, HOUR / 1e9]
+
+
+def test_a_number_is_the_id_of_a_job_and_not_its_place_in_the_run(tmp_path: Path) -> None:
+    tasks = [row(9, 0, 10).replace("9|", f"9_{task}|", 1) for task in (0, 1)]
+    run = site(tmp_path, row(1, 0, 10), row(7, 1, 10), *tasks)
+    for ask in (run.story, run.explain):
+        assert ask("7").record()["name"] == ask(7).record()["name"] == "7"
+        assert ask("#1").record()["job"] == 1
+        with pytest.raises(InputError, match=r"^9 is an array: say 9_0 or 9_1$"):
+            ask(9)
+        with pytest.raises(InputError, match="job '3' is not in this run: none of its 4 jobs is called so; '#3' is"):
+            ask(3)
+    number = run.story("7").record()["job"]
+    assert str(run.story("7").lines()[0]).startswith(f"job 7 (#{number}): 8 GPUs, ")
+    told = "it runs: since Sun 2026-03-01 12:00:00 on 8 GPUs of n1"
+    assert told in "\n".join(map(str, run.explain("1", at="1m").lines()))

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from headway.errors import TapeError
 from headway.experiment.answer import Answer, Early
 from headway.experiment.domain import Outcome, Row, RunResult, Shown, StoredRun, Tell, View
 from headway.experiment.jobs import questions
@@ -41,7 +40,7 @@ from headway.report.training.pivot import pivot
 from headway.report.training.story import Story, story
 from headway.traces.trace import SLURM
 from headway.training.eligible_audit import has_terms
-from headway.training.job import Job
+from headway.training.names import job_number
 from headway.training.policies.registry import describe
 from headway.training.rows import ENDS, Kind
 from headway.units import SECOND, format_duration
@@ -248,19 +247,6 @@ class JobsView(View):
 
 
 VIEW = JobsView()
-
-
-def job_number(jobs: Sequence[Job], wanted: str) -> int:
-    """Return the number of a job that was named by its id in the trace, or by its number."""
-    if not wanted.strip():
-        raise TapeError("the job is empty: name it by its id in the trace, or by its number")
-    for job in jobs:
-        if job.name == wanted:
-            return job.id
-    if wanted.isdecimal() and len(wanted) < 19 and int(wanted) < len(jobs):
-        return int(wanted)
-    names = [job.name or str(job.id) for job in (jobs[0], jobs[-1])]
-    raise TapeError(f"job {wanted!r} is not in this run: its {len(jobs):,} jobs go from {names[0]} to {names[1]}")
 
 
 def compared(runs: Sequence[Shown], baseline: int) -> Comparison:

@@ -6,7 +6,7 @@ then asked whether it would start the job; the expected start is an interval ove
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,7 +21,7 @@ from headway.report.training.expected import LEAST_HISTORY, Expected, expected_s
 from headway.report.training.held import reasons
 from headway.report.training.story import described
 from headway.report.training.stretches import recorded_causes
-from headway.report.training.ways import Way, nodes_told, ways_of
+from headway.report.training.ways import Way, listed_nodes, ways_of
 from headway.sim.faults import Faults
 from headway.sim.resume import resume
 from headway.training.cause import Cause, CauseKind
@@ -204,9 +204,16 @@ def _status(before: Ledger, job: int, at: int) -> tuple[str, str]:
         counted: Counter[str] = Counter()
         for place in np.flatnonzero(before.place_hold == hold).tolist():
             counted[before.cluster.nodes[int(before.place_node[place])].name] += int(before.place_gpus[place])
-        where = nodes_told(tuple(counted.items()))
-        return "running", f"at {clock(at)} it runs: since {clock(int(before.hold_start[hold]))} on {where}"
+        since = clock(int(before.hold_start[hold]))
+        return "running", f"at {clock(at)} it runs: since {since}{_where(before.jobs[job], counted)}"
     return "waiting", ""
+
+
+def _where(job: Job, nodes: Mapping[str, int]) -> str:
+    """Return on how many GPUs of which nodes a job runs; one without GPUs on which nodes."""
+    held = {name: gpus * job.gpu_milli / 1000 for name, gpus in nodes.items()}
+    told = [f"{gpus:g} GPU{'' if gpus == 1 else 's'} of {name}" if gpus else name for name, gpus in held.items()]
+    return f" on {listed_nodes(told)}" if told else ""
 
 
 def _before_arrival(before: Ledger, job: int, at: int) -> tuple[str, str]:

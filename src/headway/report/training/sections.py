@@ -21,13 +21,12 @@ from headway.report.training.causes import WaitCauses
 from headway.report.training.figures import MOST_BARS
 from headway.report.training.formatting import size_labels
 from headway.report.training.measured import FAILED, Comparison, Measured
+from headway.training.names import TASK
 from headway.units import format_duration, seconds
 
 LONGEST_WAITS = 50
 _LONGEST_NAME = 400
 """Characters after which a full name is cut."""
-_TASK = r"^((?:[^:]+:)?\d+)_\d+$"
-"""The name of a task of a Slurm array; of several clusters with its cluster before it."""
 _APART = 0.01
 """Indexes of runs that are nearer tell nothing."""
 MOST_TENANTS = 20
@@ -333,7 +332,7 @@ def lost(compared: Comparison, drawn: Figure) -> str:
 def longest(run: Measured) -> str:
     """Return the jobs that waited longest, and how to ask why; of the tasks of an array the one that did."""
     ordered = run.table.sort(["wait_s", "id"], descending=[True, False]).filter(pl.col("wait_s") > 0)
-    array = pl.coalesce(pl.col("name").str.extract(_TASK), pl.format("#{}", "id"))
+    array = pl.coalesce(pl.col("name").str.extract(TASK), pl.format("#{}", "id"))
     folded = ordered.with_columns(array.alias("array")).with_columns(pl.len().over("array").alias("tasks"))
     waiting = folded.unique("array", keep="first", maintain_order=True).head(LONGEST_WAITS)
     dates = run.stored.scene.past.calendar

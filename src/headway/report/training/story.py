@@ -20,6 +20,7 @@ from headway.training.cause import Cause, CauseKind
 from headway.training.cluster import Cluster
 from headway.training.explain import why_waiting
 from headway.training.job import Job
+from headway.training.names import reads_as_number
 from headway.training.policies.compose import ComposedPolicy
 from headway.training.replay import Walk
 from headway.training.rows import Kind
@@ -227,8 +228,14 @@ def _up_to(stretches: Sequence[Stretch], most: int) -> list[Stretch]:
 def described(job: Job, where: str = "") -> str:
     """Return what a job asked for, of whom and when, and where it had to run."""
     wants = f"{job.width_milli / 1000:g} GPU{'' if job.width_milli == 1000 else 's'}"
-    named = f" ({job.name})" if job.name else ""
-    return f"job {job.id}{named}: {wants}, tenant {job.tenant}{where}, submitted at {clock(job.submit)}"
+    return f"job {_called(job)}: {wants}, tenant {job.tenant}{where}, submitted at {clock(job.submit)}"
+
+
+def _called(job: Job) -> str:
+    """Return what a job is called: its number and its name, in front the one by which it is asked for."""
+    if reads_as_number(job.name):
+        return f"{job.name} (#{job.id})"
+    return f"{job.id} ({job.name})" if job.name else str(job.id)
 
 
 def _tenths(times: Sequence[int], whole: int) -> list[float]:

@@ -17,7 +17,7 @@ from headway.training.openings import Opening, by_moves, by_preemption
 from headway.training.precedence import Precedence
 from headway.training.preemption_rules import Mode
 from headway.training.state import TrainingState
-from headway.units import HOUR, WHOLE_GPU_MILLI
+from headway.units import HOUR, WHOLE_GPU_MILLI, counted
 
 PREEMPTION, MOVES = "preemption", "moves"
 
@@ -144,8 +144,13 @@ def _lost(moment: Moment, victims: Sequence[JobState]) -> tuple[int, tuple[str, 
 
 def nodes_told(nodes: Sequence[tuple[str, int]]) -> str:
     """Return nodes with how many GPUs of each, the first few of them."""
-    shown = ", ".join(f"{gpus} on {name}" for name, gpus in nodes[:4])
-    return f"{shown} and {len(nodes) - 4} more nodes" if len(nodes) > 4 else shown
+    return listed_nodes([f"{gpus} on {name}" for name, gpus in nodes])
+
+
+def listed_nodes(nodes: Sequence[str]) -> str:
+    """Return what is told of each node, of the first few of them."""
+    shown = ", ".join(nodes[:4])
+    return f"{shown} and {counted(len(nodes) - 4, 'more node')}" if len(nodes) > 4 else shown
 
 
 def _some(listed: Sequence[str], most: int = 8) -> str:

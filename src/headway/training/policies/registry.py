@@ -196,7 +196,8 @@ def _part(term: str, table: dict[str, Any], what: str) -> Any:
             raise ExperimentError(f"{what} {term!r} is not understood: write it like tiresias(thresholds=1h/10h)")
         name, options = match.group(1), match.group(2) or ""
     if name not in table:
-        raise ExperimentError(unknown_name(what, name, table))
+        hint = "; that of a Slurm site is slurm:slurm.conf, with the path of its file" if name == "slurm" else ""
+        raise ExperimentError(unknown_name(what, name, table) + hint)
     part = with_checked_keys(table[name]) if table is ORDERS else table[name]
     return _construct(part, name, options)
 
