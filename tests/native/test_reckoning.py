@@ -197,14 +197,19 @@ def test_work_begun_across_the_end_of_a_context_is_dropped_and_the_next_context_
 
 @pytest.mark.parametrize("priority", [0, 5])
 def test_no_event_is_made_while_a_context_goes(built: Built, share: Path, tmp_path: Path, priority: int) -> None:
-    with MiniBroker(share, {priority: {"sample_every": 1, "watched": 1}}) as broker:
-        run = built.run(
-            tmp_path, share, "--verb", "beside-resets", "--kernel", "some:20", "--launch", "30", priority=priority
-        )
-        ledger = broker.wait(1)[0].ledger
-    assert right(run), run.said
-    assert run.total("cuDevicePrimaryCtxReset_v2") == 30
-    assert ledger["samples"] > 0  # at the latest in the context that stayed
+    words = ("--verb", "beside-resets", "--kernel", "some:20", "--launch", "30")
+    samples = 0
+    for attempt in range(
+        3
+    ):  # one whose event fell into a reset times nothing any more: on a busy machine that may be all
+        block, folder = share.with_name(f"block-{attempt}"), tmp_path / str(attempt)
+        folder.mkdir()
+        with MiniBroker(block, {priority: {"sample_every": 1, "watched": 1}}) as broker:
+            run = built.run(folder, block, *words, priority=priority)
+            samples += broker.wait(1)[0].ledger["samples"]
+        assert right(run), run.said
+        assert run.total("cuDevicePrimaryCtxReset_v2") == 30
+    assert samples > 0  # at the latest in the context that stayed
 
 
 def test_releasing_a_context_that_stays_leaks_no_events(built: Built, share: Path, tmp_path: Path) -> None:

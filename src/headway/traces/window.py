@@ -11,13 +11,15 @@ from dataclasses import replace
 import numpy as np
 
 from headway.errors import ExperimentError, NoJobsError, TraceError
-from headway.formats.dates import Calendar, is_date
+from headway.formats.dates import EXAMPLE, Calendar, is_date
 from headway.traces.build import altered
 from headway.traces.trace import Trace
 from headway.training.job import Job, Outcome
 from headway.training.terms import shifted
 from headway.units import DAY, SECOND, counted, format_duration, parse_duration
 
+_EPOCH_SECONDS = 10**9
+"""A number as large as this is meant as seconds since 1970: a run is never as long in seconds."""
 MOST_EARLY = 0.01
 """So small a part of the jobs may have been submitted long before all others."""
 LONG_BEFORE = 0.1
@@ -80,7 +82,12 @@ def check_order(start: str, end: str) -> None:
 def moment(trace: Trace, text: str, flag: str) -> int:
     """Return the time of a date, or of a length of time since the first submission."""
     if not is_date(text):
-        return parse_duration(text, what=flag)
+        if text.isdecimal() and int(text) >= _EPOCH_SECONDS:
+            raise TraceError(f"{flag} {text}: seconds since 1970 are not read here: write a date like {EXAMPLE}")
+        try:
+            return parse_duration(text, what=flag)
+        except ExperimentError as problem:
+            raise ExperimentError(f"{problem}; or a date like {EXAMPLE}") from None
     if trace.calendar is None:
         raise TraceError(
             f"{flag} {text}: the trace has no dates: write a time since its first submission like 3d, "

@@ -23,7 +23,7 @@ from headway.metrics.training.backtest import Backtest, backtest
 from headway.metrics.training.ledger import Ledger
 from headway.metrics.training.verdict import Verdict, unjudged, verdict_of
 from headway.report.progress import progress_bar
-from headway.report.training.backtest import errors_line, missed, reasons_table, tables, verdict_lines
+from headway.report.training.backtest import errors_line, missed, reasons_table, tables, verdict_lines, waits_line
 from headway.training.eligible_audit import has_terms
 from headway.training.limits import ANY
 from headway.units import counted
@@ -86,7 +86,7 @@ def _answered(
     first = backtests[0]
     shown = [*spaced(list(tables(backtests, policies[: len(backtests)]))), ""]
     shown += [] if sampled is None else [reasons_table(sampled.shares, sampled.samples), ""]
-    shown += [errors_line(first), *missed(first)]
+    shown += [errors_line(first), waits_line(), *missed(first)]
     shown += verdict_lines(verdict_of(first), sampled is None and len(first.groups["reason"]) > 1)
     shown += [f"site: {first.policy}"] if policies[0] == SITE else []
     more = {} if sampled is None else {"waiting_by_reason": sampled.shares}

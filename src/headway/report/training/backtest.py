@@ -91,11 +91,16 @@ def errors_line(backtest: Backtest) -> str:
     )
 
 
+def waits_line() -> str:
+    """Say what a wait is here: simulate, compare and report count it otherwise."""
+    return "(waits are until the first start; those of simulate, compare and report go on after a requeue)"
+
+
 def verdict_lines(verdict: Verdict, has_reasons: bool) -> list[str]:
     """Return the verdict, and where the errors come from."""
     told = ["", f"verdict: {verdict.text}"]
     if verdict.sources:
-        told.append("where the errors come from:")
+        told.append("where the errors come from (a job may count under several):")
     for each in verdict.sources:
         told.append(
             f"  {percent(each.share, 0)} {each.by.replace('_', ' ')} {each.group} ({counted(each.jobs, 'job')}, "
