@@ -201,7 +201,7 @@ def test_no_event_is_made_while_a_context_goes(built: Built, share: Path, tmp_pa
     samples = 0
     for attempt in range(
         3
-    ):  # one whose event fell into a reset times nothing any more: on a busy machine that may be all
+    ):  # an event that falls into a reset ends all timing of a run
         block, folder = share.with_name(f"block-{attempt}"), tmp_path / str(attempt)
         folder.mkdir()
         with MiniBroker(block, {priority: {"sample_every": 1, "watched": 1}}) as broker:
