@@ -199,9 +199,7 @@ def test_work_begun_across_the_end_of_a_context_is_dropped_and_the_next_context_
 def test_no_event_is_made_while_a_context_goes(built: Built, share: Path, tmp_path: Path, priority: int) -> None:
     words = ("--verb", "beside-resets", "--kernel", "some:20", "--launch", "30")
     samples = 0
-    for attempt in range(
-        3
-    ):  # an event that falls into a reset ends all timing of a run
+    for attempt in range(3):  # an event that falls into a reset ends all timing of a run
         block, folder = share.with_name(f"block-{attempt}"), tmp_path / str(attempt)
         folder.mkdir()
         with MiniBroker(block, {priority: {"sample_every": 1, "watched": 1}}) as broker:
