@@ -154,6 +154,14 @@ def counted(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
+def format_memory(size_bytes: int) -> str:
+    """Return memory in the unit that it was written in: ``100 GiB`` where it is whole MiB, else ``500 GB``."""
+    if size_bytes % _SIZE_UNITS["mib"]:
+        return format_size(size_bytes)
+    unit = next((unit for unit in ("TiB", "GiB") if size_bytes >= _SIZE_UNITS[unit.lower()]), "MiB")
+    return f"{size_bytes / _SIZE_UNITS[unit.lower()]:.4g} {unit}"
+
+
 def format_size(size_bytes: int) -> str:
     """Return bytes as a short text: ``500 GB``."""
     value = float(size_bytes)

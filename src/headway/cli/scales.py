@@ -206,7 +206,10 @@ def _show_sweep(scale: Domain, sweep: Sweep, as_json: bool) -> None:
         console.note(f"failed: {cell.name}: {error}")
     if failed:
         cells = len({cell.digest for cell in sweep.cells})
-        console.note(f"{len(failed):,} of {cells:,} cells failed; --retry runs them once more")
+        again = "; --retry runs them once more" if sweep.may_pass else ""
+        console.note(
+            f"{len(failed):,} of {cells:,} cells {'failed' if again else 'cannot be played as they are'}{again}"
+        )
     for line in scale.view.sweep_remarks(rows):
         console.note(f"note: {line}")
     console.note(f"results: {sweep.store.folder / 'results.parquet'}, {sweep.store.folder / 'results.csv'}")

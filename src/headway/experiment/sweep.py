@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from headway.core.tasks import Far, Pool
-from headway.errors import ExperimentError, HeadwayError, InputError, TapeError
+from headway.errors import ExperimentError, HeadwayError, InfeasibleJobError, InputError, TapeError
 from headway.experiment.blame import own_code
 from headway.experiment.cells import GRID_NAME, POLICY, TABLE, Axes, Cell, Record, Store, outstanding
 from headway.experiment.domain import Outcome, Progress
@@ -117,6 +117,12 @@ class Sweep:
         """Return the cells that failed, each once, and why."""
         records = {cell.digest: (cell, self.store.read(cell)) for cell in self.cells}
         return [(cell, record["error"]) for cell, record in records.values() if record and record["error"]]
+
+    @property
+    def may_pass(self) -> int:
+        """Count the cells that failed and were not refused: run once more they may come to an end."""
+        records = {cell.digest: self.store.read(cell) for cell in self.cells}
+        return sum(bool(each and each["error"] and not each.get("refused")) for each in records.values())
 
     def frame(self) -> Any:
         """Return a polars frame, one row a cell."""
@@ -226,8 +232,7 @@ def _run(cells: Sequence[Cell], store: Store, pool: Pool, note: Note, *, keep: b
                 if end.stopped or (end.problem is None and end.result is None):
                     stopped = True
                     continue
-                failed: Record = {"row": None, "batches": [], "measured": "", "notes": [], "error": _line(end.problem)}
-                store.write(ahead[end.task], end.result if end.problem is None else failed)
+                store.write(ahead[end.task], end.result if end.problem is None else _failure(end.problem))
                 board.ended(end.task)
     return stopped
 
@@ -242,7 +247,14 @@ def run_cell(experiment: Any, progress: Progress | None) -> Record | None:
     return {"row": outcome.row, **kept, "notes": list(outcome.notes), "error": ""}
 
 
-def _line(problem: Exception | None) -> str:
+def _failure(problem: Exception) -> Record:
+    """Return the record of a cell that failed, and whether it was refused: then it will be each time."""
+    refused = isinstance(problem, InfeasibleJobError | ExperimentError)
+    nothing: Record = {"row": None, "batches": [], "measured": "", "notes": []}
+    return {**nothing, "error": _line(problem), "refused": refused}
+
+
+def _line(problem: Exception) -> str:
     return " ".join(f"{'' if isinstance(problem, HeadwayError) else type(problem).__name__ + ': '}{problem}".split())
 
 

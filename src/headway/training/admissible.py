@@ -14,7 +14,7 @@ from headway.training.jobstate import Account, JobState
 from headway.training.limit_text import told
 from headway.training.pool import Pool, host_share, members
 from headway.training.resources import Placement
-from headway.units import WHOLE_GPU_MILLI, counted, format_size
+from headway.units import WHOLE_GPU_MILLI, counted, format_memory
 
 Place = Callable[[Pool, JobState], Placement | None]
 
@@ -126,8 +126,8 @@ def _no_host(job: Job, nodes: list[Node]) -> str:
         wants.append(f"{job.cpu_milli / 1000:g} CPUs")
         most.append(f"{max(node.cpu_milli or 0 for node in nodes) / 1000:g} CPUs")
     if job.memory_bytes and all(node.memory_bytes is not None for node in nodes):
-        wants.append(f"{format_size(job.memory_bytes)} of memory")
-        most.append(f"{format_size(max(node.memory_bytes or 0 for node in nodes))} of memory")
+        wants.append(f"{format_memory(job.memory_bytes)} of memory")
+        most.append(f"{format_memory(max(node.memory_bytes or 0 for node in nodes))} of memory")
     return f"it wants {' and '.join(wants)} on one node; the largest that fits has {' and '.join(most)}"
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from headway.training.counters import Alone, Counter, Submitted
 from headway.training.limits import AGEING, ANY, PER_NODE, LimitRule
-from headway.units import format_duration, format_size
+from headway.units import format_duration, format_memory
 
 MOST_HOLDERS = 3
 """Of those that hold what a limit counts, so many are named."""
@@ -77,7 +77,7 @@ def quantity(rule: LimitRule, amount: int) -> str:
     if kind == "wall":
         return format_duration(amount)
     if kind == "memory":
-        return f"{format_size(amount)} of memory"
+        return f"{format_memory(amount)} of memory"
     if kind.endswith("_time"):
         if "wall" in kind:
             return f"{_bare(rule, amount)} hours of run time"
@@ -92,4 +92,4 @@ def _bare(rule: LimitRule, amount: int) -> str:
         return f"{amount / 1000:g}"
     if kind.endswith("_time"):
         return f"{amount / 3_600_000_000_000_000:.6g}"
-    return format_size(amount) if kind == "memory" else f"{amount:,}"
+    return format_memory(amount) if kind == "memory" else f"{amount:,}"

@@ -351,3 +351,39 @@ def test_the_command_prints_the_table_and_the_lines_to_type(folder: Path, capsys
     assert ended.value.code == 0
     assert "sacctmgr modify qos long set MaxTRESPU=gres/gpu=4" in shown.out
     assert "note: better means: the wait of QOS normal is lower over the same jobs, the 95 % interval" in shown.err
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "line"),
+    [
+        ("shares", "bio=0", "account bio: Fairshare=0 is taken as 1"),
+        ("shares", "bio=parent", "Fairshare=parent of bio is not followed: each counts with a share of 1"),
+        ("qos", "long.GrpTRES=gres/gpu:v100=8", "no node has GPUs of type v100"),
+    ],
+)
+def test_what_a_value_is_taken_for_is_said_wherever_it_is_set(
+    folder: Path, run: Run, kind: str, value: str, line: str
+) -> None:
+    assert line in hw.simulate(work(folder, **{kind: value})).notes
+    asked = run.whatif("10%", **{kind: value})
+    assert f"note: {line}" in asked.notes
+    assert line in asked.record()["notes"]
+    assert f"note: {line}" in tuned(folder, f"{kind} {value}", "wait of QOS long").notes
+
+
+def test_a_combination_that_cannot_be_played_is_told_whole(folder: Path) -> None:
+    lines = tuned(folder, "qos long.MaxTRESPU=gres/gpu=0", "wait of QOS normal").lines()
+    told = next(line for line in lines if "MaxTRESPU=gres/gpu=0 could not be played: job " in line)
+    assert "at most 0 GPUs may be had under QOS long" in told
+    assert "None of 1 combination could be played: nothing was compared." in lines
+
+
+def test_a_refused_cell_is_not_offered_once_more(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = [part for name in FILES for part in ("--cluster", str(folder / name))]
+    rules = ["--policies", f"slurm:{folder}/slurm.conf", "--qos", "long.MaxTRESPU=gres/gpu=0|8"]
+    with pytest.raises(SystemExit) as ended:
+        main(["jobs", "sweep", str(folder / "sacct.txt"), *files, *rules, "-o", str(folder / "sweep")])
+    assert ended.value.code == 1
+    told = capsys.readouterr().err
+    assert "1 of 2 cells cannot be played as they are" in told
+    assert "--retry" not in told

@@ -12,6 +12,7 @@ from headway.formats.slurm.records import PartitionRules, Share, SiteRules
 from headway.formats.slurm.site import (
     EQUAL_SHARES,
     NO_USAGE,
+    PREEMPTING_QOS_UNKNOWN,
     PREEMPTION_UNKNOWN,
     QOS_UNKNOWN,
     TIERS_UNKNOWN,
@@ -182,6 +183,10 @@ def test_tiers_and_preemption_in_the_file_belong_to_the_cluster_and_that_is_said
     assert not {PREEMPTION_UNKNOWN, TIERS_UNKNOWN} & set(told(notes, known, SiteRules()))
     rules = SiteRules(settings=parse(CONF + preempts), partitions=(PartitionRules("a"), PartitionRules("b")))
     assert not {PREEMPTION_UNKNOWN, TIERS_UNKNOWN} & set(told(notes, plain, rules)), "the file was given: they are off"
+    by_qos = SiteRules(settings=parse(CONF + "PreemptType=preempt/qos\nPreemptMode=REQUEUE\n"))
+    left = told(notes, plain, by_qos)
+    assert PREEMPTING_QOS_UNKNOWN in left, "only the QOSs are missing"
+    assert PREEMPTION_UNKNOWN not in left
     suspends = CONF + preempts.replace("REQUEUE", "SUSPEND,GANG")
     assert PREEMPTION_UNKNOWN not in site(parse(suspends)).notes
 

@@ -207,6 +207,7 @@ def _result(stored: StoredRun, what_if_run: WhatIf) -> dict[str, Any]:
         "policy_before": stored.scene.policy_name(),
         "policy_after": what_if_run.after.policy,
         "changes": list(what_if_run.plan.told),
+        "notes": list(what_if_run.plan.notes),
         **({} if (dates := stored.scene.calendar) is None else {"at": dates.iso(what_if_run.at)}),
         **as_json(differs, stored.scene.experiment.measure.confidence),
         **{key: stored.result[key] for key in ("verdict", "caveats") if key in stored.result},

@@ -4,6 +4,7 @@
 follows from it (limits, shares, priorities, tiers) is carried over into the cluster of the run.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
@@ -12,7 +13,7 @@ from headway.errors import ExperimentError
 from headway.experiment.flags import one_of_each
 from headway.formats import toml
 from headway.formats.slurm.accounts import Tree
-from headway.formats.slurm.followed import followed
+from headway.formats.slurm.followed import Followed, brought, followed
 from headway.formats.slurm.modify import BARE, KINDS, Rules, Value, modified
 from headway.formats.slurm.records import SiteRules
 from headway.formats.training.cluster_file import ruled
@@ -30,6 +31,8 @@ EXAMPLES = {
     "preempt": "scavenger=off",
     "shares": "bio=40",
 }
+_GPU_TYPE = re.compile(r"gres/gpu:([^=,\s]+)\s*=\s*\d", re.IGNORECASE)
+"""A GPU type for which a limit is set."""
 Choices = dict[str, list[Any]]
 """Values to choose from, by the dotted key of the setting."""
 
@@ -115,6 +118,14 @@ def about_nobody(site: SiteRules, rules: Rules, jobs: Iterable[Job]) -> list[str
     ]
 
 
+def about_no_gpus(rules: Rules, cluster: Cluster) -> list[str]:
+    """Say which GPU types that changed limits name no node has."""
+    known = {node.gpu_type.lower() for node in cluster.nodes if node.gpus}
+    values = (str(value) for pairs in rules.values() for value in pairs.values())
+    named = dict.fromkeys(name for value in values for name in _GPU_TYPE.findall(value))
+    return [f"no node has GPUs of type {name}" for name in named if name.lower() not in known]
+
+
 def with_rules(
     cluster: Cluster, site: SiteRules, rules: Rules, told: list[str], notes: list[str], jobs: Iterable[Job] = ()
 ) -> tuple[Cluster, SiteRules]:
@@ -132,8 +143,11 @@ def with_rules(
     after = modified(site, rules)
     if not after.told:
         return cluster, site
-    was, now = _translated(site), _translated(after.site)
+    before, then = followed(site), followed(after.site)
+    was, now = _translated(site, before), _translated(after.site, then)
     told.extend(after.told)
+    notes.extend(brought(before, then, after.site, rules))
+    notes.extend(about_no_gpus(rules, cluster))
     if was == now:
         notes.append(f"{after.told[0]}: that is not followed, and changes nothing")
     notes.extend(about_nobody(site, rules, jobs))
@@ -145,10 +159,10 @@ def with_rules(
     return replace(cluster, **carried), after.site
 
 
-def _translated(site: SiteRules) -> Cluster:
+def _translated(site: SiteRules, rules: Followed) -> Cluster:
     """Return the rules of a site on a cluster of one node."""
     partitions = [PartitionTable(name=name, nodes=[0]) for name in dict.fromkeys(each.name for each in site.partitions)]
-    return build(ruled(ClusterTable(nodes=1, gpus_per_node=1, partitions=partitions), followed(site)))
+    return build(ruled(ClusterTable(nodes=1, gpus_per_node=1, partitions=partitions), rules))
 
 
 def _carried(present: Any, was: Any, now: Any) -> Any:

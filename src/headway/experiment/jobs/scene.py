@@ -30,7 +30,7 @@ from headway.experiment.jobs.arrivals import (
 from headway.experiment.jobs.failures import check_failures, failure_model, faults_of
 from headway.experiment.jobs.leave import with_leave
 from headway.experiment.jobs.policy import PARTS, PolicyFacts, costs_of, facts_of, policy_of
-from headway.experiment.jobs.rule_changes import about_nobody
+from headway.experiment.jobs.rule_changes import about_no_gpus, about_nobody
 from headway.experiment.jobs.speed import (
     check_division,
     completions_of,
@@ -276,7 +276,7 @@ def prepare(experiment: Experiment) -> JobsScene:
         notes.append(f"{len(made.jobs) - len(jobs):,} of {len(made.jobs):,} jobs left out by name")
     cluster, jobs = divide(cluster, jobs, experiment.cluster.tenancy, experiment.cluster.sizing)
     jobs = anywhere(cluster, jobs, notes)
-    notes += about_nobody(read.site, read.rules, jobs) if read.changed else ()
+    notes += [*about_nobody(read.site, read.rules, jobs), *about_no_gpus(read.rules, cluster)] if read.changed else ()
     known = read.site.told("changes")
     leave = (made.waits, notes, read.set_limits, made.requeued)
     cluster = with_leave(cluster, experiment.cluster, jobs, *leave, knows_changes=known)

@@ -22,7 +22,7 @@ from headway.experiment.files import copied, typed
 from headway.experiment.jobs.aims import Aim, aim_of
 from headway.experiment.jobs.arrivals import Arrivals, arrivals, source
 from headway.experiment.jobs.backtest import judgement
-from headway.experiment.jobs.rule_changes import about_nobody, knob, rules_of
+from headway.experiment.jobs.rule_changes import about_no_gpus, about_nobody, knob, rules_of
 from headway.experiment.jobs.scene import JobsScene, checked, prepare
 from headway.experiment.jobs.trials import Chosen, Played, Trial, compared, together
 from headway.experiment.measured import seeded
@@ -69,6 +69,8 @@ class Search:
     """How many were measured, by window."""
     idle: tuple[str, ...] = ()
     """Which knobs concern no job, a line each."""
+    notes: tuple[str, ...] = ()
+    """What values of knobs are taken for, where they are not followed as they are written."""
     trust: _Trust = field(default_factory=dict)
     """How far the simulation under the present rules is to be trusted, on both windows together: where a window ends,
     later jobs that held its own back in the record are not there."""
@@ -138,13 +140,13 @@ def _search(document: toml.Document, knobs: Sequence[str], aims: tuple[Aim, ...]
     made = Search(document, values, aims, windows, SiteRules(), level)
     with own_code():
         scene = prepare(made.experiment({}, 0))
-        for key, several in values.items():
-            for value in several:
-                checked(made.experiment({key: value}, 0))
+        reads = [checked(made.experiment({key: one}, 0))[1] for key, several in values.items() for one in several]
     for aim in aims:
         aim.check(scene.jobs)
     chosen = {key: several[0] for key, several in values.items()}
-    return replace(made, site=scene.site, idle=tuple(about_nobody(scene.site, rules_of(chosen), scene.jobs)))
+    told = (note for read in reads for note in (*read.brought, *about_no_gpus(read.rules, scene.cluster)))
+    idle = tuple(about_nobody(scene.site, rules_of(chosen), scene.jobs))
+    return replace(made, site=scene.site, idle=idle, notes=tuple(dict.fromkeys(told)))
 
 
 def _windows(experiment: Experiment, test_from: str) -> tuple[tuple[str, str], ...]:
@@ -269,6 +271,7 @@ def _answered(search: Search, trials: Sequence[Trial], tested: Sequence[Trial]) 
         "best": dict(tested[1].chosen) if tested else None,
         "commands": lines,
         "idle_knobs": list(search.idle),
+        "notes": list(search.notes),
         **search.trust,
     }
     return Answer(record, shown.shown(record), shown.notes(record))

@@ -1,12 +1,14 @@
 """Arrange associations and shares into the tree of accounts that limits and fair share go by."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from headway.errors import ExperimentError
 from headway.formats.slurm.records import Association, Bound, PartitionRules, Share, SiteRules
 from headway.training.cluster import Tenant
 
 _MOST_DEEP = 50
+Weights = Mapping[tuple[str, str], int | None]
+"""Shares by account and user (empty for those of the account); None for those of the parent."""
 
 
 class Tree:
@@ -104,24 +106,19 @@ class Tree:
                     return other.most == bound.most
         return False
 
+    def weights(self, shares: Sequence[Share]) -> Weights:
+        """Return the shares of accounts and of their users."""
+        found: dict[tuple[str, str], int | None] = {(each.account, each.user): each.shares for each in shares}
+        return found | {(each.account, each.user): each.shares for each in self.associations if not each.partition}
+
     def tenants(self, shares: Sequence[Share]) -> tuple[Tenant, ...]:
         """Return the accounts with their shares, and those of their users."""
-        weights = {(each.account, each.user): each.shares for each in shares}
-        weights |= {(each.account, each.user): each.shares for each in self.associations if not each.partition}
+        weights = self.weights(shares)
         users: dict[str, dict[str, int]] = {account: {} for account in self._above}
-        as_parent = []
         for (account, user), weight in weights.items():
-            if weight is None:
-                as_parent.append(f"{account}/{user}" if user else account)
-            elif user:
+            if user and weight is not None:
                 users[account][user] = max(1, weight)
-        if as_parent:
-            self.notes.append(
-                f"Fairshare=parent of {', '.join(as_parent[:3])}{' and others' if len(as_parent) > 3 else ''} is not "
-                "followed: each counts with a share of 1"
-            )
-        if none := [account for account in self._above if weights.get((account, "")) == 0]:
-            self.notes.append(f"account {none[0]}: Fairshare=0 is taken as 1")
+        self.notes.extend(about_shares(weights))
         return tuple(
             Tenant(
                 account,
@@ -131,3 +128,16 @@ class Tree:
             )
             for account, parent in self._above.items()
         )
+
+
+def about_shares(weights: Weights) -> Iterator[str]:
+    """Yield which shares are not followed as they are written."""
+    told = [("/".join(filter(None, who)), weight) for who, weight in weights.items()]
+    if as_parent := [name for name, weight in told if weight is None]:
+        yield f"Fairshare=parent of {_some(as_parent)} is not followed: each counts with a share of 1"
+    if none := [name for name, weight in told if weight == 0]:
+        yield f"account{'s' if len(none) > 1 else ''} {_some(none)}: Fairshare=0 is taken as 1"
+
+
+def _some(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:3])}{' and others' if len(names) > 3 else ''}"

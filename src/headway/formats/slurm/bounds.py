@@ -59,6 +59,7 @@ _OLD = {
 SPELT = {name.lower(): name for name in (*KNOWN, *UNFOLLOWED)} | {other.lower(): name for other, name in _LONG.items()}
 """The name of a limit by every way of writing it, in lower case."""
 _MOST = 10**15
+_GPUS = ("gpu", "gpus", "gres/gpus")
 
 
 def canonical(name: str) -> str | None:
@@ -106,6 +107,13 @@ def understood(tres: str, name: str = "") -> bool:
     return tres in plain or tres.startswith("gres/gpu:")
 
 
+def uncounted(tres: str) -> str:
+    """Return what to say of a resource that is not counted; GPUs are often written without ``gres/``."""
+    kind, _, gpu_type = tres.partition(":")
+    meant = f"gres/gpu:{gpu_type}" if gpu_type else "gres/gpu"
+    return f"is not counted here: {f'did you mean {meant}?' if kind in _GPUS else 'nothing would change'}"
+
+
 def parsed(name: str, text: str, place: str) -> Iterator[Bound]:
     """Yield what a cell of a limit says; -1 lifts it."""
     if name in WALLS:
@@ -123,12 +131,30 @@ def parsed(name: str, text: str, place: str) -> Iterator[Bound]:
             tres = tres.strip().lower() if not tres.lower().startswith("gres/gpu:") else f"gres/gpu:{tres[9:]}"
             if amount.strip() == "-1":
                 continue
-            number = size(amount) if tres == "mem" and name in TRES else None
-            yield Bound(name, tres, _number(amount, name, place) if number is None else number)
+            in_bytes = tres == "mem" and name in TRES
+            yield Bound(name, tres, (_size if in_bytes else _number)(amount, name, place))
 
 
 def _number(text: str, name: str, place: str) -> int:
     plain = text.strip()
     if not plain.isdecimal() or int(plain) > _MOST:
-        raise ExperimentError(f"{place}: {name} {plain!r} is not a whole number")
+        raise ExperimentError(f"{place}: {name} {plain!r} {wrong_number(plain)}")
     return int(plain)
+
+
+def wrong_number(text: str) -> str:
+    """Return what is wrong with a text that is to be a whole number from 0 on."""
+    negative = text.startswith("-") and text[1:].isdecimal()
+    return "must not be negative" if negative else "is not a whole number"
+
+
+def _size(text: str, name: str, place: str) -> int:
+    """Parse memory; as Slurm does, without a letter in MiB."""
+    plain = text.strip()
+    found = size(plain)
+    if found is None:
+        why = (
+            wrong_number(plain) if plain.startswith("-") else "is no amount of memory: write it like 100M, 100G or 100T"
+        )
+        raise ExperimentError(f"{place}: {name} {plain!r} {why}")
+    return found

@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from headway.formats.slurm.accounts import Tree
+from headway.formats.slurm.accounts import Tree, about_shares
 from headway.formats.slurm.history import with_history
+from headway.formats.slurm.modify import Rules
 from headway.formats.slurm.preemption import (
     Level,
     is_used,
@@ -59,6 +60,15 @@ def followed(site: SiteRules) -> Followed:
     unread = (*_unread(site, tree, left), *unread_of_preemption(site, preempts))
     declared = preempts if is_used(preempts, site) else None
     return Followed(rules, tenants, qos_of(site), levels(site), declared, notes, unread)
+
+
+def brought(before: Followed, now: Followed, site: SiteRules, rules: Rules) -> list[str]:
+    """Return the notes that changed rules bring with them; ``site`` has the changes."""
+    weights = Tree(site).weights(site.shares)
+    changed = [name for kind, pairs in rules.items() if kind.strip().lower() == "shares" for name in pairs]
+    everybody = (*before.notes, *about_shares(weights))
+    own = about_shares({who: weight for who, weight in weights.items() if "/".join(filter(None, who)) in changed})
+    return [*(note for note in now.notes if note not in everybody), *own]
 
 
 def _notes(site: SiteRules, tree: Tree, rules: Sequence[LimitRule]) -> Iterator[str]:

@@ -128,7 +128,7 @@ def _limited(
             after.pop(named, None)
             if made is not None:
                 if not limits.understood(made.tres, name):
-                    raise ExperimentError(f"{whose}: {name} of {made.tres} is not counted here: nothing would change")
+                    raise ExperimentError(f"{whose}: {name} of {made.tres} {limits.uncounted(made.tres)}")
                 after[named] = made
     if {tres: each.most for tres, each in own.items()} == {tres: each.most for tres, each in after.items()}:
         return bounds
@@ -190,7 +190,7 @@ _Keys = Mapping[str, tuple[str, str, Callable[[str, str], Any]]]
 
 def _whole(text: str, what: str) -> int:
     if not text.isdecimal() or len(text) > 10:
-        raise ExperimentError(f"{what} {text!r} is not a whole number")
+        raise ExperimentError(f"{what} {text!r} {limits.wrong_number(text)}")
     return int(text)
 
 

@@ -50,6 +50,9 @@ PREEMPTION_UNKNOWN = (
     "preemption is a rule of the cluster: give this file with --cluster too, and sacctmgr show qos -P where QOSs "
     "preempt; without them nothing is preempted"
 )
+PREEMPTING_QOS_UNKNOWN = (
+    "preemption goes by QOS: give --cluster with what sacctmgr show qos -P prints; without it nothing is preempted"
+)
 TIERS_UNKNOWN = (
     "PriorityTier differs between partitions: tiers are a rule of the cluster; give this file, or scontrol show "
     "partition, with --cluster too; without it they do not count"
@@ -125,7 +128,10 @@ def told(notes: Iterable[str], cluster: Cluster, rules: SiteRules) -> list[str]:
         TIERS_UNKNOWN: bool(tiers_of(cluster) or rules.partitions),
         NO_USAGE: bool(rules.shares) or any(tenant.used for tenant in cluster.tenants),
     }
-    return [note for note in notes if not settled.get(note)]
+    left = [note for note in notes if not settled.get(note)]
+    if kind != "preempt/qos":
+        return left
+    return [PREEMPTING_QOS_UNKNOWN if note == PREEMPTION_UNKNOWN else note for note in left]
 
 
 def site(settings: Mapping[str, str], partitions: Sequence[PartitionRules] = ()) -> Site:

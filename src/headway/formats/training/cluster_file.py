@@ -24,7 +24,7 @@ from headway.formats.slurm import (
     scontrol as slurm_scontrol,
     sinfo as slurm_sinfo,
 )
-from headway.formats.slurm.followed import Followed, followed
+from headway.formats.slurm.followed import Followed, brought, followed
 from headway.formats.slurm.modify import Rules, modified
 from headway.formats.slurm.preemption import Level
 from headway.formats.slurm.records import Share, SiteRules, Unread
@@ -88,6 +88,8 @@ class Read(NamedTuple):
     """Limits that are as somebody set them for this run."""
     rules: Rules = MappingProxyType({})
     """The changes as they were asked for."""
+    brought: tuple[str, ...] = ()
+    """Those of the notes that the changes bring with them."""
 
 
 def read(paths: Sequence[str], rules: Rules | None = None) -> Read:
@@ -128,8 +130,9 @@ def read(paths: Sequence[str], rules: Rules | None = None) -> Read:
         outages=[*table.outages, *times.outages],
         reservations=[*table.reservations, *times.reservations],
     )
+    new = tuple(brought(before, now, after.site, asked)) if after.told else ()
     unread = (*(rule for each in described for rule in each.unread), *now.unread, *times.unread)
-    return Read(table, (*notes, *times.notes, *usage), unread, after.site, after.told, set_limits, asked)
+    return Read(table, (*notes, *times.notes, *usage), unread, after.site, after.told, set_limits, asked, new)
 
 
 def ruled(table: ClusterTable, rules: Followed) -> ClusterTable:

@@ -24,7 +24,7 @@ def shown(record: Row) -> list[str | Table]:
         parts.append(f"(the best {MOST_ROWS} of {len(others):,} combinations)")
     if record["test"]:
         parts += ["", _table(f"tested on {_window(record['tested'])}", record["test"])]
-    parts += ["", _conclusion(record)]
+    parts += ["", *_unplayed(record), _conclusion(record)]
     if judged := record.get("verdict"):
         parts.append(f"verdict on the simulation under the present rules: {judged['text']}")
     if record["commands"]:
@@ -46,7 +46,7 @@ def notes(record: Row) -> list[str]:
             f"note: by time: the {record['lower']} falls to 0, or nearly so, where a relative change has no interval; "
             "it is judged by the interval of the change in time"
         )
-    told += [f"note: {line}" for line in record["idle_knobs"]]
+    told += [f"note: {line}" for line in (*record["idle_knobs"], *record["notes"])]
     if any(line.startswith("scontrol") for line in record["commands"]):
         told.append("note: what scontrol sets is forgotten when slurmctld starts anew: write it into slurm.conf too")
     return [*told, *(f"note: {line}" for line in record.get("caveats") or ())]
@@ -90,7 +90,7 @@ def _cell(aim: Row) -> str:
 
 def _judged(row: Row) -> str:
     if row["error"]:
-        return str(row["error"]).partition(";")[0][:80]
+        return "could not be played"
     if row["missed"]:
         return f"not kept: {', '.join(row['missed'])}"
     if row["too_few_jobs"]:
@@ -99,8 +99,22 @@ def _judged(row: Row) -> str:
     return f"{judged}, by time" if row["by_seconds"] else judged
 
 
+def _setting(row: Row) -> str:
+    return ", ".join(f"{key}={value}".replace('"', "") for key, value in row["rules"].items())
+
+
+def _unplayed(record: Row) -> list[str]:
+    """Say why combinations could not be played, each whole."""
+    rows = [row for row in record["combinations"] if row["error"]]
+    lines = [f"{_setting(row)} could not be played: {row['error']}" for row in rows[:MOST_ROWS]]
+    return [*lines, *([f"(and {len(rows) - MOST_ROWS:,} more: --json has all)"] if len(rows) > MOST_ROWS else [])]
+
+
 def _conclusion(record: Row) -> str:
     count = counted(len(record["combinations"]) - 1, "combination")
+    played = [row for row in record["combinations"][1:] if not row["error"]]
+    if not played and len(record["combinations"]) > 1:
+        return f"None of {count} could be played: nothing was compared."
     unsure = [row for row in record["combinations"] if row["too_few_jobs"] and not row["missed"]]
     if not record["test"] and unsure:
         of = "them" if len(unsure) == len(record["combinations"]) - 1 else f"{len(unsure):,} of {count}"
@@ -109,10 +123,11 @@ def _conclusion(record: Row) -> str:
             f"{record['lower']}. Give more jobs (there are {record['searched']['jobs']:,}), or another aim."
         )
     if not record["test"]:
-        none = f"None of {count} is better than the present rules"
+        some = count if len(played) == len(record["combinations"]) - 1 else f"{count}, {len(played):,} of them played,"
+        none = f"None of {some} is better than the present rules"
         idle = record["combinations"][0]["aims"][0]["mean_s"] == 0
         return f"{none}: the {record['lower']} is 0 under them." if idle else f"{none}."
-    setting = ", ".join(f"{key}={value}".replace('"', "") for key, value in record["test"][1]["rules"].items())
+    setting = _setting(record["test"][1])
     if not record["found"] and record["test"][1]["too_few_jobs"]:
         return (
             f"Too few jobs to tell: {setting} is better on the first window, and the {record['lower']} was measured on "
