@@ -51,6 +51,13 @@ def test_what_ran_or_waited_at_the_edge_is_taken_along_with_what_was_left_of_it(
     assert "4 jobs that ran or waited then are taken along, not measured" in part.notes[-1]
 
 
+def test_a_job_that_is_submitted_at_the_edge_comes_after_those_that_waited_then() -> None:
+    part = between(TRACE, "2026-03-02T01:00:00")
+    assert [(job.name, job.submit) for job in part.jobs][:5] == [
+        *(("runs", 0), ("fails", 0), ("waits", 1), ("gives up", 1), ("new", 1)),
+    ], "arrivals are in order"
+
+
 def test_times_since_the_first_submission_do_as_well() -> None:
     assert between(TRACE, "1d", "2d").jobs == between(TRACE, "2026-03-02", "2026-03-03").jobs
     assert between(TRACE, end="1d").jobs == JOBS[:5]

@@ -7,6 +7,7 @@ arrivals. Where the file does not say when jobs started, nobody knows which thes
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
 
 import numpy as np
 
@@ -44,7 +45,7 @@ def between(trace: Trace, start: str = "", end: str = "") -> Trace:
     begins = edge if old else fresh[0].submit
     kept_jobs = [*old, *fresh]
     terms = [None if job.terms is None else shifted(job.terms, begins) for job in kept_jobs]
-    submits = [max(job.submit - begins, 0) for job in kept_jobs]
+    submits = [*accumulate([max(job.submit - begins, 0) for job in kept_jobs], max)]  # after those that waited already
     jobs = altered(kept_jobs, {"id": range(len(kept_jobs)), "submit": submits, "terms": terms})
     kept = {job.name for job in jobs}
     starts = {name: time - begins for name, time in trace.starts.items() if name in kept}
