@@ -202,7 +202,9 @@ class SimulatedCluster:
         if js is None or js.lease != lease:
             return
         if self._moved and subject in self._moved:
-            if self._moved[subject] != time:
+            if (
+                self._moved[subject] != time or rank != _END_RANK[js.job.outcome]
+            ):  # or it ends otherwise than was thought
                 return
             self._moved[subject] = -1  # this lease ends once, even if its end was moved to and fro
         if rank == _FINISHED:

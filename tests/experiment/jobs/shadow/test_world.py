@@ -153,6 +153,16 @@ def test_what_was_settled_is_revised_and_counted_where_a_job_is_heard_of_late() 
     assert played.tape.digest == World().look(played.scene, 30 * SECOND).tape.digest
 
 
+def test_a_job_that_ended_just_when_it_could_at_the_earliest_ends_as_it_really_did() -> None:
+    job = Job(0, 0, 10 * SECOND, 1, estimate=30 * SECOND, name="job")
+    failed = replace(job, outcome=Outcome.FAILS, outcome_after=10 * SECOND)
+    world = World()
+    world.look(one("fifo", job, ran=[10 * SECOND]), 10 * SECOND)
+    played = world.look(one("fifo", failed, ran=[NEVER]), 40 * SECOND)
+    assert played.tape.digest == play(scene_of("fifo", [failed], [])).tape.digest
+    assert [row[0] for row in played.tape.of(Kind.FAILED).tolist()] == [10 * SECOND]
+
+
 @pytest.mark.parametrize("policy", ["fifo", "srtf"])
 def test_a_job_that_left_while_it_waited_leaves_the_shadow_too(policy: str) -> None:
     first = Job(0, 0, 50 * SECOND, 6, estimate=50 * SECOND, name="first")
