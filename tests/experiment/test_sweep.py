@@ -318,7 +318,8 @@ def test_a_cell_that_fails_is_recorded_and_run_again_only_on_request(
     failed = call(*words, "--processes", "1")
     assert failed.status == 1
     assert "failed: nodes=1, seed 0: job " in failed.err
-    assert "1 of 2 cells failed; --retry runs them once more" in failed.err
+    assert "1 of 2 cells cannot be played as they are" in failed.err
+    assert "--retry" not in failed.err, "a refusal stays one"
     assert "2 of 2 cells are done already" in call(*words).err
     assert "1 of 2 cells are done already" in call(*words, "--retry", "--processes", "1").err
 
