@@ -86,6 +86,18 @@ def test_a_window_that_holds_nothing_or_is_none_is_one_line(start: str, end: str
     assert "\n" not in str(problem.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("8.1.2026", "is not understood: .* or a date like 2026-03-05"),
+        ("1767900000", "seconds since 1970 are not read here: write a date like 2026-03-05"),
+    ],
+)
+def test_what_was_meant_as_a_date_is_told_how_to_write_one(text: str, line: str) -> None:
+    with pytest.raises(InputError, match=f"--from .*{line}"):
+        between(TRACE, text)
+
+
 def test_a_date_needs_a_trace_with_dates() -> None:
     with pytest.raises(InputError, match="has no dates"):
         between(replace(TRACE, calendar=None), "2026-03-02")

@@ -202,9 +202,8 @@ class SimulatedCluster:
         if js is None or js.lease != lease:
             return
         if self._moved and subject in self._moved:
-            if (
-                self._moved[subject] != time or rank != _END_RANK[js.job.outcome]
-            ):  # or it ends otherwise than was thought
+            # Of two entries for one end, that of an outcome that was only thought of is not taken.
+            if self._moved[subject] != time or rank != _END_RANK[js.job.outcome]:
                 return
             self._moved[subject] = -1  # this lease ends once, even if its end was moved to and fro
         if rank == _FINISHED:

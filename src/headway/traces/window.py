@@ -11,7 +11,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from headway.errors import ExperimentError, NoJobsError, TraceError
+from headway.errors import ExperimentError, InputError, NoJobsError, TraceError
 from headway.formats.dates import EXAMPLE, Calendar, is_date
 from headway.traces.build import altered
 from headway.traces.trace import Trace
@@ -67,7 +67,7 @@ def check_order(start: str, end: str) -> None:
     """Refuse a part that ends before it begins, or lengths of time that are none, before anything is read."""
     for text, flag in ((start, "--from"), (end, "--to")):
         if text and not is_date(text):
-            parse_duration(text, what=flag)
+            _length(text, flag)
     both_dates = is_date(start) and is_date(end)
     clocks = (
         [Calendar.parsed(text, what=flag).begins for text, flag in ((start, "--from"), (end, "--to"))]
@@ -83,18 +83,23 @@ def check_order(start: str, end: str) -> None:
 def moment(trace: Trace, text: str, flag: str) -> int:
     """Return the time of a date, or of a length of time since the first submission."""
     if not is_date(text):
-        if text.isdecimal() and int(text) >= _EPOCH_SECONDS:
-            raise TraceError(f"{flag} {text}: seconds since 1970 are not read here: write a date like {EXAMPLE}")
-        try:
-            return parse_duration(text, what=flag)
-        except ExperimentError as problem:
-            raise ExperimentError(f"{problem}; or a date like {EXAMPLE}") from None
+        return _length(text, flag)
     if trace.calendar is None:
         raise TraceError(
             f"{flag} {text}: the trace has no dates: write a time since its first submission like 3d, "
             "or say when that was: --set trace.begins=2026-03-01"
         )
     return trace.calendar.time_of(text, flag)
+
+
+def _length(text: str, flag: str) -> int:
+    """Return a length of time since the first submission; refuse what was meant as a date."""
+    if text.isdecimal() and int(text) >= _EPOCH_SECONDS:
+        raise TraceError(f"{flag} {text}: seconds since 1970 are not read here: write a date like {EXAMPLE}")
+    try:
+        return parse_duration(text, what=flag)
+    except InputError as problem:
+        raise TraceError(f"{problem}; or a date like {EXAMPLE}") from None
 
 
 def _bulk_begins(trace: Trace) -> int | None:

@@ -69,6 +69,7 @@ class FairTree:
         pairs = [(member, place) for place, (_, path) in enumerate(self._paths) for member in path]
         self._above, self._under = np.array(pairs, dtype=np.intp).reshape(-1, 2).T
         """Members, and the users that are one or below it, pair by pair."""
+        self._divisors = np.array(self._weights, dtype=float)
         self._neighbours = np.zeros((2, 0), dtype=np.intp)
         """Members that came one after the other below the same one, when all were last put in order."""
         self._tied = np.zeros(0, dtype=bool)
@@ -84,7 +85,7 @@ class FairTree:
     def _in_order(self, usage: Mapping[Who, float]) -> bool:
         """Return whether all are clearly in the order in which they last were."""
         own = np.array([usage[who] for who, _ in self._paths])
-        levels = np.bincount(self._above, own[self._under], len(self._weights)) / self._weights
+        levels = np.bincount(self._above, own[self._under], len(self._users)) / self._divisors
         before, after = levels[self._neighbours]
         return bool(np.where(self._tied, after + before == 0.0, after > before * _CLEARLY).all())
 
