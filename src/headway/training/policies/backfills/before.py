@@ -29,13 +29,8 @@ class Slot(NamedTuple):
     """The nodes of its parts, as a bit set."""
     stands: int = NEVER
     """Until then time alone makes no other node the better one of two that are free at the same time."""
-    kept: bool = True
-    """Whether it is held free: not where it begins too late for that."""
-
-    @property
-    def taken(self) -> int:
-        """Return the nodes that are held free."""
-        return self.nodes if self.kept else 0
+    taken: int = 0
+    """The nodes that are held free: none where it begins too late for that."""
 
 
 class Before:
@@ -60,7 +55,11 @@ class Before:
 
         ``to_come``: the jobs that the next plan has not dealt with yet.
         """
-        slots, count, self._last = self._slots, len(self._slots), None
+        slots, count, place = self._slots, len(self._slots), self._next
+        if place < count and place < self._older and (slot := slots[place]).js is js:
+            self._next, self._last = place + 1, slot
+            return slot
+        self._last = None
         while self._next < count:
             if self._next >= self._older:
                 self.differs |= self._besides
@@ -88,7 +87,7 @@ class Before:
         """Take note of what the job that was asked for last has got, and the nodes that it holds free or has got."""
         if (last := self._last) is None:
             self.differs |= nodes
-        elif slot is None or (slot.start, slot.end, slot.parts, slot.kept) != (*last[1:4], last.kept):
+        elif slot is None or (slot[1:4], slot.taken) != (last[1:4], last.taken):
             self.differs |= nodes | last.taken
 
     def _follows(self, js: JobState) -> bool:

@@ -123,9 +123,14 @@ class Waiting:
             and (ends[-1][0] if ends else 0) + self.longest * (state.queue.size + 1) < NEVER
         )
 
-    def region_of_lane(self, state: TrainingState, lane: Lane) -> int:
-        """Return the region in which the jobs of a lane wait."""
-        return self.region_of[state.jobs[lane.head[1]].job.partition if state.cluster.partitions else ""]
+    def lanes(self, state: TrainingState) -> dict[int, list[Lane]]:
+        """Return the lanes in which the jobs of each region wait."""
+        found: dict[int, list[Lane]] = {}
+        divided = bool(state.cluster.partitions)
+        for lane in state.queue.lanes.values():
+            partition = state.jobs[lane.head[1]].job.partition if divided else ""
+            found.setdefault(self.region_of[partition], []).append(lane)
+        return found
 
     def is_single(self, state: TrainingState, rule: PlacementRule, js: JobState) -> bool:
         """Return whether a job goes on one node or waits."""
@@ -137,6 +142,36 @@ class Waiting:
                 alike = self._single[shape] = rule.needs_one_node(state.pool, js)
             found = self.single[js.id] = alike or js.gpu_milli < 1000
         return found
+
+
+class TooLate:
+    """Jobs that begin too late for something to be held free, as far as a plan has come.
+
+    What is reserved meanwhile only takes room: who comes after one of them, asks for the same and takes no less time
+    begins no sooner, and need not be looked at.
+    """
+
+    def __init__(self, waiting: Waiting) -> None:
+        self._waiting = waiting
+        self._shortest: dict[Shape, int] = {}
+        self._at = -1
+
+    def forget(self) -> None:
+        """Begin anew: room may have been given back."""
+        self._shortest.clear()
+
+    def note(self, time: int, job: int, length: int) -> None:
+        """Take note of a job that begins too late, seen from this time."""
+        if time != self._at:
+            self._at, self._shortest = time, {}
+        shape = self._waiting.shape.get(job)
+        if shape is not None and length < self._shortest.get(shape, NEVER):
+            self._shortest[shape] = length
+
+    def has(self, time: int, job: int) -> bool:
+        """Return whether it is known that a job begins too late as well."""
+        waiting = self._waiting
+        return time == self._at and waiting.length[job] >= self._shortest.get(waiting.shape[job], NEVER)
 
 
 def _shape(js: JobState) -> Shape:
@@ -243,6 +278,9 @@ class Hopes:
         for shape in lost:
             del self._hopes[shape]
             self.regions[region] -= 1
+        self._nodes = 0
+        for hope in self._hopes.values():
+            self._nodes |= hope.nodes
         return bool(lost)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from headway.training.jobstate import JobState
 from headway.training.policies.backfills.before import Before, Slot, following
 from headway.training.policies.backfills.held import NEVER, Held
-from headway.training.policies.backfills.hopes import Hopes, Waiting, length_of, mask_of
+from headway.training.policies.backfills.hopes import Hopes, TooLate, Waiting, length_of, mask_of
 from headway.training.policies.backfills.profile import Parts, Profile
 from headway.training.policies.backfills.queue_order import in_order, is_kept_out, jobs_of, last_of, versions_of
 from headway.training.policies.backfills.region import Region
@@ -52,6 +52,7 @@ class Plan:
         self._held: Held | None = None
         self._notices = 0
         self._waiting = Waiting()
+        self._too_late = TooLate(self._waiting)
         self.lazy = self._anew = False
         """Whether reservations may be put off, as far as was known when the last plan was made."""
 
@@ -140,7 +141,7 @@ class Plan:
         if not self.lazy:
             self._look_for_all(state, policy, depth)
             return
-        lanes = self._lanes(state)
+        lanes = self._waiting.lanes(state)
         for nodes in self._regions.keys() - lanes.keys():
             changed |= nodes
             self._drop(self._regions.pop(nodes))
@@ -183,14 +184,6 @@ class Plan:
         self.jobs.difference_update(region.planned)
         self.slots.drop(region.planned if region.made is None else [slot.js.id for slot in region.made])
 
-    def _lanes(self, state: TrainingState) -> dict[int, list[Lane]]:
-        """Return the lanes of all regions."""
-        found: dict[int, list[Lane]] = {}
-        region_of = self._waiting.region_of_lane
-        for lane in state.queue.lanes.values():
-            found.setdefault(region_of(state, lane), []).append(lane)
-        return found
-
     def extend(
         self, now: int, state: TrainingState, policy: Admission, depth: int
     ) -> Iterator[tuple[JobState, Placement]]:
@@ -227,7 +220,7 @@ class Plan:
         if not self.lazy:
             self._look_for_all(state, policy, depth)
             return
-        lanes = self._lanes(state)
+        lanes = self._waiting.lanes(state)
         for nodes in self._regions.keys() - lanes.keys():
             for joined in [joined for joined in lanes if joined & nodes]:  # a new job connects it with another one
                 self._finish(region := self._regions.pop(nodes))
@@ -278,15 +271,22 @@ class Plan:
         """Plan jobs in order as long as one of their region could start now; yield who does."""
         state, _ = self._seen
         held_back = len(state.queue.aside)
-        again, active = True, regions
+        active: list[Region] = []
+        again, others = True, None
+        self._too_late.forget()
         while True:
             if again:
                 active = [each for each in regions if each.has_left and hopes.regions.get(each.nodes)]
             if not active:
                 break
-            region = active[0] if len(active) == 1 else min(active, key=Region.head)
+            if again or (others is not None and active[0].head() > others):
+                active.sort(key=Region.head)
+                others = active[1].head() if len(active) > 1 else None
+            region = active[0]
             (time, js), placement, again = region.take(), None, False
-            self._begin_entry()
+            if js.id not in self.slots.left and self._too_late.has(time, js.id):
+                again = hopes.planned(js.id, region.nodes, 0) or not region.has_left
+                continue
             kept = self._keeps(region, time, js, hopes)
             if not kept and (time < now or js.id not in hopes):
                 self._reserve(region, time, js)
@@ -306,6 +306,7 @@ class Plan:
         """Give those no reservation who come after a job that has started and are held back by a limit since."""
         state, _ = self._seen
         after, aside = (started.key, started.id), state.queue.aside
+        self._too_late.forget()
         for region in regions:
             for job in region.hold_back(now, after, aside):
                 self.jobs.discard(job)
@@ -327,7 +328,7 @@ class Plan:
     def _keeps(self, region: Region, now: int, js: JobState, hopes: Hopes) -> bool:
         """Give a job what follows from its reservation in the plan before; return False where it has to be looked
         for."""
-        before, profile = region.before, self.profile
+        before, profile, self._entered = region.before, self.profile, None
         slot = before.of(js, hopes.unplanned[region.nodes])
         if slot is None or slot.end - slot.start != self._waiting.length[js.id] or not isinstance(profile, WholeNodes):
             return False
@@ -361,22 +362,21 @@ class Plan:
         self._enter(region, now, Slot(js, start, start + length, parts, mask_of(parts), self.profile.stands))
         return None
 
-    def _begin_entry(self) -> None:
-        self._entered = None
-
     def _enter(self, region: Region, now: int, slot: Slot) -> Slot:
         """Hold free what a job is to have, unless that begins too late; return the reservation."""
         kept = not self.window or slot.start <= now + self.window
-        if kept != slot.kept:
-            slot = slot._replace(kept=kept)
+        taken = slot.nodes if kept else 0
+        if taken != slot.taken:
+            slot = Slot(*slot[:-1], taken)
         self._entered = slot
         if region.made is not None:
             region.made.append(slot)
         if kept:
             self.profile.plan(slot.js, slot.parts, slot.start, slot.end)
             self.slots.add(slot)
-        elif slot.start < region.too_late:
-            region.too_late = slot.start
+        else:
+            self._too_late.note(now, slot.js.id, slot.end - slot.start)
+            region.too_late = min(region.too_late, slot.start)
         return slot
 
     def _earliest(self, now: int, js: JobState) -> tuple[int, int, Parts]:

@@ -5,7 +5,7 @@ has enough for a job from some time on for ever; and nobody else uses a node whi
 then the first gap between reserved intervals, from that time on, that is long enough.
 """
 
-from bisect import bisect_left, insort
+from bisect import insort
 from heapq import heappop, heappush
 
 from headway.training.jobstate import JobState
@@ -165,36 +165,36 @@ class WholeNodes:
         each = js.gpus // js.nodes
         order = self._held.in_order(js.eligible & domain, each, *host_share(js, each))
         fed, count = 0, len(order)
-        waits: list[tuple[int, int]] = []
-        """(first start, node)."""
+        opening = self._opening
+        waits: list[tuple[int, int, int]] = []
+        """(first start, until when the node could begin from there on, node)."""
         able: list[tuple[int, int]] = []
-        """(a time, node): until then the node could begin, from where it was found on."""
+        """(until when, node) of those that can begin now."""
         while True:
             while fed < count and (first := order[fed][0]) < NEVER and (not waits or first <= waits[0][0]):
-                node = order[fed][1]
-                heappush(waits, (self._gap(node, first if first > now else now, length), node))
+                heappush(waits, opening(order[fed][1], first if first > now else now, length))
                 fed += 1
             if not waits:
                 return NEVER, ()
             start = waits[0][0]
-            again = [node for until, node in able if until < start]
+            for until, node in able:
+                if until < start:
+                    heappush(waits, opening(node, start, length))
             able = [wait for wait in able if wait[0] >= start]
             while waits and waits[0][0] == start:
-                again.append(heappop(waits)[1])
-            for node in again:
-                if (sooner := self._gap(node, start, length)) > start:
-                    heappush(waits, (sooner, node))
-                else:
-                    able.append((self._reserved_from(node, start) - length, node))
+                able.append(heappop(waits)[1:])
             if len(able) >= js.nodes:
                 rooms = sorted([(self._held.room(js, node, start), node) for _, node in able])
                 return start, tuple([(node, each) for _, node in rooms[: js.nodes]])
 
-    def _reserved_from(self, node: int, start: int) -> int:
-        """Return when a node that is not reserved now next is."""
-        intervals = self._intervals[node]
-        index = bisect_left(intervals, (start,))
-        return intervals[index][0] if index < len(intervals) else 2 * NEVER
+    def _opening(self, node: int, start: int, length: int) -> tuple[int, int, int]:
+        """Return what ``_gap`` does, until when the node could begin from there on, and the node."""
+        for first, last in self._intervals[node]:
+            if last > start:
+                if first >= start + length:
+                    return start, first - length, node
+                start = last
+        return start, NEVER, node
 
     def to_profile(self) -> Profile:
         """Return the same as timelines."""
