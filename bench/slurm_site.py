@@ -7,8 +7,8 @@ as the nodes can do, limits are mostly far too long, arrays come in one go. Noth
 versions of it read the same files.
 """
 
+import argparse
 import random
-import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -176,4 +176,6 @@ def write(folder: Path, count: int = 20_000) -> None:
 
 
 if __name__ == "__main__":
-    write(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="where the files go; made if need be")
+    write(parser.parse_args().folder)
