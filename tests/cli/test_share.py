@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from headway.live.kernels.serve import PLAIN
 from headway.profiling.kernel_store import KernelStore
@@ -23,38 +23,51 @@ STARVED = {
     "holds": 90,
     "seen_s": 1,
 }
-LONG = ("--for-ms", "60000", "--kernel", "a:50", "--gap-us", "200")
+LONG = ("--for-ms", "600000", "--kernel", "a:50", "--gap-us", "200")
+"""Longer than any test: who starts it ends it."""
+PATIENCE_S = 120.0
+"""Only in a broken run something is waited for that long."""
+Seen = TypeVar("Seen")
+
+
+def awaited(look: Callable[[], Seen], wanted: Callable[[Seen], bool]) -> Seen:
+    """Look again and again; return what is seen once all of it is as wanted, in one and the same look."""
+    until = time.monotonic() + PATIENCE_S
+    while not wanted(seen := look()):
+        assert time.monotonic() < until, seen
+        time.sleep(0.05)
+    return seen
+
+
+def state(shared: Shared) -> dict[str, Any]:
+    """Return what status tells, its clients by name; where it fails nothing but that there are none."""
+    code, out, _ = shared.do("status", "--json")
+    told = json.loads(out) if code == 0 else {}
+    return {**told, "clients": {row["name"]: row for row in told.get("clients", ())}}
 
 
 def clients(shared: Shared, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, dict[str, Any]]:
-    """The clients by name, once all is as wanted."""
-    until = time.monotonic() + 30
-    while time.monotonic() < until:
-        status, out, _ = shared.do("status", "--json")
-        if status == 0:
-            found = {row["name"]: row for row in json.loads(out)["clients"]}
-            if wanted(found):
-                return found
-        time.sleep(0.05)
-    raise AssertionError(shared.do("status"))
+    """Return the clients by name, once all is as wanted."""
+    told = awaited(lambda: state(shared), lambda told: "broker" in told and wanted(told["clients"]))
+    found: dict[str, dict[str, Any]] = told["clients"]
+    return found
 
 
-def shown(shared: Shared, wanted: str) -> str:
-    """What status prints, once it has some text."""
-    until = time.monotonic() + 30
-    while time.monotonic() < until:
-        status, table, _ = shared.do("status")
-        assert status == 0
-        if wanted in table:
-            return table
-        time.sleep(0.05)
-    raise AssertionError(table)
+def shown(shared: Shared, *wanted: str) -> str:
+    """Return what status prints, once it has some texts; it does not fail meanwhile."""
+
+    def table() -> str:
+        code, out, err = shared.do("status")
+        assert code == 0, err
+        return out
+
+    return awaited(table, lambda out: all(text in out for text in wanted))
 
 
 @contextmanager
-def running(shared: Shared, *words: str) -> Iterator[subprocess.Popen[str]]:
-    """A program under ``headway share run``, ended with the block."""
-    program = shared.start("run", *words)
+def running(shared: Shared, *words: str, command: str = "run") -> Iterator[subprocess.Popen[str]]:
+    """Run a program under ``headway share run``, or another command of sharing, until the block ends."""
+    program = shared.start(command, *words)
     try:
         yield program
     finally:
@@ -67,20 +80,22 @@ def test_a_high_and_a_low_program_share_and_nothing_is_left(shared: Shared) -> N
         running(shared, "--priority", "0", "--name", "api", "--", shared.client, *LONG) as api,
         running(shared, "--priority", "9", "--name", "batch", "--slo", "1.2", "--", shared.client, *LONG),
     ):
-        found = clients(
-            shared, lambda rows: {"api", "batch"} <= set(rows) and all(row["launches"] > 100 for row in rows.values())
+        found = clients(  # gates are set at a turn of the broker, and one that is late is not trusted for a moment
+            shared,
+            lambda rows: (
+                {"api", "batch"} <= set(rows)
+                and all(row["launches"] > 100 for row in rows.values())
+                and (rows["api"]["gated"], rows["batch"]["gated"]) == (False, True)
+                and not rows["api"]["open"]
+            ),
         )
         assert (found["api"]["priority"], found["batch"]["priority"]) == (0, 9)
-        assert (found["api"]["gated"], found["batch"]["gated"]) == (False, True)
-        assert not found["api"]["open"]
         assert found["api"]["program"] == found["batch"]["program"]
         measured = clients(shared, lambda rows: rows["api"]["slowdown"] is not None)["api"]
         assert measured["slowdown_low"] <= measured["slowdown"] <= measured["slowdown_high"]
         assert measured["slowdown_steps"] >= measured["slowdown_holds"] >= 1
-        table = shown(shared, " steps)")  # while the dial moves there is no value for a moment
-        assert "api" in table
-        assert "batch" in table
-        assert "slow-down aimed at 1.2×" in table
+        # While the dial moves there is no value for a moment; of a new aim the broker hears at its next turn.
+        shown(shared, " steps)", "api", "batch", "slow-down aimed at 1.2×")
         assert shared.do("stop")[0] == 0
         assert shared.left() == []
         assert api.poll() is None  # it goes on, ungated
@@ -90,12 +105,21 @@ def test_a_high_and_a_low_program_share_and_nothing_is_left(shared: Shared) -> N
 
 
 def test_a_second_start_knows_the_program(shared: Shared) -> None:
-    command = ("run", "--linger", "60s", "--", shared.client, "--for-ms", "800", "--kernel", "a:50")
-    status, _, err = shared.do(*command)
-    assert status == 0, err
+    enough, log = shared.kept / "enough", shared.kept / "headway" / "share-0.log"
+
+    def told(is_enough: Callable[[], bool]) -> str:
+        command = ("--linger", "10m", "--", shared.client, "--until", str(enough), "--kernel", "a:50")
+        with running(shared, *command) as program:
+            awaited(is_enough, bool)
+            enough.touch()
+            _, err = program.communicate(timeout=PATIENCE_S)
+        enough.unlink()
+        assert program.returncode == 0, err
+        return err
+
+    err = told(lambda: any(row["samples"] for row in state(shared)["clients"].values()))
     assert "broker of GPU 0 started" in err
-    assert shared.do(*command)[2] == ""
-    assert "kernels of client-linked" in (shared.kept / "headway" / "share-0.log").read_text()
+    assert told(lambda: "kernels of client-linked" in log.read_text()) == ""
     assert shared.do("stop") == (0, "", "headway: the broker of GPU 0 has ended (nobody shared it)\n")
     assert shared.left() == []
 
@@ -131,15 +155,14 @@ def test_a_limit_on_sms_is_chosen_by_what_is_stored_told_and_shown(shared: Share
     with running(
         shared, *("--priority", "0", "--name", "api", "--program", "api-key", "--mps", "on", "--", shared.client, *LONG)
     ):
-        clients(shared, lambda rows: "api" in rows)
-        about = json.loads(shared.do("status", "--json")[1])
+        about = awaited(lambda: state(shared), lambda told: "api" in told["clients"])
         store = KernelStore(about["gpu_name"], about["driver"], Path(shared.environment["HEADWAY_PROFILES"]))
         store.save_learnt({(row.pop("program"), row.pop("below")): row for row in rows})
         batch = ("--priority", "9", "--name", "batch", "--program", key)
         with running(shared, *batch, "--", shared.client, *LONG) as program:
             row = clients(shared, lambda rows: "batch" in rows)["batch"]
             assert row["sms"] == 0.3
-            assert "with 30 % of the SMs" in shared.do("status")[1]
+            shown(shared, "with 30 % of the SMs")  # not while it is held, to see the one above alone
             program.send_signal(signal.SIGINT)
             assert program.stderr is not None
             assert program.stderr.readline() == (
@@ -147,6 +170,7 @@ def test_a_limit_on_sms_is_chosen_by_what_is_stored_told_and_shown(shared: Share
                 "with 30 % 13 %\n"
             )
             program.wait(timeout=60)
+        clients(shared, lambda rows: set(rows) == {"api"})  # its slot is cleared at a turn of the broker
         with running(shared, *batch, "--sms", "all", "--", shared.client, *LONG):
             assert clients(shared, lambda rows: "batch" in rows)["batch"]["sms"] == 1
         assert shared.do("stop", "--kill")[0] == 0
@@ -172,7 +196,7 @@ def test_a_limit_on_sms_that_cannot_be_is_one_line(shared: Shared) -> None:
 
 
 def test_a_broker_that_stays_says_that_no_linger_is_heard(shared: Shared) -> None:
-    with shared.start("broker") as broker:
+    with running(shared, command="broker") as broker:
         clients(shared, lambda rows: not rows)
         command = ("run", "--linger", "0s", "--slo", "1.2", "--", shared.client, "--launch", "50")
         assert shared.do(*command)[2] == (
@@ -187,10 +211,7 @@ def test_a_broker_that_stays_says_that_no_linger_is_heard(shared: Shared) -> Non
 
 def test_the_broker_goes_by_itself_when_nobody_is_left(shared: Shared) -> None:
     assert shared.do("run", "--linger", "0s", "--", shared.client, "--launch", "50")[0] == 0
-    until = time.monotonic() + 30
-    while shared.left() and time.monotonic() < until:
-        time.sleep(0.05)
-    assert shared.left() == []
+    awaited(shared.left, lambda left: left == [])
 
 
 def test_a_program_that_is_not_cuda_is_told_so_and_keeps_its_status(shared: Shared) -> None:
@@ -199,20 +220,20 @@ def test_a_program_that_is_not_cuda_is_told_so_and_keeps_its_status(shared: Shar
     assert "headway: mine never launched a kernel: is it a CUDA program?" in err
 
 
+def kill_broker(shared: Shared, pid: int) -> None:
+    """Kill the broker; return once status tells that it ended so: its locks are free then."""
+    line = "ended without cleaning up: headway share stop clears what it left"
+    os.kill(pid, signal.SIGKILL)
+    awaited(lambda: shared.do("status"), lambda told: told[0] == 2 and line in told[2])
+
+
 def test_killed_programs_are_reaped_and_killed_brokers_succeeded(shared: Shared) -> None:
-    with running(shared, "--name", "a", "--", shared.client, *LONG):
-        pid = clients(shared, lambda rows: "a" in rows)["a"]["pid"]
-        os.kill(pid, signal.SIGKILL)
+    with running(shared, "--name", "a", "--linger", "10m", "--", shared.client, *LONG):
+        told = awaited(lambda: state(shared), lambda told: "a" in told["clients"])
+        os.kill(told["clients"]["a"]["pid"], signal.SIGKILL)
         clients(shared, lambda rows: not rows)
-        broker = json.loads(shared.do("status", "--json")[1])["broker"]
-        os.kill(broker, signal.SIGKILL)
-    until = time.monotonic() + 30
-    while shared.do("status")[0] == 0 and time.monotonic() < until:
-        time.sleep(0.02)
-    status, _, err = shared.do("status")
-    assert status == 2
-    assert "ended without cleaning up: headway share stop clears what it left" in err
-    status, _, err = shared.do("run", "--", shared.client, "--launch", "50")
+        kill_broker(shared, told["broker"])
+    status, _, err = shared.do("run", "--linger", "10m", "--", shared.client, "--launch", "50")
     assert status == 0, err
     assert "ended without cleaning up: removed headway-share-0" in (shared.kept / "headway" / "share-0.log").read_text()
     assert shared.do("stop")[0] == 0
@@ -221,16 +242,18 @@ def test_killed_programs_are_reaped_and_killed_brokers_succeeded(shared: Shared)
 
 def test_a_program_joins_the_broker_that_follows_one_that_was_killed(shared: Shared) -> None:
     with running(shared, "--name", "a", "--priority", "2", "--", shared.client, *LONG):
-        pid = clients(shared, lambda rows: "a" in rows)["a"]["pid"]
-        os.kill(json.loads(shared.do("status", "--json")[1])["broker"], signal.SIGKILL)
-        broker = shared.start("broker")
-        try:
-            clients(shared, lambda _: json.loads(shared.do("status", "--json")[1] or "{}").get("broker") == broker.pid)
-            row = clients(shared, lambda rows: "a" in rows and rows["a"]["launches"] > 100)["a"]
-            assert (row["pid"], row["priority"], row["open"]) == (pid, 2, False)
-        finally:
-            broker.terminate()
-            print(broker.communicate(timeout=60))
+        before = awaited(lambda: state(shared), lambda told: "a" in told["clients"])
+        kill_broker(shared, before["broker"])
+        with running(shared, command="broker") as broker:
+            told = awaited(
+                lambda: state(shared),
+                lambda told: (
+                    told.get("broker") == broker.pid
+                    and any(row["launches"] > 100 and not row["open"] for row in told["clients"].values())
+                ),
+            )
+            row = told["clients"]["a"]
+            assert (row["pid"], row["priority"], row["open"]) == (before["clients"]["a"]["pid"], 2, False)
     assert shared.left() == []
 
 
@@ -243,7 +266,7 @@ def test_stop_with_kill_ends_programs(shared: Shared) -> None:
 
 
 def test_a_broker_in_the_foreground_ends_by_a_signal_and_there_is_only_one(shared: Shared) -> None:
-    with shared.start("broker", "--slo", "1.1") as broker:
+    with running(shared, "--slo", "1.1", command="broker") as broker:
         clients(shared, lambda rows: not rows)
         status, _, err = shared.do("broker")
         assert status == 2

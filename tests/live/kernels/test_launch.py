@@ -157,8 +157,11 @@ def test_whether_a_program_launched_anything_is_known_from_who_left(place: Place
     assert handle is not None
     left = [{"name": "a", "since_ns": 10, "launches": 3}, {"name": "b", "since_ns": 10, "launches": 0}]
     places.sign(handle)
-    places.write_json(place.state, {"pid": os.getpid(), "left": left})
+    places.write_json(place.state, {"pid": os.getpid(), "left": left, "looked_ns": time.monotonic_ns()})
     assert launch.launched(place, "a", 10, 0) is True
+    assert launch.launched(place, "a", 11, 0) is None  # it may have launched since the broker looked
+    later_ns = time.monotonic_ns() + 600 * 10**9
+    places.write_json(place.state, {"pid": os.getpid(), "left": left, "looked_ns": later_ns})
     assert launch.launched(place, "a", 11, 0) is False
     assert launch.launched(place, "b", 0, 0) is False
     places.write_json(place.state, {"pid": os.getpid(), "here": ["b"], "left": left})

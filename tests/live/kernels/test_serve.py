@@ -9,12 +9,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headway.errors import ShareError
 from headway.live.kernels import gpu as gpus, launch, places, processes, serve
 from headway.live.kernels.block import SharedBlock
+from headway.live.kernels.broker import Broker
 from headway.live.kernels.doctor import checks
 from headway.live.kernels.places import Place
 from headway.live.kernels.serve import Settings
@@ -46,6 +48,25 @@ def served(place: Place, settings: Settings) -> Iterator[list[str]]:
     finally:
         told.append(1)
         thread.join()
+
+
+def test_a_broker_that_was_slow_to_begin_shows_a_sign_of_life_before_programs_find_it(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent_ns: list[int] = []
+
+    class Slow(Broker):
+        def __init__(self, place: Place, block: SharedBlock, *words: Any, **options: Any) -> None:
+            super().__init__(place, block, *words, **options)
+            block.header.beat_ns -= 600 * 10**9
+
+        def publish(self, now_ns: int) -> None:
+            silent_ns.append(time.monotonic_ns() - self.block.header.beat_ns)
+            super().publish(now_ns)
+
+    monkeypatch.setattr(serve, "Broker", Slow)
+    with served(place, Settings()):
+        assert silent_ns[0] < 60 * 10**9
 
 
 def _ignore(line: str) -> None:

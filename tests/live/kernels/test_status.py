@@ -2,7 +2,9 @@
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,6 +51,33 @@ def test_a_client_is_a_row(place: Place) -> None:
 
 def test_no_broker_is_one_line(place: Place) -> None:
     with pytest.raises(ShareError, match="no broker of GPU 0 runs: headway share run"):
+        status.snapshot(place)
+
+
+def test_a_broker_that_begins_is_shown_once_it_has_said_how_it_runs(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handle = places.hold(place.lock, alone=True)
+    assert handle is not None
+    broker, _, _ = broker_at(place.folder, facts={"pid": os.getpid(), "gpu_name": "H200"})
+    read = places.read_json
+
+    def read_before(then: Callable[[], None]) -> None:
+        def read_first(path: Path) -> dict[str, Any]:
+            found = read(path)
+            then()
+            return found
+
+        monkeypatch.setattr(places, "read_json", read_first)
+
+    read_before(lambda: broker.publish(time.monotonic_ns()))
+    for before in ({}, {"pid": os.getpid() + 1, "gpu_name": "of the broker before"}):
+        places.write_json(place.state, before)
+        now = status.snapshot(place)
+        assert (now["gpu_name"], now["slo"]) == ("H200", 1.05)
+    place.state.unlink()
+    read_before(lambda: os.closerange(handle, handle + 1))  # it ends before it has said anything
+    with pytest.raises(ShareError, match="the broker of GPU 0 has ended without cleaning up"):
         status.snapshot(place)
 
 

@@ -341,6 +341,7 @@ class Broker:
                 "here": [slot_profiles.text(self.block.slots[index].name) for index in self._clients],
                 "left": list(self._left),
                 "outside": outside,
+                "looked_ns": now_ns,
             },
         )
 

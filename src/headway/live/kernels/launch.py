@@ -213,8 +213,12 @@ def above(place: Place, priority: int) -> list[tuple[str, str]]:
         block.close()
 
 
-def launched(place: Place, name: str, since_ns: int, seconds: float = 1.0) -> bool | None:
-    """Return whether the broker saw a program of that name launch anything; None if no broker runs."""
+def launched(place: Place, name: str, since_ns: int, seconds: float = 10.0) -> bool | None:
+    """Return whether the broker saw a program of that name, which has ended, launch anything.
+
+    None if no broker runs, or if it has not looked at its clients since now for so many seconds.
+    """
+    now_ns = time.monotonic_ns()
     until = time.monotonic() + seconds
     while True:
         try:
@@ -225,8 +229,10 @@ def launched(place: Place, name: str, since_ns: int, seconds: float = 1.0) -> bo
             return None
         if name in state.get("here", ()) or any(_launched(client, name, since_ns) for client in state["left"]):
             return True
-        if time.monotonic() > until:
+        if state.get("looked_ns", 0) >= now_ns:
             return False
+        if time.monotonic() > until:
+            return None
         time.sleep(0.05)
 
 

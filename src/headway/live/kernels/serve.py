@@ -119,6 +119,8 @@ def _recorder(settings: Settings, block: SharedBlock, facts: Mapping[str, Any], 
 
 def _say_first(broker: Broker, now_ns: int) -> None:
     """Publish the state for the first time; raise ShareError where that fails: no program would find the broker."""
+    # Programs start once they find it: where it took long since the block was made they would see no sign of life.
+    broker.block.header.beat_ns = time.monotonic_ns()
     try:
         broker.publish(now_ns)
     except OSError as problem:

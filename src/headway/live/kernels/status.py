@@ -12,6 +12,8 @@ from headway.live.kernels.block import LIVE, SLOTS, SharedBlock, Slot
 from headway.live.kernels.places import Place
 
 Row = dict[str, Any]
+_BEGINS_S = 5.0
+"""A broker publishes its state within this time after it has made its block."""
 _COUNTED = (
     "kernels",
     "graphs",
@@ -29,14 +31,14 @@ _COUNTED = (
 
 def snapshot(place: Place) -> Row:
     """Return the state of the broker, the dial and every client. Shares and rates are since each client joined."""
-    state = places.read_json(place.state)
     if not places.held(place.lock):
-        raise ShareError(_nobody(place, bool(places.checked(place).leftovers())))
+        raise _nobody(place)
     if not place.block.exists():
         places.check_signed(place)
     block = SharedBlock.open(place.block)
     try:
         header = block.header
+        state = _published(place, header.broker)
         beat_ns = header.beat_ns  # first: a beat between the two would be one of the future
         now = time.monotonic_ns()
         silent_ns = now - beat_ns
@@ -71,13 +73,26 @@ def snapshot(place: Place) -> Row:
         block.close()
 
 
-def _nobody(place: Place, stale: bool) -> str:
-    if stale:
-        return (
+def _published(place: Place, broker: int) -> Row:
+    """Return what the broker has published; one that begins has a block a moment before, and is waited for."""
+
+    def ours() -> Row:
+        state = places.read_json(place.state)
+        return state if state.get("pid", broker) == broker else {}
+
+    places.wait_until(lambda: bool(ours()) or not places.held(place.lock), _BEGINS_S)
+    if not (state := ours()) and not places.held(place.lock):
+        raise _nobody(place)
+    return state
+
+
+def _nobody(place: Place) -> ShareError:
+    if places.checked(place).leftovers():
+        return ShareError(
             f"the broker of GPU {place.gpu} has ended without cleaning up: headway share stop clears what it left, "
             "headway share run starts a new one"
         )
-    return f"no broker of GPU {place.gpu} runs: headway share run --priority 0 -- COMMAND starts one"
+    return ShareError(f"no broker of GPU {place.gpu} runs: headway share run --priority 0 -- COMMAND starts one")
 
 
 def _row(index: int, slot: Slot, state: Mapping[str, Any], now: int) -> Row:
