@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT / "src"))
 
 from headway.errors import ShareError  # noqa: E402  # after the path above
-from headway.live.kernels import build as shim  # noqa: E402
+from headway.gpu.share.shim import build as shim  # noqa: E402
 
 
 def compiler() -> str | None:

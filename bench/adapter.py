@@ -23,18 +23,20 @@ import numpy as np
 
 from headway.cli import main
 from headway.core.tape import COLUMNS, Tape
-from headway.experiment.files import variants
-from headway.experiment.play import play
-from headway.experiment.registry import domain_of
+from headway.fleet.model.rows import Kind as ServingKind
+from headway.fleet.policies import registry as serving_names
+from headway.fleet.traces import registry as requests
 from headway.formats import toml
-from headway.formats.training import cluster_file, cluster_table
-from headway.kernels.policies import registry as kernel_names
-from headway.kernels.rows import Kind as KernelKind
-from headway.serving.policies import registry as serving_names
-from headway.serving.rows import Kind as ServingKind
-from headway.traces import registry, requests
-from headway.training.policies import registry as training_names
-from headway.training.rows import Kind
+from headway.gpu.model.rows import Kind as KernelKind
+from headway.gpu.policies import registry as kernel_names
+from headway.jobs.model.rows import Kind
+from headway.jobs.policies import registry as training_names
+from headway.jobs.tables import cluster as cluster_table
+from headway.jobs.traces import registry
+from headway.jobs.traces.clusters import file as cluster_file
+from headway.runs.play import play
+from headway.runs.registry import domain_of
+from headway.runs.settings.files import variants
 
 Document = Mapping[str, Any]
 _OF_EVERY_RUN = ("seed", "seeds", "stopped", "variant", "baseline", "slowdown_change", "low_share_change")

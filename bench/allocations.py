@@ -25,16 +25,16 @@ import msgspec
 
 from headway.core.scheduler import Scheduler
 from headway.core.tape import TapeWriter
-from headway.experiment.jobs.scene import JobsScene, prepare
-from headway.experiment.play import play
-from headway.formats.training.settings import Experiment
-from headway.sim.training import SimulatedCluster
-from headway.training.actions import Action
-from headway.training.events import Event, JobArrived
-from headway.training.policies.allocations.synergy.opt import Opt
-from headway.training.policies.compose import ComposedPolicy
-from headway.training.rows import Kind
-from headway.training.state import TrainingState
+from headway.jobs.experiment.scene import JobsScene, prepare
+from headway.jobs.model.actions import Action
+from headway.jobs.model.events import Event, JobArrived
+from headway.jobs.model.rows import Kind
+from headway.jobs.policies.allocations.synergy.opt import Opt
+from headway.jobs.policies.compose import ComposedPolicy
+from headway.jobs.sim.cluster import SimulatedCluster
+from headway.jobs.state.state import TrainingState
+from headway.jobs.tables.settings import Experiment
+from headway.runs.play import play
 
 SPLITS = ("20,70,10", "33,33,33", "50,0,50")
 WORKLOADS = [

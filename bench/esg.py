@@ -25,7 +25,7 @@ from bench.esg_cells import (
     read,
     write,
 )
-from headway.metrics.serving.ranking import best
+from headway.fleet.show.terminal.ranking import best
 
 STARTS = ("warm", "cold")
 COMPETITORS = ("infless", "fast-gshare", "orion-dag", "aquatope")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headway.metrics.bootstrap import replicated_interval
+from headway.statistics.intervals import replicated_interval
 
 SLO = {"0.8L": "strict", "1.0L": "moderate", "1.2L": "relaxed"}
 ARRIVALS = {"uniform:40ms,67.2ms": "light", "uniform:20ms,33.6ms": "normal", "uniform:10ms,16.8ms": "heavy"}

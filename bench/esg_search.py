@@ -17,12 +17,12 @@ from time import thread_time_ns
 
 import numpy as np
 
-from headway.serving.catalogue import Configuration
-from headway.serving.fleet import Prices
-from headway.serving.graph import Graph, Task
-from headway.serving.policies.fronts import Option, front_of, front_of_graph, options_of
-from headway.serving.policies.search import Search, within_batch
-from headway.serving.policies.split import Split, average_latencies, split_cost
+from headway.fleet.model.catalogue import Configuration
+from headway.fleet.model.fleet import Prices
+from headway.fleet.model.graph import Graph, Task
+from headway.fleet.policies.central.fronts import Option, front_of, front_of_graph, options_of
+from headway.fleet.policies.esg.dominators import Split, average_latencies, split_cost
+from headway.fleet.policies.esg.esg_1q import Search, within_batch
 from headway.units import MILLISECOND
 
 RANKS = 5

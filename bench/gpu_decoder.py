@@ -234,7 +234,7 @@ def excerpt(trace: Path, path: Path, most: int, longest: int) -> tuple[int, int,
     A prompt is clipped so that it fits the longest context together with its output, an output so that one token of
     the prompt is left. Requests without a prompt or an output are given one token of it.
     """
-    from headway.traces.requests import load_requests
+    from headway.fleet.traces.registry import load_requests
 
     found = load_requests(trace)
     outputs = np.clip(found.output_tokens[:most], 1, longest - 1)

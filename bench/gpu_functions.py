@@ -1,6 +1,6 @@
 """The six functions of ESG as services: a JPEG comes in, is decoded and resized, a network runs, an answer is encoded.
 
-The factories at the end are what ``headway.profiling.model`` measures, each as ``bench/gpu_functions.py:NAME``.
+The factories at the end are what ``headway.fleet.profiling.model`` measures, each as ``bench/gpu_functions.py:NAME``.
 Pictures are made here, photographs in size and grain. Weights are drawn once and kept as files, because reading a file
 is what a real service does when it starts. HEADWAY_SMALL=1 makes everything small, to try it without a GPU.
 """

@@ -1,7 +1,7 @@
 """Networks of ESG's six functions on one GPU: times over batch × CPUs × share of the SMs, loads, cold starts, pairs.
 
 Run by scripts/gpu-profile. Parts: ``environment`` says what the machine has; ``measure`` times everything that is
-missing (``headway.profiling.model``); ``beside`` runs pairs side by side; ``write`` makes the profile file of it;
+missing (``headway.fleet.profiling.model``); ``beside`` runs pairs side by side; ``write`` makes the profile file of it;
 ``report`` prints the tables of docs/background/results/h200-profiles.md. Every measurement is a line of JSON, and what
 is there is not measured again. ``--dry`` runs all of it without a GPU, with small networks, to try the script itself.
 """
@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import ProfileError
-from headway.profiling import model, model_colocation
-from headway.profiling.model import ModelProfile
-from headway.profiling.model_session import Effort, Grid, Log, Session
+from headway.fleet.profiling import colocation as model_colocation, model
+from headway.fleet.profiling.model import ModelProfile
+from headway.fleet.profiling.session import Effort, Grid, Log, Session
 
 BENCH = Path(__file__).parent
 FUNCTIONS = {  # ESG's times at (1, 1, 1) in milliseconds, for the stand-in law

@@ -12,9 +12,9 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
-from headway.live.serving.messages import Answer, Evict, Finished, Loaded, Rejected, Run
-from headway.live.serving.payload import Payload, release
-from headway.live.serving.server import Server
+from headway.fleet.live.server import Server
+from headway.fleet.live.workers.messages import Answer, Evict, Finished, Loaded, Rejected, Run
+from headway.fleet.live.workers.payload import Payload, release
 
 MS = 1e6
 BATCHES = (1, 2, 4)

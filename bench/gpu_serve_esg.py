@@ -11,15 +11,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from bench.gpu_serve_fleet import COUNTED, ROOT, WARM_LOAD, WARM_SECONDS, Fleet, flags, run
+from headway.fleet.live.server import Server
+from headway.fleet.model.fleet import percent_of
 from headway.formats import toml
-from headway.live.serving.server import Server
-from headway.serving.fleet import percent_of
 
 SHARES = (1, 1, 2, 3)
 MEMORY_BYTES = 24 * 10**9
 SETTINGS = {"strict-light": (0.8, 0.25), "moderate-normal": (1.0, 0.5), "relaxed-heavy": (1.2, 0.8)}
 """By name: the deadline in L, and the part of what the fleet answers when it is given all it can take."""
-SIZES = ROOT / "src/headway/scenarios/esg-h200.toml"
+SIZES = ROOT / "src/headway/fleet/scenarios/shipped/esg-h200.toml"
 
 
 class Esg(Fleet):

@@ -19,9 +19,9 @@ from typing import Any
 from bench.gpu_serve_fleet import CALM, Fleet, Lines, flags, mps
 from bench.serve_load import DEADLINE_S, Seen, told
 from headway.errors import HeadwayError
+from headway.fleet.live.server import Server
+from headway.fleet.scenarios.tables.settings import ServingExperiment
 from headway.formats import toml
-from headway.formats.serving.settings import ServingExperiment
-from headway.live.serving.server import Server
 from headway.units import SECOND
 
 RATE = 100.0

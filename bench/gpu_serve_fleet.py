@@ -30,19 +30,19 @@ from bench import gpu_serve_tables as tables
 from bench.gpu_serve_drive import Drive
 from headway.core.tape import TapeWriter
 from headway.errors import HeadwayError
+from headway.fleet.live.options import Options
+from headway.fleet.live.server import Server
+from headway.fleet.live.workers import payload
+from headway.fleet.live.workers.messages import Evict
+from headway.fleet.model.latency import LatencyModel
+from headway.fleet.model.request import Request
+from headway.fleet.policies.registry import build
+from headway.fleet.profiling.process import SHARES, Mps
+from headway.fleet.scenarios import file as scenario_file
+from headway.fleet.scenarios.app import read_app
+from headway.fleet.scenarios.tables.settings import ServingExperiment
+from headway.fleet.state.state import ServingState
 from headway.formats import toml
-from headway.formats.serving.settings import ServingExperiment
-from headway.live.serving import payload
-from headway.live.serving.messages import Evict
-from headway.live.serving.options import Options
-from headway.live.serving.server import Server
-from headway.profiling.model_process import SHARES, Mps
-from headway.scenarios import file as scenario_file
-from headway.scenarios.app import read_app
-from headway.serving.latency import LatencyModel
-from headway.serving.policies.registry import build
-from headway.serving.request import Request
-from headway.serving.state import ServingState
 from headway.units import SECOND
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -57,7 +57,7 @@ WARM_SECONDS, WARM_LOAD = 10.0, 0.8
 BASE = ROOT / "docs/background/results/h200-serving/compass.profile.toml"
 """Sizes of inputs, results and activations, from ``headway profile model``."""
 FOLDER_VERSION = 2
-"""Of run folders (headway.experiment.files, which needs polars)."""
+"""Of run folders (headway.runs.settings.files, which needs polars)."""
 CALM = {"OMP_NUM_THREADS": "3", "OMP_WAIT_POLICY": "PASSIVE"}
 """Five workers build their models at once: threads that wait must not spin on the CPUs of others."""
 COUNTED = ("tasks", "batches", "loads", "cache_hits", "evictions", "moved_bytes", "rejected_actions")

@@ -20,10 +20,10 @@ from typing import Any
 
 import torch
 
-from headway.live.serving.device import Device, device_named
-from headway.live.serving.host import Host
-from headway.live.serving.memory import Memory, is_out_of_memory
-from headway.live.serving.residents import Placed, prepared
+from headway.fleet.live.weights.device import Device, device_named
+from headway.fleet.live.weights.host import Host
+from headway.fleet.live.weights.memory import Memory, is_out_of_memory
+from headway.fleet.live.weights.residents import Placed, prepared
 
 MB, GB = 1 << 20, 1 << 30
 BUDGET_BYTES = 14 * 10**9

@@ -17,12 +17,12 @@ from typing import Any
 
 from headway.core.scheduler import Scheduler
 from headway.core.tape import Tape, TapeWriter
-from headway.experiment.domain import with_table
-from headway.experiment.fleet.scene import FleetScene
-from headway.experiment.folder import open_run
-from headway.serving.request import Request
-from headway.serving.rows import Kind, unpack
-from headway.traces import request_table
+from headway.fleet.experiment.scene import FleetScene
+from headway.fleet.model.request import Request
+from headway.fleet.model.rows import Kind, unpack
+from headway.fleet.traces import stored as request_table
+from headway.runs.domain import with_table
+from headway.runs.folder.folder import open_run
 from headway.units import SECOND
 
 SEEDS = range(5)

@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from headway.live.frames import Frames, framed
-from headway.live.serving.messages import (
+from headway.door.frames import Frames, framed
+from headway.fleet.live.workers.messages import (
     ANSWERS,
     Answer,
     Beat,
@@ -32,7 +32,7 @@ from headway.live.serving.messages import (
     Run,
     Setup,
 )
-from headway.live.serving.payload import Packer, release, sweep, unpack
+from headway.fleet.live.workers.payload import Packer, release, sweep, unpack
 
 BUDGET_BYTES = 14 * 10**9
 PREFIX = f"headway-bench-{os.getpid()}"
@@ -106,7 +106,7 @@ class Driven:
     def __init__(self, folder: Path, device: str) -> None:
         self._ours, theirs = socket.socketpair()
         self._ours.settimeout(300)
-        command = [sys.executable, "-m", "headway.live.serving.worker", str(theirs.fileno())]
+        command = [sys.executable, "-m", "headway.fleet.live.workers.worker", str(theirs.fileno())]
         self.process = subprocess.Popen(command, pass_fds=(theirs.fileno(),))
         theirs.close()
         self._frames, self._answers, self._leases = Frames(ANSWERS), list[Answer](), 0

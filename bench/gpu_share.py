@@ -36,9 +36,9 @@ from bench.gpu_share_measure import line, measure
 from bench.gpu_share_rows import rows
 from bench.gpu_share_session import BELOW, PLAIN, Session
 from bench.gpu_share_slicing import line as slicing_line, slicing
-from headway.kernels.dial import Dial
-from headway.kernels.slowdown import MILLION
-from headway.live.kernels.build import build
+from headway.gpu.control.dial import Dial
+from headway.gpu.control.slowdown import MILLION
+from headway.gpu.share.shim.build import build
 
 PAIRS = (
     ("resnet50", "resnet101-b64"),

@@ -31,9 +31,9 @@ import numpy as np
 from bench.gpu_share_aa_client import FAILED
 from bench.gpu_share_client import DONE, RING, STATE
 from bench.gpu_share_session import Modes, Session, write
-from headway.kernels.dial import MILLION, Dial
-from headway.kernels.gate_rules import Rules
-from headway.live.kernels.build import build
+from headway.gpu.control.dial import MILLION, Dial
+from headway.gpu.control.gate_rules import Rules
+from headway.gpu.share.shim.build import build
 
 COLUMNS = ("due", "begin", "launched", "end", "launches", "waits", "kind")
 LONG_S = 1.5

@@ -19,7 +19,7 @@ import numpy as np
 
 from bench.gpu_share_client import DONE, PROGRAM, READY, RING, STATE
 from headway.errors import ShareError
-from headway.live.kernels.block import LIVE, SharedBlock, Slot
+from headway.gpu.share.block.block import LIVE, SharedBlock, Slot
 
 FAILED = 6
 """Place in the control: one more than the number of a program that could not be made."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bench.gpu_share_aa_ratio import MS, WAYS, Doubles, Estimate, Flags, Longs, Steps, drawn_holds, split, student
-from headway.kernels.slowdown import FAR_REACH_NS, Hold, Step, value_of
+from headway.gpu.control.slowdown import FAR_REACH_NS, Hold, Step, value_of
 
 LENGTHS_MS: tuple[float, ...] = (0, 20, 50, 100, 200)
 """Of a hold; 0: the drain and as long as four steps take."""

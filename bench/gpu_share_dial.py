@@ -28,11 +28,11 @@ from bench.gpu_share_client import DONE
 from bench.gpu_share_measure import progress
 from bench.gpu_share_rows import rows
 from bench.gpu_share_session import BELOW, MS, Modes, Session, write
-from headway.kernels.dial import MILLION, Dial
-from headway.kernels.gate_rules import Rules
-from headway.kernels.slowdown import Value, estimate
-from headway.live.kernels import slot_contention
-from headway.live.kernels.slot_contention import SlotContention
+from headway.gpu.control.dial import MILLION, Dial
+from headway.gpu.control.gate_rules import Rules
+from headway.gpu.control.slowdown import Value, estimate
+from headway.gpu.share.block import slot_contention
+from headway.gpu.share.block.slot_contention import SlotContention
 
 
 class Cycle(NamedTuple):
@@ -228,7 +228,8 @@ def late_part(spans: Longs) -> Longs:
 
 def build_id() -> str:
     """A digest of what is measured: rows of one table are of one build."""
-    every = sorted((*Path("src/headway/kernels").glob("*.py"), *Path("native").glob("*.[ch]*")))
+    deciding = (path for room in ("control", "model") for path in Path("src/headway/gpu", room).glob("*.py"))
+    every = sorted((*deciding, *Path("native").glob("*.[ch]*")))
     return hashlib.sha256(b"".join(each.read_bytes() for each in every)).hexdigest()[:10]
 
 

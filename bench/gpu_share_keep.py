@@ -65,7 +65,7 @@ def table_rows(all_: Measured) -> list[dict[str, Any]]:
 
 def longest_ms(traces: Path, program: str) -> float:
     """The longest kernel of a program alone, a graph being one."""
-    from headway.formats.kernels import trace as kernel_trace
+    from headway.gpu.programs import trace as kernel_trace
 
     trace = kernel_trace.read(traces / f"{program}.parquet")
     return float((trace.end_ns - trace.start_ns)[trace.kind != 3].max() / 1e6)

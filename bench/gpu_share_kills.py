@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.gpu_share_real import Real, Started, real, until
-from headway.live.kernels import processes
+from headway.device import processes
 
 MS = 1_000_000
 TINY = (sys.executable, "-m", "bench.gpu_share_tiny", "LOG")

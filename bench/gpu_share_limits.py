@@ -19,7 +19,7 @@ from bench.gpu_share_client import DONE
 from bench.gpu_share_dial import BY_PROCESSOR, Row, begin_all, build_id, cycle_of, outside, quantiles, rate, start_all
 from bench.gpu_share_rows import rows
 from bench.gpu_share_session import BELOW, MS, Session, write
-from headway.kernels.gate_rules import Rules
+from headway.gpu.control.gate_rules import Rules
 
 BLOCKS: dict[bool, tuple[int, float, float]] = {False: (3, 0.6, 0.35), True: (6, 0.3, 0.12)}
 """How often and how long those below run, and rest, by whether the processor is the bound above."""

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from bench.gpu_share_session import BELOW, MS, PLAIN, Modes, Session, Stretch, write
-from headway.kernels.dial import Dial
-from headway.kernels.gate_rules import Rules
-from headway.kernels.reflex import Reason
+from headway.gpu.control.dial import Dial
+from headway.gpu.control.gate_rules import Rules
+from headway.gpu.model.reflex import Reason
 
 FINE = {"bypass": 0.09, "shim": 0.09, "alone": 0.09, "gate": 0.16}
 """Seconds in each mode, in a round."""

@@ -29,8 +29,7 @@ import numpy as np
 from bench.gpu_share_keep import short
 from bench.gpu_share_rows import rows
 from bench.kernels import CPU, _cut, _played, _scaled, _search, _without_pauses
-from headway.experiment.gpu.predict import predict
-from headway.experiment.gpu.setting import (
+from headway.gpu.experiment.in_memory import (
     COLD_PPM,
     COLD_UNTIL,
     SLEEP,
@@ -39,12 +38,13 @@ from headway.experiment.gpu.setting import (
     compare,
     on_real_cpus,
 )
-from headway.formats.kernels import trace as kernel_trace
-from headway.formats.kernels.programs import from_trace
-from headway.formats.kernels.trace import KernelTrace
-from headway.kernels import alone
-from headway.kernels.device import Device
-from headway.kernels.program import Client, Program, on_idle_cpu
+from headway.gpu.model import alone
+from headway.gpu.model.device import Device
+from headway.gpu.model.program import Client, Program, on_idle_cpu
+from headway.gpu.predict import predict
+from headway.gpu.programs import trace as kernel_trace
+from headway.gpu.programs.load import from_trace
+from headway.gpu.programs.trace import KernelTrace
 from headway.units import MILLISECOND, SECOND
 
 BASES = {"prefill-1024-10ms": ("prefill-1024", 10.0), "convnet-poisson": ("convnet", 0.0)}

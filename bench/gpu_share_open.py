@@ -15,8 +15,8 @@ from bench.gpu_share_aa import begin
 from bench.gpu_share_client import DONE
 from bench.gpu_share_dial import Row, build_id, rate, start_all
 from bench.gpu_share_session import MS, Modes, Session, write
-from headway.kernels.dial import Dial
-from headway.kernels.gate_rules import Rules
+from headway.gpu.control.dial import Dial
+from headway.gpu.control.gate_rules import Rules
 
 TURNS, TURN_S, QUIET_S = 10, 0.5, 0.3
 SETTLE_NS = 60 * MS

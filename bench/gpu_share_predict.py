@@ -18,8 +18,8 @@ from typing import Any
 from bench.gpu_share_keep import short
 from bench.gpu_share_merge import key
 from bench.gpu_share_rows import Measured, rows
-from headway.experiment.gpu.predict import predict
-from headway.kernels.device import Device
+from headway.gpu.model.device import Device
+from headway.gpu.predict import predict
 
 MS = 1_000_000
 SHIPPED = "shipped"

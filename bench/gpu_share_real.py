@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from bench.gpu_share_tiny import spans
+from headway.device import locks as places, processes
+from headway.device.mps import Mps
 from headway.errors import HeadwayError
-from headway.live.kernels import places, processes
-from headway.live.kernels.mps import Mps
-from headway.live.kernels.status import snapshot
+from headway.gpu.share.broker.status import snapshot
 
 ROOT = Path(__file__).resolve().parents[1]
 HEADWAY = (sys.executable, "-m", "headway")

@@ -21,12 +21,12 @@ import numpy as np
 
 from bench.gpu_share_client import DONE, PROGRAM, READY, RING, STATE, STREAM, THINK
 from bench.mps import Mps
-from headway.kernels.dial import Dial
-from headway.kernels.gate_rules import Rules
-from headway.kernels.holds import Seen
-from headway.live.kernels import slot_steps
-from headway.live.kernels.block import LIVE, SharedBlock, Slot
-from headway.live.kernels.slot_contention import SlotContention
+from headway.gpu.control.dial import Dial
+from headway.gpu.control.gate_rules import Rules
+from headway.gpu.control.holds import Seen
+from headway.gpu.share.block import slot_steps
+from headway.gpu.share.block.block import LIVE, SharedBlock, Slot
+from headway.gpu.share.block.slot_contention import SlotContention
 
 MS = 1_000_000
 SETTLE_NS = 15 * MS  # after a switch of mode: what was in flight runs out

@@ -43,10 +43,10 @@ def main() -> None:
 
 def solo(state: Path, library: Path, gpu: str, driver: str) -> list[dict[str, Any]]:
     """Trace all programs; a kernel trace a program into ``state``, and a row a program: seen, counted, busy."""
-    from headway.formats.kernels import trace as kernel_trace
-    from headway.profiling.kernels import trace_of
-    from headway.profiling.kernels_join import COPY, CUPTI_KERNEL, join
-    from headway.profiling.kernels_run import run
+    from headway.gpu.profiling.cupti import COPY, CUPTI_KERNEL, join
+    from headway.gpu.profiling.kernels import trace_of
+    from headway.gpu.profiling.run import run
+    from headway.gpu.programs import trace as kernel_trace
 
     file = state / "marks.json"
     command = [sys.executable, "-m", "bench.gpu_share_solo", str(file)]

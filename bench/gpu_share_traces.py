@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 
 from bench.gpu_share_rows import rows
-from headway.formats.kernels import trace as kernel_trace
-from headway.formats.kernels.trace import KernelTrace
-from headway.profiling.kernels import trace_of
-from headway.profiling.kernels_file import Recorded
-from headway.profiling.kernels_join import CUPTI_KERNEL, join
-from headway.profiling.kernels_run import run
+from headway.gpu.profiling.cupti import CUPTI_KERNEL, join
+from headway.gpu.profiling.kernels import trace_of
+from headway.gpu.profiling.recording import Recorded
+from headway.gpu.profiling.run import run
+from headway.gpu.programs import trace as kernel_trace
+from headway.gpu.programs.trace import KernelTrace
 
 ONCE = ("prefill-1024-10ms", "convnet-poisson")
 """Programs above that are another one with pauses: that one's trace is theirs."""

@@ -245,7 +245,7 @@ def points_of(setting: Setting, program: str) -> dict[int, float]:
 
 def profile_of(points: dict[int, float], model: str, reference: int) -> Any:
     """headway's profile of measured points: never falling, and the best where it is as good as reached."""
-    from headway.training.sensitivity import Profile
+    from headway.jobs.model.sensitivity import Profile
 
     rows: list[float] = []
     best = max(points.values())
@@ -263,13 +263,13 @@ def profile_of(points: dict[int, float], model: str, reference: int) -> Any:
 
 def divided(profiles: dict[str, Any], cpus: int, allocation: str) -> dict[str, float]:
     """The CPUs that headway's own policy gives the two jobs on a node of two GPUs: the halves."""
-    from headway.training.cluster import Cluster, Node
-    from headway.training.events import JobArrived
-    from headway.training.job import Job
-    from headway.training.policies.registry import build
-    from headway.training.sensitivity import Matrix
-    from headway.training.speed import SpeedModel
-    from headway.training.state import TrainingState
+    from headway.jobs.model.cluster import Cluster, Node
+    from headway.jobs.model.events import JobArrived
+    from headway.jobs.model.job import Job
+    from headway.jobs.model.sensitivity import Matrix
+    from headway.jobs.model.speed import SpeedModel
+    from headway.jobs.policies.registry import build
+    from headway.jobs.state.state import TrainingState
     from headway.units import HOUR
 
     cluster = Cluster((Node("node", 2, cpu_milli=1000 * cpus, memory_bytes=128 * 10**9),))

@@ -1,6 +1,7 @@
 """How the cost of a simulated run grows: the points of ``scripts/bench --growth``, each one a case.
 
-Two series, both of jobs that headway's own generator draws (``traces/synthetic.py``) at load 0.8 on nodes of 8 GPUs:
+Two series, both of jobs that headway's own generator draws (``jobs/traces/workloads/philly_like.py``) at load 0.8 on
+nodes of 8 GPUs:
 
 - ``jobs``: more and more jobs on 1,000 GPUs.
 - ``gpus``: more and more GPUs, with 10 jobs for each. The jobs grow with the cluster, so that all clusters live through

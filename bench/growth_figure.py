@@ -14,8 +14,8 @@ from typing import Any
 
 from bench.growth import POLICIES
 from bench.growth_rows import Row, exponent, measured_only
-from headway.report.figures import Figure, layout_of
-from headway.report.frames import figure as plotly_figure
+from headway.show.figures import Figure, layout_of
+from headway.show.frames import figure as plotly_figure
 
 SERIES = {"jobs": "jobs, on 1,000 GPUs", "gpus": "GPUs, with 10 jobs for each"}
 OTHERS = {
@@ -176,7 +176,7 @@ def svg(drawn: Figure) -> str:
 
 def _style() -> str:
     """Return the colours of a page, light and dark, as variables."""
-    text = resources.files("headway.report").joinpath("page.css").read_text(encoding="utf-8")
+    text = resources.files("headway.show").joinpath("page.css").read_text(encoding="utf-8")
     names = ("paper", "ink", "muted", "grid", "rest", *(f"s{place}" for place in range(8)))
     both = {name: re.findall(rf"--{name}: (#[0-9a-f]{{6}})", text)[:2] for name in names}
     light, dark = (";".join(f"--{name}:{found[which]}" for name, found in both.items()) for which in (0, 1))

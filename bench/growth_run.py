@@ -20,7 +20,7 @@ from bench.growth_rows import Row, Rows, why_not
 from bench.run import ROOT, CaseFailedError, Figures, TimeLimitError, cpu_s, measured
 from bench.synergy import code
 from headway.errors import InputError
-from headway.report.progress import Board
+from headway.show.progress import Board
 
 
 def run(cases: Sequence[Case], path: Path, limit_s: float, times: int) -> int:

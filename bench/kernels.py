@@ -23,14 +23,14 @@ from typing import Any
 import numpy as np
 
 from headway.errors import InputError
-from headway.experiment.gpu.setting import Setting, clients_of, compare
-from headway.formats.kernels import trace as kernel_trace
-from headway.formats.kernels.programs import FOLDER, from_trace
-from headway.formats.kernels.trace import KernelTrace, Longs
-from headway.kernels import alone
-from headway.kernels.device import Device
-from headway.kernels.kernel import GRAPH
-from headway.kernels.program import Client, Program
+from headway.gpu.experiment.in_memory import Setting, clients_of, compare
+from headway.gpu.model import alone
+from headway.gpu.model.device import Device
+from headway.gpu.model.kernel import GRAPH
+from headway.gpu.model.program import Client, Program
+from headway.gpu.programs import trace as kernel_trace
+from headway.gpu.programs.load import FOLDER, from_trace
+from headway.gpu.programs.trace import KernelTrace, Longs
 from headway.units import MILLISECOND
 
 MEDIANS_MS = {

@@ -26,9 +26,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headway.profiling import job, limits, watch
-from headway.profiling.memory import Cache
-from headway.profiling.watch import RECORD
+from headway.device import limits
+from headway.jobs.profiling import job, watch
+from headway.jobs.profiling.memory import Cache
+from headway.jobs.profiling.watch import RECORD
 from headway.units import format_size, parse_size
 
 ROOT = Path(__file__).parent.parent

@@ -24,18 +24,18 @@ from bench import queue_distance_program as program
 from bench.queue_faults import Daemon, await_end
 from bench.serve_rows import Row, Rows
 from bench.slurm_lab import SlurmLab
-from headway.experiment.distance import compared, simulated
-from headway.experiment.domain import StoredRun, with_table
-from headway.experiment.folder import open_run
-from headway.experiment.jobs.live import kept, scene_of
-from headway.experiment.play import play
-from headway.experiment.registry import domain_of
-from headway.live.training import client
-from headway.live.training.messages import Submit
-from headway.live.training.place import Place, place_of
-from headway.live.training.store import read
-from headway.training.job import workload
-from headway.training.rows import Kind
+from headway.jobs.live import client
+from headway.jobs.live.ground import kept, scene_of
+from headway.jobs.live.messages import Submit
+from headway.jobs.live.place import Place, place_of
+from headway.jobs.live.store import read
+from headway.jobs.model.job import workload
+from headway.jobs.model.rows import Kind
+from headway.runs.distance import compared, simulated
+from headway.runs.domain import StoredRun, with_table
+from headway.runs.folder.folder import open_run
+from headway.runs.play import play
+from headway.runs.registry import domain_of
 from headway.units import SECOND
 
 GPUS, NODES = 8, 2

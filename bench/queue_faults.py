@@ -20,17 +20,17 @@ from typing import Any
 
 from bench import queue_faults_program as program
 from bench.serve_rows import Rows
+from headway.device import processes
 from headway.errors import QueueError
-from headway.experiment.folder import open_run
-from headway.experiment.jobs.live import run_queue
-from headway.experiment.result import Run
-from headway.live.kernels import processes
-from headway.live.training import client
-from headway.live.training.messages import Cancel, Status, Stop, Submit
-from headway.live.training.place import Place, place_of
-from headway.live.training.store import read
-from headway.training.rows import Kind
-from headway.training.seen import last_rows
+from headway.jobs.experiment.observed import last_rows
+from headway.jobs.live import client
+from headway.jobs.live.ground import run_queue
+from headway.jobs.live.messages import Cancel, Status, Stop, Submit
+from headway.jobs.live.place import Place, place_of
+from headway.jobs.live.store import read
+from headway.jobs.model.rows import Kind
+from headway.runs.folder.folder import open_run
+from headway.runs.result import Run
 from headway.units import HOUR, SECOND
 
 POLICY = "srtf+easy"

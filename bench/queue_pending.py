@@ -19,11 +19,11 @@ from statistics import median
 from time import perf_counter, process_time
 
 from headway.core.collector import no_collection
-from headway.experiment.jobs.shadow.folder import SITE, Shadow, opened
-from headway.experiment.jobs.shadow.records import Look, expanded, plain
-from headway.experiment.jobs.shadow.slurm import row_of
-from headway.experiment.jobs.shadow.world import World
-from headway.live.slurm.rows import FIELDS, jobs as rows_of_squeue
+from headway.jobs.slurm.live.rows import FIELDS, jobs as rows_of_squeue
+from headway.jobs.slurm.shadow.folder import SITE, Shadow, opened
+from headway.jobs.slurm.shadow.looks import row_of
+from headway.jobs.slurm.shadow.records import Look, expanded, plain
+from headway.jobs.slurm.shadow.world import World
 from headway.units import MINUTE, SECOND
 
 MARK = "|0123456789ab|"

@@ -24,7 +24,7 @@ from bench import queue_faults_program as program
 from bench.queue_faults import ENDS_WITHIN_S, Daemon, Report, alive, check, over, submit
 from bench.serve_rows import Rows
 from bench.slurm_lab import SlurmLab
-from headway.live.training.place import place_of
+from headway.jobs.live.place import place_of
 
 NODES = 3
 STEPS = (100, 600)

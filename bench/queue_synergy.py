@@ -19,10 +19,10 @@ from itertools import product
 from pathlib import Path
 
 from bench.serve_rows import Row, Rows
-from headway.formats.training import profile_file
-from headway.live.training import cgroups
-from headway.live.training.local import logs_of
-from headway.live.training.place import Place
+from headway.jobs.live.local import cgroups
+from headway.jobs.live.local.engine import logs_of
+from headway.jobs.live.place import Place
+from headway.jobs.tables import profiles as profile_file
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAMS = ROOT / "examples" / "profiling"

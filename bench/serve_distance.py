@@ -29,15 +29,15 @@ import numpy as np
 from bench import serve_ray_models
 from bench.serve_rows import FOLDER, Row, Rows
 from headway import api
-from headway.experiment.distance import compared, simulated
-from headway.experiment.files import copied, typed
-from headway.experiment.fleet.live import live_scene, served
-from headway.experiment.fleet.serving import examples_of
-from headway.experiment.folder import open_run
-from headway.experiment.registry import domain_of
-from headway.live.serving.options import Options
-from headway.live.serving.server import Server
-from headway.scenarios.app import profile_beside, read_app
+from headway.fleet.live.application import examples_of
+from headway.fleet.live.options import Options
+from headway.fleet.live.scene import live_scene, served
+from headway.fleet.live.server import Server
+from headway.fleet.scenarios.app import profile_beside, read_app
+from headway.runs.distance import compared, simulated
+from headway.runs.folder.folder import open_run
+from headway.runs.registry import domain_of
+from headway.runs.settings.files import copied, typed
 
 ROOT = Path(__file__).resolve().parent.parent
 APPS = {"example": ROOT / "examples" / "pipeline" / "app.py", "models": Path(serve_ray_models.__file__)}

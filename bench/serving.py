@@ -20,13 +20,13 @@ from typing import Any
 from unittest.mock import patch
 
 import headway
-from headway.experiment.measured import measured
-from headway.experiment.play import run
+from headway.fleet.model.actions import Action
+from headway.fleet.policies.headway import Headway
+from headway.fleet.scenarios.tables.settings import ServingExperiment
+from headway.fleet.state.state import ServingState
 from headway.formats import toml
-from headway.formats.serving.settings import ServingExperiment
-from headway.serving.actions import Action
-from headway.serving.policies.headway import Headway
-from headway.serving.state import ServingState
+from headway.runs.measured import measured
+from headway.runs.play import run
 
 RATES = (0.5, 2.0, 2.5)
 COMPASS = ("compass", "compass(adjust=off)", "jit", "hash", "heft", "headway")
@@ -97,7 +97,8 @@ P95 = 3.0
 def code() -> str:
     """A digest of everything that a serving run goes through."""
     root = Path(headway.__file__).parent
-    folders = ("core", "serving", "sim", "metrics/serving", "scenarios", "traces")
+    rooms = ("audit", "metrics", "model", "policies", "scenarios", "sim", "state", "traces")
+    folders = ("core", *(f"fleet/{room}" for room in rooms))
     digest = hashlib.sha256()
     for folder in folders:
         for path in sorted((root / folder).rglob("*")):

@@ -26,9 +26,9 @@ from bench.queue_faults import Daemon
 from bench.serve_rows import Row, Rows
 from bench.slurm_lab import SlurmLab, missing
 from bench.slurm_mix import ACCOUNTS, GPUS_A_NODE, LOAD_S, NODES, QOS, SAVE_S, Planned, workload
-from headway.live.training import client
-from headway.live.training.messages import Status
-from headway.live.training.place import place_of
+from headway.jobs.live import client
+from headway.jobs.live.messages import Status
+from headway.jobs.live.place import place_of
 
 OWN, PATIENT = "slurm", "slurm-no-preemption"
 SYSTEMS = (OWN, PATIENT, "sjf+fit", "srtf+quantum(30s)", "las(quantum=30s)")

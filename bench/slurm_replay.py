@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 
 from headway import api as hw
-from headway.experiment.result import Run
+from headway.runs.result import Run
 
 _FILES = ("nodes", "partitions", "qos", "assoc", "sshare", "config", "reservations", "transactions", "events")
 

@@ -20,8 +20,8 @@ from pathlib import Path
 from bench.slurm_drive import play as drive
 from bench.slurm_lab import missing
 from bench.slurm_site_lab import Shape, site_lab, workload
-from headway.experiment.jobs.shadow.folder import opened
-from headway.experiment.play import play
+from headway.jobs.slurm.shadow.folder import opened
+from headway.runs.play import play
 
 EVERY_S = 3
 GRACE_S = 60

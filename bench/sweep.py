@@ -11,12 +11,12 @@ import sys
 
 import msgspec
 
-from headway.experiment.jobs.scene import prepare
-from headway.experiment.play import play
-from headway.formats.training.settings import Experiment
-from headway.metrics.training.summary import summarise
-from headway.training.audit import audit
-from headway.training.policies.registry import BACKFILLS, MIGRATIONS, ORDERS, PLACEMENTS
+from headway.jobs.audit.audit import audit
+from headway.jobs.experiment.scene import prepare
+from headway.jobs.metrics.summary import summarise
+from headway.jobs.policies.registry import BACKFILLS, MIGRATIONS, ORDERS, PLACEMENTS
+from headway.jobs.tables.settings import Experiment
+from headway.runs.play import play
 
 
 def specs() -> list[str]:

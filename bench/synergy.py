@@ -26,10 +26,10 @@ from typing import Any
 import msgspec
 
 import headway
-from headway.experiment.files import variants
-from headway.experiment.measured import measured
 from headway.formats import toml
-from headway.formats.training.settings import Experiment
+from headway.jobs.tables.settings import Experiment
+from headway.runs.measured import measured
+from headway.runs.settings.files import variants
 
 EXPERIMENTS = Path(__file__).resolve().parents[1] / "experiments"
 SOURCE = Path(headway.__file__).parent

@@ -17,9 +17,9 @@ from statistics import fmean
 
 import headway as hw
 from bench.gpu_decoder_rows import rows_of, written
-from headway.experiment.result import Run
-from headway.metrics.serving.ledger import Ledger
-from headway.serving.rows import Kind
+from headway.fleet.metrics.ledger import Ledger
+from headway.fleet.model.rows import Kind
+from headway.runs.result import Run
 
 RUNS = {
     "chunked-0.3": {},

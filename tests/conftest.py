@@ -15,9 +15,9 @@ import pytest
 from hypothesis import core, settings
 from hypothesis.internal.conjecture import providers
 
-from headway.kernels.policies import registry as kernels
-from headway.serving.policies import registry as serving
-from headway.training.policies import registry
+from headway.fleet.policies import registry as serving
+from headway.gpu.policies import registry as kernels
+from headway.jobs.policies import registry
 
 # A script that runs the tests in its background leaves Ctrl-C ignored, for them and for every program they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

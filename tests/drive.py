@@ -14,19 +14,19 @@ import numpy as np
 from headway.core import replay as core
 from headway.core.scheduler import Scheduler
 from headway.core.tape import BATCH_ROWS, Tape, TapeRow, TapeWriter
-from headway.sim.faults import Faults
-from headway.sim.training import SimulatedCluster
-from headway.training.actions import Action
-from headway.training.cluster import Cluster
-from headway.training.events import Event
-from headway.training.job import Job, workload
-from headway.training.jobstate import JobState
-from headway.training.policies.compose import ComposedPolicy
-from headway.training.policies.registry import build
-from headway.training.replay import Walk, about
-from headway.training.rows import Kind
-from headway.training.speed import Costs, SpeedModel
-from headway.training.state import TrainingState
+from headway.jobs.audit.replay import Walk, about
+from headway.jobs.model.actions import Action
+from headway.jobs.model.cluster import Cluster
+from headway.jobs.model.events import Event
+from headway.jobs.model.job import Job, workload
+from headway.jobs.model.rows import Kind
+from headway.jobs.model.speed import Costs, SpeedModel
+from headway.jobs.policies.compose import ComposedPolicy
+from headway.jobs.policies.registry import build
+from headway.jobs.sim.cluster import SimulatedCluster
+from headway.jobs.sim.faults import Faults
+from headway.jobs.state.jobstate import JobState
+from headway.jobs.state.state import TrainingState
 from headway.units import SECOND
 
 Watch = Callable[[ComposedPolicy], "Watched"]

@@ -19,7 +19,7 @@ import os
 from pathlib import Path
 from time import sleep
 
-from headway.training.policies.orders.fifo import Fifo
+from headway.jobs.policies.orders.fifo import Fifo
 
 HERE = Path(__file__).parent
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from headway.sim.faults import FailureModel, Faults, Maintenance
-from headway.training.cluster import Cluster, Level, Node, Partition, Tenant
-from headway.training.job import Job, Outcome, workload
-from headway.training.limits import NOBODY, LimitRule
-from headway.training.policies.registry import BACKFILLS, MIGRATIONS, ORDERS, PLACEMENTS
-from headway.training.speed import Costs
+from headway.jobs.model.cluster import Cluster, Level, Node, Partition, Tenant
+from headway.jobs.model.job import Job, Outcome, workload
+from headway.jobs.model.speed import Costs
+from headway.jobs.policies.registry import BACKFILLS, MIGRATIONS, ORDERS, PLACEMENTS
+from headway.jobs.rules.limits.limit import NOBODY, LimitRule
+from headway.jobs.sim.faults import FailureModel, Faults, Maintenance
 from headway.units import SECOND
 from tests.drive import World
 

@@ -3,7 +3,7 @@
 import sys
 
 import headway as hw
-from headway.training.policies.parts import Order
+from headway.jobs.policies.parts import Order
 
 
 class Smallest(Order):  # the fewest GPUs first

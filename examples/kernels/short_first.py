@@ -7,10 +7,10 @@
 from collections.abc import Iterator
 
 from headway.errors import ExperimentError
-from headway.kernels.actions import Action, LetGo
-from headway.kernels.policies.parts import KernelsPolicy, idle_above, in_turn
-from headway.kernels.reflex import Reason
-from headway.kernels.state import KernelsState
+from headway.gpu.model.actions import Action, LetGo
+from headway.gpu.model.reflex import Reason
+from headway.gpu.model.state import KernelsState
+from headway.gpu.policies.parts import KernelsPolicy, idle_above, in_turn
 from headway.units import MICROSECOND, Duration
 
 LONGEST = Duration(50 * MICROSECOND)

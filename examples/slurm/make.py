@@ -13,12 +13,12 @@ import numpy as np
 
 from headway.core.scheduler import Scheduler
 from headway.core.tape import TapeWriter
-from headway.metrics.training.ledger import Ledger
-from headway.sim.training import SimulatedCluster
-from headway.training.cluster import Cluster, Node, Partition
-from headway.training.job import Job, Outcome, workload
-from headway.training.policies.registry import build
-from headway.training.state import TrainingState
+from headway.jobs.metrics.ledger import Ledger
+from headway.jobs.model.cluster import Cluster, Node, Partition
+from headway.jobs.model.job import Job, Outcome, workload
+from headway.jobs.policies.registry import build
+from headway.jobs.sim.cluster import SimulatedCluster
+from headway.jobs.state.state import TrainingState
 from headway.units import HOUR, MINUTE, SECOND
 
 FOLDER = Path(__file__).parent

@@ -4,6 +4,7 @@
 imported when it is first asked for: inside a training program this costs next to nothing.
 """
 
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
         TaskFailedError as TaskFailedError,
         UnknownGraphError as UnknownGraphError,
     )
-    from headway.live.serving.client import AsyncClient as AsyncClient, client as client
+    from headway.fleet.live.client.client import AsyncClient as AsyncClient, client as client
     from headway.program.cached import CachedDataset as CachedDataset
     from headway.program.pipeline import graph as graph, model as model, task as task
     from headway.program.requests import request as request
@@ -52,8 +53,8 @@ _NAMES = {
         ),
         "api",
     ),
-    "AsyncClient": "live.serving.client",
-    "client": "live.serving.client",
+    "AsyncClient": "fleet.live.client.client",
+    "client": "fleet.live.client.client",
     **dict.fromkeys(
         (
             *("HeadwayError", "NoServerError", "RequestError", "RequestLateError", "RequestLostError"),
@@ -68,6 +69,17 @@ _NAMES = {
     "steps": "program.steps",
 }
 """Every public name, and the module it is in; loaded when it is asked for."""
+_TREES = ("jobs", "fleet", "gpu")
+
+
+class _Tree(ModuleType):
+    """A package that can be called: as the function of its name in ``headway.api``."""
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        """Call the function."""
+        from headway import api
+
+        return getattr(api, self.__name__.rpartition(".")[2])(*given, **named)
 
 
 def __getattr__(name: str) -> Any:
@@ -75,6 +87,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
+    if name in _TREES:
+        return import_module(f"headway.{name}")
     found = getattr(import_module(f"headway.{_NAMES[name]}"), name)
     globals()[name] = found
     return found

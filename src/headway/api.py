@@ -10,19 +10,19 @@ from os import PathLike, fspath
 from typing import Any, TypeVar
 
 from headway.errors import ExperimentError, unknown_name
-from headway.experiment import common_flags, python_input
-from headway.experiment.answer import Answer
-from headway.experiment.blame import own_code
-from headway.experiment.environment import Environment
-from headway.experiment.files import Named, called, copied, for_each_policy, labelled, read, typed
-from headway.experiment.pool import LocalPool
-from headway.experiment.registry import DOMAINS, domain, domain_of
-from headway.experiment.result import Comparison, Run, played, silent
-from headway.experiment.stored import stored
-from headway.experiment.sweep import Sweep, sweep as run_sweep
 from headway.formats import toml
-from headway.formats.training.settings import check_synergy, check_synthetic
+from headway.jobs.tables.settings import check_synergy, check_synthetic
 from headway.plugins import GIVEN
+from headway.runs.answer import Answer
+from headway.runs.blame import own_code
+from headway.runs.environment import Environment
+from headway.runs.folder.stored import stored
+from headway.runs.registry import DOMAINS, domain, domain_of
+from headway.runs.result import Comparison, Run, played, silent
+from headway.runs.settings import common_flags, python_input
+from headway.runs.settings.files import Named, called, copied, for_each_policy, labelled, read, typed
+from headway.runs.sweep.pool import LocalPool
+from headway.runs.sweep.sweep import Sweep, sweep as run_sweep
 
 Ended = TypeVar("Ended", Comparison, Answer)
 Policy = Any
@@ -191,7 +191,7 @@ def backtest_all(
     work: Work, policies: Policy | Iterable[Policy], config: Any, csv: str = "", squeue: str = "", **settings: Any
 ) -> Answer:
     """Replay a history under some policies, until one is stopped."""
-    from headway.experiment.jobs import backtest as backtests
+    from headway.jobs.ask import backtest as backtests
 
     document = copied(_settled(work, settings).document)
     return backtests.answer(document, python_input.policy_names(policies), config, csv, squeue)
@@ -224,7 +224,7 @@ def tune_all(
     **settings: Any,
 ) -> Answer:
     """Search rules of a site, until it is stopped."""
-    from headway.experiment.jobs import tuning
+    from headway.jobs.ask import tuning
 
     turned, kept = ([each] if isinstance(each, str) else list(each) for each in (knobs, keep))
     document = copied(_settled(work, settings).document)
@@ -246,7 +246,7 @@ def plan(
     ``graph`` is a pipeline or a scenario by name, or a scenario file of one's own; settings are those of ``hw.fleet``.
     ``policies`` compares several; ``report`` is a page with the curve of each.
     """
-    from headway.experiment.fleet import capacity_planning, planning
+    from headway.fleet.ask import capacity_planning, planning
 
     if policies is not None and settings.get("policy") is not None:
         raise ExperimentError("--policy and --policies: give one of them")
@@ -269,7 +269,7 @@ def predict(high: str | PathLike[str], low: Any, **settings: Any) -> Answer:
 
     Settings are those of ``hw.gpu``, and ``alone``: what a request of ``high`` takes alone on the machine in question.
     """
-    from headway.experiment.gpu import predict as predicting
+    from headway.gpu import predict as predicting
 
     below = [low] if isinstance(low, str | PathLike) else low
     return predicting.answer(fspath(high), [fspath(each) for each in below], settings)

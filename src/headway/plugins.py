@@ -24,14 +24,14 @@ from typing import Any
 from headway.core.named import described, in_full
 from headway.core.outside import check_method, is_outside
 from headway.errors import ExperimentError, InputError, TapeError, unknown_name
-from headway.formats.slurm import site as slurm_site
-from headway.formats.slurm.records import Unread
-from headway.kernels.policies import registry as kernels
-from headway.kernels.policies.parts import KernelsPolicy
-from headway.serving.policies import registry as serving
-from headway.serving.policies.parts import ServingPolicy
-from headway.training.policies import registry
-from headway.training.policies.parts import Allocation, Backfill, Migration, Order, PlacementRule
+from headway.fleet.policies import registry as serving
+from headway.fleet.policies.parts import ServingPolicy
+from headway.gpu.policies import registry as kernels
+from headway.gpu.policies.parts import KernelsPolicy
+from headway.jobs.policies import registry
+from headway.jobs.policies.parts import Allocation, Backfill, Migration, Order, PlacementRule
+from headway.jobs.slurm.output.records import Unread
+from headway.jobs.slurm.site import policy as slurm_site
 
 GROUP = "headway.policies"
 SITE = "slurm:"

@@ -1,4 +1,4 @@
 """The router of headway for one's own deployments on Ray Serve: ``headway.ray.Router`` (docs/guides/ray.md)."""
 
-from headway.live.ray.books import Books as Books
-from headway.live.ray.router import Router as Router
+from headway.fleet.ray.residency import Books as Books
+from headway.fleet.ray.router import Router as Router

@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 import headway as hw
-from headway.training.actions import StartJob
-from headway.training.state import TrainingState
+from headway.jobs.model.actions import StartJob
+from headway.jobs.state.state import TrainingState
 
 FRAME = pl.DataFrame(
     {

@@ -16,7 +16,7 @@ JOBS = "submit_s,work_s,gpus\n0,60,1\n5,30,2\n"
 SIZE = {"nodes": 1, "gpus_per_node": 2}
 FLAGS = ["--nodes", "1", "--gpus-per-node", "2"]
 OWN = """
-from headway.training.policies.parts import Order
+from headway.jobs.policies.parts import Order
 class Broken(Order):
     name = "broken"
     def key(self, now, js):

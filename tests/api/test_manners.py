@@ -12,8 +12,8 @@ import polars as pl
 import pytest
 
 import headway as hw
-from headway.experiment.python_input import policy_name
-from headway.training.policies.parts import Order
+from headway.jobs.policies.parts import Order
+from headway.runs.settings.python_input import policy_name
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "api" / "compare.py"
@@ -35,7 +35,7 @@ class Stopper(Order):
 
 FILE = """
 import os, signal
-from headway.training.policies.parts import Order
+from headway.jobs.policies.parts import Order
 class Stopper(Order):
     name = "other-stopper"
     pressed = False

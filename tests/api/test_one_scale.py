@@ -8,7 +8,7 @@ import pytest
 
 import headway as hw
 from headway.cli import main
-from headway.experiment.answer import Answer
+from headway.runs.answer import Answer
 from tests.api.test_manners import Stopper
 
 HEADER = "JobID|Account|Partition|State|Submit|Start|End|ElapsedRaw|AllocTRES"

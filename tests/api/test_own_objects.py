@@ -10,13 +10,13 @@ import pytest
 import headway as hw
 from headway import plugins
 from headway.cli import main
-from headway.kernels.policies.parts import KernelsPolicy
-from headway.serving.policies.hash import Hash
-from headway.training.policies import registry
-from headway.training.policies.parts import Order
+from headway.fleet.policies.compass.hash import Hash
+from headway.gpu.policies.parts import KernelsPolicy
+from headway.jobs.policies import registry
+from headway.jobs.policies.parts import Order
 
 SEEN: list[Any] = []
-HEAD = "from headway.training.policies.parts import Order\n\n\n"
+HEAD = "from headway.jobs.policies.parts import Order\n\n\n"
 
 
 @pytest.fixture(autouse=True)

@@ -12,9 +12,9 @@ from plotly.graph_objects import Figure
 
 import headway as hw
 from headway import plugins
-from headway.experiment.answer import Answer
-from headway.training.policies import registry
-from headway.training.policies.parts import Order
+from headway.jobs.policies import registry
+from headway.jobs.policies.parts import Order
+from headway.runs.answer import Answer
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ROOT / "tests" / "samples"
@@ -178,7 +178,7 @@ def test_the_numbers_of_several_seeds_are_over_all_of_them() -> None:
 
 def test_an_untrusted_folder_runs_no_file_whatever_is_asked_of_it(work: Any, tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(
-        "from pathlib import Path\nfrom headway.training.policies.parts import Order\n"
+        "from pathlib import Path\nfrom headway.jobs.policies.parts import Order\n"
         f"Path({str(tmp_path / 'ran')!r}).touch()\n"
         "class Own(Order):\n    name = 'own'\n    def key(self, now, js):\n        return js.id\n"
     )

@@ -1,7 +1,7 @@
 """The source files, parsed, and the few questions that the architecture tests ask of them."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -9,17 +9,22 @@ PACKAGE = ROOT / "src" / "headway"
 
 FILES = sorted(PACKAGE.rglob("*.py"))
 CORE_FILES = sorted((PACKAGE / "core").rglob("*.py"))
-POLICY_FILES = sorted([*PACKAGE.glob("*/policies/**/*.py"), *PACKAGE.glob("serving/scalers/*.py")])
+POLICY_FILES = sorted(PACKAGE.glob("*/policies/**/*.py"))
 
 
 def name(path: Path) -> str:
-    """A file as a test's id: ``training/policies/srtf.py``."""
+    """A file as a test's id: ``jobs/policies/orders/srtf.py``."""
     return path.relative_to(PACKAGE).as_posix()
 
 
 def package(path: Path) -> str:
-    """The part of headway that a file belongs to: ``training``, or ``cli`` for ``cli.py``."""
+    """The part of headway that a file belongs to: ``jobs``, or ``api`` for ``api.py``."""
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def inside(path: Path, rooms: Iterable[str]) -> bool:
+    """Whether a file is one of these, or lies in one of these folders of headway, at any depth."""
+    return f"{name(path)}/".startswith(tuple(f"{room}/" for room in rooms))
 
 
 def imported(tree: ast.AST) -> Iterator[str]:

@@ -7,10 +7,11 @@ import pytest
 
 from tests.architecture.source import PACKAGE, dotted, imported, name
 
-FILES = sorted((PACKAGE / "cli").glob("*.py"))
-DECIDES = ("core", "training", "serving", "kernels", "sim", "metrics")
-"""Packages that decide, play or measure: a command asks ``api`` or ``experiment`` for that."""
-TYPES = {"headway.core.tasks.Pool", "headway.training.job.Job"}
+FILES = sorted((PACKAGE / "cli").rglob("*.py"))
+ROOMS = ("audit", "control", "explain", "metrics", "model", "policies", "replay", "rules", "sim", "state")
+DECIDES = ("core", "statistics", *(f"{tree}.{room}" for tree in ("jobs", "fleet", "gpu") for room in ROOMS))
+"""Packages that decide, play or measure: a command asks ``api``, ``runs`` or a tree's own questions for that."""
+TYPES = {"headway.core.tasks.Pool", "headway.jobs.model.job.Job"}
 """What commands hand on or show, and name in annotations."""
 LONGEST_BODY = 40
 """Lines of a function without its signature: flags in, a call, lines out."""
@@ -37,9 +38,9 @@ def test_a_command_reads_flags_calls_and_prints(path: Path) -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        "from headway.sim.training import play",
-        "def run():\n    from headway.metrics.compare import over_seeds",
-        "import headway.training.policies.registry",
+        "from headway.jobs.sim.cluster import play",
+        "def run():\n    from headway.statistics.replications import over_seeds",
+        "import headway.jobs.policies.registry",
         "def run(seed):\n    return locals()",
         "def run():\n" + "    x = 1\n" * (LONGEST_BODY + 1),
     ],

@@ -41,7 +41,7 @@ def test_ci_draws_the_same_cases_whatever_is_loaded_or_renamed(tmp_path: Path) -
     first = drawn(tmp_path, "it", "", CI="true")
     assert len(first) > 1000
     assert drawn(tmp_path, "it", "", CI="true") == first
-    assert drawn(tmp_path, "it_by_another_name", "import headway.experiment.sweep", CI="true") == first
+    assert drawn(tmp_path, "it_by_another_name", "import headway.runs.sweep.sweep", CI="true") == first
 
 
 def test_outside_ci_each_run_draws_anew(tmp_path: Path) -> None:

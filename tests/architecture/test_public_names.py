@@ -8,11 +8,11 @@ import pytest
 import typer
 
 import headway
-from headway import traces
 from headway.cli import main
 from headway.cli.program import app
-from headway.experiment import common_flags
-from headway.experiment.registry import DOMAINS, domain
+from headway.jobs import traces
+from headway.runs.registry import DOMAINS, domain
+from headway.runs.settings import common_flags
 
 API = [
     *("AsyncClient", "CachedDataset", "HeadwayError", "NoServerError", "RequestError", "RequestLateError"),

@@ -8,8 +8,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from headway.live.kernels import mps
-from tests.live.kernels.shares import program_at
+from headway.device import mps
+from tests.gpu.share.shares import program_at
 from tests.native.conftest import built as built, native_folder as native_folder
 from tests.native.harness import NATIVE, Built, compiled
 

@@ -11,7 +11,7 @@ import pytest
 from bench import gpu_share_aa
 from bench.gpu_share_aa import measure
 from bench.gpu_share_session import Session
-from headway.live.kernels.build import library
+from headway.gpu.share.shim.build import library
 
 
 @pytest.fixture

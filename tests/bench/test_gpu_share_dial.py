@@ -11,8 +11,8 @@ import pytest
 from bench import gpu_share_dial, gpu_share_limits, gpu_share_open
 from bench.gpu_share_dial import Cycle, build_id, energy_ratio, line, measure, outside, start_all
 from bench.gpu_share_session import Session
-from headway.kernels.dial import Dial
-from headway.live.kernels.build import library
+from headway.gpu.control.dial import Dial
+from headway.gpu.share.shim.build import library
 
 MS = 1_000_000
 

@@ -9,8 +9,8 @@ import pytest
 from bench import gpu_share_measure, gpu_share_slicing
 from bench.gpu_share_measure import _alone_low, line, measure, paired, progress, quantiles, tail
 from bench.gpu_share_session import Session, Stretch
-from headway.kernels.dial import Dial
-from headway.live.kernels.build import library
+from headway.gpu.control.dial import Dial
+from headway.gpu.share.shim.build import library
 
 MODES = {"bypass", "shim", "alone", "gate", "client", "mps", "stream"}
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bench import gpu_share_new as new
-from headway.formats.kernels import trace as kernel_trace
+from headway.gpu.programs import trace as kernel_trace
 
 TRACES = Path(__file__).resolve().parents[2] / "docs/background/results/h200-dial/traces"
 

@@ -13,7 +13,7 @@ import pytest
 from bench import gpu_share, gpu_share_aa_programs as programs, gpu_share_dial, gpu_share_owed as owed
 from bench.gpu_share_dial import Cycle, build_id
 from bench.gpu_share_session import Session
-from headway.live.kernels.build import library
+from headway.gpu.share.shim.build import library
 
 MS = 1_000_000
 PARTS = ["new", "limits", "open", "sliced", "commands", "coverage", "kills", "known", "alone", "both"]

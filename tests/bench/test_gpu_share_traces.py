@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 
 from bench import gpu_share_traces
-from headway.formats.kernels import trace as kernel_trace
-from headway.formats.kernels.trace import KernelTrace
-from headway.profiling.kernels_file import _DTYPES, ACTIVITIES, GATES, KERNELS, LAUNCHES, STEPS, WAITS, Recorded
-from headway.profiling.kernels_join import CUPTI_KERNEL
+from headway.gpu.profiling.cupti import CUPTI_KERNEL
+from headway.gpu.profiling.recording import _DTYPES, ACTIVITIES, GATES, KERNELS, LAUNCHES, STEPS, WAITS, Recorded
+from headway.gpu.programs import trace as kernel_trace
+from headway.gpu.programs.trace import KernelTrace
 
 BEGAN = 1_000_000
 

@@ -18,7 +18,7 @@ from bench.growth_rows import Row, Rows, exponent, read, why_not
 from bench.run import ROOT, CaseFailedError, Figures, Measuring, TimeLimitError
 from headway.core.scheduler import Scheduler
 from headway.errors import InputError
-from headway.report.frames import figure as plotly_figure
+from headway.show.frames import figure as plotly_figure
 
 
 def row(size: int, took_s: float | None = 1.0, policy: str = "fifo", series: str = "jobs", **more: Any) -> Row:

@@ -10,8 +10,8 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from headway.cli import main
-from headway.live.kernels import mps
-from tests.live.kernels.shares import MPS_CONTROL, program_at
+from headway.device import mps
+from tests.gpu.share.shares import MPS_CONTROL, program_at
 from tests.native.conftest import native_folder as native_folder
 from tests.native.harness import ROOT, Built, built as build_into
 

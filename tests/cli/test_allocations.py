@@ -13,16 +13,16 @@ from typing import Any
 import polars as pl
 import pytest
 
-from headway.experiment import identity
-from headway.experiment.folder import open_run
-from headway.experiment.measured import measured
 from headway.formats import toml
-from headway.formats.training.settings import Experiment
-from headway.metrics.compare import over_seeds
-from headway.metrics.training.ledger import Ledger
-from headway.metrics.training.summary import REPLICATION
-from headway.metrics.training.timeline import timeline
-from headway.training.rows import Kind
+from headway.jobs.metrics.ledger import Ledger
+from headway.jobs.metrics.summary import REPLICATION
+from headway.jobs.metrics.timeline import timeline
+from headway.jobs.model.rows import Kind
+from headway.jobs.tables.settings import Experiment
+from headway.runs import identity
+from headway.runs.folder.folder import open_run
+from headway.runs.measured import measured
+from headway.statistics.replications import over_seeds
 from headway.units import SECOND
 from tests.cli.test_jobs import call
 

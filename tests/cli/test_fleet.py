@@ -124,9 +124,9 @@ def test_an_experiment_file_with_a_table_serving_is_run(capsys: pytest.CaptureFi
 def test_a_policy_from_a_file_serves_beside_the_others(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(
-        "from headway.serving.actions import PlaceRequest\n"
-        "from headway.serving.policies.local import LocalQueue\n"
-        "from headway.serving.policies.parts import ServingPolicy\n\n\n"
+        "from headway.fleet.model.actions import PlaceRequest\n"
+        "from headway.fleet.policies.compass.worker import LocalQueue\n"
+        "from headway.fleet.policies.parts import ServingPolicy\n\n\n"
         "class Stay(ServingPolicy):\n"
         '    """Everything where it came in."""\n\n'
         '    name = "stay"\n\n'

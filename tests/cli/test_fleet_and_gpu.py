@@ -8,18 +8,18 @@ import pytest
 
 import headway as hw
 from headway.cli import main
-from headway.experiment.gpu.flags import PROGRAMS
-from headway.experiment.gpu.setting import Setting, few
-from headway.experiment.registry import domain
-from headway.experiment.result import played
-from headway.formats.kernels import programs as kernel_programs
-from headway.metrics.compare import over_seeds
+from headway.gpu.experiment.flags import PROGRAMS
+from headway.gpu.experiment.in_memory import Setting, few
+from headway.gpu.programs import load as kernel_programs
+from headway.runs.registry import domain
+from headway.runs.result import played
+from headway.statistics.replications import over_seeds
 
 Told = tuple[int, str, str]
 REQUESTS = 'timestamp":{},"input_length":5,"output_length":3,"hash_ids":[1]}}\n'
 POLICIES = """
-from headway.kernels.policies.parts import KernelsPolicy
-from headway.serving.policies.parts import ServingPolicy
+from headway.gpu.policies.parts import KernelsPolicy
+from headway.fleet.policies.parts import ServingPolicy
 
 
 class Deep(ServingPolicy):
@@ -121,9 +121,9 @@ def test_a_comparison_that_is_stopped_says_what_is_done_and_where(here: Path, mo
             raise KeyboardInterrupt
         return measured(*given)
 
-    from headway.experiment.measured import measured
+    from headway.runs.measured import measured
 
-    monkeypatch.setattr("headway.experiment.several.measured", interrupted)
+    monkeypatch.setattr("headway.runs.several.measured", interrupted)
     work = hw.fleet("compass", requests=30, rate=2, out="runs")
     experiments = [("", each) for each in (_under(work, "compass"), _under(work, "hash"))]
     found = played(experiments)
@@ -132,7 +132,7 @@ def test_a_comparison_that_is_stopped_says_what_is_done_and_where(here: Path, mo
 
 
 def _under(work: Any, policy: str) -> Any:
-    from headway.experiment.files import for_each_policy
+    from headway.runs.settings.files import for_each_policy
 
     return for_each_policy(work.document, [policy])[0][1]
 

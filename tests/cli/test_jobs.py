@@ -16,14 +16,14 @@ import pytest
 
 from headway.cli import commands, main
 from headway.core.tape import SCHEMA
-from headway.experiment.files import variants
-from headway.experiment.flags import split_policies
-from headway.experiment.folder import open_run
-from headway.experiment.measured import measured
-from headway.formats.training.settings import JobsMeasureTable
-from headway.serving.policies.registry import POLICIES as SERVING
-from headway.traces import FORMATS
-from headway.training.policies.registry import ORDERS
+from headway.fleet.policies.registry import POLICIES as SERVING
+from headway.jobs.policies.registry import ORDERS
+from headway.jobs.tables.settings import JobsMeasureTable
+from headway.jobs.traces import FORMATS
+from headway.runs.folder.folder import open_run
+from headway.runs.measured import measured
+from headway.runs.settings.files import variants
+from headway.runs.settings.flags import split_policies
 
 SIZE = ["--nodes", "2", "--gpus-per-node", "8"]
 KEYS = [
@@ -551,7 +551,7 @@ def test_an_exception_in_a_policy_of_the_user_is_one_line(
     trace: Path, capsys: pytest.CaptureFixture[str], processes: int
 ) -> None:
     (trace / "mine.py").write_text(
-        "from headway.training.policies.orders.fifo import Fifo\n\n\n"
+        "from headway.jobs.policies.orders.fifo import Fifo\n\n\n"
         'class Mine(Fifo):\n    name = "mine-broken"\n\n'
         "    def key(self, *given):\n        return given[0].nothing_of_the_kind\n"
     )
@@ -571,7 +571,7 @@ def test_a_run_that_failed_leaves_nothing_in_the_way_of_the_next(
     trace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (trace / "later.py").write_text(
-        "from headway.training.policies.orders.fifo import Fifo\n\n\nclass Later(Fifo):\n    name = 'later'\n\n"
+        "from headway.jobs.policies.orders.fifo import Fifo\n\n\nclass Later(Fifo):\n    name = 'later'\n\n"
         "    def key(self, now, js):\n        return 1 / (1 - js.id)\n"
     )
     (trace / "empty").mkdir()
@@ -584,7 +584,7 @@ def test_a_run_that_failed_leaves_nothing_in_the_way_of_the_next(
 
 def test_so_is_one_in_a_serving_policy_of_the_user(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "mine.py").write_text(
-        "from headway.serving.policies.hash import Hash\n\n\n"
+        "from headway.fleet.policies.compass.hash import Hash\n\n\n"
         'class Mine(Hash):\n    name = "mine-broken"\n\n'
         "    def decide(self, now, state):\n        return state.nothing_of_the_kind\n"
     )
@@ -611,7 +611,7 @@ def test_what_ends_a_command_in_the_middle_is_one_line(
     def ends(_: object, **_more: object) -> None:
         raise problem
 
-    monkeypatch.setattr("headway.experiment.stored.open_run", ends)
+    monkeypatch.setattr("headway.runs.folder.stored.open_run", ends)
     ended = call(capsys, "audit", "run")
     assert (ended.status, ended.out, ended.err) == (status, "", line)
 
@@ -655,7 +655,7 @@ def test_a_package_that_is_missing_is_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "typer", None)
-    monkeypatch.delitem(sys.modules, "headway.experiment.blame")
+    monkeypatch.delitem(sys.modules, "headway.runs.blame")
     ended = call(capsys, "policies")
     assert (ended.status, ended.out, ended.err.count("\n")) == (1, "", 1)
     assert ended.err.startswith("headway: internal error: ModuleNotFoundError: ")

@@ -15,10 +15,10 @@ from rich.table import Table
 from headway.cli import console, main
 from headway.errors import printable
 from headway.formats import toml
-from headway.report.terminal import PlainColumn, PlainConsole, width_of
+from headway.show.terminal import PlainColumn, PlainConsole, width_of
 from tests.docs.pages import ROOT
-from tests.report.pages import Page
-from tests.scenarios.test_file import SMALL
+from tests.fleet.scenarios.test_file import SMALL
+from tests.show.pages import Page
 
 BRACKETS = ("ml[x]", "[/z]", "[red]", "[link=http://x]y", ":smile:", "<script>alert(1)</script>", "a\\b")
 """What is markup to Rich or HTML, and text to us."""
@@ -144,8 +144,11 @@ def broken(path: Path) -> list[str]:
 
 
 def test_strings_reach_the_terminal_through_one_place_only() -> None:
-    paths = [*COMMANDS.glob("*.py"), *(ROOT / "src" / "headway" / "report").rglob("*.py")]
-    assert len(paths) > 50
+    rooms = ("show", "jobs/ask", "jobs/show", "jobs/slurm/shadow", "fleet/ask", "fleet/show")
+    rooms += ("gpu/share/recorded", "gpu/show")
+    folders = (COMMANDS, *(ROOT / "src" / "headway" / room for room in rooms))
+    paths = [path for folder in folders for path in folder.rglob("*.py")]
+    assert len(paths) > 100
     assert [line for path in paths if path.name != "terminal.py" for line in broken(path)] == []
 
 
@@ -227,7 +230,7 @@ def test_policies_and_variants_print_as_they_are_and_the_picture_is_sound(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (here / "mine[red].py").write_text(
-        "from headway.training.policies.parts import Order\n\n\nclass Mine(Order):\n    '''Narrow first.'''\n\n"
+        "from headway.jobs.policies.parts import Order\n\n\nclass Mine(Order):\n    '''Narrow first.'''\n\n"
         "    name = 'mine'\n\n    def key(self, now, js):\n        return (js.gpus, js.id)\n"
     )
     path = experiment(here)
@@ -294,7 +297,7 @@ def test_commands_about_a_fleet_print_names_as_they_are(here: Path, capsys: pyte
 
 
 def test_names_of_kernels_and_clients_print_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
-    from headway.report.kernels import tables as kernel_tables
+    from headway.gpu.show import tables as kernel_tables
 
     numbers = dict.fromkeys(
         (

@@ -8,12 +8,12 @@ import pytest
 
 from headway.cli import main
 from headway.errors import ExperimentError
+from headway.fleet.scenarios import file as scenario_file
+from headway.fleet.scenarios.tables.settings import ServingExperiment, parse_slo
 from headway.formats import toml
-from headway.formats.serving.settings import ServingExperiment, parse_slo
-from headway.formats.training import cluster_table
-from headway.live import ray_pool
-from headway.scenarios import file as scenario_file
-from headway.training.queue import Queue
+from headway.jobs.state.queue import Queue
+from headway.jobs.tables import cluster as cluster_table
+from headway.runs.sweep import ray_pool
 
 SIZE = ("--nodes", "2", "--gpus-per-node", "8")
 JOBS = "submit_s,work_s,gpus\n0,100,8\n0,100,8\n1,50,8\n"
@@ -202,7 +202,7 @@ def test_an_empty_job_is_none(jobs: str, tmp_path: Path, capsys: pytest.CaptureF
 def test_keys_that_cannot_be_sorted_are_refused_with_the_policy_the_job_and_the_value(
     name: str, key: str, line: str, jobs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    head = "from headway.training.policies.parts import Order\n\n\n"
+    head = "from headway.jobs.policies.parts import Order\n\n\n"
     body = f"class Mine(Order):\n    name = '{name}'\n\n    def key(self, now, js):\n        return {key}\n"
     (tmp_path / f"{name}.py").write_text(head + body)
     words = ("jobs", "simulate", jobs, *SIZE, "--policy", f"{tmp_path / name}.py:Mine")
@@ -239,8 +239,8 @@ def test_what_a_serving_policy_gets_wrong_is_said_with_its_name_file_and_line(
     name: str, body: str, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "own.py").write_text(
-        "from headway.serving.actions import PlaceRequest, RunBatch, WakeAt\n"
-        "from headway.serving.policies.parts import ServingPolicy\n\n\n"
+        "from headway.fleet.model.actions import PlaceRequest, RunBatch, WakeAt\n"
+        "from headway.fleet.policies.parts import ServingPolicy\n\n\n"
         f"class Own(ServingPolicy):\n    name = '{name}'\n\n    def decide(self, now, state):\n        {body}\n"
     )
     said = refused(capsys, *FLEET, f"{tmp_path / 'own.py'}:Own")
@@ -252,7 +252,7 @@ def test_a_method_of_a_serving_policy_that_cannot_be_called_is_refused_before_th
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "bound.py").write_text(
-        "from headway.serving.policies.hash import Hash\n\n\n"
+        "from headway.fleet.policies.compass.hash import Hash\n\n\n"
         "class Bound(Hash):\n    name = 'bound'\n\n    def bind(self):\n        pass\n"
     )
     line = "policy bound: bind(self) has the wrong arguments: define it as bind(self, state)"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headway.report.page import MARK
+from headway.show.page import MARK
 from tests.cli.test_jobs import Ended, call, program
 
 SIZE = ("--nodes", "2", "--gpus-per-node", "8")
@@ -127,7 +127,7 @@ def test_a_page_that_cannot_be_written_is_refused_before_anything_runs(
 ) -> None:
     (here / "folder.html").mkdir()
     (here / "mine.html").write_text("my notes")
-    monkeypatch.setattr("headway.experiment.result.play", None)
+    monkeypatch.setattr("headway.runs.result.play", None)
     ended = call(capsys, "jobs", "simulate", "jobs.csv", *SIZE, "--report", name)
     assert (ended.status, ended.err) == (2, f"headway: {line}\n")
     assert (here / "mine.html").read_text() == "my notes"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headway.cli import main
-from headway.live.kernels import gpu as gpus, places
+from headway.device import locks as places, nvidia as gpus
 
 
 @pytest.fixture(autouse=True)
@@ -152,8 +152,8 @@ def test_the_doctor_prints_all_and_fails_where_something_is_missing(
 
 
 def test_the_commands_of_sharing_are_those_of_the_whole_program() -> None:
+    from headway.cli.gpu.sharing import share
     from headway.cli.program import app
-    from headway.cli.sharing import share
 
     assert share in [group.typer_instance for group in app.registered_groups]
     assert [command.callback.__name__ for command in share.registered_commands if command.callback] == [
@@ -176,7 +176,7 @@ def test_a_link_in_the_place_of_a_lock_is_one_line(
 def test_a_link_in_the_place_of_the_block_is_one_line_and_stays(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr("headway.cli.share.signal.signal", lambda number, handler: None)
+    monkeypatch.setattr("headway.cli.gpu.share.signal.signal", lambda number, handler: None)
     (tmp_path / "precious").write_text("precious")
     block = tmp_path / "headway-share-0"
     block.symlink_to(tmp_path / "precious")
@@ -196,7 +196,7 @@ def test_a_block_that_finds_no_room_is_the_brokers_last_word(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "posix_fallocate", full)
-    monkeypatch.setattr("headway.cli.share.signal.signal", lambda number, handler: None)
+    monkeypatch.setattr("headway.cli.gpu.share.signal.signal", lambda number, handler: None)
     with pytest.raises(SystemExit) as ended:
         main(["share", "broker"])
     assert ended.value.code == 2

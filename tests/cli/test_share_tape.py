@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from headway.experiment.folder import open_run
-from headway.live.kernels import places
-from headway.metrics.share import SharedProgram, shared_run
+from headway.device import locks as places
+from headway.gpu.share.recorded.metrics import SharedProgram, shared_run
+from headway.runs.folder.folder import open_run
 from tests.cli.conftest import Shared
-from tests.cli.test_share import LONG, PATIENCE_S, awaited, clients, running, shown
+from tests.cli.gpu.test_share import LONG, PATIENCE_S, awaited, clients, running, shown
 from tests.native.harness import ROOT
 
 

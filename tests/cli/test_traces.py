@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from headway.cli import main
-from headway.traces import FORMATS, load, philly_like, synergy_like, write
-from headway.traces.cut import cut
+from headway.jobs.traces import FORMATS, load, philly_like, synergy_like, write
+from headway.jobs.traces.workloads.cut import cut
 from headway.units import HOUR
 from tests.cli.test_jobs import Ended
 from tests.docs.pages import read, tables

@@ -13,15 +13,15 @@ from dataclasses import replace
 from itertools import groupby
 from unittest import mock
 
-from headway.training.actions import Action
-from headway.training.audit import audit
-from headway.training.events import JobArrived, JobCancelled, JobFailed, JobFinished, NodeDrained, NodeRecovered, Woke
-from headway.training.job import Job, Outcome
-from headway.training.policies.compose import ComposedPolicy
-from headway.training.pool import Pool
-from headway.training.replay import replay
-from headway.training.rows import Kind
-from headway.training.state import TrainingState
+from headway.jobs.audit.audit import audit
+from headway.jobs.audit.replay import replay
+from headway.jobs.model.actions import Action
+from headway.jobs.model.events import JobArrived, JobCancelled, JobFailed, JobFinished, NodeDrained, NodeRecovered, Woke
+from headway.jobs.model.job import Job, Outcome
+from headway.jobs.model.rows import Kind
+from headway.jobs.policies.compose import ComposedPolicy
+from headway.jobs.state.pool import Pool
+from headway.jobs.state.state import TrainingState
 from headway.units import DAY, HOUR, REFERENCE_SPEED_PPM, SECOND
 from tests.drive import FIRST_ACTION, Run, Watched, World, digest, drive, first_difference
 

@@ -11,11 +11,11 @@ from random import Random
 
 from hypothesis import strategies as st
 
-from headway.sim.faults import FailureModel, Faults
-from headway.training.cluster import Cluster, Node, Tenant
-from headway.training.job import Job, workload
-from headway.training.sensitivity import Matrix, Profile, Scalar
-from headway.training.speed import Costs, SpeedModel
+from headway.jobs.model.cluster import Cluster, Node, Tenant
+from headway.jobs.model.job import Job, workload
+from headway.jobs.model.sensitivity import Matrix, Profile, Scalar
+from headway.jobs.model.speed import Costs, SpeedModel
+from headway.jobs.sim.faults import FailureModel, Faults
 from headway.units import SECOND
 from tests.drive import World
 from tests.strategies import GPU_TYPES, fits, specs, worlds

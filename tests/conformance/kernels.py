@@ -5,16 +5,16 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from unittest import mock
 
-from headway.kernels import alone
-from headway.kernels.actions import Action
-from headway.kernels.device import Device
-from headway.kernels.policies.parts import KernelsPolicy
-from headway.kernels.program import Client
-from headway.kernels.replay import replay
-from headway.kernels.rows import Kind
-from headway.kernels.state import KernelsState
+from headway.gpu.model import alone
+from headway.gpu.model.actions import Action
+from headway.gpu.model.device import Device
+from headway.gpu.model.program import Client
+from headway.gpu.model.rows import Kind
+from headway.gpu.model.state import KernelsState
+from headway.gpu.policies.parts import KernelsPolicy
+from headway.gpu.replay import replay
 from tests.conformance.checks import CLOCKS, BrokenPromise, promise
-from tests.kernels.worlds import Run, Watched, drive
+from tests.gpu.worlds import Run, Watched, drive
 
 Make = Callable[[], KernelsPolicy]
 World = tuple[tuple[Client, ...], Device]

@@ -7,17 +7,17 @@ from contextlib import ExitStack
 from dataclasses import replace
 from unittest import mock
 
-from headway.metrics.serving.little import little
-from headway.serving.actions import Action
-from headway.serving.audit import audit
-from headway.serving.digest import digest
-from headway.serving.policies.parts import ServingPolicy
-from headway.serving.request import Request
-from headway.serving.rows import Kind
-from headway.serving.state import ServingState
+from headway.fleet.audit.audit import audit
+from headway.fleet.metrics.little import little
+from headway.fleet.model.actions import Action
+from headway.fleet.model.request import Request
+from headway.fleet.model.rows import Kind
+from headway.fleet.policies.parts import ServingPolicy
+from headway.fleet.state.digest import digest
+from headway.fleet.state.state import ServingState
 from headway.units import SECOND
 from tests.conformance.checks import CLOCKS, BrokenPromise, promise
-from tests.serving.worlds import Run, Watched, World, drive, first_difference, replay
+from tests.fleet.worlds import Run, Watched, World, drive, first_difference, replay
 
 Make = Callable[[], ServingPolicy]
 

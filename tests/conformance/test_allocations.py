@@ -11,21 +11,21 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings, strategies as st
 
 from headway.errors import InfeasibleActionError, StalledRunError
-from headway.training.actions import Action, ReallocateJob
-from headway.training.cluster import uniform
-from headway.training.job import Job, workload
-from headway.training.jobstate import JobState
-from headway.training.policies.allocations.synergy.proportional import Proportional
-from headway.training.policies.allocations.synergy.tune import Tune
-from headway.training.policies.backfills.fit import Fit
-from headway.training.policies.compose import ComposedPolicy
-from headway.training.policies.orders.fifo import Fifo
-from headway.training.policies.parts import Allocation
-from headway.training.policies.placements.best_fit import BestFit
-from headway.training.policies.registry import ALLOCATIONS, BACKFILLS, MIGRATIONS, ORDERS, PLACEMENTS, build
-from headway.training.resources import Grant, Placement
-from headway.training.share_audit import slower_than_proportional
-from headway.training.state import TrainingState
+from headway.jobs.audit.proportional_share import slower_than_proportional
+from headway.jobs.model.actions import Action, ReallocateJob
+from headway.jobs.model.cluster import uniform
+from headway.jobs.model.job import Job, workload
+from headway.jobs.model.resources import Grant, Placement
+from headway.jobs.policies.allocations.synergy.proportional import Proportional
+from headway.jobs.policies.allocations.synergy.tune import Tune
+from headway.jobs.policies.backfills.fit import Fit
+from headway.jobs.policies.compose import ComposedPolicy
+from headway.jobs.policies.orders.fifo import Fifo
+from headway.jobs.policies.parts import Allocation
+from headway.jobs.policies.placements.best_fit import BestFit
+from headway.jobs.policies.registry import ALLOCATIONS, BACKFILLS, MIGRATIONS, ORDERS, PLACEMENTS, build
+from headway.jobs.state.jobstate import JobState
+from headway.jobs.state.state import TrainingState
 from headway.units import SECOND
 from tests.conformance.checks import BrokenPromise, Make, check_run, check_untouched, promise
 from tests.conformance.divided import GIGABYTE, Divided, crowded, divided_specs, divided_worlds, stairs

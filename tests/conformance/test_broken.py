@@ -7,18 +7,18 @@ from dataclasses import replace
 import pytest
 
 from headway.errors import InfeasibleActionError, StalledRunError
+from headway.jobs.model.actions import Action, MigrateJob, PreemptJob, StartJob
+from headway.jobs.model.cluster import uniform
+from headway.jobs.policies.backfills.fit import Fit
+from headway.jobs.policies.backfills.none import NoBackfill
+from headway.jobs.policies.compose import ComposedPolicy
+from headway.jobs.policies.orders.fifo import Fifo
+from headway.jobs.policies.parts import Order
+from headway.jobs.policies.placements.best_fit import BestFit
+from headway.jobs.state.jobstate import JobState
+from headway.jobs.state.queue import Key
+from headway.jobs.state.state import TrainingState
 from headway.streams import small_stream
-from headway.training.actions import Action, MigrateJob, PreemptJob, StartJob
-from headway.training.cluster import uniform
-from headway.training.jobstate import JobState
-from headway.training.policies.backfills.fit import Fit
-from headway.training.policies.backfills.none import NoBackfill
-from headway.training.policies.compose import ComposedPolicy
-from headway.training.policies.orders.fifo import Fifo
-from headway.training.policies.parts import Order
-from headway.training.policies.placements.best_fit import BestFit
-from headway.training.queue import Key
-from headway.training.state import TrainingState
 from headway.units import SECOND
 from tests.conformance.checks import BrokenPromise, check_all, check_blind, check_keys, check_not_undone
 from tests.drive import World, drive, seconds_of

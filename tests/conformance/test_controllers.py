@@ -10,13 +10,13 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
-from headway.serving.controller import Controller
-from headway.serving.decision_time import DecisionTime
-from headway.serving.policies.registry import POLICIES, build
+from headway.fleet.model.decision_time import DecisionTime
+from headway.fleet.policies.central.controller import Controller
+from headway.fleet.policies.registry import POLICIES, build
 from headway.units import MICROSECOND, MILLISECOND, SECOND
 from tests.conformance.checks import promise
 from tests.conformance.serving import Guarded, check_audited, check_conserved, check_ends, check_little, check_replay
-from tests.serving.worlds import Run, World, drive, first_difference, worlds
+from tests.fleet.worlds import Run, World, drive, first_difference, worlds
 
 few = settings(
     max_examples=8,

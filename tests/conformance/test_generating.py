@@ -4,10 +4,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from headway.errors import ExperimentError
-from headway.serving.policies.registry import POLICIES, build
-from headway.serving.request import Request
+from headway.fleet.model.request import Request
+from headway.fleet.policies.registry import POLICIES, build
 from tests.conformance.serving import check_all
-from tests.serving.generating import generating_worlds, generation, world_of
+from tests.fleet.generating import generating_worlds, generation, world_of
 
 few = settings(max_examples=6, suppress_health_check=list(HealthCheck), deadline=None)
 SLICED = "fast-gshare"

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given, settings
 
 from headway.errors import InfeasibleActionError, StalledRunError
-from headway.kernels.actions import Action, LetGo
-from headway.kernels.policies.parts import KernelsPolicy
-from headway.kernels.policies.registry import POLICIES, build
-from headway.kernels.program import Client
-from headway.kernels.reflex import Reason
-from headway.kernels.state import KernelsState
+from headway.gpu.model.actions import Action, LetGo
+from headway.gpu.model.program import Client
+from headway.gpu.model.reflex import Reason
+from headway.gpu.model.state import KernelsState
+from headway.gpu.policies.parts import KernelsPolicy
+from headway.gpu.policies.registry import POLICIES, build
 from tests.conformance.checks import BrokenPromise
 from tests.conformance.kernels import World, check_all
-from tests.kernels.worlds import TINY, program, worlds
+from tests.gpu.worlds import TINY, program, worlds
 
 
 @pytest.mark.parametrize("spec", [*POLICIES, "xsched(in_flight=1)", "headway(slo=1.5,floor=20%)"])

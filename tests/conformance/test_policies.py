@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
-from headway.training.cluster import Cluster, Node, Partition, Tenant
-from headway.training.job import Job
-from headway.training.policies.compose import ComposedPolicy
-from headway.training.policies.registry import BACKFILLS, MIGRATIONS, ORDERS, PLACEMENTS, build
-from headway.training.rows import Kind
+from headway.jobs.model.cluster import Cluster, Node, Partition, Tenant
+from headway.jobs.model.job import Job
+from headway.jobs.model.rows import Kind
+from headway.jobs.policies.compose import ComposedPolicy
+from headway.jobs.policies.registry import BACKFILLS, MIGRATIONS, ORDERS, PLACEMENTS, build
 from headway.units import SECOND
 from tests.conformance.checks import check_all, check_blind, check_keys, check_limited
 from tests.conformance.test_broken import SMALL

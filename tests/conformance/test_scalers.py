@@ -9,14 +9,14 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
-from headway.serving.policies.registry import POLICIES, build
-from headway.serving.rows import Kind
-from headway.serving.scalers.kinds import Kinds
-from headway.serving.scalers.registry import SCALERS, build as build_scaler
-from headway.serving.scalers.wrapper import Autoscaled
+from headway.fleet.model.rows import Kind
+from headway.fleet.policies.registry import POLICIES, build
+from headway.fleet.policies.scalers.kinds import Kinds
+from headway.fleet.policies.scalers.registry import SCALERS, build as build_scaler
+from headway.fleet.policies.scalers.wrapper import Autoscaled
 from headway.units import MILLISECOND
 from tests.conformance.serving import Make, check_all
-from tests.serving.worlds import World, worlds
+from tests.fleet.worlds import World, worlds
 
 QUICK = {
     "utilisation": "utilisation(target=0.3,every=70ms,window=150ms)",

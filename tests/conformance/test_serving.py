@@ -13,18 +13,18 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
 from headway.errors import InfeasibleActionError, StalledRunError
-from headway.serving.actions import Action, DropRequest, PlaceRequest, RunBatch
-from headway.serving.catalogue import Catalogue, Model
-from headway.serving.policies.local import LocalQueue
-from headway.serving.policies.parts import ServingPolicy
-from headway.serving.policies.registry import POLICIES, build
-from headway.serving.request import Request
-from headway.serving.requeststate import RequestState
-from headway.serving.state import ServingState
+from headway.fleet.model.actions import Action, DropRequest, PlaceRequest, RunBatch
+from headway.fleet.model.catalogue import Catalogue, Model
+from headway.fleet.model.request import Request
+from headway.fleet.policies.compass.worker import LocalQueue
+from headway.fleet.policies.parts import ServingPolicy
+from headway.fleet.policies.registry import POLICIES, build
+from headway.fleet.state.requeststate import RequestState
+from headway.fleet.state.state import ServingState
 from headway.units import MILLISECOND, SECOND
 from tests.conformance.checks import BrokenPromise
 from tests.conformance.serving import Make, check_all, check_blind
-from tests.serving.worlds import MB, World, chain, function, workers, worlds
+from tests.fleet.worlds import MB, World, chain, function, workers, worlds
 
 few = settings(
     max_examples=6,

@@ -4,8 +4,8 @@ import inspect
 
 import pytest
 
-from headway.serving.scalers.parts import Scaler
-from headway.serving.scalers.registry import SCALERS
+from headway.fleet.policies.scalers.parts import Scaler
+from headway.fleet.policies.scalers.registry import SCALERS
 from headway.units import parse_duration
 from tests.docs.pages import read, rows, spans, table, tables
 

@@ -3,8 +3,8 @@
 import itertools
 
 from bench.compass_scale import COLUMNS, SHEET, summary
-from headway.experiment.sweep import axes_of, cells_of
 from headway.formats import toml
+from headway.runs.sweep.sweep import axes_of, cells_of
 from tests.docs.pages import ROOT, read, rows, table
 
 PAGE = read("docs/background/results/compass-scale.md")

@@ -12,23 +12,23 @@ import pytest
 
 from headway.cli import main
 from headway.errors import ExperimentError, TapeError
-from headway.experiment import files
-from headway.experiment.cells import POLICY, TABLE
-from headway.experiment.fleet import scene as fleet
-from headway.experiment.folder import SCHEMA_VERSION, open_run
-from headway.experiment.jobs.policy import MIGRATIONS, SWITCH
-from headway.experiment.jobs.scene import prepare
-from headway.experiment.jobs.speed import COMPLETIONS, MODELS
-from headway.experiment.registry import DOMAINS, domain
-from headway.experiment.sweep import axes_of, cells_of
+from headway.fleet.experiment import scene as fleet
+from headway.fleet.scenarios.tables.settings import ServingExperiment
 from headway.formats import toml
-from headway.formats.kernels.settings import GpuExperiment
-from headway.formats.serving.settings import ServingExperiment
-from headway.formats.training import cluster_table
-from headway.formats.training.profile_file import SHIPPED
-from headway.formats.training.settings import Experiment
-from headway.training.policies.registry import ALLOCATIONS, build
-from headway.training.sensitivity import Matrix
+from headway.gpu.experiment.settings import GpuExperiment
+from headway.jobs.experiment.policy import MIGRATIONS, SWITCH
+from headway.jobs.experiment.scene import prepare
+from headway.jobs.experiment.speed import COMPLETIONS, MODELS
+from headway.jobs.model.sensitivity import Matrix
+from headway.jobs.policies.registry import ALLOCATIONS, build
+from headway.jobs.tables import cluster as cluster_table
+from headway.jobs.tables.profiles import SHIPPED
+from headway.jobs.tables.settings import Experiment
+from headway.runs.folder.folder import SCHEMA_VERSION, open_run
+from headway.runs.registry import DOMAINS, domain
+from headway.runs.settings import files
+from headway.runs.sweep.cells import POLICY, TABLE
+from headway.runs.sweep.sweep import axes_of, cells_of
 from tests.docs.pages import PAGES, ROOT, blocks, code, name, read, tables
 
 PAGE = read("docs/reference/experiments.md")

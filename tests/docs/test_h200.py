@@ -10,7 +10,7 @@ import pytest
 from bench.gpu_share_keep import digests, keep, pair, short, table_rows
 from bench.gpu_share_report import files, renewed, report, tables
 from bench.gpu_share_rows import Measured, Row, key, slow
-from headway.formats import pairs as pair_file
+from headway.profiling import pairs as pair_file
 from tests.docs.pages import ROOT, read, rows, table
 
 PAGE = "docs/background/results/h200.md"

@@ -6,7 +6,7 @@ from tests.docs.pages import ROOT, read, rows, table, tables
 
 FOLDER = "docs/background/results/h200-profiles"
 PAGE = read(f"{FOLDER}.md")
-PROFILE = tomllib.loads(read(ROOT / "src/headway/scenarios/esg-h200.toml"))
+PROFILE = tomllib.loads(read(ROOT / "src/headway/fleet/scenarios/shipped/esg-h200.toml"))
 
 
 def test_the_parts_of_the_profile_are_those_of_the_files() -> None:

@@ -7,8 +7,8 @@ from statistics import median
 import pytest
 
 from bench import gpu_serve_tables as tables
-from headway.experiment.folder import open_run
-from headway.formats import pairs as pair_file
+from headway.profiling import pairs as pair_file
+from headway.runs.folder.folder import open_run
 from tests.docs.pages import ROOT, read, rows, table
 
 FOLDER = "docs/background/results/h200-serving"

@@ -9,7 +9,7 @@ import pytest
 
 import headway as hw
 from headway.cli import main
-from headway.scenarios.app import GPU_MEMORY, GUESSED_MS, GUESSED_POWER, RATE_PER_SECOND, WORKERS
+from headway.fleet.scenarios.app import GPU_MEMORY, GUESSED_MS, GUESSED_POWER, RATE_PER_SECOND, WORKERS
 from tests.docs.pages import blocks, read
 
 PAGE = read("docs/guides/pipelines.md")

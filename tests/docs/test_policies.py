@@ -8,21 +8,21 @@ from typing import Any
 import pytest
 
 from headway.errors import ExperimentError
-from headway.kernels.policies import registry as of_kernels
-from headway.report.training.tables import parts
-from headway.serving.policies import registry as of_serving
-from headway.serving.scalers.registry import SCALERS, build as build_scaler
-from headway.training.cluster import uniform
-from headway.training.policies import registry
-from headway.training.policies.backfills.fit import Fit
-from headway.training.policies.compose import ComposedPolicy
-from headway.training.policies.orders.las import Las
-from headway.training.policies.placements.best_fit import BestFit
-from headway.training.rows import Kind
+from headway.fleet.policies import registry as of_serving
+from headway.fleet.policies.scalers.registry import SCALERS, build as build_scaler
+from headway.gpu.policies import registry as of_kernels
+from headway.jobs.model.cluster import uniform
+from headway.jobs.model.rows import Kind
+from headway.jobs.policies import registry
+from headway.jobs.policies.backfills.fit import Fit
+from headway.jobs.policies.compose import ComposedPolicy
+from headway.jobs.policies.orders.las import Las
+from headway.jobs.policies.placements.best_fit import BestFit
+from headway.jobs.show.terminal.comparison import parts
 from headway.units import SECOND, Duration
 from tests.docs.pages import DOCS, PAGES, blocks, code, links, name, read, spans, tables
 from tests.drive import World, drive, seconds_of
-from tests.training.policies.orders.test_published import JOBS
+from tests.jobs.policies.orders.test_published import JOBS
 
 KINDS: dict[str, dict[str, Any]] = {
     "order": registry.ORDERS,

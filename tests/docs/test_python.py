@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import headway
-from headway.experiment import common_flags
-from headway.experiment.registry import DOMAINS, domain
+from headway.runs.registry import DOMAINS, domain
+from headway.runs.settings import common_flags
 from tests.docs.pages import blocks, read, spans, tables
 
 PAGE = read("docs/tutorials/python.md")

@@ -14,12 +14,13 @@ import typer
 import headway as hw
 from headway.cli.program import app
 from headway.errors import TraceError
-from headway.experiment.measured import measured
 from headway.formats import toml
-from headway.formats.training.settings import Experiment
+from headway.jobs.model import events
+from headway.jobs.tables.settings import Experiment
+from headway.jobs.traces import FORMATS, REQUEST_FORMATS, guess, load
+from headway.jobs.traces.readers import generic, native
 from headway.plugins import GROUP
-from headway.traces import FORMATS, REQUEST_FORMATS, generic, guess, load, native
-from headway.training import events
+from headway.runs.measured import measured
 from tests.docs.pages import PAGES, ROOT, blocks, name, read, spans, tables
 
 

@@ -4,7 +4,7 @@ from bench.slurm_compare import compared, table
 from bench.slurm_replay import past
 from bench.slurm_rule_cases import CASES
 from tests.docs.pages import ROOT, read
-from tests.experiment.jobs.test_slurm_recorded import DIFFERS
+from tests.jobs.experiment.test_slurm_recorded import DIFFERS
 
 PAGE = read("docs/background/results/slurm-lab.md")
 SAMPLES = ROOT / "tests" / "samples" / "slurm-lab"

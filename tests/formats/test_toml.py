@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 from headway.errors import ExperimentError
 from headway.formats import toml
-from headway.formats.training.settings import Experiment
+from headway.jobs.tables.settings import Experiment
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from headway.experiment.registry import domain
 from headway.formats.toml_text import write
+from headway.runs.registry import domain
 from tests.fuzz import mutate
 from tests.fuzz.fixed import FIXED
 from tests.fuzz.flags import COMMANDS, ON, PARTS

@@ -50,9 +50,9 @@ def prepare() -> None:
     """Import every command; what forks from here starts with all of it."""
     os.environ.update(POLARS_MAX_THREADS="1", OMP_NUM_THREADS="1", RAY_USAGE_STATS_ENABLED="0", NO_COLOR="1")
     os.environ.pop("HEADWAY_DEBUG", None)
-    import headway.cli.program
-    import headway.cli.sharing  # noqa: F401
-    from headway.experiment.registry import DOMAINS, domain
+    import headway.cli.gpu.sharing
+    import headway.cli.program  # noqa: F401
+    from headway.runs.registry import DOMAINS, domain
 
     for name in DOMAINS:
         assert domain(name).view

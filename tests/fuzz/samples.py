@@ -142,10 +142,10 @@ SCENARIO: dict[str, Any] = {
 }
 
 PACKAGE = Path(__file__).resolve().parents[2] / "src" / "headway"
-PROFILE = (PACKAGE / "profiles" / "res18.toml").read_text()
-PROGRAM = (PACKAGE / "scenarios" / "kernels" / "graph-b64.parquet").read_bytes()
+PROFILE = (PACKAGE / "jobs" / "profiling" / "shipped" / "res18.toml").read_text()
+PROGRAM = (PACKAGE / "gpu" / "programs" / "shipped" / "graph-b64.parquet").read_bytes()
 """The kernels of a program, recorded."""
-PAIRS = (PACKAGE / "scenarios" / "h200-pairs.json").read_text()
+PAIRS = (PACKAGE / "profiling" / "h200-pairs.json").read_text()
 SITE = """ClusterName=orchid
 PriorityType=priority/multifactor
 PriorityWeightAge=1000
@@ -157,7 +157,7 @@ SchedulerParameters=bf_interval=120,bf_max_job_test=200
 PreemptType=preempt/qos
 """
 
-OWN_ORDER = """from headway.training.policies.parts import Order
+OWN_ORDER = """from headway.jobs.policies.parts import Order
 
 
 class Mine(Order):

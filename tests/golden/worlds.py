@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-from headway.sim.faults import FailureModel, Faults, Maintenance
+from headway.jobs.model.cluster import Cluster, Level, Node, Partition, Qos, Tenant, uniform
+from headway.jobs.model.job import Job, Outcome, workload
+from headway.jobs.model.speed import Costs
+from headway.jobs.rules.limits.limit import LimitRule
+from headway.jobs.rules.preemption.preemption import Mode, Preemption
+from headway.jobs.sim.faults import FailureModel, Faults, Maintenance
 from headway.streams import small_stream
-from headway.training.cluster import Cluster, Level, Node, Partition, Qos, Tenant, uniform
-from headway.training.job import Job, Outcome, workload
-from headway.training.limits import LimitRule
-from headway.training.preemption_rules import Mode, Preemption
-from headway.training.speed import Costs
 from headway.units import HOUR, MINUTE, SECOND
 from tests.drive import World
 

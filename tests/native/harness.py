@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headway.live.kernels import build
+from headway.gpu.share.shim import build
 
 ROOT = Path(__file__).resolve().parents[2]
 NATIVE = ROOT / "native"

@@ -17,8 +17,8 @@ from tempfile import TemporaryDirectory
 
 from bench.gpu_share_measure import choose, ledger
 from bench.gpu_share_session import MS, Modes, Session
-from headway.kernels.dial import MILLION, Dial
-from headway.kernels.reflex import Reason
+from headway.gpu.control.dial import MILLION, Dial
+from headway.gpu.model.reflex import Reason
 from tests.native.harness import Built, built
 
 

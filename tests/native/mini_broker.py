@@ -15,8 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from headway.live.kernels import processes
-from headway.live.kernels.block import CLAIMED, FREE, LEFT, LIVE, Kernel, SharedBlock, Slot
+from headway.device import processes
+from headway.gpu.share.block.block import CLAIMED, FREE, LEFT, LIVE, Kernel, SharedBlock, Slot
 
 SMS = 132
 TURN_S = 0.01

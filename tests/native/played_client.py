@@ -10,10 +10,10 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from headway.experiment.gpu.sources import program_of
-from headway.kernels.device import Device
-from headway.kernels.expected import learn
-from headway.kernels.program import Client
+from headway.gpu.model.device import Device
+from headway.gpu.model.expected import learn
+from headway.gpu.model.program import Client
+from headway.gpu.programs.sources import program_of
 from tests.native.stub_driver import Stub, serve
 
 CALL_NS = 3_500

@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from headway.kernels.account import Account, Book, Terms, comes_first, tame
-from headway.kernels.gate_rules import Rules
-from headway.kernels.policies.headway import Headway, _Gate
-from headway.kernels.program import Client
-from headway.kernels.reflex import LATEST_NS, LONGEST_NS, Look, Reason, Verdict, Waiter, decide
-from headway.kernels.state import ClientState, KernelsState
+from headway.gpu.control.gate_rules import Rules
+from headway.gpu.model.account import Account, Book, Terms, comes_first, tame
+from headway.gpu.model.program import Client
+from headway.gpu.model.reflex import LATEST_NS, LONGEST_NS, Look, Reason, Verdict, Waiter, decide
+from headway.gpu.model.state import ClientState, KernelsState
+from headway.gpu.policies.headway import Headway, _Gate
 from headway.units import MILLISECOND
-from tests.kernels.worlds import TINY, drive, program
+from tests.gpu.worlds import TINY, drive, program
 from tests.native.test_reflex_equal import NOW, ROW, TAPES, answers, replay
 
 __all__ = ["replay"]

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from headway.kernels.reflex import Reason
-from headway.live.kernels.block import KERNELS, Slot
+from headway.gpu.model.reflex import Reason
+from headway.gpu.share.block.block import KERNELS, Slot
 from tests.native.harness import Built
 from tests.native.mini_broker import MiniBroker
 

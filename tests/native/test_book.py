@@ -5,7 +5,7 @@ import signal
 import time
 from pathlib import Path
 
-from headway.live.kernels.block import Slot
+from headway.gpu.share.block.block import Slot
 from tests.native.harness import Built
 from tests.native.mini_broker import MiniBroker
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headway.errors import ShareError
-from headway.live.kernels import build, preload
+from headway.gpu.share.shim import build, preload
 from tests.native.harness import ROOT, Built
 
 

@@ -14,8 +14,8 @@ from time import monotonic_ns
 
 import pytest
 
-from headway.live.kernels.block import BLOCK_BYTES, LIVE, SLOTS, SharedBlock
-from headway.live.kernels.block_socket import SEALS, BlockListener
+from headway.gpu.share.block.block import BLOCK_BYTES, LIVE, SLOTS, SharedBlock
+from headway.gpu.share.block.socket import SEALS, BlockListener
 from tests.native.harness import Built, Run, broker_process
 from tests.native.mini_broker import MiniBroker
 

@@ -4,7 +4,7 @@ import random
 import subprocess
 from pathlib import Path
 
-from headway.kernels.flight import Flight
+from headway.gpu.model.flight import Flight
 from tests.native.harness import NATIVE, compiled
 
 LATENCY = 6_000

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from headway.kernels.reflex import Reason
-from headway.live.kernels.block import Slot
+from headway.gpu.model.reflex import Reason
+from headway.gpu.share.block.block import Slot
 from tests.native.harness import Built, Run
 from tests.native.mini_broker import MiniBroker, Seen
 

@@ -7,10 +7,10 @@ import sys
 import time
 from pathlib import Path
 
+from headway.device.locks import Place
+from headway.device.nvidia import ANY_GPU
 from headway.errors import ShareError
-from headway.live.kernels.block import FREE, SharedBlock
-from headway.live.kernels.gpu import ANY_GPU
-from headway.live.kernels.places import Place
+from headway.gpu.share.block.block import FREE, SharedBlock
 from tests.native.harness import LONG_S, Built
 
 CLIENTS = 950
@@ -21,9 +21,9 @@ LATEST_S = 0.12
 SERVE = """
 import signal, sys
 from pathlib import Path
-from headway.live.kernels.gpu import STUB
-from headway.live.kernels.places import Place
-from headway.live.kernels.serve import Settings, serve
+from headway.device.nvidia import STUB
+from headway.device.locks import Place
+from headway.gpu.share.broker.serve import Settings, serve
 
 told = []
 signal.signal(signal.SIGTERM, lambda *_: told.append(True))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headway.live.kernels import block
+from headway.gpu.share.block import block
 from tests.native.harness import program
 
 MIRRORS: dict[str, type[ctypes.Structure]] = {

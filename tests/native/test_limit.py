@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.kernels.reflex import Look, Verdict
+from headway.gpu.model.reflex import Look, Verdict
 from tests.native.harness import Built
 from tests.native.mini_broker import SMS, MiniBroker
 

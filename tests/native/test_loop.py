@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.kernels.dial import MILLION, Dial
+from headway.gpu.control.dial import MILLION, Dial
 from tests.native.harness import Built
 from tests.native.loop import pair, session_of
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.live.kernels.block import Slot
+from headway.gpu.share.block.block import Slot
 from tests.native.harness import NATIVE, Built, Run, compiled
 from tests.native.mini_broker import MiniBroker
 

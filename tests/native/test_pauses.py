@@ -13,7 +13,7 @@ from tests.native.mini_broker import MiniBroker
 PROGRAM = """
 import ctypes, json, sys, threading, time
 from pathlib import Path
-from headway.live.kernels.block import SharedBlock
+from headway.gpu.share.block.block import SharedBlock
 
 from tests.native.stub_driver import Stub
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from headway.kernels.reflex import Reason
-from headway.live.kernels.block import Slot
+from headway.gpu.model.reflex import Reason
+from headway.gpu.share.block.block import Slot
 from tests.native.harness import Built
 from tests.native.mini_broker import MiniBroker
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.kernels.reflex import Reason
-from headway.live.kernels.block import KERNELS, LIVE, Slot
+from headway.gpu.model.reflex import Reason
+from headway.gpu.share.block.block import KERNELS, LIVE, Slot
 from tests.native.harness import Built, broker_process
 from tests.native.mini_broker import MiniBroker
 from tests.native.test_threads import named, right

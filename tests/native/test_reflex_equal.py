@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from headway.kernels.reflex import HEAVY_NS, Look, Reason, Verdict, Waiter, choose, decide
+from headway.gpu.model.reflex import HEAVY_NS, Look, Reason, Verdict, Waiter, choose, decide
 from tests.native.harness import program
 
 TAPES = sorted((Path(__file__).parent / "tapes").glob("*.looks"))

@@ -4,8 +4,8 @@ import ctypes
 from itertools import pairwise
 from pathlib import Path
 
-from headway.live.kernels import slot_steps
-from headway.live.kernels.block import LIVE, SPANS, Slot
+from headway.gpu.share.block import slot_steps
+from headway.gpu.share.block.block import LIVE, SPANS, Slot
 from tests.native.harness import Built
 from tests.native.mini_broker import MiniBroker
 from tests.native.test_threads import right

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from headway.kernels.reflex import Reason
-from headway.live.kernels.block import FREE
+from headway.gpu.model.reflex import Reason
+from headway.gpu.share.block.block import FREE
 from tests.native.harness import Built, Run
 from tests.native.mini_broker import MiniBroker
 

@@ -6,12 +6,15 @@ from itertools import combinations_with_replacement, product
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from headway.training.cluster import uniform
-from headway.training.events import JobArrived
-from headway.training.job import Job, workload
-from headway.training.policies.allocations.synergy.opt import Opt
-from headway.training.policies.allocations.synergy.pareto_fronts import ParetoFronts
-from headway.training.policies.allocations.synergy.programs import (
+from headway.jobs.model.cluster import uniform
+from headway.jobs.model.events import JobArrived
+from headway.jobs.model.job import Job, workload
+from headway.jobs.model.resources import Grant
+from headway.jobs.model.sensitivity import Matrix, Profile
+from headway.jobs.model.speed import SpeedModel
+from headway.jobs.policies.allocations.synergy.opt import Opt
+from headway.jobs.policies.allocations.synergy.pareto_fronts import ParetoFronts
+from headway.jobs.policies.allocations.synergy.programs import (
     Cell,
     JobGroup,
     Resources,
@@ -20,11 +23,8 @@ from headway.training.policies.allocations.synergy.programs import (
     undominated,
     within,
 )
-from headway.training.policies.registry import build
-from headway.training.resources import Grant
-from headway.training.sensitivity import Matrix, Profile
-from headway.training.speed import SpeedModel
-from headway.training.state import TrainingState
+from headway.jobs.policies.registry import build
+from headway.jobs.state.state import TrainingState
 from headway.units import SECOND
 
 Groups = Sequence[tuple[tuple[Cell, ...], int]]
@@ -114,8 +114,8 @@ def test_a_front_that_was_thinned_out_still_fits_and_is_nearly_as_good(
     several: list[tuple[Cell, ...]], room: Resources
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("headway.training.policies.allocations.synergy.pareto_fronts.MOST_CHOICES", 3)
-        patch.setattr("headway.training.policies.allocations.synergy.pareto_fronts.LEVELS", 8)
+        patch.setattr("headway.jobs.policies.allocations.synergy.pareto_fronts.MOST_CHOICES", 3)
+        patch.setattr("headway.jobs.policies.allocations.synergy.pareto_fronts.LEVELS", 8)
         fronts = ParetoFronts((25, 25, 9))
         numbers = tuple(sorted(fronts.number(cells) for cells in several))
         found = fronts.best(numbers, room)

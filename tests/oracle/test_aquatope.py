@@ -6,13 +6,13 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from headway.serving.catalogue import Configuration
-from headway.serving.policies.aquatope.acquisition import Belief, believe, propose, score
-from headway.serving.policies.aquatope.gaussian import Process, Shape, fit, kernel
-from headway.serving.policies.aquatope.optimise import Sample, chosen, without_outliers
-from headway.serving.policies.aquatope.pool import PAST, Forecast
-from headway.serving.policies.aquatope.space import Floats, Space, value_at
-from headway.serving.policies.fronts import Option
+from headway.fleet.model.catalogue import Configuration
+from headway.fleet.policies.aquatope.acquisition import Belief, believe, propose, score
+from headway.fleet.policies.aquatope.gaussian import Process, Shape, fit, kernel
+from headway.fleet.policies.aquatope.optimise import Sample, chosen, without_outliers
+from headway.fleet.policies.aquatope.pool import PAST, Forecast
+from headway.fleet.policies.aquatope.space import Floats, Space, value_at
+from headway.fleet.policies.central.fronts import Option
 from headway.streams import stream
 
 CASES = range(200)

@@ -9,21 +9,21 @@ from hypothesis import given, settings, strategies as st
 
 from headway.core.scheduler import act, happen
 from headway.core.tape import Tape, TapeWriter
-from headway.metrics.training.ledger import Ledger
-from headway.metrics.training.timeline import effective
-from headway.report.training.story import _JOB_KINDS
-from headway.report.training.stretches import Running, Timeline
-from headway.sim.training import SimulatedCluster
-from headway.training.actions import Action, MigrateJob, PreemptJob, ReallocateJob, StartJob, WakeAt
-from headway.training.audit import audit
-from headway.training.cluster import Cluster, Node
-from headway.training.events import JobFinished, NodeFailed, NodeRecovered
-from headway.training.job import Job
-from headway.training.policies.registry import build
-from headway.training.resources import Grant
-from headway.training.rows import Kind
-from headway.training.speed import Costs, SpeedModel
-from headway.training.state import TrainingState
+from headway.jobs.audit.audit import audit
+from headway.jobs.metrics.ledger import Ledger
+from headway.jobs.metrics.timeline import effective
+from headway.jobs.model.actions import Action, MigrateJob, PreemptJob, ReallocateJob, StartJob, WakeAt
+from headway.jobs.model.cluster import Cluster, Node
+from headway.jobs.model.events import JobFinished, NodeFailed, NodeRecovered
+from headway.jobs.model.job import Job
+from headway.jobs.model.resources import Grant
+from headway.jobs.model.rows import Kind
+from headway.jobs.model.speed import Costs, SpeedModel
+from headway.jobs.policies.registry import build
+from headway.jobs.show.story.story import _JOB_KINDS
+from headway.jobs.show.story.stretches import Running, Timeline
+from headway.jobs.sim.cluster import SimulatedCluster
+from headway.jobs.state.state import TrainingState
 
 SPEEDS = {"slow": 400_000, "fast": 2_300_000}
 CLUSTER = Cluster(

@@ -2,14 +2,14 @@
 
 from hypothesis import example, given, settings, strategies as st
 
-from headway.serving.audit import audit
-from headway.serving.generation import Generation
-from headway.serving.iterations import Decode
-from headway.serving.request import Request
-from headway.serving.rows import Kind
+from headway.fleet.audit.audit import audit
+from headway.fleet.model.generation import Generation
+from headway.fleet.model.iterations import Decode
+from headway.fleet.model.request import Request
+from headway.fleet.model.rows import Kind
 from headway.units import SECOND
-from tests.serving.generating import KV, TABLE, Literal, LiteralEngine, asked, generation, kinds, world_of
-from tests.serving.worlds import drive
+from tests.fleet.generating import KV, TABLE, Literal, LiteralEngine, asked, generation, kinds, world_of
+from tests.fleet.worlds import drive
 
 
 def asking(arrival: int, prompt: int, output: int, *, number: int = 0) -> Request:

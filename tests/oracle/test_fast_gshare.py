@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from headway.serving.catalogue import Configuration
-from headway.serving.policies.fast_gshare.planner import Share, in_time, scale_down, scale_up, shares_of
-from headway.serving.policies.fast_gshare.rectangles import Rectangle, best_area_fit, free_rectangles
+from headway.fleet.model.catalogue import Configuration
+from headway.fleet.policies.fast_gshare.planner import Share, in_time, scale_down, scale_up, shares_of
+from headway.fleet.policies.fast_gshare.rectangles import Rectangle, best_area_fit, free_rectangles
 from headway.units import MILLISECOND, SECOND
 
 CASES = range(200)

@@ -5,14 +5,14 @@ from itertools import pairwise
 
 import pytest
 
-from headway.serving.catalogue import Catalogue, Configuration, Function, Profile
-from headway.serving.fleet import Fleet, Gpu, Worker
-from headway.serving.policies.infless.dispatch import divide
-from headway.serving.policies.infless.instances import Instances
-from headway.serving.policies.infless.planner import Rates
-from headway.serving.policies.infless.stage import Stage
+from headway.fleet.model.catalogue import Catalogue, Configuration, Function, Profile
+from headway.fleet.model.fleet import Fleet, Gpu, Worker
+from headway.fleet.policies.infless.dispatch import divide
+from headway.fleet.policies.infless.instances import Instances
+from headway.fleet.policies.infless.planner import Rates
+from headway.fleet.policies.infless.stage import Stage
 from headway.units import MILLISECOND
-from tests.serving.worlds import World, chain
+from tests.fleet.worlds import World, chain
 
 Started = list[tuple[int, Configuration]]
 

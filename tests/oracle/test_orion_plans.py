@@ -6,19 +6,19 @@ from itertools import product
 import numpy as np
 from hypothesis import assume, given, settings, strategies as st
 
-from headway.serving.catalogue import Configuration
-from headway.serving.fleet import Prices
-from headway.serving.graph import Graph, Task
-from headway.serving.policies.fronts import Option, cost_of
-from headway.serving.policies.orion_dag.distributions import (
+from headway.fleet.model.catalogue import Configuration
+from headway.fleet.model.fleet import Prices
+from headway.fleet.model.graph import Graph, Task
+from headway.fleet.policies.central.fronts import Option, cost_of
+from headway.fleet.policies.orion_dag.distributions import (
     Distribution,
     Network,
     in_parallel,
     in_series,
     point,
 )
-from headway.serving.policies.orion_dag.planner import Planner, Rules
-from headway.serving.policies.orion_dag.planning import COST, LATENCY, State, best_first
+from headway.fleet.policies.orion_dag.planner import Planner, Rules
+from headway.fleet.policies.orion_dag.planning import COST, LATENCY, State, best_first
 
 Outcomes = Sequence[tuple[int, int]]
 """(time, probability in sixteenths) of one task."""

@@ -10,9 +10,9 @@ from math import factorial
 import numpy as np
 import pytest
 
+from headway.jobs.model.cluster import uniform
+from headway.jobs.model.job import Job, workload
 from headway.streams import stream
-from headway.training.cluster import uniform
-from headway.training.job import Job, workload
 from headway.units import SECOND
 from tests.conformance.checks import check_little
 from tests.drive import Run, World, drive

@@ -6,11 +6,11 @@ from itertools import product
 
 from hypothesis import given, settings, strategies as st
 
-from headway.serving.catalogue import Configuration
-from headway.serving.fleet import Prices
-from headway.serving.graph import Graph, Task
-from headway.serving.policies.fronts import Option, front_of, front_of_graph, options_of, skyband
-from headway.serving.policies.search import Path, Search, within_batch
+from headway.fleet.model.catalogue import Configuration
+from headway.fleet.model.fleet import Prices
+from headway.fleet.model.graph import Graph, Task
+from headway.fleet.policies.central.fronts import Option, front_of, front_of_graph, options_of, skyband
+from headway.fleet.policies.esg.esg_1q import Path, Search, within_batch
 from headway.units import MILLISECOND
 
 Stages = Sequence[Sequence[Option]]

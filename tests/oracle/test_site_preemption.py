@@ -6,16 +6,16 @@ from dataclasses import dataclass, replace
 from hypothesis import given, settings, strategies as st
 
 from headway.core.tape import TapeRow
-from headway.metrics.training.ledger import Ledger
-from headway.metrics.training.summary import of_ledger
-from headway.report.training.story import story
-from headway.training.audit import audit
-from headway.training.cluster import Partition, Qos, uniform
-from headway.training.job import Job, workload
-from headway.training.policies.registry import build
-from headway.training.preemption_rules import Mode, Preemption
-from headway.training.replay import replay
-from headway.training.rows import Kind
+from headway.jobs.audit.audit import audit
+from headway.jobs.audit.replay import replay
+from headway.jobs.metrics.ledger import Ledger
+from headway.jobs.metrics.summary import of_ledger
+from headway.jobs.model.cluster import Partition, Qos, uniform
+from headway.jobs.model.job import Job, workload
+from headway.jobs.model.rows import Kind
+from headway.jobs.policies.registry import build
+from headway.jobs.rules.preemption.preemption import Mode, Preemption
+from headway.jobs.show.story.story import story
 from headway.units import SECOND
 from tests.drive import World, drive
 

@@ -7,8 +7,8 @@ from itertools import permutations
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from headway.training.cluster import uniform
-from headway.training.policies.registry import BACKFILLS, ORDERS, build
+from headway.jobs.model.cluster import uniform
+from headway.jobs.policies.registry import BACKFILLS, ORDERS, build
 from headway.units import SECOND
 from tests.drive import Run, World, drive, seconds_of
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from headway.profiling import kernels_file
-from headway.profiling.kernels_file import Recorded
+from headway.gpu.profiling import recording as kernels_file
+from headway.gpu.profiling.recording import Recorded
 
 KERNEL, GRAPH, COPY = 1, 2, 3
 BLOCK = (128, 1, 1)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headway.cli import main
-from headway.profiling import bandwidth, watch
+from headway.jobs.profiling import bandwidth, watch
 from tests.processes import gone, program, until
 from tests.profiling.programs import FAMILY, SLEEPER, written
 

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from headway.errors import ProfileError
-from headway.profiling.kernels import step_rows, trace_of
-from headway.profiling.kernels_coverage import coverage, coverage_of
-from headway.profiling.kernels_file import read
-from headway.profiling.kernels_run import run
-from headway.profiling.kernels_summary import summarise
-from headway.report.kernels import timeline as kernel_timeline
+from headway.gpu.profiling.coverage import coverage, coverage_of
+from headway.gpu.profiling.kernels import step_rows, trace_of
+from headway.gpu.profiling.recording import read
+from headway.gpu.profiling.run import run
+from headway.gpu.profiling.summary import summarise
+from headway.gpu.show import timeline as kernel_timeline
 from tests.native import conftest as native
 from tests.native.harness import NATIVE, Built, compiled
 
@@ -222,8 +222,14 @@ for name in sys.argv[1:]:
 
 def test_a_gpu_machine_needs_neither_polars_nor_msgspec_nor_plotly() -> None:
     here = Path(__file__).resolve().parents[2] / "src" / "headway"
-    files = [*here.glob("profiling/kernel*.py"), *here.glob("report/kernels/*.py"), here / "cli" / "kernel_profiles.py"]
-    heavy = ("page", "export", "share_page", "share_export", "share_figures")  # made where polars and plotly are
+    files = [
+        *here.glob("gpu/profiling/*.py"),
+        *here.glob("gpu/show/*.py"),
+        here / "gpu/programs/store.py",
+        here / "cli" / "gpu" / "kernel_profiles.py",
+    ]
+    files.append(here / "gpu" / "share" / "recorded" / "story.py")
+    heavy = ("page", "export")  # made where polars and plotly are
     light = [file for file in files if file.stem not in heavy]
     names = [".".join(file.relative_to(here.parent).with_suffix("").parts) for file in light]
     ended = subprocess.run([sys.executable, "-c", BLOCKED, *names], capture_output=True, text=True, check=False)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from headway.fleet.scenarios.app import App, read_app
 from headway.program.pipeline import Graph
-from headway.scenarios.app import App, read_app
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "pipeline"
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from headway.experiment.play import run
 from headway.formats import toml
-from headway.formats.training.settings import Experiment
-from headway.traces import guess, load, load_requests
-from headway.training.job import Job
+from headway.jobs.model.job import Job
+from headway.jobs.tables.settings import Experiment
+from headway.jobs.traces import guess, load, load_requests
+from headway.runs.play import run
 from headway.units import MINUTE, SECOND
 
 COUNTS = {

@@ -4,13 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from headway.experiment.measured import measured
-from headway.formats.training import cluster_file, cluster_table
-from headway.formats.training.settings import Experiment
-from headway.traces import guess, load
-from headway.training.admissible import infeasible
-from headway.training.job import Outcome
-from headway.training.policies.placements.best_fit import BestFit
+from headway.jobs.model.job import Outcome
+from headway.jobs.policies.placements.best_fit import BestFit
+from headway.jobs.state.never_feasible import infeasible
+from headway.jobs.tables import cluster as cluster_table
+from headway.jobs.tables.settings import Experiment
+from headway.jobs.traces import guess, load
+from headway.jobs.traces.clusters import file as cluster_file
+from headway.runs.measured import measured
 from headway.units import SECOND
 
 PODS = "openb_v2023/openb_pod_list_default.csv.gz"

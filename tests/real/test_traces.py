@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.traces import load
-from headway.training.job import Job
+from headway.jobs.model.job import Job
+from headway.jobs.traces import load
 from headway.units import DAY, SECOND
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headway.traces import load
-from headway.training.cluster import uniform
-from headway.training.job import Job
+from headway.jobs.model.cluster import uniform
+from headway.jobs.model.job import Job
+from headway.jobs.traces import load
 from headway.units import HOUR, SECOND
 from tests.drive import Run, World, drive
 

@@ -46,12 +46,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _stopped_status() -> int:
-    stopping = sys.modules.get("headway.experiment.stopping")
+    stopping = sys.modules.get("headway.runs.stopping")
     return STOPPED if stopping is None else int(stopping.status())  # None: no run was begun
 
 
 def _blamed(problem: BaseException) -> str | None:
-    blame = sys.modules.get("headway.experiment.blame")  # None: the commands themselves could not be imported
+    blame = sys.modules.get("headway.runs.blame")  # None: the commands themselves could not be imported
     line: str | None = blame.blamed(problem) if blame is not None else None
     return line
 
@@ -96,25 +96,25 @@ def _told(problem: Any, words: Sequence[str]) -> str:
 def _commands(given: Sequence[str]) -> Any:
     """Return all commands; only some where one of them is asked for: that is sooner, and machines may lack the rest."""
     if given and given[0] == "share":
-        from headway.cli.sharing import app
+        from headway.cli.gpu.sharing import app
 
         return app
     if list(given[:2]) == ["profile", "kernels"]:
-        from headway.cli.kernel_profiles import app as measuring
+        from headway.cli.gpu.kernel_profiles import app as measuring
 
         return measuring
     if list(given[:2]) == ["gpu", "predict"]:
-        from headway.cli.prediction import only
+        from headway.cli.gpu.prediction import only
 
         return only()
     if given and given[0] in ("call", "load", "serve"):
-        from headway.cli import calls, serve_status  # noqa: F401 - each adds its commands
         from headway.cli.app import app as serving
+        from headway.cli.fleet import calls, serve_status  # noqa: F401 - each adds its commands
 
         return serving
     if given and given[0] == "queue" and "report" not in given[1:2]:
-        from headway.cli import queue_jobs  # noqa: F401 - it adds its commands
         from headway.cli.app import app as queueing
+        from headway.cli.jobs import queue_jobs  # noqa: F401 - it adds its commands
 
         return queueing
     from headway.cli.program import app as every

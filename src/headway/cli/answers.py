@@ -3,9 +3,9 @@
 import sys
 
 from headway.cli import console
-from headway.experiment.answer import Answer
-from headway.experiment.stopping import status
-from headway.report.terminal import width_of
+from headway.runs.answer import Answer
+from headway.runs.stopping import status
+from headway.show.terminal import width_of
 
 
 def show_answer(answer: Answer, as_json: bool) -> None:

@@ -6,11 +6,11 @@ from headway.cli.app import app
 from headway.cli.options import JSON, Given, argument, command, option, setting
 from headway.cli.results import check_outputs, outputs_of, show_result
 from headway.cli.scales import BY, PICTURE, PROCESSES, REPORT, SET
-from headway.experiment import common_flags
-from headway.experiment.files import read
-from headway.experiment.registry import domain_of
+from headway.jobs.show.terminal import comparison as tables
 from headway.plugins import resolve
-from headway.report.training import tables
+from headway.runs.registry import domain_of
+from headway.runs.settings import common_flags
+from headway.runs.settings.files import read
 
 DEMO_NODES = 128
 DEMO_JOBS = 30_000

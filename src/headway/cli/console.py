@@ -10,7 +10,7 @@ from typing import Any
 from rich.table import Column
 
 from headway.errors import printable
-from headway.report.terminal import PlainConsole
+from headway.show.terminal import PlainConsole
 
 PLAIN_WIDTH = 180
 """Columns of a table that does not go to a terminal."""

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from headway.experiment import common_flags
-from headway.experiment.flags import Flag
+from headway.runs.settings import common_flags
+from headway.runs.settings.flags import Flag
 
 Given = Mapping[str, Any]
 Body = Callable[[Given], None]

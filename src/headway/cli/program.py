@@ -2,22 +2,13 @@
 
 from typing import Any
 
-from headway.cli import (  # noqa: F401 - each adds its commands
-    calls,
-    commands,
-    model_profiles,
-    profiles,
-    queue_jobs,
-    serve_status,
-    shadow,
-    sharing,
-    stored_runs,
-    traces,
-    tune,
-)
+from headway.cli import commands, stored_runs, traces  # noqa: F401 - each adds its commands
 from headway.cli.app import app
-from headway.cli.kernel_profiles import kernels, profile
-from headway.cli.model_profiles import model
+from headway.cli.fleet import calls, model_profiles, serve_status  # noqa: F401 - each adds its commands
+from headway.cli.fleet.model_profiles import model
+from headway.cli.gpu import sharing  # noqa: F401 - each adds its commands
+from headway.cli.gpu.kernel_profiles import kernels, profile
+from headway.cli.jobs import profiles, queue_jobs, shadow, tune  # noqa: F401 - each adds its commands
 from headway.cli.questions import GROUPS
 
 __all__ = ["app"]

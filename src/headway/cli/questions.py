@@ -5,15 +5,15 @@ from typing import Any
 from headway import api
 from headway.cli import console
 from headway.cli.answers import show_answer
+from headway.cli.gpu.prediction import add_predict
 from headway.cli.options import JSON, Given, argument, command, option, setting
-from headway.cli.prediction import add_predict
 from headway.cli.scales import SET, group_of
-from headway.experiment.fleet.capacity_planning import REQUESTS
-from headway.experiment.fleet.planning import NotEnoughError
-from headway.experiment.jobs.backtest import SITE
-from headway.experiment.jobs.flags import FLAGS, WORK
-from headway.experiment.registry import DOMAINS, domain
-from headway.formats.serving.settings import ServingExperiment
+from headway.fleet.ask.capacity_planning import REQUESTS
+from headway.fleet.ask.planning import NotEnoughError
+from headway.fleet.scenarios.tables.settings import ServingExperiment
+from headway.jobs.ask.backtest import SITE
+from headway.jobs.experiment.flags import FLAGS, WORK
+from headway.runs.registry import DOMAINS, domain
 
 GROUPS = {name: group_of(domain(name)) for name in DOMAINS}
 """The commands of each scale, by its name."""

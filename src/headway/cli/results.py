@@ -10,14 +10,14 @@ from typing import Any
 from headway.cli import console
 from headway.cli.options import Given
 from headway.errors import ExperimentError
-from headway.experiment.domain import View
-from headway.experiment.folder import check_output
-from headway.experiment.pages import Place, check_target, page_of
-from headway.experiment.result import Comparison
-from headway.experiment.stopping import status
 from headway.files import write_whole
-from headway.report.progress import share_bar
-from headway.report.terminal import width_of
+from headway.runs.domain import View
+from headway.runs.folder.folder import check_output
+from headway.runs.folder.pages import Place, check_target, page_of
+from headway.runs.result import Comparison
+from headway.runs.stopping import status
+from headway.show.progress import share_bar
+from headway.show.terminal import width_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,16 +16,16 @@ from headway.cli.options import JSON, Given, argument, command, option, setting
 from headway.cli.results import check_outputs, outputs_of, show, show_result
 from headway.core.tasks import Pool
 from headway.errors import ExperimentError, unknown_name
-from headway.experiment import common_flags
-from headway.experiment.cells import Axes, outstanding
-from headway.experiment.domain import Domain
-from headway.experiment.flags import Flag, split_policies, split_values
-from headway.experiment.pool import LocalPool
-from headway.experiment.stopping import status
-from headway.experiment.sweep import Sweep, compared_key, grid_of, sweep as run_grid
 from headway.formats import toml
-from headway.live.ray_pool import RayPool
-from headway.report.terminal import width_of
+from headway.runs.domain import Domain
+from headway.runs.settings import common_flags
+from headway.runs.settings.flags import Flag, split_policies, split_values
+from headway.runs.stopping import status
+from headway.runs.sweep.cells import Axes, outstanding
+from headway.runs.sweep.pool import LocalPool
+from headway.runs.sweep.ray_pool import RayPool
+from headway.runs.sweep.sweep import Sweep, compared_key, grid_of, sweep as run_grid
+from headway.show.terminal import width_of
 
 ENGINES = ("local", "ray")
 MOST_FAILURES_TOLD = 5

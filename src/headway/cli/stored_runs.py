@@ -16,12 +16,12 @@ from headway.cli.flags import ForceFlag, JsonFlag, RunArgument, TrustFlag
 from headway.cli.options import Given, argument, command, option
 from headway.cli.results import write_page
 from headway.errors import ExperimentError
-from headway.experiment.exports import check_sheet
-from headway.experiment.pages import check_target, folders
-from headway.experiment.registry import domain_of
-from headway.experiment.result import Run
-from headway.experiment.stored import stored as opened
 from headway.files import write_whole
+from headway.runs.folder.exports import check_sheet
+from headway.runs.folder.pages import check_target, folders
+from headway.runs.folder.stored import stored as opened
+from headway.runs.registry import domain_of
+from headway.runs.result import Run
 from headway.units import format_size
 
 

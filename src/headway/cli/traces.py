@@ -10,27 +10,27 @@ from typing import Annotated, Any
 
 import typer
 
-from headway import traces
 from headway.cli import console
 from headway.cli.app import app
 from headway.cli.flags import BadRowsFlag, EndFlag, ForceFlag, FormatFlag, JsonFlag, MapFlag, StartFlag, StrictFlag
 from headway.cli.options import Given, argument, command, option
 from headway.errors import ExperimentError, unknown_name
-from headway.experiment.folder import check_output
-from headway.formats.training.cluster_table import within
-from headway.formats.training.settings import Synergy, Synthetic, check_synergy, check_synthetic, span
-from headway.report.training import inspection
-from headway.traces.cut import cut
-from headway.traces.head import head_of
-from headway.traces.inspect import (
+from headway.fleet.traces.registry import REQUEST_FORMATS, load_requests, request_format
+from headway.formats.head import head_of
+from headway.jobs import traces
+from headway.jobs.model.job import Job
+from headway.jobs.show.terminal import trace as inspection
+from headway.jobs.tables.cluster import within
+from headway.jobs.tables.settings import Synergy, Synthetic, check_synergy, check_synthetic, span
+from headway.jobs.traces.inspect import (
     formats as formats_known,
     inspect as inspected,
     inspect_requests as inspected_requests,
 )
-from headway.traces.requests import REQUEST_FORMATS, load_requests, request_format
-from headway.traces.trace import dropped_note
-from headway.traces.window import between, check_order, moment
-from headway.training.job import Job
+from headway.jobs.traces.trace import dropped_note
+from headway.jobs.traces.workloads.cut import cut
+from headway.jobs.traces.workloads.window import between, check_order, moment
+from headway.runs.folder.folder import check_output
 from headway.units import counted, format_duration
 
 KINDS = {

@@ -1,1 +1,1 @@
-"""Parse text that people and other systems write: TOML experiments here, Slurm and Kubernetes in the subfolders."""
+"""Read what all scales read: heads of files, tables, times, dates and TOML."""

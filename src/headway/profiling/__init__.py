@@ -1,6 +1,5 @@
-"""Measure real programs and write the results as profiles.
+"""Keep profiles of real programs, as measured on a machine, and tables of pairs that share a GPU.
 
-``job`` profiles a training program: how fast it runs with how many CPUs and how much memory. ``model``
-times a network over batch, CPUs and share of a GPU. Everything here runs where GPUs are, so it needs the standard
-library and numpy, nothing more; the processes that time networks need torch.
+What measures is in the trees: ``jobs.profiling``, ``fleet.profiling`` and ``gpu.profiling``. Everything here runs where
+GPUs are, so it needs the standard library and numpy, nothing more.
 """

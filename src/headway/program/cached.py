@@ -19,7 +19,7 @@ from operator import index as whole
 from typing import Any
 
 from headway.errors import InputError
-from headway.program.store import Store
+from headway.program.shared_memory import Store
 from headway.streams import small_stream
 from headway.units import SECOND, parse_size
 

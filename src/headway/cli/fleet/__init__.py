@@ -1,0 +1,1 @@
+"""Commands of the fleet: serve, call, load, and profiles of models."""

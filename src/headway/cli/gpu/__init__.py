@@ -1,0 +1,1 @@
+"""Commands of one GPU: share, predict, and profiles of kernels."""

@@ -1,0 +1,1 @@
+"""Answer questions about a fleet: why a request was slow, how many workers to have, what would change."""

@@ -1,0 +1,1 @@
+"""Make a fleet, its policy and its requests from the settings of an experiment."""

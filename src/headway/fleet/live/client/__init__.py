@@ -1,0 +1,1 @@
+"""Ask a fleet that serves, from a user's program."""

@@ -1,0 +1,1 @@
+"""Answer requests over HTTP, and the commands of the one who runs the fleet."""

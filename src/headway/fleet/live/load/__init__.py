@@ -1,0 +1,1 @@
+"""Send requests to a fleet that serves, at given times."""

@@ -1,0 +1,1 @@
+"""Move weights between files, host memory and GPUs."""

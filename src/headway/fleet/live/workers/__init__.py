@@ -1,0 +1,1 @@
+"""Run the processes of workers, and talk to them."""

@@ -1,0 +1,1 @@
+"""What policies with one queue for the whole fleet share."""

@@ -1,0 +1,1 @@
+"""Decide for the whole fleet at once."""

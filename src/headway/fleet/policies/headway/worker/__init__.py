@@ -1,0 +1,1 @@
+"""Decide on each worker for itself."""

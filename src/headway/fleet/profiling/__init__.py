@@ -1,0 +1,1 @@
+"""Measure models and applications on a GPU, and write profiles of them."""

@@ -1,0 +1,1 @@
+"""Tell from a tape what happened to each request and on each worker."""

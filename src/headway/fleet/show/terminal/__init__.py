@@ -1,0 +1,1 @@
+"""Make tables of a fleet for a terminal."""

@@ -1,0 +1,1 @@
+"""Simulate a fleet: engines, failures of workers."""

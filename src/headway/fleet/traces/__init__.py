@@ -1,0 +1,1 @@
+"""Read traces of requests, and draw requests."""

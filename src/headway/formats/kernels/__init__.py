@@ -1,1 +1,0 @@
-"""Files about kernels on one GPU: traces, profiles, programs, experiment tables."""

@@ -1,0 +1,1 @@
+"""Set from what was measured how programs share a GPU."""

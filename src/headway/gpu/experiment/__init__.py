@@ -1,0 +1,1 @@
+"""Make programs and a GPU from the settings of an experiment."""

@@ -1,0 +1,1 @@
+"""What a GPU and its programs are: kernels, launches, and the events and actions that change them."""

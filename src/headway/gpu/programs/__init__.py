@@ -1,0 +1,1 @@
+"""Programs of kernels: traces, profiles, recipes, those that ship, and where they are kept."""

@@ -1,0 +1,1 @@
+"""The shared memory between the broker and the shim."""

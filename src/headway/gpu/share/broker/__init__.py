@@ -1,0 +1,1 @@
+"""The process that divides a GPU among programs."""

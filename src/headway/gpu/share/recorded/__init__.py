@@ -1,0 +1,1 @@
+"""Runs that a broker recorded: opened, shown and checked, never simulated."""

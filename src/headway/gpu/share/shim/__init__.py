@@ -1,0 +1,1 @@
+"""Build the shim, check it, and start programs with it."""

@@ -1,0 +1,1 @@
+"""Write down what a broker saw, and check it."""

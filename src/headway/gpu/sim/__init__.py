@@ -1,0 +1,1 @@
+"""Simulate programs on a GPU."""

@@ -1,0 +1,1 @@
+"""Answer questions about jobs: why one waits, what would change, which policy to choose."""

@@ -1,0 +1,1 @@
+"""Check a tape of jobs with accounts of its own, and replay it."""

@@ -1,0 +1,1 @@
+"""Make a cluster, its policy and its jobs from the settings of an experiment."""

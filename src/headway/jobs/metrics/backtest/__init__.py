@@ -1,0 +1,1 @@
+"""Compare simulated starts with recorded ones."""

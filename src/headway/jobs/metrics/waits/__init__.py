@@ -1,0 +1,1 @@
+"""Find what jobs waited for, interval by interval."""

@@ -1,0 +1,1 @@
+"""Choose which running jobs to stop for others."""

@@ -1,0 +1,1 @@
+"""Measure a training program: its speed by CPUs and memory."""

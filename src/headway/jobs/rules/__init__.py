@@ -1,0 +1,1 @@
+"""What stands between a job and its start, a folder or a file each."""

@@ -1,0 +1,1 @@
+"""Dependencies, begin times and licences: when a job may start at all."""

@@ -1,0 +1,1 @@
+"""Limits of users, accounts and classes of jobs."""

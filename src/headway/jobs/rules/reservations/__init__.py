@@ -1,0 +1,1 @@
+"""Nodes that are set aside for some jobs."""

@@ -1,0 +1,1 @@
+"""Export tables and timelines of jobs."""

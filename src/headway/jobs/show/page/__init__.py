@@ -1,0 +1,1 @@
+"""Make the report page of jobs."""

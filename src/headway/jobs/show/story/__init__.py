@@ -1,0 +1,1 @@
+"""Tell what happened to one job."""

@@ -1,0 +1,1 @@
+"""Make tables of jobs for a terminal."""

@@ -1,0 +1,1 @@
+"""Read what Slurm's accounting says of jobs."""

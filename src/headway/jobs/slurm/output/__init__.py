@@ -1,0 +1,1 @@
+"""Parse what Slurm's commands print and its files hold."""

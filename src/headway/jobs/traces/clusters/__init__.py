@@ -1,0 +1,1 @@
+"""Read descriptions of clusters from other systems."""

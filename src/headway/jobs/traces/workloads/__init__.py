@@ -1,0 +1,1 @@
+"""Draw jobs, and change them before a run."""

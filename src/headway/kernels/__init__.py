@@ -1,1 +1,0 @@
-"""Kernels on one GPU: programs of different priority, and when each may launch; microseconds."""

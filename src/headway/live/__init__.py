@@ -1,1 +1,0 @@
-"""Live executors: a GPU shared by real programs, and sweeps on a Ray cluster."""

@@ -1,0 +1,1 @@
+"""Keep runs in folders: claim, store, open, export, make their pages."""

@@ -1,0 +1,1 @@
+"""Read experiments: files, variants, flags, changes."""

@@ -1,0 +1,1 @@
+"""Run many cells of a grid, on several processes or machines."""

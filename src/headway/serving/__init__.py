@@ -1,1 +1,0 @@
-"""Inference pipelines on a fleet of workers: graphs of models, GPU memory, configurations, deadlines; milliseconds."""

@@ -1,8 +1,0 @@
-"""Aquatope: sizes by Bayesian optimisation before the load, a forecast warm pool (Zhou, Zhang and Delimitrou, 2023).
-
-Reference: docs/reference/policies/fleet/aquatope.md.
-"""
-
-from headway.serving.policies.aquatope.policy import Aquatope
-
-__all__ = ["Aquatope"]

@@ -1,8 +1,0 @@
-"""Headway's own serving policy: placement, residency and configuration decided together.
-
-Reference: docs/reference/policies/fleet/headway.md.
-"""
-
-from headway.serving.policies.headway.policy import Headway
-
-__all__ = ["Headway"]

@@ -1,8 +1,0 @@
-"""Orion for GPUs: sizes from latency distributions of the whole graph, bundles of parallel calls, processes ahead.
-
-Reference: docs/reference/policies/fleet/orion-dag.md.
-"""
-
-from headway.serving.policies.orion_dag.policy import OrionDag
-
-__all__ = ["OrionDag"]
