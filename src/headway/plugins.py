@@ -32,6 +32,7 @@ from headway.jobs.policies import registry
 from headway.jobs.policies.parts import Allocation, Backfill, Migration, Order, PlacementRule
 from headway.jobs.slurm.output.records import Unread
 from headway.jobs.slurm.site import policy as slurm_site
+from headway.moved import new_place
 
 GROUP = "headway.policies"
 SITE = "slurm:"
@@ -45,7 +46,9 @@ TABLES: dict[type, dict[str, Any]] = {
     KernelsPolicy: kernels.POLICIES,
 }
 """The kinds of parts that a policy is made of, and the known parts of each by name."""
-_KINDS = "Order, Backfill, PlacementRule, Migration, Allocation, ServingPolicy or KernelsPolicy"
+_KINDS = (
+    "Order, Backfill, Placement, Migration or Allocation of headway.jobs, Policy of headway.fleet or of headway.gpu"
+)
 TRUST = "--trust"
 GIVEN = "python:"
 """Before the name of a class or an object that was given, from a notebook say: known in that program alone."""
@@ -297,7 +300,7 @@ def loading(what: str) -> Iterator[None]:
     except BaseException as problem:
         reason = (str(problem).splitlines() or [""])[0]
         told = f"{type(problem).__name__}: {reason}"
-        raise ExperimentError(f"{what}: cannot be loaded ({told}){_line_of(problem)}") from problem
+        raise ExperimentError(f"{what}: cannot be loaded ({told}){_line_of(problem)}{new_place(problem)}") from problem
 
 
 def _line_of(problem: BaseException) -> str:
