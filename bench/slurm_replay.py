@@ -89,7 +89,7 @@ def replay(folder: Path) -> tuple[dict[str, Simulated], Run]:
     """Return the replayed jobs by the same names, and the run."""
     config = str(folder / "config.txt")
     recorded = past(folder)
-    work = hw.jobs(str(trace(folder)), cluster=cluster_files(folder))
+    work = hw.Jobs(str(trace(folder)), cluster=cluster_files(folder))
     run = hw.simulate(work, f"slurm:{config}")
     table = {row["name"]: row for row in run.table("jobs").iter_rows(named=True)}
     early = min(table.values(), key=lambda row: row["submit_s"])

@@ -47,7 +47,7 @@ def scenario(folder: Path, **generate: object) -> Path:
 
 def played(folder: Path, **settings: object) -> Run:
     """Return a run on a warm worker; every request is measured."""
-    work = hw.fleet(folder / "one.toml", start="warm", warmup="0%", **settings)
+    work = hw.Fleet(folder / "one.toml", start="warm", warmup="0%", **settings)
     return hw.simulate(work, "hash")
 
 

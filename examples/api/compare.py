@@ -3,7 +3,7 @@
 import sys
 
 import headway as hw
-from headway.jobs.policies.parts import Order
+from headway.jobs import Order
 
 
 class Smallest(Order):  # the fewest GPUs first
@@ -13,5 +13,5 @@ class Smallest(Order):  # the fewest GPUs first
         return js.job.gpus
 
 
-work = hw.jobs(sys.argv[1], cluster=sys.argv[2])
+work = hw.Jobs(sys.argv[1], cluster=sys.argv[2])
 print(hw.compare(work, ["fifo", "srtf+easy", Smallest]).jobs().select("policy", "name", "jct_s"))

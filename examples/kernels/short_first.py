@@ -7,16 +7,13 @@
 from collections.abc import Iterator
 
 from headway.errors import ExperimentError
-from headway.gpu.model.actions import Action, LetGo
-from headway.gpu.model.reflex import Reason
-from headway.gpu.model.state import KernelsState
-from headway.gpu.policies.parts import KernelsPolicy, idle_above, in_turn
+from headway.gpu import Action, LetGo, Policy, Reason, State, idle_above, in_turn
 from headway.units import MICROSECOND, Duration
 
 LONGEST = Duration(50 * MICROSECOND)
 
 
-class ShortFirst(KernelsPolicy):
+class ShortFirst(Policy):
     """One kernel of each program below at a time: at most ``longest``, or nobody above has anything on the GPU."""
 
     name = "short-first"
@@ -28,7 +25,7 @@ class ShortFirst(KernelsPolicy):
             raise ExperimentError(f"policy short-first: longest={longest} must not be negative")
         self.longest = longest  # an option is stored under its name
 
-    def decide(self, now: int, state: KernelsState) -> Iterator[Action]:
+    def decide(self, now: int, state: State) -> Iterator[Action]:
         """Asked whenever something happened; whoever is not let go waits on."""
         for client in in_turn(state):  # those at the gate, the highest priority first
             if client.outstanding:

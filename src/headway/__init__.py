@@ -4,18 +4,20 @@
 imported when it is first asked for: inside a training program this costs next to nothing.
 """
 
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from headway.lazy import public
 
 if TYPE_CHECKING:
+    from headway import fleet as fleet, gpu as gpu, jobs as jobs
     from headway.api import (
+        Fleet as Fleet,
+        Gpu as Gpu,
+        Jobs as Jobs,
         Work as Work,
         backtest as backtest,
         compare as compare,
         environment as environment,
-        fleet as fleet,
-        gpu as gpu,
-        jobs as jobs,
         open as open,
         plan as plan,
         predict as predict,
@@ -46,15 +48,15 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _NAMES = {
+    **dict.fromkeys(("fleet", "gpu", "jobs"), ""),
     **dict.fromkeys(
         (
-            *("Work", "backtest", "compare", "environment", "fleet", "gpu", "jobs", "open", "plan", "predict", "run"),
+            *("Fleet", "Gpu", "Jobs", "Work", "backtest", "compare", "environment", "open", "plan", "predict", "run"),
             *("simulate", "sweep", "synthetic", "tune", "work"),
         ),
         "api",
     ),
-    "AsyncClient": "fleet.live.client.client",
-    "client": "fleet.live.client.client",
+    **dict.fromkeys(("AsyncClient", "client"), "fleet.live.client.client"),
     **dict.fromkeys(
         (
             *("HeadwayError", "NoServerError", "RequestError", "RequestLateError", "RequestLostError"),
@@ -65,34 +67,9 @@ _NAMES = {
     "CachedDataset": "program.cached",
     **dict.fromkeys(("graph", "model", "task"), "program.pipeline"),
     "request": "program.requests",
-    "step": "program.steps",
-    "steps": "program.steps",
+    **dict.fromkeys(("step", "steps"), "program.steps"),
 }
 """Every public name, and the module it is in; loaded when it is asked for."""
-_TREES = ("jobs", "fleet", "gpu")
 
-
-class _Tree(ModuleType):
-    """A package that can be called: as the function of its name in ``headway.api``."""
-
-    def __call__(self, *given: Any, **named: Any) -> Any:
-        """Call the function."""
-        from headway import api
-
-        return getattr(api, self.__name__.rpartition(".")[2])(*given, **named)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _NAMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    if name in _TREES:
-        return import_module(f"headway.{name}")
-    found = getattr(import_module(f"headway.{_NAMES[name]}"), name)
-    globals()[name] = found
-    return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_NAMES})
+__getattr__, __dir__ = public(__name__, _NAMES)
+__all__ = sorted(_NAMES.keys() - {"open"})  # noqa: PLE0605  # Python's own open stays what it is

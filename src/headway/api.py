@@ -1,13 +1,14 @@
 """Headway from Python: the verbs of the command line, for notebooks and scripts.
 
-``work = hw.jobs("sacct.txt", cluster="nodes.txt")`` says what is to be scheduled; ``hw.simulate`` and ``hw.compare``
+``work = hw.Jobs("sacct.txt", cluster="nodes.txt")`` says what is to be scheduled; ``hw.simulate`` and ``hw.compare``
 play it; a ``Run`` and a ``Comparison`` answer questions. Every setting that has a flag is a keyword of the same name:
 ``--preemption-cost 30s`` is ``preemption_cost="30s"``; ``set={"cluster.tenancy": "walls"}`` is for those without one.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from os import PathLike, fspath
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from headway.errors import ExperimentError, unknown_name
 from headway.formats import toml
@@ -36,49 +37,65 @@ class Work:
         self.domain = domain(scale)
         self.document: toml.Document = {"scale": scale, **document}
 
-    def with_settings(self, **settings: Any) -> "Work":
+    def with_settings(self, **settings: Any) -> Self:
         """Return the same work with more settings, by the names of the flags; ``set`` holds keys that have none."""
         flags = (*self.domain.work, *self.domain.flags, *common_flags.ALL)
         for name in settings.keys() - {"set", *(flag.name for flag in flags)}:
             for other in map(domain, DOMAINS):
                 if name in (flag.name for flag in (*other.work, *other.flags)):
                     raise ExperimentError(f"setting {name} is one of {other.name}, not of {self.domain.name}")
-        document = copied(self.document)
-        python_input.put_settings(document, flags, settings)
-        return Work(self.domain.name, document)
+        changed = copy(self)
+        changed.document = copied(self.document)
+        python_input.put_settings(changed.document, flags, settings)
+        return changed
 
     def __repr__(self) -> str:
         keys = ", ".join(f"{key}={value!r}" for key, value in toml.leaves(self.document) if key != "scale")
-        return f"hw.{self.domain.name}: {keys or 'no settings'}"
+        return f"hw.{self.domain.name.capitalize()}: {keys or 'no settings'}"
 
 
 # --- what is scheduled --------------------------------------------------------------------------------------------
 
 
+class Jobs(Work):
+    """Training jobs: a file, a polars or pandas frame, or ``hw.synthetic(…)``; and the cluster that they come to."""
+
+    def __init__(self, trace: Any = None, **settings: Any) -> None:
+        if trace is None and not settings:
+            raise ExperimentError("no jobs: give a file, a polars or pandas frame, or hw.synthetic(…); and a cluster")
+        table = python_input.trace_table(trace)
+        super().__init__("jobs", {"trace": table} if table else {})
+        self.document = self.with_settings(**settings).document
+
+
+class Fleet(Work):
+    """Inference pipelines on a fleet: the name of a scenario, or a file of one's own."""
+
+    def __init__(self, scenario: str | PathLike[str], **settings: Any) -> None:
+        super().__init__("fleet", {})
+        self.document = self.with_settings(scenario=scenario, **settings).document
+        with own_code():
+            self.domain.check(typed(copied(self.document), "settings"))
+
+
+class Gpu(Work):
+    """Programs that share one GPU: those above, and those below."""
+
+    def __init__(self, high: str | Sequence[str], low: str | Sequence[str] = (), **settings: Any) -> None:
+        super().__init__("gpu", {})
+        above = [high] if isinstance(high, PathLike) else high
+        self.document = self.with_settings(high=above, low=low, **settings).document
+
+
+_KINDS: dict[str, type[Work]] = {"jobs": Jobs, "fleet": Fleet, "gpu": Gpu}
+
+
 def work(scale: str, **settings: Any) -> Work:
     """Say what is to be scheduled, by the name of its scale and the names of its arguments and flags."""
-    return Work(scale, {}).with_settings(**settings)
-
-
-def jobs(trace: Any = None, **settings: Any) -> Work:
-    """Say which training jobs: a file, a polars or pandas frame, or ``hw.synthetic(…)``; and on which cluster."""
-    if trace is None and not settings:
-        raise ExperimentError("no jobs: give a file, a polars or pandas frame, or hw.synthetic(…); and a cluster")
-    table = python_input.trace_table(trace)
-    return Work("jobs", {"trace": table} if table else {}).with_settings(**settings)
-
-
-def fleet(scenario: str | PathLike[str], **settings: Any) -> Work:
-    """Say which inference pipelines on which fleet: the name of a scenario, or a file of one's own."""
-    work_of_fleet = work("fleet", scenario=scenario, **settings)
-    with own_code():
-        work_of_fleet.domain.check(typed(copied(work_of_fleet.document), "settings"))
-    return work_of_fleet
-
-
-def gpu(high: str | Sequence[str], low: str | Sequence[str] = (), **settings: Any) -> Work:
-    """Say which programs share one GPU: those above, and those below."""
-    return work("gpu", high=[high] if isinstance(high, PathLike) else high, low=low, **settings)
+    kind = _KINDS.get(scale, Work)
+    bare = kind.__new__(kind)
+    Work.__init__(bare, scale, {})
+    return bare.with_settings(**settings)
 
 
 def synthetic(jobs: int, *, kind: str = "synthetic", **settings: Any) -> python_input.Synthetic:
@@ -243,7 +260,7 @@ def plan(
 ) -> Answer:
     """Say how many workers of which kind answer so many requests a second in time, and what they cost.
 
-    ``graph`` is a pipeline or a scenario by name, or a scenario file of one's own; settings are those of ``hw.fleet``.
+    ``graph`` is a pipeline or a scenario by name, or a scenario file of one's own; settings are those of ``hw.Fleet``.
     ``policies`` compares several; ``report`` is a page with the curve of each.
     """
     from headway.fleet.ask import capacity_planning, planning
@@ -267,7 +284,7 @@ def plan(
 def predict(high: str | PathLike[str], low: Any, **settings: Any) -> Answer:
     """Say what programs would do to each other on one GPU, for each way to share it.
 
-    Settings are those of ``hw.gpu``, and ``alone``: what a request of ``high`` takes alone on the machine in question.
+    Settings are those of ``hw.Gpu``, and ``alone``: what a request of ``high`` takes alone on the machine in question.
     """
     from headway.gpu import predict as predicting
 
@@ -288,7 +305,7 @@ def environment(work: Work, policy: Policy = None, **settings: Any) -> Environme
 def _settled(work: Work, settings: Mapping[str, Any]) -> Work:
     """Return work with settings."""
     if not isinstance(work, Work):
-        raise ExperimentError(f"what is scheduled is hw.jobs(…), hw.fleet(…) or hw.gpu(…), not a {type(work).__name__}")
+        raise ExperimentError(f"what is scheduled is hw.Jobs(…), hw.Fleet(…) or hw.Gpu(…), not a {type(work).__name__}")
     return work.with_settings(**settings)
 
 

@@ -26,7 +26,7 @@ def frame() -> pl.DataFrame:
 @pytest.fixture
 def work(frame: pl.DataFrame) -> Any:
     """The same on two nodes of two GPUs."""
-    return hw.jobs(frame, nodes=2, gpus_per_node=2)
+    return hw.Jobs(frame, nodes=2, gpus_per_node=2)
 
 
 @pytest.fixture(autouse=True)

@@ -23,7 +23,7 @@ FRAME = pl.DataFrame(
 
 def small(**settings: Any) -> hw.Work:
     """Seven jobs on two nodes."""
-    return hw.jobs(FRAME, nodes=2, gpus_per_node=2, **settings)
+    return hw.Jobs(FRAME, nodes=2, gpus_per_node=2, **settings)
 
 
 def greedy(env: Any) -> Iterator[StartJob]:
@@ -61,7 +61,7 @@ def test_starting_jobs_greedily_writes_the_tape_of_fifo() -> None:
 
 
 def test_the_reward_counts_requests_of_a_fleet_once_each() -> None:
-    work = hw.fleet("compass", requests=20, rate=4.0, workers=3)
+    work = hw.Fleet("compass", requests=20, rate=4.0, workers=3)
     env = hw.environment(work, "compass")
     state, _ = env.reset()
     total, done = 0.0, False
@@ -75,13 +75,13 @@ def test_the_reward_counts_requests_of_a_fleet_once_each() -> None:
 
 
 def test_a_reset_with_the_same_seed_is_the_same_run() -> None:
-    env = hw.environment(hw.jobs(hw.synthetic(12, load=1.5), nodes=2, gpus_per_node=8))
+    env = hw.environment(hw.Jobs(hw.synthetic(12, load=1.5), nodes=2, gpus_per_node=8))
     digests = []
     for seed in (3, 4, 3, None):
         played(env, seed)
         digests.append(env.tape.digest)
     assert digests[0] == digests[2] != digests[1]
-    assert digests[3] == hw.simulate(hw.jobs(hw.synthetic(12, load=1.5), nodes=2, gpus_per_node=8)).row["digest"]
+    assert digests[3] == hw.simulate(hw.Jobs(hw.synthetic(12, load=1.5), nodes=2, gpus_per_node=8)).row["digest"]
 
 
 def test_refusals_come_back_with_their_reasons_and_stand_on_the_tape() -> None:
@@ -132,7 +132,7 @@ def test_what_is_no_action_is_one_line(wrong: Any) -> None:
 
 
 def test_a_gpu_can_be_played_by_hand_too() -> None:
-    work = hw.gpu("resnet50", "matmul", seconds=0.02)
+    work = hw.Gpu("resnet50", "matmul", seconds=0.02)
     env = hw.environment(work, "headway")
     state, info = env.reset()
     assert info == {"now": env.now}

@@ -25,7 +25,7 @@ class Broken(Order):
 
 
 def jobs(**settings: Any) -> hw.Work:
-    return hw.jobs("jobs.csv", **{**SIZE, **settings})
+    return hw.Jobs("jobs.csv", **{**SIZE, **settings})
 
 
 def simulate(*more: str) -> list[str]:
@@ -37,7 +37,7 @@ def compare(policies: str, *more: str) -> list[str]:
 
 
 CASES: dict[str, tuple[list[str], Callable[[], Any]]] = {
-    "no trace": (["jobs", "simulate", "no.csv", *FLAGS], lambda: hw.simulate(hw.jobs("no.csv", **SIZE))),
+    "no trace": (["jobs", "simulate", "no.csv", *FLAGS], lambda: hw.simulate(hw.Jobs("no.csv", **SIZE))),
     "a policy": (simulate("--policy", "srtff"), lambda: hw.simulate(jobs(), "srtff")),
     "an option": (simulate("--policy", "tiresias(queue=2)"), lambda: hw.simulate(jobs(), "tiresias(queue=2)")),
     "no nodes": (simulate("--set", "cluster.nodes=0"), lambda: hw.simulate(jobs(), nodes=0)),
@@ -55,13 +55,13 @@ CASES: dict[str, tuple[list[str], Callable[[], Any]]] = {
         ["jobs", "simulate", "jobs.csv", "--nodes", "1", "--gpus-per-node", "1"],
         lambda: hw.simulate(jobs(gpus_per_node=1)),
     ),
-    "no size": (["jobs", "simulate", "jobs.csv"], lambda: hw.simulate(hw.jobs("jobs.csv"))),
+    "no size": (["jobs", "simulate", "jobs.csv"], lambda: hw.simulate(hw.Jobs("jobs.csv"))),
     "own": (simulate("--policy", "./own.py:Broken"), lambda: hw.simulate(jobs(), "./own.py:Broken")),
     "no file": (simulate("--policy", "./no.py:Broken"), lambda: hw.simulate(jobs(), "./no.py:Broken")),
-    "a scenario": (["fleet", "simulate", "compas"], lambda: hw.simulate(hw.fleet("compas"))),
-    "a rate": (["fleet", "simulate", "compass", "--rate", "0"], lambda: hw.simulate(hw.fleet("compass", rate=0.0))),
-    "a program": (["gpu", "simulate", "resnet5"], lambda: hw.simulate(hw.gpu("resnet5"))),
-    "no time": (["gpu", "simulate", "vgg16", "--seconds", "0"], lambda: hw.simulate(hw.gpu("vgg16", seconds=0))),
+    "a scenario": (["fleet", "simulate", "compas"], lambda: hw.simulate(hw.Fleet("compas"))),
+    "a rate": (["fleet", "simulate", "compass", "--rate", "0"], lambda: hw.simulate(hw.Fleet("compass", rate=0.0))),
+    "a program": (["gpu", "simulate", "resnet5"], lambda: hw.simulate(hw.Gpu("resnet5"))),
+    "no time": (["gpu", "simulate", "vgg16", "--seconds", "0"], lambda: hw.simulate(hw.Gpu("vgg16", seconds=0))),
     "no history": (["jobs", "backtest", "jobs.csv", *FLAGS], lambda: hw.backtest(jobs())),
     "no config": (
         ["jobs", "backtest", "jobs.csv", *FLAGS, "--config", "no.conf"],
@@ -81,7 +81,7 @@ CASES: dict[str, tuple[list[str], Callable[[], Any]]] = {
     "a scale": (["run", "other.toml"], lambda: hw.run(Path("other.toml"))),
     "an axis": (
         ["jobs", "sweep", "jobs.csv", *FLAGS[:0], "--gpus-per-node", "2", "--vary", "run.seed=1,2", "-o", "s"],
-        lambda: hw.sweep(hw.jobs("jobs.csv", gpus_per_node=2), "s", {"run.seed": [1, 2]}),
+        lambda: hw.sweep(hw.Jobs("jobs.csv", gpus_per_node=2), "s", {"run.seed": [1, 2]}),
     ),
 }
 
@@ -144,15 +144,15 @@ def test_questions_to_a_run_fail_with_the_same_line(capsys: pytest.CaptureFixtur
     ("python", "line"),
     [
         (lambda: hw.simulate(jobs(), by="tenant"), "unknown setting 'by'"),
-        (lambda: hw.simulate(hw.gpu("vgg16"), warmup="10%"), "setting warmup is one of jobs, not of gpu"),
+        (lambda: hw.simulate(hw.Gpu("vgg16"), warmup="10%"), "setting warmup is one of jobs, not of gpu"),
         (lambda: hw.simulate(jobs(), nodse=3), "unknown setting 'nodse'; did you mean 'nodes'?"),
         (lambda: hw.simulate(jobs(), nodes=object()), "setting nodes: a object is neither text, a number, a list nor"),
-        (lambda: hw.simulate("jobs.csv"), r"what is scheduled is hw.jobs(…), hw.fleet(…) or hw.gpu(…), not a str"),
+        (lambda: hw.simulate("jobs.csv"), r"what is scheduled is hw.Jobs(…), hw.Fleet(…) or hw.Gpu(…), not a str"),
         (lambda: hw.predict("vgg16", "matmul", slow=1.1), "unknown setting 'slow'; did you mean 'slo'?"),
         (lambda: hw.plan("translation", rate=4, slow="3s"), "unknown setting 'slow'; did you mean 'slo'?"),
-        (lambda: hw.jobs(42), "a trace is a file, a polars or pandas frame or hw.synthetic(…), not a int"),
+        (lambda: hw.Jobs(42), "a trace is a file, a polars or pandas frame or hw.synthetic(…), not a int"),
         (
-            lambda: hw.jobs(pl.Series([1])),
+            lambda: hw.Jobs(pl.Series([1])),
             "a trace is a file, a polars or pandas frame or hw.synthetic(…), not a Series",
         ),
         (lambda: hw.simulate(jobs(), 7), "policy int: <class 'int'> is no Order"),
@@ -224,16 +224,16 @@ def test_a_comparison_has_so_many_runs_and_can_be_gone_through() -> None:
 @pytest.mark.parametrize(
     ("python", "line"),
     [
-        (lambda: hw.jobs(), "no jobs: give a file, a polars or pandas frame, or hw.synthetic(…)"),
-        (lambda: hw.jobs("jobs.csv", workers=3), "setting workers is one of fleet, not of jobs"),
+        (lambda: hw.Jobs(), "no jobs: give a file, a polars or pandas frame, or hw.synthetic(…)"),
+        (lambda: hw.Jobs("jobs.csv", workers=3), "setting workers is one of fleet, not of jobs"),
         (lambda: hw.synthetic(10, lod=3), "unknown key of [trace.synthetic] 'lod'; did you mean 'load'?"),
         (lambda: hw.synthetic(-1), "synthetic jobs -1 must lie in 1 to"),
         (lambda: hw.synthetic("many"), "trace.synthetic.jobs is 'many': expected a whole number"),  # type: ignore[arg-type]
         (lambda: hw.synthetic(10, kind="bogus"), "unknown kind 'bogus' (valid: synergy, synthetic)"),
         (lambda: hw.environment(jobs(), "nope"), "unknown policy 'nope'"),
-        (lambda: hw.environment(hw.fleet("compass"), "nope"), "unknown serving policy 'nope'"),
-        (lambda: hw.fleet("nope"), "unknown scenario 'nope'"),
-        (lambda: hw.environment(hw.gpu("nope", "nope2")), "unknown program 'nope'"),
+        (lambda: hw.environment(hw.Fleet("compass"), "nope"), "unknown serving policy 'nope'"),
+        (lambda: hw.Fleet("nope"), "unknown scenario 'nope'"),
+        (lambda: hw.environment(hw.Gpu("nope", "nope2")), "unknown program 'nope'"),
     ],
 )
 def test_what_is_scheduled_is_refused_when_it_is_made(python: Callable[[], Any], line: str) -> None:

@@ -70,7 +70,7 @@ def test_ctrl_c_ends_an_experiment_file_and_a_sweep_too(tmp_path: Path, frame: p
     )
     with pytest.raises(KeyboardInterrupt, match="stopper stopped at"):
         hw.run("one.toml", set={"policy.name": policy_name(Stopper)})
-    work = hw.jobs("jobs.csv", nodes=2, gpus_per_node=2)
+    work = hw.Jobs("jobs.csv", nodes=2, gpus_per_node=2)
     with pytest.raises(KeyboardInterrupt, match="the same sweep goes on with what is left to do in grid"):
         hw.sweep(work, "grid", {"policy.name": ["./stop.py:Stopper", "fifo"]})
     assert Path("grid/grid.toml").is_file()
@@ -88,7 +88,7 @@ def test_nothing_is_printed_where_nobody_looks(work: Any, capfd: pytest.CaptureF
 def test_a_script_needs_no_guard_for_processes(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(
         "print('once')\nimport headway as hw\n"
-        "work = hw.jobs(hw.synthetic(10, load=0.9), nodes=2, gpus_per_node=8)\n"
+        "work = hw.Jobs(hw.synthetic(10, load=0.9), nodes=2, gpus_per_node=8)\n"
         "print(len(hw.compare(work, ['fifo', 'srtf'], processes=2)))\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}

@@ -34,7 +34,7 @@ def test_a_backtest_says_what_the_command_says(capsys: pytest.CaptureFixture[str
     day = "2026-03-01T12:"
     rows = [f"{n}|a|b|COMPLETED|{day}00:0{n}|{day}0{n}:05|{day}09:00|60|gres/gpu=1" for n in range(1, 5)]
     Path("sacct.txt").write_text("\n".join([HEADER, *rows, ""]))
-    work = hw.jobs("sacct.txt", nodes=1, gpus_per_node=2)
+    work = hw.Jobs("sacct.txt", nodes=1, gpus_per_node=2)
     words = ("jobs", "backtest", "sacct.txt", "--nodes", "1", "--gpus-per-node", "2", "--policies", "fifo,srtf")
     answer = hw.backtest(work, ["fifo", "srtf"])
     assert (answer.record(), _shown(answer)) == _said(capsys, *words)

@@ -34,7 +34,7 @@ def clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
 @pytest.fixture
 def work() -> Any:
     frame = pl.DataFrame({"submit_s": [0.0, 1.0, 2.0, 3.0], "work_s": [60.0, 30.0, 20.0, 9.0], "gpus": [2, 1, 2, 1]})
-    return hw.jobs(frame, nodes=1, gpus_per_node=2)
+    return hw.Jobs(frame, nodes=1, gpus_per_node=2)
 
 
 class Untyped(Order):
@@ -122,7 +122,7 @@ def test_objects_of_serving_and_kernels_are_played_as_they_are() -> None:
             super().__init__()
             self.far = far
 
-    run = hw.simulate(hw.fleet("compass", workers=2, rate=2, requests=20), Near(far=[1]))
+    run = hw.simulate(hw.Fleet("compass", workers=2, rate=2, requests=20), Near(far=[1]))
     assert run.row["policy"] == "near-own(far=[1])"
     assert run.replay() is None
 
@@ -133,7 +133,7 @@ def test_objects_of_serving_and_kernels_are_played_as_they_are() -> None:
         def __init__(self, far=None) -> None:  # type: ignore[no-untyped-def]
             self.far = far
 
-    kernels = hw.simulate(hw.gpu("vgg16", "resnet101-b64", seconds=0.01), Gate((1, 2)))
+    kernels = hw.simulate(hw.Gpu("vgg16", "resnet101-b64", seconds=0.01), Gate((1, 2)))
     assert kernels.row["policy"] == "gate-own(far=(1, 2))"
 
 
@@ -191,4 +191,4 @@ def test_mistakes_of_a_file_are_one_line(
     assert "mine.py, line " in said or options == "x=."
     played = hw.simulate if verb == "simulate" else hw.compare
     with pytest.raises(hw.HeadwayError):
-        played(hw.jobs("jobs.csv", nodes=1, gpus_per_node=1), spec)
+        played(hw.Jobs("jobs.csv", nodes=1, gpus_per_node=1), spec)

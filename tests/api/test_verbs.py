@@ -54,27 +54,27 @@ Tabular.__module__ = "pandas.core.frame"
 def test_jobs_come_from_a_file_a_frame_a_lazy_one_or_one_of_pandas(frame: pl.DataFrame, tmp_path: Path) -> None:
     frame.write_csv(tmp_path / "jobs.csv")
     given = ["jobs.csv", tmp_path / "jobs.csv", frame, frame.lazy(), Tabular(frame)]
-    digests = {hw.simulate(hw.jobs(each, nodes=2, gpus_per_node=2)).row["digest"] for each in given}
+    digests = {hw.simulate(hw.Jobs(each, nodes=2, gpus_per_node=2)).row["digest"] for each in given}
     assert len(digests) == 1
 
 
 def test_a_frame_with_other_columns_is_mapped(frame: pl.DataFrame, work: Any) -> None:
     other = frame.rename({"gpus": "devices", "submit_s": "came", "work_s": "took"})
-    mapped = hw.jobs(other, nodes=2, gpus_per_node=2, map="gpus=devices,submit=came,work=took,tenant=tenant,name=name")
+    mapped = hw.Jobs(other, nodes=2, gpus_per_node=2, map="gpus=devices,submit=came,work=took,tenant=tenant,name=name")
     assert hw.simulate(mapped).row["digest"] == hw.simulate(work).row["digest"]
 
 
 def test_jobs_are_drawn_like_those_of_philly_or_of_synergy() -> None:
-    philly = hw.jobs(hw.synthetic(15, load=0.8, longest="1d"), nodes=2, gpus_per_node=8)
+    philly = hw.Jobs(hw.synthetic(15, load=0.8, longest="1d"), nodes=2, gpus_per_node=8)
     assert hw.simulate(philly).row["jobs"] == 15
-    synergy = hw.jobs(hw.synthetic(15, kind="synergy", rate="9/h"), nodes=2, gpus_per_node=8)
+    synergy = hw.Jobs(hw.synthetic(15, kind="synergy", rate="9/h"), nodes=2, gpus_per_node=8)
     assert hw.simulate(synergy).row["jobs"] == 15
     assert hw.simulate(philly, seed=1).row["digest"] != hw.simulate(philly).row["digest"]
 
 
 def test_a_setting_is_any_kind_of_number_path_or_span(frame: pl.DataFrame) -> None:
-    plain = hw.jobs(frame, nodes=2, gpus_per_node=2, preemption_cost="30s", load="1.5")
-    numpy = hw.jobs(
+    plain = hw.Jobs(frame, nodes=2, gpus_per_node=2, preemption_cost="30s", load="1.5")
+    numpy = hw.Jobs(
         frame,
         nodes=np.int64(2),
         gpus_per_node=frame["gpus"][0],
@@ -82,7 +82,7 @@ def test_a_setting_is_any_kind_of_number_path_or_span(frame: pl.DataFrame) -> No
         load=np.float32(1.5),
     )
     assert hw.simulate(numpy, "srtf").row["digest"] == hw.simulate(plain, "srtf").row["digest"]
-    strict = hw.jobs(frame, strict=np.bool_(True), set={"cluster.nodes": np.int32(2), "cluster.gpus_per_node": 2})
+    strict = hw.Jobs(frame, strict=np.bool_(True), set={"cluster.nodes": np.int32(2), "cluster.gpus_per_node": 2})
     assert hw.simulate(strict).row["jobs"] == 7
     many = plain.with_settings(cluster=SAMPLES / "scontrol-nodes.txt", profiles="folder")
     assert many.document["cluster"]["file"] == [str(SAMPLES / "scontrol-nodes.txt")]
@@ -95,7 +95,7 @@ def test_settings_are_added_and_the_work_stays_as_it_was(work: Any) -> None:
     assert more.document["policy"]["name"] == "srtf"
     assert work.document["cluster"]["nodes"] == 2
     assert "cluster.nodes=5" in repr(more)
-    assert repr(hw.work("jobs")) == "hw.jobs: no settings"
+    assert repr(hw.work("jobs")) == "hw.Jobs: no settings"
 
 
 # --- one run ---
@@ -163,7 +163,7 @@ def test_a_run_without_a_folder_of_ones_own_goes_with_the_object(work: Any) -> N
 
 
 def test_the_numbers_of_several_seeds_are_over_all_of_them() -> None:
-    drawn = hw.jobs(hw.synthetic(20, load=0.9), nodes=2, gpus_per_node=8)
+    drawn = hw.Jobs(hw.synthetic(20, load=0.9), nodes=2, gpus_per_node=8)
     run = hw.simulate(drawn, "srtf", seeds=3)
     assert run.row["seeds"] == 3
     assert len(run.row["runs"]) == 3
@@ -203,7 +203,7 @@ def test_an_untrusted_folder_runs_no_file_whatever_is_asked_of_it(work: Any, tmp
 
 
 def test_policies_are_text_classes_objects_and_the_settings_of_a_site() -> None:
-    work = hw.jobs(SLURM / "sacct.txt", cluster=[SLURM / "nodes.txt", SLURM / "partitions.txt"])
+    work = hw.Jobs(SLURM / "sacct.txt", cluster=[SLURM / "nodes.txt", SLURM / "partitions.txt"])
     site = f"slurm:{SLURM / 'slurm.conf'}"
     found = hw.compare(work, ["fifo+easy", site, Smallest, Smallest(turned=True)], baseline=site)
     assert len(found) == 4
@@ -257,7 +257,7 @@ def test_a_comparison_answers_every_question(work: Any, tmp_path: Path) -> None:
 
 def test_notes_stand_below_the_table() -> None:
     frame = pl.DataFrame({"submit_s": [0, 10, 20], "work_s": [100, 50, 30], "gpus": [1, 2, 1]})
-    found = hw.compare(hw.jobs(frame, nodes=1, gpus_per_node=2), ["fifo", "srtf"])
+    found = hw.compare(hw.Jobs(frame, nodes=1, gpus_per_node=2), ["fifo", "srtf"])
     note = "srtf: preemptions cost nothing here: --preemption-cost 60s charges them"
     assert found.notes() == [note]
     assert repr(found).endswith(f"note: {note}")
@@ -265,7 +265,7 @@ def test_notes_stand_below_the_table() -> None:
 
 
 def test_a_note_that_differs_from_seed_to_seed_is_told_once() -> None:
-    drawn = hw.jobs(hw.synthetic(150, load=1.1, longest="1d"), nodes=4, gpus_per_node=8)
+    drawn = hw.Jobs(hw.synthetic(150, load=1.1, longest="1d"), nodes=4, gpus_per_node=8)
     found = hw.compare(drawn, "fifo,las", seeds=3)
     assert [note for note in found.notes() if "overload" in note] == [
         "overload: arrivals ask for 1.10 of the cluster's GPU time"
@@ -273,7 +273,7 @@ def test_a_note_that_differs_from_seed_to_seed_is_told_once() -> None:
 
 
 def test_seeds_and_a_baseline(work: Any) -> None:
-    drawn = hw.jobs(hw.synthetic(20, load=0.9), nodes=2, gpus_per_node=8)
+    drawn = hw.Jobs(hw.synthetic(20, load=0.9), nodes=2, gpus_per_node=8)
     found = hw.compare(drawn, "fifo,srtf,las", seeds=2, baseline="srtf")
     assert found.baseline == 1
     assert [row["seeds"] for row in found.rows] == [2, 2, 2]
@@ -340,7 +340,7 @@ def test_a_sweep_wants_policies_whose_files_it_can_read(work: Any) -> None:
 
 
 def test_a_fleet(tmp_path: Path) -> None:
-    work = hw.fleet("compass", requests=40, rate=2.0)
+    work = hw.Fleet("compass", requests=40, rate=2.0)
     found = hw.compare(work, ["compass", "hash"], workers=3)
     assert found.requests().height == 80
     run = found["compass"]
@@ -363,10 +363,10 @@ def test_a_fleet(tmp_path: Path) -> None:
 
 
 def test_programs_on_one_gpu() -> None:
-    work = hw.gpu("resnet50", "matmul", seconds=0.05)
+    work = hw.Gpu("resnet50", "matmul", seconds=0.05)
     assert work.document["gpu"]["low"] == ["matmul"]
-    assert hw.gpu("a,b").document["gpu"]["high"] == hw.gpu(["a", "b"]).document["gpu"]["high"] == ["a", "b"]
-    assert hw.gpu(Path("x.parquet")).document["gpu"]["high"] == ["x.parquet"]
+    assert hw.Gpu("a,b").document["gpu"]["high"] == hw.Gpu(["a", "b"]).document["gpu"]["high"] == ["a", "b"]
+    assert hw.Gpu(Path("x.parquet")).document["gpu"]["high"] == ["x.parquet"]
     found = hw.compare(work, ["mps", "headway(slo=1.1)"])
     assert found.requests()["client"][0] == "resnet50"
     run = found["headway(slo=1.1)"]

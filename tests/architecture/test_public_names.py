@@ -15,13 +15,26 @@ from headway.runs.registry import DOMAINS, domain
 from headway.runs.settings import common_flags
 
 API = [
-    *("AsyncClient", "CachedDataset", "HeadwayError", "NoServerError", "RequestError", "RequestLateError"),
+    *("AsyncClient", "CachedDataset", "Fleet", "Gpu", "HeadwayError", "Jobs", "NoServerError", "RequestError"),
+    "RequestLateError",
     *("RequestLostError", "RequestRefusedError", "ServeError", "TaskFailedError", "UnknownGraphError", "Work"),
     *("backtest", "client", "compare", "environment", "fleet", "gpu"),
     *("graph", "jobs", "model", "open", "plan", "predict"),
     *("request", "run", "simulate", "step", "steps", "sweep", "synthetic"),
     *("task", "tune", "work"),
 ]
+PACKAGES = {
+    "headway.jobs": [
+        *("Action", "Allocation", "Backfill", "BestFit", "JobState", "MigrateJob", "Migration", "Order", "Placement"),
+        *("PreemptJob", "ReallocateJob", "StartJob", "State", "WakeAt"),
+    ],
+    "headway.fleet": [
+        *("Action", "DecideUntil", "DrainWorker", "DropRequest", "EvictModel", "FetchModel", "LocalQueue", "MoveTask"),
+        *("PlaceRequest", "Policy", "RunBatch", "StartInstance", "StartWorker", "State", "StopInstance", "StopWorker"),
+        "WakeAt",
+    ],
+    "headway.gpu": ["Action", "LetGo", "Policy", "Reason", "State", "WakeAt", "idle_above", "in_turn"],
+}
 RUN_NAMES = [
     *(
         "audit",
@@ -353,7 +366,7 @@ def test_every_flag_of_a_scale_is_a_keyword_and_the_other_way_round(name: str) -
 
 def test_what_a_run_and_a_comparison_offer(tmp_path: Path) -> None:
     (tmp_path / "jobs.csv").write_text("submit_s,work_s,gpus\n0,60,1\n")
-    found = headway.compare(headway.jobs(tmp_path / "jobs.csv", nodes=1, gpus_per_node=1), ["fifo", "srtf"])
+    found = headway.compare(headway.Jobs(tmp_path / "jobs.csv", nodes=1, gpus_per_node=1), ["fifo", "srtf"])
     assert [name for name in dir(found) if name[0] != "_"] == COMPARISON_NAMES
     assert [name for name in dir(found["srtf"]) if name[0] != "_"] == RUN_NAMES
 

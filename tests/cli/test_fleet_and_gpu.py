@@ -124,7 +124,7 @@ def test_a_comparison_that_is_stopped_says_what_is_done_and_where(here: Path, mo
     from headway.runs.measured import measured
 
     monkeypatch.setattr("headway.runs.several.measured", interrupted)
-    work = hw.fleet("compass", requests=30, rate=2, out="runs")
+    work = hw.Fleet("compass", requests=30, rate=2, out="runs")
     experiments = [("", each) for each in (_under(work, "compass"), _under(work, "hash"))]
     found = played(experiments)
     assert found.stopped == "stopped; 1 of 2 runs are done: runs/compass"
@@ -147,7 +147,7 @@ def test_a_policy_that_calls_itself_without_end_is_one_line(here: Path, capsys: 
     gpu = refused(capsys, "gpu", "simulate", *PAIR, "--policy", "mine.py:DeepBelow")
     assert "decide calls itself without end (mine.py, line 16)" in gpu
     with pytest.raises(hw.HeadwayError, match="calls itself without end"):
-        hw.simulate(hw.fleet("compass", requests=30, rate=2, policy="mine.py:Deep"))
+        hw.simulate(hw.Fleet("compass", requests=30, rate=2, policy="mine.py:Deep"))
 
 
 def test_a_policy_that_asks_for_nothing_says_who_is_left(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

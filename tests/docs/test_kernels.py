@@ -38,6 +38,6 @@ def test_a_run_of_one_gpu_is_kept_and_asked_as_the_page_says(
 
 def test_every_number_of_a_run_of_one_gpu_is_defined() -> None:
     text = read("docs/reference/gpu-metrics.md").partition("\n## Predictions\n")[0]
-    work = headway.gpu("resnet50", "resnet101-b64", seconds=0.02, seeds=2)
+    work = headway.Gpu("resnet50", "resnet101-b64", seconds=0.02, seeds=2)
     for row in headway.compare(work, ["mps", "headway"], keep=False).rows:
         assert set(row) - set(spans(text)) == set()

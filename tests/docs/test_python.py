@@ -46,7 +46,7 @@ def test_the_blocks_run_and_leave_what_they_say(played: tuple[Path, dict[str, An
 def test_the_environment_of_the_page_earns_what_fifo_with_fit_does(played: tuple[Path, dict[str, Any]]) -> None:
     scope = played[1]
     hw = scope["hw"]
-    work = hw.jobs(hw.synthetic(100, load=0.8), nodes=4, gpus_per_node=8, seed=3)
+    work = hw.Jobs(hw.synthetic(100, load=0.8), nodes=4, gpus_per_node=8, seed=3)
     row = hw.simulate(work, "fifo+fit").row
     assert scope["total"] == pytest.approx(-row["jct_mean_s"] * row["jobs"])
     assert scope["info"]["refused"] == []
@@ -81,7 +81,7 @@ def test_every_public_name_is_on_the_page() -> None:
 
 def test_the_keywords_are_the_flags_of_each_scale() -> None:
     ((_, rows),) = (found for found in tables(PAGE) if found[0] == ["for", "keywords"])
-    listed = {row[0].strip("`").removeprefix("hw."): _keywords(row[1]) for row in rows}
+    listed = {row[0].strip("`").removeprefix("hw.").lower(): _keywords(row[1]) for row in rows}
     assert set(listed.pop("all of them")) == {*(flag.name for flag in common_flags.ALL), "set"}
     assert listed == {scale: [flag.name for flag in domain(scale).flags] for scale in DOMAINS}
 

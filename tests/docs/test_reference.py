@@ -69,9 +69,9 @@ def test_every_number_of_the_json_is_defined_once_and_nothing_else_is(result: di
 def _fleet_rows() -> list[dict[str, Any]]:
     """What ``--json`` prints for runs of a fleet that together have every number."""
     small = {"requests": 30}
-    chat = hw.fleet("chat", **small, controller="1ms", control="central")
-    loaded = hw.fleet("examples/rag/rag.toml", **small, load=0.2)
-    seeded = hw.compare(hw.fleet("compass", **small), ["hash", "jit"], seeds=2)
+    chat = hw.Fleet("chat", **small, controller="1ms", control="central")
+    loaded = hw.Fleet("examples/rag/rag.toml", **small, load=0.2)
+    seeded = hw.compare(hw.Fleet("compass", **small), ["hash", "jit"], seeds=2)
     return [hw.simulate(chat, "headway").row, hw.simulate(loaded, "headway").row, *seeded.rows]
 
 

@@ -224,7 +224,7 @@ def test_a_generating_function_that_is_wrong_is_refused_in_one_line(
     tmp_path: Path, generate: str, problem: str
 ) -> None:
     with pytest.raises(InputError, match=problem) as refused:
-        hw.simulate(hw.fleet(scenario(tmp_path, generate)), "hash")
+        hw.simulate(hw.Fleet(scenario(tmp_path, generate)), "hash")
     assert "\n" not in str(refused.value)
 
 
@@ -241,22 +241,22 @@ def test_a_request_that_never_fits_or_generates_nothing_is_refused_in_one_line(t
     with pytest.raises(
         ExperimentError, match=r"request 1: 1,500 \+ 100 tokens never fit into the cache of answer, which holds 1,525"
     ):
-        hw.simulate(hw.fleet(mine, arrivals=trace(tmp_path, (10, 5), (1500, 100)), **settings), "hash")
+        hw.simulate(hw.Fleet(mine, arrivals=trace(tmp_path, (10, 5), (1500, 100)), **settings), "hash")
     with pytest.raises(ExperimentError, match=r"request 1: 10 prompt and 0 output tokens"):
-        hw.simulate(hw.fleet(mine, arrivals=trace(tmp_path, (10, 5), (10, 0)), **settings), "hash")
+        hw.simulate(hw.Fleet(mine, arrivals=trace(tmp_path, (10, 5), (10, 0)), **settings), "hash")
 
 
 def test_what_never_fits_is_said_before_that_it_comes_too_fast(tmp_path: Path) -> None:
     mine = scenario(tmp_path, 'cache = "200MB"')  # 1,525 tokens
     with pytest.raises(ExperimentError, match=r"mean length: 900,000 \+ 100 tokens never fit .* which holds 1,525;"):
-        hw.simulate(hw.fleet(mine, prompt_tokens="900000", output_tokens="100", rate=1000, requests=20), "hash")
+        hw.simulate(hw.Fleet(mine, prompt_tokens="900000", output_tokens="100", rate=1000, requests=20), "hash")
 
 
 def test_tokens_come_from_the_experiment_then_the_trace_then_the_scenario(tmp_path: Path) -> None:
     mine, recorded = scenario(tmp_path), trace(tmp_path, (30, 5), (40, 6), (50, 7))
 
     def tokens(**settings: Any) -> list[tuple[int, int]]:
-        run = hw.simulate(hw.fleet(mine, **settings), "hash")
+        run = hw.simulate(hw.Fleet(mine, **settings), "hash")
         return [(each.prompt_tokens, each.output_tokens) for each in run.stored.scene.requests]
 
     assert tokens(arrivals=recorded, requests=3) == [(30, 5), (40, 6), (50, 7)]
@@ -271,7 +271,7 @@ def test_a_run_with_a_table_of_its_own_is_kept_whole(tmp_path: Path) -> None:
     (tmp_path / "decoder.toml").write_text(table)
     mine = scenario(tmp_path, 'table = "decoder.toml"\nkeep_prefix = true')
     mine.write_text(mine.read_text() + "[graphs.conversation]\nprefix = { tokens = 300, groups = 2 }\n")
-    run = hw.simulate(hw.fleet(mine), "headway").save(tmp_path / "run")
+    run = hw.simulate(hw.Fleet(mine), "headway").save(tmp_path / "run")
     (tmp_path / "decoder.toml").unlink()
     again = hw.open(tmp_path / "run")
     assert again.audit() == []
@@ -281,7 +281,7 @@ def test_a_run_with_a_table_of_its_own_is_kept_whole(tmp_path: Path) -> None:
 
 
 def test_the_story_of_a_request_tells_its_first_token(tmp_path: Path) -> None:
-    run = hw.simulate(hw.fleet(scenario(tmp_path), arrivals=trace(tmp_path, (300, 5), (40, 6)), requests=2), "hash")
+    run = hw.simulate(hw.Fleet(scenario(tmp_path), arrivals=trace(tmp_path, (300, 5), (40, 6)), requests=2), "hash")
     told = str(run.story(0))
     assert "answer has its first token" in told
     assert "with its 300 prompt tokens" in told
@@ -298,4 +298,4 @@ def test_a_table_that_is_wrong_is_refused_in_one_line(tmp_path: Path) -> None:
     ):
         (tmp_path / "decoder.toml").write_text(f"kv_bytes_per_token = 1000\n{text}")
         with pytest.raises(ProfileError, match=problem):
-            hw.simulate(hw.fleet(scenario(tmp_path, 'table = "decoder.toml"')), "hash")
+            hw.simulate(hw.Fleet(scenario(tmp_path, 'table = "decoder.toml"')), "hash")

@@ -15,8 +15,8 @@ SMALL = {"scale": "gpu", "gpu": {"high": ["resnet50"], "low": ["bert"], "seconds
 def work(scale: str) -> api.Work:
     """Return something small to run."""
     if scale == "fleet":
-        return api.fleet("compass", requests=20, set={"workload.overload": True})
-    return api.gpu("resnet50", "bert", seconds=0.005)
+        return api.Fleet("compass", requests=20, set={"workload.overload": True})
+    return api.Gpu("resnet50", "bert", seconds=0.005)
 
 
 @pytest.mark.parametrize("scale", ["fleet", "gpu"])

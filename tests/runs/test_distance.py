@@ -25,7 +25,7 @@ def test_means_and_percentiles_are_compared_with_the_first_run() -> None:
 def jobs(tmp_path: Path) -> hw.Work:
     trace = tmp_path / "jobs.csv"
     trace.write_text("submit_s,work_s,gpus\n0,100,1\n1,10,1\n2,10,1\n")
-    return hw.jobs(trace, nodes=1, gpus_per_node=1)
+    return hw.Jobs(trace, nodes=1, gpus_per_node=1)
 
 
 def test_runs_of_one_workload_are_compared_job_by_job(jobs: hw.Work) -> None:
@@ -39,10 +39,10 @@ def test_runs_of_one_workload_are_compared_job_by_job(jobs: hw.Work) -> None:
 
 
 def test_requests_and_programs_have_a_distance_too(tmp_path: Path) -> None:
-    fleet = hw.fleet("compass", requests=30, workers=3)
+    fleet = hw.Fleet("compass", requests=30, workers=3)
     told = hw.simulate(fleet, "hash").distance(hw.simulate(fleet, "heft")).record()
     assert told["compared"] == 30
-    gpu = hw.simulate(hw.gpu("resnet50", ["resnet101-b64"], seconds=0.5), "time-slicing")
+    gpu = hw.simulate(hw.Gpu("resnet50", ["resnet101-b64"], seconds=0.5), "time-slicing")
     assert gpu.distance(gpu).record()["p99"]["off"] == 0.0
 
 
@@ -50,13 +50,13 @@ def test_what_has_no_common_workload_is_refused(jobs: hw.Work) -> None:
     run = hw.simulate(jobs, "fifo")
     with pytest.raises(ExperimentError, match="is a simulated run: name the run to compare it with"):
         run.distance()
-    other = hw.simulate(hw.fleet("compass", requests=5, workers=2), "hash")
+    other = hw.simulate(hw.Fleet("compass", requests=5, workers=2), "hash")
     with pytest.raises(ExperimentError, match="a run of jobs and one of fleet have no common workload"):
         run.distance(other)
 
 
 def test_a_simulation_that_is_far_off_comes_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    few, many = (hw.simulate(hw.fleet("compass", requests=30, workers=count), "hash").stored for count in (1, 5))
+    few, many = (hw.simulate(hw.Fleet("compass", requests=30, workers=count), "hash").stored for count in (1, 5))
     live = few.scene.experiment
     far = replace(few.scene, experiment=with_table(live, "serving", engine="local")).simulated()
     assert far is not None

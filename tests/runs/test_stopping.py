@@ -148,7 +148,7 @@ def test_a_prediction_that_is_stopped_plays_nothing_more(monkeypatch: pytest.Mon
 
 
 def test_the_numbers_of_a_run_that_was_cut_short_are_of_what_was_played(tmp_path: Path) -> None:
-    run = hw.simulate(hw.gpu("resnet50", "resnet101-b64", policy="mps", seconds=0.05, out=str(tmp_path / "run")))
+    run = hw.simulate(hw.Gpu("resnet50", "resnet101-b64", policy="mps", seconds=0.05, out=str(tmp_path / "run")))
     cut = replace(run.stored, complete=False)
     scene: Any = cut.scene
     longer = replace(scene, setting=replace(scene.setting, seconds=600.0, settle=SECOND))

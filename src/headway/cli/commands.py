@@ -49,7 +49,7 @@ def demo_work(jobs: int, seed: int = 0) -> api.Work:
     """Return the demo's cluster in a busy week."""
     drawn = api.synthetic(jobs, load=DEMO_LOAD, longest=DEMO_LONGEST)
     costs = {"costs.migration": DEMO_COST}
-    return api.jobs(drawn, nodes=DEMO_NODES, gpus_per_node=8, preemption_cost=DEMO_COST, seed=seed, set=costs)
+    return api.Jobs(drawn, nodes=DEMO_NODES, gpus_per_node=8, preemption_cost=DEMO_COST, seed=seed, set=costs)
 
 
 @command(

@@ -163,7 +163,7 @@ def test_the_numbers_are_those_of_both_runs(kept: Path, capsys: pytest.CaptureFi
 
 
 def test_a_load_of_the_fleet_stays_the_rate_that_it_was(tmp_path: Path) -> None:
-    work = hw.fleet("compass", requests=30, load=0.5, workers=2)
+    work = hw.Fleet("compass", requests=30, load=0.5, workers=2)
     run = hw.simulate(work, "jit", out=str(tmp_path / "run"))
     run.whatif(add_workers=2, folder=tmp_path / "more")
     more = hw.open(tmp_path / "more").stored.scene.experiment.workload

@@ -68,7 +68,7 @@ def test_a_plan_keeps_the_deadlines_of_tokens(capsys: pytest.CaptureFixture[str]
     (row,) = json.loads(out)
     assert row["workers"] >= 1
     assert row["slo_hit_rate"] >= 0.99
-    answer = hw.simulate(hw.fleet("chat", rate=8, start="warm", slo="ttft=2s,tpot=50ms"), "jit")
+    answer = hw.simulate(hw.Fleet("chat", rate=8, start="warm", slo="ttft=2s,tpot=50ms"), "jit")
     assert answer.row["deadlines_hit_rate"] > 0.99
 
 

@@ -7,7 +7,7 @@ from headway.units import MILLISECOND
 
 
 def test_a_deadline_that_guessed_times_do_not_allow_is_refused_with_what_measures_them() -> None:
-    state, _ = hw.simulate(hw.fleet("compass", requests=5, workers=1), "hash").stored.scene.bound()
+    state, _ = hw.simulate(hw.Fleet("compass", requests=5, workers=1), "hash").stored.scene.bound()
     request = Request(0, 0, 0, 0, MILLISECOND)
     known = too_short(state, request)
     assert known.startswith("late: its deadline of 1ms cannot be kept: translation takes ")

@@ -178,7 +178,7 @@ def test_a_run_of_an_application_is_replayed_without_running_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = app(tmp_path, profile=PROFILE)
-    run = hw.simulate(hw.fleet(path, rate=5, requests=50, gpu_memory="8GB", out=tmp_path / "run"))
+    run = hw.simulate(hw.Fleet(path, rate=5, requests=50, gpu_memory="8GB", out=tmp_path / "run"))
     assert run.audit() == []
     path.write_text("raise SystemExit('an application was run')")
     (tmp_path / "app.profile.toml").unlink()

@@ -16,13 +16,13 @@ from headway.fleet.show.perfetto import trace_events
 @pytest.fixture(scope="module")
 def chat(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A run of a language model."""
-    return hw.simulate(hw.fleet("chat", requests=80), "headway", out=str(tmp_path_factory.mktemp("fleet") / "run"))
+    return hw.simulate(hw.Fleet("chat", requests=80), "headway", out=str(tmp_path_factory.mktemp("fleet") / "run"))
 
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A run without one."""
-    return hw.simulate(hw.fleet("compass", requests=40), "jit", out=str(tmp_path_factory.mktemp("fleet") / "run"))
+    return hw.simulate(hw.Fleet("compass", requests=40), "jit", out=str(tmp_path_factory.mktemp("fleet") / "run"))
 
 
 def test_the_table_of_requests_agrees_with_the_summary(chat: Any, images: Any) -> None:

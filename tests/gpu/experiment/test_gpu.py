@@ -214,7 +214,7 @@ def test_several_programs_above_and_below_by_their_arguments(capsys: pytest.Capt
 
 
 def test_the_same_from_python(kept: Path, tmp_path: Path) -> None:
-    work = hw.gpu("vgg16", "resnet101-b64", seconds=0.01)
+    work = hw.Gpu("vgg16", "resnet101-b64", seconds=0.01)
     run = hw.simulate(work, "headway", slo="1.1", out=str(tmp_path / "one"))
     stored = json.loads((kept / "runs" / "held" / "result.json").read_text())
     assert run.row["digest"] == stored["digest"]

@@ -53,7 +53,7 @@ def folder(tmp_path: Path) -> Path:
 
 def work(folder: Path, **settings: object) -> hw.Work:
     files = [str(folder / name) for name in FILES]
-    return hw.jobs(str(folder / "sacct.txt"), cluster=files, policy=f"slurm:{folder}/slurm.conf", **settings)
+    return hw.Jobs(str(folder / "sacct.txt"), cluster=files, policy=f"slurm:{folder}/slurm.conf", **settings)
 
 
 def waits(run: Run) -> dict[str, float]:
@@ -127,7 +127,7 @@ def test_what_is_wrong_is_one_line(folder: Path, settings: dict[str, str], line:
 
 
 def test_rules_need_files_of_a_site(folder: Path) -> None:
-    bare = hw.jobs(str(folder / "sacct.txt"), nodes=1, gpus_per_node=8, qos="long.MaxTRESPU=gres/gpu=4")
+    bare = hw.Jobs(str(folder / "sacct.txt"), nodes=1, gpus_per_node=8, qos="long.MaxTRESPU=gres/gpu=4")
     with pytest.raises(ExperimentError, match="no file describes any: give --cluster with what sacctmgr show qos"):
         hw.simulate(bare)
 
@@ -203,7 +203,7 @@ def test_a_lifted_limit_is_gone(run: Run) -> None:
 
 
 def test_a_run_without_rules_of_a_site_says_how_to_get_them(folder: Path) -> None:
-    hw.simulate(hw.jobs(str(folder / "sacct.txt"), nodes=1, gpus_per_node=8), out=str(folder / "bare"))
+    hw.simulate(hw.Jobs(str(folder / "sacct.txt"), nodes=1, gpus_per_node=8), out=str(folder / "bare"))
     with pytest.raises(ExperimentError, match="knows no rules of a Slurm site: make it anew with --cluster"):
         hw.open(folder / "bare").whatif("50%", qos="long.MaxTRESPU=gres/gpu=4")
 

@@ -38,7 +38,7 @@ def folder(tmp_path: Path) -> Path:
 
 def work(folder: Path, **settings: object) -> hw.Work:
     files = [str(folder / name) for name in FILES]
-    return hw.jobs(str(folder / "sacct.txt"), cluster=files, policy=f"slurm:{folder}/slurm.conf", **settings)
+    return hw.Jobs(str(folder / "sacct.txt"), cluster=files, policy=f"slurm:{folder}/slurm.conf", **settings)
 
 
 def test_preemption_is_turned_off(folder: Path) -> None:

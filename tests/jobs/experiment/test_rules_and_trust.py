@@ -45,7 +45,7 @@ def judged(folder: Path, *files: str, without_reasons: bool = False) -> dict[str
         plain = folder / "plain.txt"
         plain.write_text("\n".join(line.rpartition("|")[0] for line in trace.read_text().splitlines()) + "\n")
         trace = plain
-    work = hw.jobs(str(trace), cluster=[str(folder / name) for name in files])
+    work = hw.Jobs(str(trace), cluster=[str(folder / name) for name in files])
     (record,) = hw.backtest(work, "site", config=str(folder / "slurm.conf")).record()
     return {**record["verdict"], "given": record["rules_given"]}
 

@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> Path:
 
 def play(folder: Path) -> Run:
     files = [str(folder / name) for name in ("nodes.txt", "qos.txt", "slurm.conf")]
-    return hw.simulate(hw.jobs(str(folder / "sacct.txt"), cluster=files), f"slurm:{folder}/slurm.conf")
+    return hw.simulate(hw.Jobs(str(folder / "sacct.txt"), cluster=files), f"slurm:{folder}/slurm.conf")
 
 
 def starts(run: Run) -> dict[str, float]:

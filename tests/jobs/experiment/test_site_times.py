@@ -41,7 +41,7 @@ def site(folder: Path, *rows: str, **files: str) -> Run:
     for name, text in given.items():
         (folder / f"{name}.conf").write_text(text)
     cluster = [str(folder / f"{name}.conf") for name in given]
-    return hw.simulate(hw.jobs(str(folder / "sacct.txt"), cluster=cluster), f"slurm:{folder}/slurm.conf")
+    return hw.simulate(hw.Jobs(str(folder / "sacct.txt"), cluster=cluster), f"slurm:{folder}/slurm.conf")
 
 
 def waits(run: Run) -> dict[str, float]:
@@ -175,7 +175,7 @@ def test_a_stored_run_is_read_back_and_replayed_and_goes_on_in_a_what_if(tmp_pat
     for name, text in files.items():
         (tmp_path / f"{name}.conf").write_text(text)
     cluster = [str(tmp_path / f"{name}.conf") for name in files]
-    source = hw.jobs(str(tmp_path / "sacct.txt"), cluster=cluster)
+    source = hw.Jobs(str(tmp_path / "sacct.txt"), cluster=cluster)
     hw.simulate(source, f"slurm:{tmp_path}/slurm.conf", out=str(tmp_path / "run"))
     stored = hw.open(str(tmp_path / "run"))
     assert waits(stored) == {"1": 0, "2": 0, "3": 39, "4": 11}
@@ -229,7 +229,7 @@ def test_dates_without_dates_of_jobs_are_left_out_with_a_note(tmp_path: Path) ->
         "[[cluster.outages]]\nnodes = 'n0'\nstart = '2026-03-29T02:30'\nend = '2026-03-29T05:00'\n"
         "[[cluster.outages]]\nnodes = [0]\nstart = 30\nend = '1h'\nstate = 'drained'\n"
     )
-    run = hw.simulate(hw.jobs(str(tmp_path / "jobs.csv"), cluster=str(tmp_path / "mine.toml")), "fifo")
+    run = hw.simulate(hw.Jobs(str(tmp_path / "jobs.csv"), cluster=str(tmp_path / "mine.toml")), "fifo")
     assert any("1 outages, reservations or limits have dates, and the jobs have none" in note for note in run.notes)
     assert run.table("jobs")["wait_s"].to_list() == [0, HOUR / 1e9]
 

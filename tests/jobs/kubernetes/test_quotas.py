@@ -99,7 +99,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_quota_holds_in_a_run_and_what_is_not_followed_is_said(folder: Path) -> None:
     files = [str(folder / name) for name in ("nodes.json", "quotas.json")]
-    run = hw.simulate(hw.jobs(str(folder / "jobs.csv"), cluster=files), "fifo", out=str(folder / "run"))
+    run = hw.simulate(hw.Jobs(str(folder / "jobs.csv"), cluster=files), "fifo", out=str(folder / "run"))
     waits = dict(zip(*(run.table("jobs")[name].to_list() for name in ("name", "wait_s")), strict=True))
     assert waits == {"j0": 0, "j1": 100, "j2": 200, "k": 0}
     assert any(note.startswith("not followed: limits.cpu=9 of ResourceQuota team-a/q") for note in run.notes)
@@ -110,7 +110,7 @@ def test_a_quota_holds_in_a_run_and_what_is_not_followed_is_said(folder: Path) -
 
 def test_quotas_alone_describe_no_cluster_and_yaml_is_refused_in_a_line(folder: Path) -> None:
     with pytest.raises(ExperimentError, match="they name no node; add a file with the nodes"):
-        hw.simulate(hw.jobs(str(folder / "jobs.csv"), cluster=str(folder / "quotas.json")), "fifo")
+        hw.simulate(hw.Jobs(str(folder / "jobs.csv"), cluster=str(folder / "quotas.json")), "fifo")
     (folder / "quotas.yaml").write_text("apiVersion: v1\nkind: ResourceQuotaList\nitems: []\n")
     with pytest.raises(ExperimentError, match="is YAML: print it once more with kubectl get … -o json"):
-        hw.simulate(hw.jobs(str(folder / "jobs.csv"), cluster=str(folder / "quotas.yaml")), "fifo")
+        hw.simulate(hw.Jobs(str(folder / "jobs.csv"), cluster=str(folder / "quotas.yaml")), "fifo")

@@ -4,12 +4,13 @@ What reads and writes files is imported when it is first asked for: a queue of r
 machines without polars.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headway.jobs.traces.trace import Dropped, Trace
 from headway.jobs.traces.workloads.adjust import estimates, load_scale, offered_load
 from headway.jobs.traces.workloads.philly_like import philly_like
 from headway.jobs.traces.workloads.synergy_like import synergy_like, with_models
+from headway.lazy import public
 
 if TYPE_CHECKING:
     from headway.fleet.traces.registry import REQUEST_FORMATS, REQUEST_READERS, load_requests
@@ -44,11 +45,4 @@ _LATER = {
 """Names that need polars, and the modules they are in."""
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    found = getattr(import_module(f"headway.{_LATER[name]}"), name)
-    globals()[name] = found
-    return found
+__getattr__, __dir__ = public(__name__, _LATER)

@@ -23,7 +23,7 @@ SCALER = "queue(tasks=1,every=1s,window=3s,initial=1)"
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A run in which workers are started and stopped."""
-    work = hw.fleet("compass", workers=6, rate=3, requests=150, slo="3L", autoscale=SCALER, startup="2s", start="warm")
+    work = hw.Fleet("compass", workers=6, rate=3, requests=150, slo="3L", autoscale=SCALER, startup="2s", start="warm")
     return hw.simulate(work, "compass", out=str(tmp_path_factory.mktemp("fleet") / "run"))
 
 

@@ -53,7 +53,7 @@ def test_the_controller_of_the_worker_that_a_request_reached_places_it_and_input
 @pytest.fixture(scope="module", params=["decentralised", "central"])
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A run with a slow controller and plenty of workers."""
-    work = hw.fleet("compass", workers=8, rate=1, requests=60, controller="50ms", control=request.param)
+    work = hw.Fleet("compass", workers=8, rate=1, requests=60, controller="50ms", control=request.param)
     return hw.simulate(work, "compass", out=str(tmp_path_factory.mktemp("fleet") / "run"))
 
 
