@@ -1,6 +1,6 @@
 """Write the tables of iterations that scenarios use from the cells that were measured.
 
-python -m bench.gpu_decoder_table docs/background/results/h200-decoder src/headway/scenarios/decoders
+python -m bench.gpu_decoder_table docs/background/results/h200-decoder src/headway/fleet/scenarios/shipped/decoders
 
 Reads iterations.csv, models.csv and slopes.csv. The sizes that the server had captured, the host's time of an iteration
 and what the longest context costs are known of the 7B model only, which was served; the other table has none of them.

@@ -184,9 +184,9 @@ class Results:
 
 
 def code() -> str:
-    """Changes when anything does that a run may depend on; serving is something else."""
+    """Changes when anything does that a run may depend on; a fleet is something else."""
     found = (path for path in SOURCE.rglob("*") if path.suffix in (".py", ".toml"))
-    files = sorted(path for path in found if "serving" not in str(path.relative_to(SOURCE)))
+    files = sorted(path for path in found if "fleet" not in path.relative_to(SOURCE).parts)
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16]
 
 

@@ -230,16 +230,16 @@ def test_a_grid_is_found_again_from_any_folder(tmp_path: Path, trace: Path, monk
 
 
 def test_other_code_makes_other_cells(tmp_path: Path) -> None:
-    for name in ("training/fifo.py", "cli/app.py"):
+    for name in ("jobs/fifo.py", "cli/app.py"):
         (tmp_path / name).parent.mkdir()
         (tmp_path / name).write_text("one = 1\n")
     before = identity.code_of(tmp_path)
     (tmp_path / "cli" / "app.py").write_text("one = 2\n")  # no number comes from there
     assert identity.code_of(tmp_path) == before
-    (tmp_path / "training" / "fifo.py").write_text("one = 2\n")
+    (tmp_path / "jobs" / "fifo.py").write_text("one = 2\n")
     changed = identity.code_of(tmp_path)
     assert changed != before
-    compiled = tmp_path / "scenarios" / "__pycache__" / "file.cpython-311.pyc"  # Python writes it when it pleases
+    compiled = tmp_path / "fleet" / "__pycache__" / "file.cpython-311.pyc"  # Python writes it when it pleases
     compiled.parent.mkdir(parents=True)
     compiled.write_bytes(b"one")
     assert identity.code_of(tmp_path) == changed

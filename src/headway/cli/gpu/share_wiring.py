@@ -1,7 +1,7 @@
 """Load what ``headway share`` needs: the shim's library, and modules that a GPU machine may not have installed.
 
-Sharing (``live``) and measuring (``profiling``) do not know of each other; here, above both, they meet. What is not
-needed to run a program is imported when it is asked for: a GPU machine may lack what it needs.
+Sharing (``gpu.share``) and measuring (``gpu.profiling``) do not know of each other; here, above both, they meet. What
+is not needed to run a program is imported when it is asked for: a GPU machine may lack what it needs.
 """
 
 import importlib

@@ -1,6 +1,6 @@
 """Audit of a serving tape: a finding for each contradiction with itself, its workload or its fleet.
 
-Everything is recomputed from the rows with the simple records of ``audit_records``: bytes, CPUs, slices and processes
+Everything is recomputed from the rows with the simple records of ``records.py``: bytes, CPUs, slices and processes
 of each worker, where each task is, and the earliest time at which inputs and weights could have arrived.
 """
 

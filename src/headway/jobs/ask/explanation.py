@@ -2,7 +2,7 @@
 
 The run is taken up at that moment, with the policy's memory. Causes are those of ``jobs.explain.explain``, as they were
 at the end of the last instant; what would make room was tried on the state (``jobs.explain.room``), and the policy was
-then asked whether it would start the job; the expected start is an interval over continuations (``report.expected``).
+then asked whether it would start the job; the expected start is an interval over continuations (``expected_start.py``).
 """
 
 from collections import Counter

@@ -1,11 +1,12 @@
 """The audit: checks that a tape does not contradict itself, its workload or its cluster. One finding for each error.
 
-Everything is recomputed from the rows by the plain, slow accounting in ``books``: the holder of each GPU, the work
-delivered to each job, the time for which it must still make no progress (restoring a checkpoint, say). What is held
-under limits is summed up in ``jobs/rules/limits/audit.py``, what is reserved in ``jobs/rules/reservations/audit.py``;
-the preemption that a cluster declares is checked in ``jobs/rules/preemption/audit.py``, that no job comes before it is
-eligible in ``jobs/rules/eligibility/audit.py``. What a policy guarantees needs the policy too: quotas
-(``guarantees.py``) and proportional shares (``proportional_share.py``).
+Everything is recomputed from the rows by the plain, slow records of ``jobs/model/accounting.py``: the holder of each
+GPU, the work delivered to each job, the time for which it must still make no progress (restoring a checkpoint, say).
+What is held under limits is summed up in ``jobs/rules/limits/audit.py``, what is reserved in
+``jobs/rules/reservations/audit.py``; the preemption that a cluster declares is checked in
+``jobs/rules/preemption/audit.py``, that no job comes before it is eligible in ``jobs/rules/eligibility/audit.py``. What
+a policy guarantees needs the policy too: quotas (``guarantees.py``) and proportional shares
+(``proportional_share.py``).
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -166,7 +166,7 @@ class Sheet:
         """Return the trace, from a column a field of ``Job``. Where ``id_column`` is named, ids must be unique.
 
         Columns ``start`` and ``eligible``, on the clock of ``submit``, are when each job really started and became
-        eligible; they are kept beside the jobs. Columns of ``terms.COLUMNS`` become the terms of jobs.
+        eligible; they are kept beside the jobs. Columns of ``submissions.COLUMNS`` become the terms of jobs.
         With ``in_order`` a file of this format is expected to be sorted: ``strict`` then refuses one that is not.
         """
         if id_column:

@@ -69,16 +69,17 @@ class ServingTable(Struct, kw_only=True, forbid_unknown_fields=True):
     push_interval: Span = "10ms"
     """How often workers push their rows to each other; 0: rows are always fresh."""
     start: str = COLD
-    """cold: no process runs and no weights are on a GPU when the run begins; warm: as ``serving.warm`` says."""
+    """cold: no process runs and no weights are on a GPU when the run begins; warm: as ``fleet.state.warm`` says."""
     autoscale: str = ""
     """How many workers are rented at a time: none, utilisation, queue or headway, with options in brackets; see
-    ``serving.scalers``."""
+    ``fleet.policies.scalers``."""
     startup: Span = ""
     """How long a worker takes to start; empty: the scenario's value."""
     control: str = ""
     """central or decentralised; empty: the scenario's value, else the policy's default."""
     controller: Span = "none"
-    """How long a decision takes: none, a duration, calibrated, or fixed=1.2ms,state=3us; see ``serving.controller``."""
+    """How long a decision takes: none, a duration, calibrated, or fixed=1.2ms,state=3us; see
+    ``fleet.policies.central.controller``."""
     profile: str = ""
     """law, measured, paper (the measured shape at the scenario's times), or a profile file; empty: as the scenario
     says."""

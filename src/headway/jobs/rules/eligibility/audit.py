@@ -1,6 +1,6 @@
 """Plain accounting of dependencies for the audit: when each job started and ended, looked up when another arrives.
 
-It shares no code with ``eligibility``, which keeps count of what is left to happen.
+It shares no code with ``engine.py``, which keeps count of what is left to happen.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,6 +1,6 @@
 """Plain accounting of limits for the audit: who holds what under each rule, summed up anew whenever a job starts.
 
-It shares no code with ``holding`` and ``counters``, which only look at what changes.
+It shares no code with ``engine.py`` and ``counters.py``, which only look at what changes.
 """
 
 from collections.abc import Iterable, Iterator

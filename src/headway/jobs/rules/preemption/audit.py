@@ -1,6 +1,6 @@
 """Audit of the preemption that a cluster declares: who was stopped for whom, when, and whether that was of any use.
 
-Everything is worked out from the rows and the cluster's own tables, without ``precedence``: a victim's QOS is listed by
+Everything is worked out from the rows and the cluster's own tables, without ``tiers.py``: a victim's QOS is listed by
 the preemptor's, or its tier is lower and it held nodes of the preemptor's partition; it had run for its exempt time; it
 was stopped as its mode says, after its grace where it has any; a requeued job does not start before its delay is over;
 and a job for which others went at once starts in that instant.

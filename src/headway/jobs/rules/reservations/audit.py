@@ -1,6 +1,6 @@
 """Plain accounting of advance reservations for the audit: no job starts where and when others have reserved.
 
-It shares no code with ``reserved``, which only looks at what changes.
+It shares no code with ``engine.py``, which only looks at what changes.
 """
 
 from collections.abc import Iterator

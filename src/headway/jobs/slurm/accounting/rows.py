@@ -1,7 +1,7 @@
 """Parse each row of a Slurm job table: when, how long, what it holds, and how it ended.
 
 A row is one attempt of a job. The rules it must keep are applied here; what belongs together is put together in
-``slurm_merge``.
+``merge.py``.
 """
 
 import polars as pl
