@@ -83,6 +83,8 @@ def test_what_lies_where_lies_there_and_nothing_is_left_out() -> None:
     assert [path for path in sorted(listed) if not (PACKAGE / path).exists()] == []
     found = {path.relative_to(PACKAGE).parts[0] for path in (*FILES, *PACKAGE.rglob("*.toml"))}
     assert found - listed == {"__init__.py", "__main__.py"}
+    rooms = {path.relative_to(PACKAGE).parts[:2] for path in FILES if len(path.relative_to(PACKAGE).parts) > 2}
+    assert {"/".join(room) for room in rooms if room[0] in ("jobs", "fleet", "gpu")} - listed == set()
     for line in shown.splitlines()[1:]:
         if not line.startswith("  "):
             assert all((ROOT / path).is_dir() for path in _paths(line)), line
