@@ -51,7 +51,8 @@ class Work:
 
     def __repr__(self) -> str:
         keys = ", ".join(f"{key}={value!r}" for key, value in toml.leaves(self.document) if key != "scale")
-        return f"hw.{self.domain.name.capitalize()}: {keys or 'no settings'}"
+        kind = self.domain.name if type(self) is Work else type(self).__name__
+        return f"hw.{kind}: {keys or 'no settings'}"
 
 
 # --- what is scheduled --------------------------------------------------------------------------------------------
