@@ -59,18 +59,26 @@ class Work:
 
 
 class Jobs(Work):
-    """Training jobs: a file, a polars or pandas frame, or ``hw.synthetic(…)``; and the cluster that they come to."""
+    """Training jobs and the cluster that they come to: ``hw.Jobs("jobs.csv", nodes=16, gpus_per_node=8)``.
+
+    The trace is a file, a polars or pandas frame, or ``hw.synthetic(…)``; ``cluster`` is a file of nodes. Every flag of
+    ``headway jobs simulate`` is a keyword.
+    """
 
     def __init__(self, trace: Any = None, **settings: Any) -> None:
         if trace is None and not settings:
-            raise ExperimentError("no jobs: give a file, a polars or pandas frame, or hw.synthetic(…); and a cluster")
+            cluster = "and a cluster: nodes=2, gpus_per_node=8"
+            raise ExperimentError(f"no jobs: give a file, a polars or pandas frame, or hw.synthetic(…); {cluster}")
         table = python_input.trace_table(trace)
         super().__init__("jobs", {"trace": table} if table else {})
         self.document = self.with_settings(**settings).document
 
 
 class Fleet(Work):
-    """Inference pipelines on a fleet: the name of a scenario, or a file of one's own."""
+    """Inference pipelines on a fleet: ``hw.Fleet("compass", workers=5)``.
+
+    The scenario goes by its name, or is a file of one's own. Every flag of ``headway fleet simulate`` is a keyword.
+    """
 
     def __init__(self, scenario: str | PathLike[str], **settings: Any) -> None:
         super().__init__("fleet", {})
@@ -80,7 +88,11 @@ class Fleet(Work):
 
 
 class Gpu(Work):
-    """Programs that share one GPU: those above, and those below."""
+    """Programs that share one GPU: ``hw.Gpu("resnet50", ["bert", "matmul"], seconds=0.1)``.
+
+    First the program above, or a list of them, then those below: by their names, or as files. Every flag of
+    ``headway gpu simulate`` is a keyword.
+    """
 
     def __init__(self, high: str | Sequence[str], low: str | Sequence[str] = (), **settings: Any) -> None:
         super().__init__("gpu", {})

@@ -23,4 +23,4 @@ def public(package: str, places: Mapping[str, str]) -> tuple[Callable[[str], Any
         names[name] = getattr(import_module(f"headway.{module}"), other or name)
         return names[name]
 
-    return found, lambda: sorted({*names, *places})
+    return found, lambda: sorted({*places, *(name for name in names if name.startswith("__"))})
