@@ -29,8 +29,8 @@ from headway.runs.settings.files import copied, scale_of
 Rewrite = Callable[[str], str]
 _PLUGIN = re.compile(r"(?:^|\+)\s*([^+()]+\.py):")
 _WITHOUT = (
-    *("cli", "show", "door", "jobs/live", "jobs/show", "jobs/slurm/live", "fleet/live", "fleet/ray", "fleet/show"),
-    *("gpu/share", "gpu/show"),
+    *("cli", "show", "door", "device", "jobs/live", "jobs/show", "jobs/slurm/live", "jobs/slurm/shadow"),
+    *("fleet/live", "fleet/ray", "fleet/show", "gpu/share", "gpu/show"),
 )
 """Folders of the package that no number depends on."""
 _SHIPPED = ("fleet/scenarios/shipped", "gpu/programs/shipped", "jobs/profiling/shipped", "profiling")

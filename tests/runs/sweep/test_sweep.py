@@ -229,23 +229,6 @@ def test_a_grid_is_found_again_from_any_folder(tmp_path: Path, trace: Path, monk
     sweep.check_baseline(before, grid_with_absolute_paths(kept, axes)[0]["measure"]["baseline"])
 
 
-def test_other_code_makes_other_cells(tmp_path: Path) -> None:
-    for name in ("jobs/fifo.py", "cli/app.py"):
-        (tmp_path / name).parent.mkdir()
-        (tmp_path / name).write_text("one = 1\n")
-    before = identity.code_of(tmp_path)
-    (tmp_path / "cli" / "app.py").write_text("one = 2\n")  # no number comes from there
-    assert identity.code_of(tmp_path) == before
-    (tmp_path / "jobs" / "fifo.py").write_text("one = 2\n")
-    changed = identity.code_of(tmp_path)
-    assert changed != before
-    compiled = tmp_path / "fleet" / "__pycache__" / "file.cpython-311.pyc"  # Python writes it when it pleases
-    compiled.parent.mkdir(parents=True)
-    compiled.write_bytes(b"one")
-    assert identity.code_of(tmp_path) == changed
-    assert identity.code() == identity.code_of(Path(identity.__file__).parents[1])
-
-
 def test_a_cell_goes_by_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
     (before,) = sweep.cells_of(DRAWN, {}, "test")
     monkeypatch.setattr(identity, "code", lambda: "edited")
