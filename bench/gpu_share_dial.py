@@ -11,6 +11,7 @@ processes; each is a row. ``--sms``: the programs below have so much of the SMs.
 same pairs: bench/gpu_share_limits.py.
 """
 
+import ast
 import hashlib
 import tarfile
 import time
@@ -57,6 +58,8 @@ AGAIN_S = 10.0
 """So long each further aim is measured."""
 AROUND_S = 8.0
 """A pair takes so many seconds besides the time under the dial: its programs are made and timed by themselves."""
+CALLED = {"d50e1ce7c9": "27ce12071a"}
+"""Builds whose rows have another name: that of this one was made from whole files, before they were moved."""
 Row = dict[str, Any]
 
 
@@ -228,9 +231,23 @@ def late_part(spans: Longs) -> Longs:
 
 def build_id() -> str:
     """A digest of what is measured: rows of one table are of one build."""
-    deciding = (path for room in ("control", "model") for path in Path("src/headway/gpu", room).glob("*.py"))
-    every = sorted((*deciding, *Path("native").glob("*.[ch]*")))
-    return hashlib.sha256(b"".join(each.read_bytes() for each in every)).hexdigest()[:10]
+    files = (path for room in ("control", "model") for path in Path("src/headway/gpu", room).glob("*.py"))
+    deciding = {statement for path in files for statement in statements(path.read_text(encoding="utf-8"))}
+    native = b"".join(path.read_bytes() for path in sorted(Path("native").glob("*.[ch]*")))
+    found = hashlib.sha256("\n".join(sorted(deciding)).encode() + native).hexdigest()[:10]
+    return CALLED.get(found, found)
+
+
+def statements(source: str) -> set[str]:
+    """What a module says, in whichever file that stands: all but its docstring and what it imports."""
+    lines, found = source.splitlines(), set()
+    for node in ast.parse(source).body:
+        if not isinstance(node, ast.Import | ast.ImportFrom) and not (
+            isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        ):
+            first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", []))])
+            found.add("\n".join(lines[first - 1 : node.end_lineno]))
+    return found
 
 
 def energy_ratio(

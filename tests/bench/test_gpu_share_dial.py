@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bench import gpu_share_dial, gpu_share_limits, gpu_share_open
-from bench.gpu_share_dial import Cycle, build_id, energy_ratio, line, measure, outside, start_all
+from bench.gpu_share_dial import CALLED, Cycle, build_id, energy_ratio, line, measure, outside, start_all
 from bench.gpu_share_session import Session
 from headway.gpu.control.dial import Dial
 from headway.gpu.share.shim.build import library
@@ -132,3 +132,27 @@ def played(delayed: Callable[[int, bool], float], pace: Callable[[int], float]) 
         rows.append((at, at + round(0.9 * usual), at + took, len(rows) % 2))
         at += took
     return dict(zip(("begin", "launched", "end", "kind"), np.array(rows).T, strict=True))
+
+
+def test_a_build_keeps_its_name_when_what_decides_is_moved_and_gets_another_when_it_is_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model, control = Path("src/headway/gpu/model"), Path("src/headway/gpu/control")
+    for folder in (model, control, Path("native")):
+        folder.mkdir(parents=True)
+    parts = ["@dataclass\nclass A:\n    one = 1", "B = 2", "def c() -> int:\n    return B"]
+    (model / "a.py").write_text('"""Of one file."""\n\nfrom headway.x import y\n\n' + "\n\n\n".join(parts) + "\n")
+    (Path("native") / "gate.h").write_text("int gate;\n")
+    before = build_id()
+    (model / "a.py").write_text(f"import headway.z\n\n{parts[2]}\n")
+    (control / "b.py").write_text(f'"""Of another."""\n{parts[1]}\n\n\n{parts[0]}\n')
+    assert build_id() == before
+    (control / "b.py").write_text(f"{parts[1]}\n\n\n{parts[0].removeprefix('@dataclass')}\n")
+    assert build_id() != before
+    (control / "b.py").write_text(f"{parts[1]}\n{parts[0]}\n")
+    assert build_id() == before
+    (Path("native") / "gate.h").write_text("long gate;\n")
+    assert build_id() != before
+    monkeypatch.setitem(CALLED, build_id(), before)
+    assert build_id() == before
