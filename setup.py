@@ -33,9 +33,11 @@ class BuildWithShim(build_py):
 
     def run(self) -> None:
         """Copy the sources; compile them, and say so where that does not work."""
-        super().run()
         if self.editable_mode:
+            super().run()
             return
+        shutil.rmtree(Path(self.build_lib) / "headway", ignore_errors=True)  # what moved since would be installed twice
+        super().run()
         target = Path(self.build_lib) / "headway" / "native"
         target.mkdir(parents=True, exist_ok=True)
         for file in sorted((*(ROOT / "native").glob("*.cpp"), *(ROOT / "native").glob("*.h"))):
