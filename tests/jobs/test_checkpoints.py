@@ -19,7 +19,7 @@ from headway.jobs.show.story.story import story
 from headway.jobs.sim.cluster import SimulatedCluster
 from headway.units import DAY, MINUTE, SECOND
 from tests.drive import World, drive, fresh_state
-from tests.jobs.test_faults import fails_once
+from tests.jobs.sim.test_faults import fails_once
 from tests.show.made import leave, opened
 
 SAVES = Job(0, 0, 100 * SECOND, 4, checkpoint=5 * SECOND, checkpoint_every=30 * SECOND)

@@ -27,7 +27,7 @@ from headway.jobs.state.state import TrainingState
 from headway.units import SECOND
 from tests.conformance.divided import Divided, divided_specs, divided_worlds, stairs
 from tests.drive import Watched, first_difference, fresh_state, joined
-from tests.jobs.test_resume import times_of
+from tests.jobs.sim.test_resume import times_of
 
 few = settings(
     max_examples=15,

@@ -12,7 +12,7 @@ from headway.jobs.state.state import TrainingState
 from headway.units import SECOND
 from tests.drive import World, drive, first_difference, joined
 from tests.jobs.policies.test_plans import site_cases
-from tests.jobs.test_resume import moment_of, times_of
+from tests.jobs.sim.test_resume import moment_of, times_of
 from tests.strategies import limited, worlds
 
 some = settings(max_examples=25, suppress_health_check=list(HealthCheck))

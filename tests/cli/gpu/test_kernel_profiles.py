@@ -9,8 +9,8 @@ import pytest
 from headway.cli import main
 from headway.gpu.programs import trace as kernel_trace
 from headway.gpu.programs.store import KernelStore
+from tests.gpu.profiling import test_kernels_native as recording
 from tests.native.harness import Built
-from tests.profiling import test_kernels_native as recording
 
 native_folder, built, cupti = recording.native_folder, recording.built, recording.cupti
 

@@ -3,7 +3,7 @@
 from hypothesis import given, strategies as st
 
 from headway.gpu.profiling.cupti import join
-from tests.profiling.recordings import COPY, GRAPH, KERNEL, recorded, text_of
+from tests.gpu.profiling.recordings import COPY, GRAPH, KERNEL, recorded, text_of
 
 KERNELS = {
     1: (KERNEL, text_of("alpha")),

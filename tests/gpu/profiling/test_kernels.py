@@ -11,7 +11,7 @@ from headway.gpu.profiling.coverage import coverage_of
 from headway.gpu.profiling.kernels import kernel_rows, steady, trace_of
 from headway.gpu.profiling.recording import Recorded
 from headway.gpu.programs import trace as kernel_trace
-from tests.profiling.recordings import KERNEL, recorded, text_of
+from tests.gpu.profiling.recordings import KERNEL, recorded, text_of
 
 KERNELS = {1: (KERNEL, text_of("alpha")), 2: (KERNEL, text_of("beta"))}
 

@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 
 from headway.errors import ProfileError
 from headway.gpu.profiling.recording import read
-from tests.profiling.recordings import file_of, section, written
+from tests.gpu.profiling.recordings import file_of, section, written
 
 
 def launches(*rows: tuple[int, int, int, int]) -> bytes:

@@ -15,7 +15,7 @@ from headway.gpu.programs.trace import KernelTrace
 from headway.gpu.show import timeline as kernel_timeline
 from headway.gpu.show.perfetto import Client, Gated, reason_name, trace_events
 from headway.show.trace_events import microseconds
-from tests.profiling.recordings import recorded, text_of
+from tests.gpu.profiling.recordings import recorded, text_of
 
 EVIL = '</script> "k" \\ \u2028'
 KERNELS = {1: (1, text_of("alpha")), 2: (1, text_of("beta"))}

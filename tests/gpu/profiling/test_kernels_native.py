@@ -221,7 +221,7 @@ for name in sys.argv[1:]:
 
 
 def test_a_gpu_machine_needs_neither_polars_nor_msgspec_nor_plotly() -> None:
-    here = Path(__file__).resolve().parents[2] / "src" / "headway"
+    here = Path(__file__).resolve().parents[3] / "src" / "headway"
     files = [
         *here.glob("gpu/profiling/*.py"),
         *here.glob("gpu/show/*.py"),
