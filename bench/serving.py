@@ -101,6 +101,7 @@ def code() -> str:
     folders = ("core", *(f"fleet/{room}" for room in rooms))
     digest = hashlib.sha256()
     for folder in folders:
+        assert (root / folder).is_dir(), folder
         for path in sorted((root / folder).rglob("*")):
             if path.suffix in (".py", ".toml"):
                 digest.update(path.read_bytes())

@@ -2,6 +2,7 @@
 
 import re
 from importlib import import_module
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,14 @@ ROOT = Path(__file__).resolve().parents[1]
     [
         ("from headway.training.policies.parts import Order", "headway.training.policies.parts is headway.jobs now"),
         ("from headway.training.policies.parts import (\n    Order,\n)", "training.policies.parts is headway.jobs now"),
-        ("from headway.training.policies.orders.srtf import Srtf", "policies is headway.jobs.policies now"),
+        ("from headway.training.policies.orders.srtf import Srtf", "policies.… is in headway.jobs.policies now"),
+        ("from headway import units, traces", "headway.traces is headway.jobs.traces now"),
+        ("from headway import (\n    units,\n    traces,\n)", "headway.traces is headway.jobs.traces now"),
+        ("from headway.units import SECOND; from headway.training.job import Job", "job is headway.jobs.model.job now"),
+        ("import os, headway.training.job", "headway.training.job is headway.jobs.model.job now"),
+        ("from headway.profiling.model_colocation import x", "is headway.fleet.profiling.colocation now"),
+        ("from headway.serving.scalers import x", "headway.serving.scalers is headway.fleet.policies.scalers now"),
+        ("import headway as hw\nhw.training", "headway.training is headway.jobs now"),
         ("from headway import kernels", "headway.kernels is headway.gpu now"),
         ("import headway.serving.actions as actions", "headway.serving.actions is headway.fleet now"),
         (
@@ -33,6 +41,13 @@ def test_a_file_that_imports_an_old_path_is_told_the_new_one(tmp_path: Path, lin
         plugins.resolve(f"{tmp_path}/mine.py:Mine")
     assert str(refused.value).endswith(told)
     assert re.search(r"mine.py: cannot be loaded .*, line \d of mine.py: ", str(refused.value))
+
+
+def test_an_installed_part_that_imports_an_old_path_is_told_the_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    point = EntryPoint("mine", "headway.kernels.policies.parts:KernelsPolicy", plugins.GROUP)
+    monkeypatch.setattr(plugins, "entry_points", lambda group: [point])
+    with pytest.raises(ExperimentError, match=r"entry point mine of .* headway\.kernels is headway\.gpu now$"):
+        plugins._installed.__wrapped__()
 
 
 @pytest.mark.parametrize(

@@ -71,5 +71,5 @@ _NAMES = {
 }
 """Every public name, and the module it is in; loaded when it is asked for."""
 
-__getattr__, __dir__ = public(__name__, _NAMES)
-__all__ = sorted(_NAMES.keys() - {"open"})  # noqa: PLE0605  # Python's own open stays what it is
+__getattr__, __dir__, __all__ = public(__name__, _NAMES)
+__all__.remove("open")  # after "import *" Python's own stays what it is

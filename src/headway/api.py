@@ -33,21 +33,25 @@ Policy = Any
 class Work:
     """What is to be scheduled: a scale and its settings."""
 
-    def __init__(self, scale: str, document: toml.Document) -> None:
+    def __init__(self, scale: str, document: toml.Document, **settings: Any) -> None:
         self.domain = domain(scale)
         self.document: toml.Document = {"scale": scale, **document}
+        self._put(settings)
 
     def with_settings(self, **settings: Any) -> Self:
         """Return the same work with more settings, by the names of the flags; ``set`` holds keys that have none."""
+        changed = copy(self)
+        changed.document = copied(self.document)
+        changed._put(settings)
+        return changed
+
+    def _put(self, settings: Mapping[str, Any]) -> None:
         flags = (*self.domain.work, *self.domain.flags, *common_flags.ALL)
         for name in settings.keys() - {"set", *(flag.name for flag in flags)}:
             for other in map(domain, DOMAINS):
                 if name in (flag.name for flag in (*other.work, *other.flags)):
                     raise ExperimentError(f"setting {name} is one of {other.name}, not of {self.domain.name}")
-        changed = copy(self)
-        changed.document = copied(self.document)
-        python_input.put_settings(changed.document, flags, settings)
-        return changed
+        python_input.put_settings(self.document, flags, settings)
 
     def __repr__(self) -> str:
         keys = ", ".join(f"{key}={value!r}" for key, value in toml.leaves(self.document) if key != "scale")
@@ -70,8 +74,7 @@ class Jobs(Work):
             cluster = "and a cluster: nodes=2, gpus_per_node=8"
             raise ExperimentError(f"no jobs: give a file, a polars or pandas frame, or hw.synthetic(…); {cluster}")
         table = python_input.trace_table(trace)
-        super().__init__("jobs", {"trace": table} if table else {})
-        self.document = self.with_settings(**settings).document
+        super().__init__("jobs", {"trace": table} if table else {}, **settings)
 
 
 class Fleet(Work):
@@ -81,8 +84,7 @@ class Fleet(Work):
     """
 
     def __init__(self, scenario: str | PathLike[str], **settings: Any) -> None:
-        super().__init__("fleet", {})
-        self.document = self.with_settings(scenario=scenario, **settings).document
+        super().__init__("fleet", {}, scenario=scenario, **settings)
         with own_code():
             self.domain.check(typed(copied(self.document), "settings"))
 
@@ -95,9 +97,7 @@ class Gpu(Work):
     """
 
     def __init__(self, high: str | Sequence[str], low: str | Sequence[str] = (), **settings: Any) -> None:
-        super().__init__("gpu", {})
-        above = [high] if isinstance(high, PathLike) else high
-        self.document = self.with_settings(high=above, low=low, **settings).document
+        super().__init__("gpu", {}, high=[high] if isinstance(high, PathLike) else high, low=low, **settings)
 
 
 _KINDS: dict[str, type[Work]] = {"jobs": Jobs, "fleet": Fleet, "gpu": Gpu}
@@ -105,10 +105,9 @@ _KINDS: dict[str, type[Work]] = {"jobs": Jobs, "fleet": Fleet, "gpu": Gpu}
 
 def work(scale: str, **settings: Any) -> Work:
     """Say what is to be scheduled, by the name of its scale and the names of its arguments and flags."""
-    kind = _KINDS.get(scale, Work)
-    bare = kind.__new__(kind)
-    Work.__init__(bare, scale, {})
-    return bare.with_settings(**settings)
+    found = Work.__new__(_KINDS.get(scale, Work))
+    Work.__init__(found, scale, {}, **settings)
+    return found
 
 
 def synthetic(jobs: int, *, kind: str = "synthetic", **settings: Any) -> python_input.Synthetic:

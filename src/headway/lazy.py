@@ -6,8 +6,8 @@ from importlib import import_module
 from typing import Any
 
 
-def public(package: str, places: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` of a package whose public names lie in modules of headway.
+def public(package: str, places: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package whose public names lie in modules of headway.
 
     A place is a module, ``jobs.policies.parts``; behind a colon the name that a thing has there, if it has another,
     ``fleet.policies.parts:ServingPolicy``. It is empty where the name is a package below this one.
@@ -23,4 +23,4 @@ def public(package: str, places: Mapping[str, str]) -> tuple[Callable[[str], Any
         names[name] = getattr(import_module(f"headway.{module}"), other or name)
         return names[name]
 
-    return found, lambda: sorted({*places, *(name for name in names if name.startswith("__"))})
+    return found, lambda: sorted({*places, *(name for name in names if name.startswith("__"))}), sorted(places)

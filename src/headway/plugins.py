@@ -10,6 +10,7 @@ names, so that nothing imports them, unless the user trusts it.
 
 import importlib.util
 import inspect
+import os
 import re
 import sys
 import traceback
@@ -305,8 +306,9 @@ def loading(what: str) -> Iterator[None]:
 
 def _line_of(problem: BaseException) -> str:
     """Return the line of a file at which something went wrong; nothing where its own words say it."""
-    calls = [call for call in traceback.extract_tb(problem.__traceback__) if not call.filename.startswith("<")]
-    if isinstance(problem, SyntaxError) or not calls or calls[-1].filename == __file__:
+    ours = ("<", f"{Path(__file__).parent}{os.sep}")
+    calls = [call for call in traceback.extract_tb(problem.__traceback__) if not call.filename.startswith(ours)]
+    if isinstance(problem, SyntaxError) or not calls:
         return ""
     return f", line {calls[-1].lineno} of {Path(calls[-1].filename).name}"
 

@@ -68,6 +68,12 @@ def test_the_router_for_ray_is_found_by_a_process_that_imports_it_first() -> Non
     )
 
 
+@pytest.mark.parametrize("package", ["headway", *PACKAGES])
+def test_import_of_everything_brings_the_public_names_and_no_others(package: str) -> None:
+    found = told(f"from {package} import *; print(*sorted(name for name in dir() if name[0] != '_'))").split()
+    assert found == PACKAGES.get(package, sorted(set(API) - {"open"}))
+
+
 @pytest.mark.parametrize("package", [jobs, fleet, gpu])
 def test_the_public_names_of_a_package(package: ModuleType) -> None:
     assert sorted(package._NAMES) == PACKAGES[package.__name__]

@@ -129,6 +129,10 @@ def _parts(tree: ast.Module) -> list[ast.AST]:
     return [*classes, ast.Module([each for each in tree.body if each not in classes], [])]
 
 
+def test_every_room_that_is_named_is_there() -> None:
+    assert [room for room in ROOMS if not (PACKAGE / room).exists()] == []
+
+
 @pytest.mark.parametrize("path", EXECUTING, ids=name)
 def test_what_carries_actions_out_writes_no_state(path: Path) -> None:
     assert writes(path.read_text()) == []

@@ -81,9 +81,9 @@ def test_every_public_name_is_on_the_page() -> None:
 
 def test_the_keywords_are_the_flags_of_each_scale() -> None:
     ((_, rows),) = (found for found in tables(PAGE) if found[0] == ["for", "keywords"])
-    listed = {row[0].strip("`").removeprefix("hw.").lower(): _keywords(row[1]) for row in rows}
+    listed = {row[0].strip("`").removeprefix("hw."): _keywords(row[1]) for row in rows}
     assert set(listed.pop("all of them")) == {*(flag.name for flag in common_flags.ALL), "set"}
-    assert listed == {scale: [flag.name for flag in domain(scale).flags] for scale in DOMAINS}
+    assert listed == {scale.capitalize(): [flag.name for flag in domain(scale).flags] for scale in DOMAINS}
 
 
 def test_the_changes_of_a_what_if_are_those_that_it_takes() -> None:

@@ -42,5 +42,4 @@ _NAMES = {
 }
 """Every public name, and the module it is in; loaded when it is asked for."""
 
-__getattr__, __dir__ = public(__name__, _NAMES)
-__all__ = sorted(_NAMES)  # noqa: PLE0605
+__getattr__, __dir__, __all__ = public(__name__, _NAMES)

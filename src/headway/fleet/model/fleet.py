@@ -105,7 +105,7 @@ class Fleet:
     keep_alive: int = 600 * SECOND
     """How long an idle process is kept."""
     warm: bool = False
-    """Whether it begins with processes and weights in place, as ``warm.placed`` says."""
+    """Whether it begins with processes and weights in place, as ``fleet.state.warm.placed`` says."""
     startup: int = 60 * SECOND
     """How long a worker takes to start."""
     off: tuple[int, ...] = ()

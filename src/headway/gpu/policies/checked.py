@@ -91,7 +91,7 @@ def _wrong(now: int, action: object) -> str | None:
         if not isinstance(value, Integral):
             return f"LetGo({key}={value!r}): must be a whole number{_HINTS.get(key, '')}"
     if action.reason not in _REASONS:
-        return f"LetGo(reason={action.reason}): is no Reason of headway.gpu.model.reflex"
+        return f"LetGo(reason={action.reason}): is no Reason of headway.gpu"
     return None if abs(action.harm) < LATEST else f"LetGo(harm={action.harm}): must be below {LATEST}"
 
 

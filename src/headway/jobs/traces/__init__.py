@@ -45,4 +45,4 @@ _LATER = {
 """Names that need polars, and the modules they are in."""
 
 
-__getattr__, __dir__ = public(__name__, _LATER)
+__getattr__, __dir__, _ = public(__name__, _LATER)

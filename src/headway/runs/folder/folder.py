@@ -2,7 +2,7 @@
 
 ``claimed`` keeps a folder for one run. ``read`` gives its tape and its numbers, checked against each other.
 ``refuse_run`` keeps every other output out of it. A run folder is data: which code it may name is up to
-``formats.plugins.of_run``.
+``plugins.of_run``.
 """
 
 import fcntl

@@ -6,7 +6,7 @@ between two of them is one stage of that chain: as long as its longest branch, a
 three stages are a group that is searched together. A group's share of the time left is its share of the weights left.
 In a stage of several branches each branch gets the time of the stage, and is divided in the same way.
 
-An exact plan needs no split: see ``fronts.front_of_graph``.
+An exact plan needs no split: see ``central/fronts.py``.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ _IN, _OUT = -1, -2
 """Before the first and after the last task."""
 _ANY = Configuration(1, 0, 0)
 _EFFORT = 64
-"""For what lies between dominators and is not series-parallel: see ``fronts.front_of_graph``."""
+"""For what lies between dominators and is not series-parallel: see ``central/fronts.py``."""
 
 Stage = tuple[int, ...]
 """One task, or several that lie between two dominators."""

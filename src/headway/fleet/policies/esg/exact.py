@@ -25,7 +25,7 @@ _BUCKET = 10 * MILLISECOND
 """The remaining time of running tasks is rounded up to multiples of this."""
 _DONE, _OPEN = -2, -1
 _EFFORT = 64
-"""For graphs that are not series-parallel: see ``fronts.front_of_graph``."""
+"""For graphs that are not series-parallel: see ``central/fronts.py``."""
 _KEPT = 256
 """How many fronts are cached: they may have thousands of points."""
 
