@@ -33,7 +33,7 @@ Policy = Any
 class Work:
     """What is to be scheduled: a scale and its settings."""
 
-    def __init__(self, scale: str, document: toml.Document, **settings: Any) -> None:
+    def __init__(self, scale: str, document: toml.Document, /, **settings: Any) -> None:
         self.domain = domain(scale)
         self.document: toml.Document = {"scale": scale, **document}
         self._put(settings)

@@ -88,6 +88,8 @@ def test_a_scale_by_name_is_the_class_of_that_scale() -> None:
     assert isinstance(hw.work("jobs"), hw.Jobs)
     assert isinstance(hw.work("fleet"), hw.Fleet)
     assert isinstance(hw.Gpu("resnet50").with_settings(seconds=0.1), hw.Gpu)
+    with pytest.raises(hw.HeadwayError, match="document"):
+        hw.Jobs("jobs.csv", document={})
 
 
 def test_the_public_names() -> None:
